@@ -1,0 +1,35 @@
+# Each target sets up what it needs; see scripts/setup.sh.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test bench fmt clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: ## install what is missing: redis-server, a JDK, Maven, Redisson
+	scripts/setup.sh
+
+demo: setup ## show Rust and Java sharing a semaphore
+	cargo run --locked --release --example demo
+
+# Packaging refuses files that are not committed. While developing they are welcome, in a clean tree not.
+UNCOMMITTED = $(if $(shell git status --porcelain),--allow-dirty)
+
+test: setup ## check everything
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	cargo test --locked
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+	cargo package --locked --list $(UNCOMMITTED)
+	cargo package --locked $(UNCOMMITTED)
+	cargo run --locked --example demo
+
+bench: setup ## measure against Redisson and a plain client
+	cargo bench --locked
+
+fmt: ## format the sources
+	cargo fmt
+
+clean: ## remove what was built
+	cargo clean
+	rm -rf compat/target

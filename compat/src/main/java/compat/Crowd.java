@@ -1,0 +1,145 @@
+package compat;
+
+import com.google.gson.JsonObject;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.IntStream;
+import org.redisson.api.RSemaphore;
+import org.redisson.api.RedissonClient;
+
+/** Many callers of one semaphore at once, each in a loop of acquire, hold, release. */
+final class Crowd {
+
+    private final RSemaphore semaphore;
+    private final Gauge gauge;
+    private final int callers;
+    private final long loops;
+    private final int permitsMin;
+    private final int permitsMax;
+    private final long holdMicros;
+    private final long started = System.nanoTime();
+    private final long millis;
+    private final WaitTimes waits = new WaitTimes();
+    private volatile boolean failed;
+
+    private Crowd(RedissonClient client, Command command) {
+        semaphore = client.getSemaphore(command.name());
+        gauge = new Gauge(client, command);
+        callers = command.count("callers");
+        millis = command.number("millis", Long.MAX_VALUE);
+        loops = command.has("millis") ? command.number("loops", Long.MAX_VALUE) : command.number("loops");
+        permitsMin = command.has("permitsMax") ? 1 : command.permits();
+        permitsMax = command.has("permitsMax") ? command.count("permitsMax") : permitsMin;
+        holdMicros = command.number("holdMicros", 0);
+    }
+
+    static void addTo(Ops ops, RedissonClient client) {
+        ops.add("crowd", command -> {
+            Crowd crowd = new Crowd(client, command);
+            return command.isAsync() ? crowd.runAsync() : crowd.runThreads();
+        });
+    }
+
+    private JsonObject runThreads() {
+        return resultOf(IntStream.range(0, callers).mapToObj(i -> {
+            CompletableFuture<Void> end = new CompletableFuture<>();
+            Threads.start("caller " + i, () -> {
+                try {
+                    callInLoop();
+                    end.complete(null);
+                } catch (Throwable e) {
+                    fail(end, e);
+                }
+            });
+            return end;
+        }).toArray(CompletableFuture<?>[]::new));
+    }
+
+    private JsonObject runAsync() {
+        ScheduledExecutorService scheduler = Executors.newSingleThreadScheduledExecutor();
+        try {
+            return resultOf(IntStream.range(0, callers).mapToObj(i -> {
+                CompletableFuture<Void> end = new CompletableFuture<>();
+                callAsync(0, scheduler, end);
+                return end;
+            }).toArray(CompletableFuture<?>[]::new));
+        } finally {
+            scheduler.shutdown();
+        }
+    }
+
+    private JsonObject resultOf(CompletableFuture<?>[] ends) {
+        CompletableFuture.allOf(ends).join();
+        JsonObject result = new JsonObject();
+        result.addProperty("acquisitions", waits.count());
+        result.add("waitMicros", waits.summary());
+        result.addProperty("millis", elapsedMillis());
+        return result;
+    }
+
+    private void callInLoop() throws InterruptedException {
+        for (long done = 0; goesOn(done); done++) {
+            int permits = choosePermits();
+            long began = System.nanoTime();
+            semaphore.acquire(permits);
+            waits.add(Micros.since(began));
+            gauge.add(permits);
+            Micros.sleep(holdMicros);
+            gauge.add(-permits);
+            semaphore.release(permits);
+        }
+    }
+
+    /** The same loop as a chain of futures, with a fresh stack for every turn. */
+    private void callAsync(long done, ScheduledExecutorService scheduler, CompletableFuture<Void> end) {
+        if (!goesOn(done)) {
+            end.complete(null);
+            return;
+        }
+        int permits = choosePermits();
+        long began = System.nanoTime();
+        semaphore.acquireAsync(permits)
+                .thenCompose(acquired -> {
+                    waits.add(Micros.since(began));
+                    return gauge.addAsync(permits);
+                })
+                .thenCompose(counted -> hold(scheduler))
+                .thenCompose(held -> gauge.addAsync(-permits))
+                .thenCompose(counted -> semaphore.releaseAsync(permits))
+                .whenCompleteAsync((released, failure) -> {
+                    if (failure == null) {
+                        callAsync(done + 1, scheduler, end);
+                    } else {
+                        fail(end, failure);
+                    }
+                }, scheduler);
+    }
+
+    private CompletionStage<Void> hold(ScheduledExecutorService scheduler) {
+        CompletableFuture<Void> held = new CompletableFuture<>();
+        scheduler.schedule(() -> held.complete(null), holdMicros, TimeUnit.MICROSECONDS);
+        return held;
+    }
+
+    private boolean goesOn(long done) {
+        return !failed && done < loops && elapsedMillis() < millis;
+    }
+
+    private int choosePermits() {
+        return ThreadLocalRandom.current().nextInt(permitsMin, permitsMax + 1);
+    }
+
+    private long elapsedMillis() {
+        return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - started);
+    }
+
+    /** One failure ends the crowd; the other callers finish their turn. */
+    private void fail(CompletableFuture<Void> end, Throwable failure) {
+        failed = true;
+        end.completeExceptionally(failure);
+    }
+}

@@ -1,0 +1,32 @@
+package compat;
+
+/** What the command line says. */
+record Options(String redis, String password, String prefix, boolean cluster) {
+
+    static Options parse(String[] args) {
+        String redis = null;
+        String password = null;
+        String prefix = null;
+        boolean cluster = false;
+        for (int i = 0; i < args.length; i++) {
+            switch (args[i]) {
+                case "--redis" -> redis = valueOf(args, i++);
+                case "--password" -> password = valueOf(args, i++);
+                case "--prefix" -> prefix = valueOf(args, i++);
+                case "--cluster" -> cluster = true;
+                default -> throw new IllegalArgumentException("unknown option " + args[i]);
+            }
+        }
+        if (redis == null) {
+            throw new IllegalArgumentException("--redis redis://HOST:PORT is required");
+        }
+        return new Options(redis, password, prefix, cluster);
+    }
+
+    private static String valueOf(String[] args, int option) {
+        if (option + 1 == args.length) {
+            throw new IllegalArgumentException(args[option] + " needs a value");
+        }
+        return args[option + 1];
+    }
+}

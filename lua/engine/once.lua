@@ -1,0 +1,45 @@
+-- Purpose: carries out one command on an object, once, however often the request arrives.
+-- Counterpart: RObject.delete, unlink, rename, renamenx, copy; RExpirable.expire, expireAt, clearExpire
+-- KEYS[1] record: string, "<sequence number> <answer>" of this client's last call that is on record
+-- KEYS[2] object: the key that the command is about
+-- KEYS[3] other: a second key of the command, where it has one
+-- ARGV[1] sequence number of this call, rising within a client
+-- ARGV[2] time to live of the record in milliseconds
+-- ARGV[3] command
+-- ARGV[4] whether the command takes the second key: "1" or "0"
+-- ARGV[5..] the command's arguments after its keys
+-- Returns: the command's answer as text; "stale" for a call older than the record
+-- Publishes: nothing
+-- Repeat-safe: yes, the record answers a repeated sequence number
+-- Invariant: after an error nothing has changed
+
+local sequence = tonumber(ARGV[1])
+
+local record = redis.call('GET', KEYS[1])
+if record then
+  local last, answer = string.match(record, '^(%d+) (.*)$')
+  last = tonumber(last)
+  if last == sequence then return answer end
+  if last and last > sequence then return 'stale' end
+end
+
+-- The record first: a server that can't or may not write says so before anything has changed.
+redis.call('SET', KEYS[1], string.format('%.0f ', sequence), 'PX', ARGV[2])
+
+local command = { ARGV[3], KEYS[2] }
+if ARGV[4] == '1' then command[3] = KEYS[3] end
+for i = 5, #ARGV do command[#command + 1] = ARGV[i] end
+
+local answer = redis.pcall(unpack(command))
+if type(answer) == 'table' and answer.err then
+  if record then
+    redis.call('SET', KEYS[1], record, 'PX', ARGV[2])
+  else
+    redis.call('DEL', KEYS[1])
+  end
+  return answer
+end
+
+local text = type(answer) == 'table' and answer.ok or tostring(answer)
+redis.call('SET', KEYS[1], string.format('%.0f ', sequence) .. text, 'PX', ARGV[2])
+return text

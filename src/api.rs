@@ -1,0 +1,99 @@
+//! The object-safe traits that every implementation shares, and the guards' contract.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::guard::Permit;
+
+/// The most permits that one call can name, and that a counter can hold: 2^31-1, Java's `int`.
+pub const MAX_PERMITS: u32 = i32::MAX as u32;
+
+/// A counting semaphore, wherever its permits are kept.
+///
+/// The counter is the number of permits available now. It may be negative (after
+/// [`add_permits`](Semaphore::add_permits) with a negative number), and nobody's name stands on a
+/// permit: what one caller acquired another may release, and `release` on its own adds permits.
+/// A semaphore that does not exist has no permits.
+///
+/// # Amounts
+///
+/// Amounts are 0 to [`MAX_PERMITS`]; more is [`Error::InvalidPermits`](crate::Error::InvalidPermits).
+/// Acquiring or releasing 0 succeeds at once and touches nothing, also where the semaphore is missing.
+///
+/// # Cancel safety
+///
+/// Every future may be dropped at any await point. A permit that was granted to a caller who has gone
+/// is given back or handed to the next one in line; a release that was asked for is carried out.
+///
+/// # Order
+///
+/// Waiting callers of one process are served in the order of their arrival. A smaller request may pass
+/// a larger one that does not fit for a bounded time only. `try_acquire` takes what is free now,
+/// whoever waits.
+#[async_trait]
+pub trait Semaphore: Send + Sync + std::fmt::Debug + 'static {
+    /// The semaphore's name, as the user gave it.
+    fn name(&self) -> &str;
+
+    /// Another handle to the same semaphore; costs no I/O.
+    fn clone_handle(&self) -> Arc<dyn Semaphore>;
+
+    /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
+    async fn try_set_permits(&self, permits: u32) -> Result<bool>;
+
+    /// As [`try_set_permits`](Semaphore::try_set_permits); the semaphore vanishes after `ttl`
+    /// (1 ms at least, in whole milliseconds).
+    async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool>;
+
+    /// Takes `permits` permits, waiting until they are there. All or nothing.
+    async fn acquire(&self, permits: u32) -> Result<()>;
+
+    /// Takes `permits` permits if they are free now.
+    async fn try_acquire(&self, permits: u32) -> Result<bool>;
+
+    /// Takes `permits` permits, waiting for `wait` at the most; tries once more at the end of it.
+    async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool>;
+
+    /// Gives `permits` permits back; creates the semaphore if it does not exist.
+    async fn release(&self, permits: u32) -> Result<()>;
+
+    /// Gives `permits` permits back if the semaphore exists; `false` if it does not, or for 0.
+    async fn release_if_exists(&self, permits: u32) -> Result<bool>;
+
+    /// Changes the number of permits by `delta`, which may be negative; creates the semaphore if it
+    /// does not exist. Never waits: the counter may become negative.
+    async fn add_permits(&self, delta: i32) -> Result<()>;
+
+    /// Sets the counter to 0 and returns what it was (negative too); 0 if the semaphore does not exist.
+    async fn drain_permits(&self) -> Result<i64>;
+
+    /// The number of permits available now; 0 if the semaphore does not exist.
+    async fn available_permits(&self) -> Result<i64>;
+
+    /// Gives `permits` permits back without waiting for it: what a guard does when it is dropped.
+    ///
+    /// The release is carried out in the background; a failure is only logged. May be called outside
+    /// of a runtime.
+    fn release_detached(&self, permits: u32);
+
+    /// [`acquire`](Semaphore::acquire) with a guard that gives the permits back.
+    async fn permit(&self, permits: u32) -> Result<Permit> {
+        self.acquire(permits).await?;
+        Ok(Permit::new(self.clone_handle(), permits))
+    }
+
+    /// [`try_acquire_for`](Semaphore::try_acquire_for) with a guard; `None` when the time has run out.
+    async fn permit_for(&self, permits: u32, wait: Duration) -> Result<Option<Permit>> {
+        let taken = self.try_acquire_for(permits, wait).await?;
+        Ok(taken.then(|| Permit::new(self.clone_handle(), permits)))
+    }
+
+    /// [`try_acquire`](Semaphore::try_acquire) with a guard; `None` when there are not enough permits.
+    async fn try_permit(&self, permits: u32) -> Result<Option<Permit>> {
+        let taken = self.try_acquire(permits).await?;
+        Ok(taken.then(|| Permit::new(self.clone_handle(), permits)))
+    }
+}

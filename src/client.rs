@@ -1,0 +1,211 @@
+//! [`Client`]: connections, identity, and handles to objects.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{Config, NameMapper};
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::redisson::RSemaphore;
+
+/// A client of one Redis server: two connections, however many objects and waiters.
+///
+/// One connection carries commands; a second one, made when the first caller has to wait, hears wake-ups.
+/// A connection that is lost comes back by itself for as long as that takes, with growing, jittered
+/// pauses; calls wait for it through the [`retry_window`](ClientBuilder::retry_window), and callers that
+/// stand in line for permits wait on.
+///
+/// Cheap to clone; the clones are one client. When the last clone and the last handle are gone the
+/// connections are closed. A client belongs to the tokio runtime that it was made in.
+#[derive(Clone)]
+pub struct Client {
+    core: Arc<Core>,
+}
+
+impl Client {
+    /// Connects with the default settings.
+    ///
+    /// `url` is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ClientBuilder::connect`].
+    pub async fn connect(url: impl Into<String>) -> Result<Self> {
+        Self::builder(url).connect().await
+    }
+
+    /// All settings, to be changed before [`connect`](ClientBuilder::connect).
+    #[must_use]
+    pub fn builder(url: impl Into<String>) -> ClientBuilder {
+        ClientBuilder {
+            config: Config::new(url),
+        }
+    }
+
+    /// The semaphore called `name`: a handle, made without I/O. Redisson: `getSemaphore(String)`.
+    ///
+    /// A name that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn semaphore(&self, name: &str) -> RSemaphore {
+        RSemaphore::new(&self.core, name)
+    }
+
+    /// The client's id, a random UUID: it stands in the keys of its records.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.core.id()
+    }
+
+    /// Carries out what is owed, above all the releases of dropped guards, and ends.
+    ///
+    /// Callers that wait for permits are told [`Error::ShutDown`], and so is every later call. A guard
+    /// that is dropped after this can't give its permits back.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if something could not be carried out within the retry window.
+    pub async fn shutdown(&self) -> Result<()> {
+        self.core.shutdown().await
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The settings of a [`Client`].
+///
+/// ```no_run
+/// # async fn connect() -> redisson_semaphore::Result<()> {
+/// use std::time::Duration;
+/// use redisson_semaphore::{Client, NameMapper};
+///
+/// let client = Client::builder("redis://127.0.0.1:6379")
+///     .name_mapper(NameMapper::prefix("shop:"))
+///     .retry_window(Duration::from_secs(10))
+///     .connect()
+///     .await?;
+/// # drop(client);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub struct ClientBuilder {
+    config: Config,
+}
+
+impl ClientBuilder {
+    /// The database to select; that of the URL, or 0, by default.
+    ///
+    /// Channels are not divided by databases: objects of the same name in two of them wake each other's
+    /// waiters, which then look in vain.
+    pub fn database(mut self, database: u32) -> Self {
+        self.config.database = Some(database.into());
+        self
+    }
+
+    /// The user of the server's ACL; that of the URL by default.
+    pub fn username(mut self, username: impl Into<String>) -> Self {
+        self.config.username = Some(username.into());
+        self
+    }
+
+    /// The password; that of the URL by default.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.config.password = Some(password.into());
+        self
+    }
+
+    /// The name that `CLIENT LIST` shows; none by default.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.config.client_name = Some(name.into());
+        self
+    }
+
+    /// How the names in the code become the names in Redis; unchanged by default.
+    pub fn name_mapper(mut self, mapper: NameMapper) -> Self {
+        self.config.name_mapper = mapper;
+        self
+    }
+
+    /// How long one request waits for its reply before it is repeated on a new connection; 3 s by default.
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.config.response_timeout = timeout;
+        self
+    }
+
+    /// How long one attempt to connect may take, and how long [`connect`](Self::connect) tries; 10 s by
+    /// default.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.config.connect_timeout = timeout;
+        self
+    }
+
+    /// How long a call goes on trying while the server does not answer; 30 s by default.
+    ///
+    /// After it the caller is told [`Error::Unavailable`] if nothing was sent, and
+    /// [`Error::OutcomeUnknown`] otherwise. An error may come later than that by the response time-out.
+    pub fn retry_window(mut self, window: Duration) -> Self {
+        self.config.retry_window = window;
+        self
+    }
+
+    /// How often waiting callers look without having been woken; 5 s by default, varied by a quarter.
+    ///
+    /// Messages wake them at once; this is for permits that appear without one, as when a key is set by
+    /// hand, and for messages that are lost.
+    pub fn safety_interval(mut self, interval: Duration) -> Self {
+        self.config.safety_interval = interval;
+        self
+    }
+
+    /// Connects.
+    ///
+    /// A server that can't be reached or is loading its data is tried again until the connect time-out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`] for a URL that is no Redis URL or a setting of zero,
+    /// [`Error::Authentication`] at once for a wrong user name or password, [`Error::Unavailable`] when the
+    /// time is over.
+    pub async fn connect(self) -> Result<Client> {
+        let Config {
+            response_timeout,
+            connect_timeout,
+            retry_window,
+            safety_interval,
+            ..
+        } = self.config;
+        for (name, value) in [
+            ("response_timeout", response_timeout),
+            ("connect_timeout", connect_timeout),
+            ("retry_window", retry_window),
+            ("safety_interval", safety_interval),
+        ] {
+            if value.is_zero() || value > LONGEST_SETTING {
+                return Err(Error::Configuration {
+                    reason: format!(
+                        "{name} of {value:?} is not between 1 ns and {LONGEST_SETTING:?}"
+                    ),
+                });
+            }
+        }
+        let core = Core::connect(self.config).await?;
+        Ok(Client { core })
+    }
+}
+
+/// No time-out makes sense above a day, and arithmetic stays far from overflow.
+const LONGEST_SETTING: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URL and the password stay out.
+        f.debug_struct("ClientBuilder").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,97 @@
+//! Every setting of a client, with its default.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the server's record of a client's last calls lives at the least; see `engine::once`.
+const RECORD_LIFE: Duration = Duration::from_secs(600);
+
+/// Maps the names that the code uses to the names that stand in Redis, as Redisson's `NameMapper` does.
+///
+/// Must agree with the mapper that the Java side is configured with.
+#[derive(Clone, Default)]
+pub struct NameMapper(Option<Arc<Mapping>>);
+
+type Mapping = dyn Fn(&str) -> String + Send + Sync;
+
+impl NameMapper {
+    /// Puts `prefix` in front of every name.
+    #[must_use]
+    pub fn prefix(prefix: impl Into<String>) -> Self {
+        let prefix = prefix.into();
+        Self::custom(move |name| format!("{prefix}{name}"))
+    }
+
+    /// Puts `suffix` behind every name.
+    #[must_use]
+    pub fn suffix(suffix: impl Into<String>) -> Self {
+        let suffix = suffix.into();
+        Self::custom(move |name| format!("{name}{suffix}"))
+    }
+
+    /// Any function; must give the same answer each time.
+    #[must_use]
+    pub fn custom(map: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        NameMapper(Some(Arc::new(map)))
+    }
+
+    pub(crate) fn map(&self, name: &str) -> String {
+        match &self.0 {
+            Some(map) => map(name),
+            None => name.to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for NameMapper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() {
+            "NameMapper(custom)"
+        } else {
+            "NameMapper(identity)"
+        })
+    }
+}
+
+/// The settings of a client, as [`ClientBuilder`](crate::ClientBuilder) collects them.
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) url: String,
+    pub(crate) database: Option<i64>,
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) client_name: Option<String>,
+    pub(crate) name_mapper: NameMapper,
+    pub(crate) response_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) retry_window: Duration,
+    pub(crate) safety_interval: Duration,
+}
+
+impl Config {
+    pub(crate) fn new(url: impl Into<String>) -> Self {
+        Config {
+            url: url.into(),
+            database: None,
+            username: None,
+            password: None,
+            client_name: None,
+            name_mapper: NameMapper::default(),
+            response_timeout: Duration::from_secs(3),
+            connect_timeout: Duration::from_secs(10),
+            retry_window: Duration::from_secs(30),
+            safety_interval: Duration::from_secs(5),
+        }
+    }
+
+    /// How long the server keeps the record that makes a repeated call harmless.
+    pub(crate) fn record_life(&self) -> Duration {
+        RECORD_LIFE.max(self.retry_window * 4)
+    }
+
+    /// How long after its first sending a call may be repeated: the record must still be there.
+    pub(crate) fn repeat_horizon(&self) -> Duration {
+        self.record_life() / 2
+    }
+}

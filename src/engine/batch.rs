@@ -1,0 +1,353 @@
+//! Calls that travel to the server together, as one call of `lua/semaphore/batch.lua`.
+//!
+//! All calls of a batch were waiting for an answer at the same time, so any order among them is one that
+//! an observer could have seen. The order chosen: releases before acquisitions, so that what one caller
+//! gives back serves the next one in the same script; waiting callers before those that only try; calls
+//! that look at the whole counter (add, drain, set, read) where they came. Equal neighbours become one
+//! step with a count: a thousand callers of `acquire(1)` are three arguments.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::request::{Request, Script, ScriptCall};
+use super::waiters::{Claim, Reply, Run};
+use crate::error::Error;
+use crate::redisson::names::Keys;
+use crate::transport::Value;
+
+static BATCH: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../lua/semaphore/batch.lua")));
+
+/// A batch takes this many calls at the most. The script's time grows with its steps: with the calls
+/// below in the worst order (every one a step of its own) it was measured at less than a millisecond.
+pub(crate) const MOST_CALLS: usize = 4096;
+/// Calls that can't be merged into steps of equal amounts end the batch after this many.
+const MOST_STEPS: usize = 512;
+
+/// Where in the script's arguments the sequence number stands, and whether the batch must be put on
+/// record in any case.
+const SEQUENCE: usize = 1;
+const RECORD_FLAG: usize = 3;
+
+/// What a caller asks for; amounts are not zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Release(u32),
+    ReleaseIfExists(u32),
+    TryAcquire(u32),
+    Add(i32),
+    Drain,
+    TrySet(u32, Option<Duration>),
+    Available,
+}
+
+impl Operation {
+    /// The name for error texts.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Operation::Release(_) => "release",
+            Operation::ReleaseIfExists(_) => "release_if_exists",
+            Operation::TryAcquire(_) => "try_acquire",
+            Operation::Add(_) => "add_permits",
+            Operation::Drain => "drain_permits",
+            Operation::TrySet(..) => "try_set_permits",
+            Operation::Available => "available_permits",
+        }
+    }
+
+    /// Whether it can leave more permits than there were.
+    pub(crate) fn adds(self) -> bool {
+        match self {
+            Operation::Release(_) | Operation::ReleaseIfExists(_) | Operation::TrySet(..) => true,
+            Operation::Add(delta) => delta > 0,
+            // From a negative counter to zero: nobody can acquire that.
+            Operation::Drain | Operation::TryAcquire(_) | Operation::Available => false,
+        }
+    }
+
+    /// The step's word, amount and, where it is no count of calls, third argument.
+    fn step(self) -> (&'static str, i64, Option<u128>) {
+        match self {
+            Operation::Release(permits) => ("release", permits.into(), None),
+            Operation::ReleaseIfExists(permits) => ("release_if_exists", permits.into(), None),
+            Operation::TryAcquire(permits) => ("acquire", permits.into(), None),
+            Operation::Add(delta) => ("add", delta.into(), Some(1)),
+            Operation::Drain => ("drain", 0, Some(1)),
+            Operation::TrySet(permits, ttl) => {
+                let ttl = ttl.map_or(0, |ttl| ttl.as_millis());
+                ("try_set", permits.into(), Some(ttl))
+            }
+            Operation::Available => ("available", 0, Some(1)),
+        }
+    }
+
+    fn can_be_merged(self) -> bool {
+        matches!(
+            self,
+            Operation::Release(_) | Operation::ReleaseIfExists(_) | Operation::TryAcquire(_)
+        )
+    }
+}
+
+/// One call and its caller.
+pub(crate) struct Call {
+    pub(crate) operation: Operation,
+    /// `None` once the caller has been answered, or where there is none.
+    pub(crate) reply: Option<Reply>,
+    /// When it was made.
+    pub(crate) since: Instant,
+}
+
+/// Neighbouring calls of the same kind and amount.
+pub(crate) struct Step {
+    pub(crate) operation: Operation,
+    pub(crate) calls: Vec<Call>,
+}
+
+/// What travels together.
+pub(crate) struct Batch {
+    /// The steps before and including the last one that looks at the whole counter, and the releases
+    /// behind it.
+    pub(crate) before: Vec<Step>,
+    /// The waiting callers' share.
+    pub(crate) claim: Claim,
+    /// The callers that only try.
+    pub(crate) after: Vec<Step>,
+}
+
+impl Batch {
+    /// Puts `calls` in order; calls that find no room are left in `calls`.
+    pub(crate) fn form(calls: &mut std::collections::VecDeque<Call>, claim: Claim) -> Self {
+        let mut batch = Batch {
+            before: Vec::new(),
+            claim,
+            after: Vec::new(),
+        };
+        // From here on releases of equal amounts may be merged.
+        let mut segment = 0;
+        for _ in 0..calls.len().min(MOST_CALLS) {
+            if batch.before.len() + batch.after.len() >= MOST_STEPS {
+                break;
+            }
+            let Some(call) = calls.pop_front() else { break };
+            match call.operation {
+                Operation::Release(_) | Operation::ReleaseIfExists(_) => {
+                    merge(&mut batch.before, segment, call);
+                }
+                Operation::TryAcquire(_) => {
+                    let last = batch.after.len().saturating_sub(1);
+                    merge(&mut batch.after, last, call);
+                }
+                _ => {
+                    // The tries that came before it stay before it.
+                    batch.before.append(&mut batch.after);
+                    batch.before.push(Step {
+                        operation: call.operation,
+                        calls: vec![call],
+                    });
+                    segment = batch.before.len();
+                }
+            }
+        }
+        batch
+    }
+
+    /// A batch of one step, out of a batch that was refused as a whole.
+    pub(crate) fn split(self) -> Vec<Batch> {
+        let single = |before: Vec<Step>, claim: Claim| Batch {
+            before,
+            claim,
+            after: Vec::new(),
+        };
+        let mut batches: Vec<Batch> = Vec::new();
+        for step in self.before {
+            batches.push(single(vec![step], Claim::default()));
+        }
+        if !self.claim.is_empty() {
+            batches.push(single(Vec::new(), self.claim));
+        }
+        for step in self.after {
+            batches.push(single(vec![step], Claim::default()));
+        }
+        batches
+    }
+
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.before.iter().chain(&self.after)
+    }
+
+    pub(crate) fn calls_mut(&mut self) -> impl Iterator<Item = &mut Call> {
+        let steps = self.before.iter_mut().chain(&mut self.after);
+        steps.flat_map(|step| &mut step.calls)
+    }
+
+    pub(crate) fn into_steps(self) -> impl Iterator<Item = Step> {
+        self.before.into_iter().chain(self.after)
+    }
+
+    /// How many results the server will answer with.
+    pub(crate) fn len(&self) -> usize {
+        self.before.len() + self.claim.runs.len() + self.after.len()
+    }
+
+    /// Whether permits may be added by it.
+    pub(crate) fn adds(&self) -> bool {
+        self.steps().any(|step| step.operation.adds())
+    }
+
+    /// The script call. `doubtful` says that an earlier batch may still be on its way to the server.
+    pub(crate) fn request(&self, keys: &Keys, record_life: Duration, doubtful: bool) -> Request {
+        let mut args = Vec::with_capacity(4 + 3 * self.len());
+        args.push("PUBLISH".to_owned());
+        args.push(String::new());
+        args.push(record_life.as_millis().to_string());
+        args.push(if doubtful { "1" } else { "0" }.to_owned());
+        for step in &self.before {
+            step.push_to(&mut args);
+        }
+        let word = if self.claim.strict {
+            "acquire_in_line"
+        } else {
+            "acquire"
+        };
+        for Run { permits, tickets } in &self.claim.runs {
+            args.extend([
+                word.to_owned(),
+                permits.to_string(),
+                tickets.len().to_string(),
+            ]);
+        }
+        for step in &self.after {
+            step.push_to(&mut args);
+        }
+        Request::Script(ScriptCall {
+            script: &BATCH,
+            keys: vec![
+                keys.object().to_owned(),
+                keys.channel().to_owned(),
+                keys.record().to_owned(),
+            ],
+            args,
+            sequence: Some(SEQUENCE),
+            record_flag: Some(RECORD_FLAG),
+        })
+    }
+}
+
+/// Adds `call` to a step of its kind in `steps[from..]`, or makes one.
+fn merge(steps: &mut Vec<Step>, from: usize, call: Call) {
+    let twin = steps
+        .iter_mut()
+        .skip(from)
+        .find(|step| step.operation == call.operation && call.operation.can_be_merged());
+    match twin {
+        Some(step) => step.calls.push(call),
+        None => steps.push(Step {
+            operation: call.operation,
+            calls: vec![call],
+        }),
+    }
+}
+
+/// The result of one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StepResult {
+    /// How many of the calls were carried out, or the number asked for.
+    Number(i64),
+    /// So many were carried out; the others would have left the range from this counter.
+    OutOfRange(i64, i64),
+    /// The semaphore does not exist.
+    Missing,
+}
+
+/// The server's answer to a batch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Done {
+        /// How many listeners the channel has, where it was seen.
+        listeners: Option<u64>,
+        /// The counter behind the batch.
+        available: i64,
+        results: Vec<StepResult>,
+    },
+    /// A later batch of this client is on record already.
+    Stale,
+    /// The counter is no integer; its text.
+    Unreadable(String),
+}
+
+impl Answer {
+    pub(crate) fn read(value: &Value, steps: usize) -> Option<Self> {
+        let Value::BulkString(bytes) = value else {
+            return None;
+        };
+        let text = String::from_utf8_lossy(bytes);
+        if let Some(found) = text.strip_prefix("unreadable ") {
+            return Some(Answer::Unreadable(found.to_owned()));
+        }
+        if text == "stale" {
+            return Some(Answer::Stale);
+        }
+        let mut words = text.split(' ').filter(|word| !word.is_empty());
+        let listeners = words.next()?.parse::<i64>().ok()?;
+        let available = words.next()?.parse().ok()?;
+        let results: Option<Vec<_>> = words.map(read_result).collect();
+        let results = results.filter(|results| results.len() == steps)?;
+        Some(Answer::Done {
+            listeners: u64::try_from(listeners).ok(),
+            available,
+            results,
+        })
+    }
+}
+
+fn read_result(word: &str) -> Option<StepResult> {
+    if word == "missing" {
+        return Some(StepResult::Missing);
+    }
+    match word.split_once(':') {
+        Some((done, counter)) => Some(StepResult::OutOfRange(
+            done.parse().ok()?,
+            counter.parse().ok()?,
+        )),
+        None => Some(StepResult::Number(word.parse().ok()?)),
+    }
+}
+
+impl Step {
+    fn push_to(&self, args: &mut Vec<String>) {
+        let (word, amount, third) = self.operation.step();
+        let third = third.unwrap_or(self.calls.len() as u128);
+        args.extend([word.to_owned(), amount.to_string(), third.to_string()]);
+    }
+
+    /// Each caller's answer, in the order of the calls.
+    pub(crate) fn answers(self, name: &str, result: StepResult) -> Vec<(Call, Result<i64, Error>)> {
+        let operation = self.operation;
+        let answer = |index: usize| match (operation, result) {
+            (Operation::Add(delta), StepResult::OutOfRange(_, counter)) => {
+                Err(out_of_range(name, counter, delta.into()))
+            }
+            (Operation::Drain | Operation::Available, StepResult::Number(number)) => Ok(number),
+            (_, StepResult::Missing) => Ok(0),
+            (_, StepResult::Number(done)) => Ok(i64::from((index as i64) < done)),
+            (_, StepResult::OutOfRange(done, counter)) if (index as i64) >= done => {
+                let (_, amount, _) = operation.step();
+                Err(out_of_range(name, counter, amount))
+            }
+            (_, StepResult::OutOfRange(..)) => Ok(1),
+        };
+        let answered = |(index, call)| (call, answer(index));
+        self.calls.into_iter().enumerate().map(answered).collect()
+    }
+}
+
+fn out_of_range(name: &str, available: i64, delta: i64) -> Error {
+    Error::OutOfRange {
+        name: name.to_owned(),
+        available,
+        delta,
+    }
+}

@@ -1,0 +1,24 @@
+//! How every primitive talks to Redis: combining, once-only execution, waiting and wake-ups.
+//!
+//! ```text
+//!  caller -> Line (queue of calls, line of waiters) -> batch -> Core::carry_out -> transport
+//!              ^ wake                                                (repeats until answered)
+//!              '-- Wakeups (one subscription connection) <- messages
+//! ```
+//!
+//! One [`line::Line`] stands for one object in Redis; it has at most one script in flight, so the calls
+//! of one client on one object keep their order. Who carries the scripts out is told in [`drive`].
+
+pub(crate) mod batch;
+pub(crate) mod core;
+pub(crate) mod drive;
+pub(crate) mod line;
+pub(crate) mod nudge;
+pub(crate) mod once;
+pub(crate) mod request;
+pub(crate) mod turns;
+pub(crate) mod waiters;
+pub(crate) mod wakeups;
+
+pub(crate) use self::core::Core;
+pub(crate) use self::line::Line;

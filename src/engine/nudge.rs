@@ -1,0 +1,71 @@
+//! A second call for waiters that a release has left asleep.
+//!
+//! Redisson's waiters do not pass a wake-up on: a message may wake only a thread that wants five permits
+//! where one is free, and the thread behind it that wants one stays parked. While permits are left and
+//! somebody listens, all are woken again: soon, then with growing pauses.
+
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
+
+use super::line::Line;
+use super::request::{Request, Script, ScriptCall};
+use crate::transport::{Backoff, Failure, Value};
+
+static NUDGE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../lua/semaphore/nudge.lua")));
+
+/// The first pause is long enough for those who were woken to take what is free.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A JVM wakes this many blocked threads at the most; it wakes no more than it has.
+const THREADS: u32 = 65_536;
+/// The first nudge starts this many async waiters, each further one twice as many, up to the last.
+const ASYNC_FIRST: u32 = 2;
+const ASYNC_MOST: u32 = 64;
+
+/// Nudges from now on until no permits are left or nobody but this client listens.
+pub(crate) fn start(line: &Arc<Line>) {
+    let weak = Arc::downgrade(line);
+    line.core().runtime.spawn(nudge(weak));
+}
+
+async fn nudge(line: Weak<Line>) {
+    let mut backoff = Backoff::between(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut starts = ASYNC_FIRST;
+    loop {
+        tokio::time::sleep(backoff.next()).await;
+        let Some(line) = line.upgrade() else { return };
+        if !line.wants_nudge() {
+            return;
+        }
+        // An attempt that failed says nothing: the next one will.
+        if let Some(listeners) = send(&line, starts).await
+            && listeners <= line.own_subscriptions()
+        {
+            line.nudge_ended();
+            return;
+        }
+        starts = (starts * 2).min(ASYNC_MOST);
+    }
+}
+
+/// How many listen while permits are left, 0 where nudging makes no sense; `None` if it was not learned.
+async fn send(line: &Line, starts: u32) -> Option<u64> {
+    let keys = line.keys();
+    let request = Request::Script(ScriptCall {
+        script: &NUDGE,
+        keys: vec![keys.object().to_owned(), keys.channel().to_owned()],
+        args: vec![
+            "PUBLISH".to_owned(),
+            THREADS.to_string(),
+            starts.to_string(),
+        ],
+        sequence: None,
+        record_flag: None,
+    });
+    match line.core().try_once(&request).await {
+        Ok(Value::Int(listeners)) => u64::try_from(listeners).ok(),
+        Err(Failure::Refused(_)) => Some(0),
+        _ => None,
+    }
+}

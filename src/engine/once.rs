@@ -1,0 +1,162 @@
+//! Sends a request until it is answered, so that it takes effect once.
+//!
+//! Every script that changes something carries the client's id and a rising sequence number, and keeps
+//! the last number with its answer in a record beside the object (`redisson_sc_once:{name}:<client id>`,
+//! a string with a time to live). A repeated number is answered from the record, an older one is
+//! refused. So a request may be sent again after a lost reply, on the same connection or a new one.
+//!
+//! A request that was sent and not answered is repeated even when none of its callers waits any more:
+//! only its answer tells what has to be given back. That ends half a record's life after the first
+//! sending, as the record must outlive every repetition.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::core::Core;
+use super::request::Request;
+use crate::error::Error;
+use crate::transport::{Backoff, Failure, Reason, Refusal, Value};
+
+/// How a request ended.
+pub(crate) enum Ending {
+    /// The server's answer.
+    Answer(Value),
+    /// The server refuses it: nothing took effect.
+    Refused(Refusal),
+    /// Nobody waited for it any more, and it was never sent.
+    NotSent,
+    /// It was sent, and for the time that the record allows no answer came.
+    Unknown,
+}
+
+/// How long the callers of a request go on waiting for it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Until the first of them has waited through the retry window.
+    Until(Instant),
+    /// It is owed: there is no caller, or none that gives up.
+    Forever,
+    /// Every caller has been told that it failed.
+    Nobody,
+}
+
+/// What has been seen of a request so far.
+pub(crate) struct Trouble<'a> {
+    /// Whether the server may have carried it out.
+    pub(crate) doubtful: bool,
+    /// The last failure.
+    pub(crate) detail: &'a str,
+    pub(crate) now: Instant,
+}
+
+impl Trouble<'_> {
+    /// The error for a caller that has waited since `since` for `operation` on `name`.
+    pub(crate) fn error(&self, name: &str, operation: &'static str, since: Instant) -> Error {
+        let name = name.to_owned();
+        let waited = self.now.saturating_duration_since(since);
+        let detail = self.detail.to_owned();
+        if self.doubtful {
+            Error::OutcomeUnknown {
+                name,
+                operation,
+                waited,
+                detail,
+            }
+        } else {
+            Error::Unavailable {
+                name,
+                waited,
+                detail,
+            }
+        }
+    }
+}
+
+/// How often impatient callers are looked after while there is no connection.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+impl Core {
+    /// Carries `request` out. After each failure `callers` tells those whose time is up, and says how
+    /// long the others wait.
+    pub(crate) async fn carry_out(
+        &self,
+        request: &mut Request,
+        mut callers: impl FnMut(&Trouble<'_>) -> Patience,
+    ) -> Ending {
+        // The usual case first: nothing is prepared for trouble that does not come.
+        let began = Instant::now();
+        let mut failure = match self.attempt(request, began + LOOK_AFTER).await {
+            Ok(answer) => return Ending::Answer(answer),
+            Err(failure) => failure,
+        };
+        let mut first_sent = None;
+        let mut backoff = Backoff::new();
+        loop {
+            let detail = match failure {
+                Failure::Refused(refusal) if refusal.reason != Reason::NotNow => {
+                    return Ending::Refused(refusal);
+                }
+                Failure::Refused(refusal) | Failure::NoConnection(refusal) => refusal.detail,
+                Failure::Unanswered(detail) => {
+                    first_sent.get_or_insert(began);
+                    request.mark_doubtful();
+                    detail
+                }
+            };
+            let now = Instant::now();
+            let patience = callers(&Trouble {
+                doubtful: first_sent.is_some(),
+                detail: &detail,
+                now,
+            });
+            let next_look = match (patience, first_sent) {
+                (_, Some(sent)) if now >= sent + self.config.repeat_horizon() => {
+                    return Ending::Unknown;
+                }
+                (Patience::Nobody, None) => return Ending::NotSent,
+                (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
+                _ => now + LOOK_AFTER,
+            };
+            tokio::time::sleep_until(next_look.min(now + backoff.next())).await;
+            failure = match self.attempt(request, next_look).await {
+                Ok(answer) => return Ending::Answer(answer),
+                Err(failure) => failure,
+            };
+        }
+    }
+
+    /// Sends something of no consequence, without repeating it.
+    pub(crate) async fn try_once(&self, request: &Request) -> Result<Value, Failure> {
+        self.attempt(request, Instant::now()).await
+    }
+
+    async fn attempt(&self, request: &Request, patience: Instant) -> Result<Value, Failure> {
+        let answer = self.connection.send(&request.command(), patience).await;
+        match answer {
+            Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
+                self.connection
+                    .send(&request.full_command(), patience)
+                    .await
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// The error for a refusal of anything about the object called `name`.
+pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
+    let name = name.to_owned();
+    let detail = refusal.detail.clone();
+    match refusal.reason {
+        Reason::WrongType => Error::WrongType { name },
+        Reason::Permission => Error::PermissionDenied { name, detail },
+        Reason::ReadOnly => Error::ReadOnly { name, detail },
+        Reason::Authentication => Error::Authentication {
+            server: name,
+            detail,
+        },
+        _ if detail.contains("no such key") => Error::NoSuchObject { name },
+        _ => Error::Server { name, detail },
+    }
+}

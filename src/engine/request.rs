@@ -1,0 +1,96 @@
+//! A request to the server that may be sent more than once.
+
+use std::sync::LazyLock;
+
+use crate::transport::{Cmd, cmd};
+
+/// A Lua script, embedded at build time, and its digest.
+pub(crate) struct Script {
+    source: &'static str,
+    digest: String,
+}
+
+impl Script {
+    pub(crate) fn new(source: &'static str) -> Self {
+        Script {
+            source,
+            digest: redis_digest(source),
+        }
+    }
+}
+
+fn redis_digest(source: &str) -> String {
+    redis::Script::new(source).get_hash().to_owned()
+}
+
+/// A script call or a plain command, ready to be sent.
+pub(crate) enum Request {
+    /// A call of a script that answers a repeated sequence number from its record.
+    Script(ScriptCall),
+    /// A command that may be repeated as it is: it changes nothing.
+    Plain(Cmd),
+}
+
+/// A script with its keys and arguments.
+pub(crate) struct ScriptCall {
+    pub(crate) script: &'static LazyLock<Script>,
+    pub(crate) keys: Vec<String>,
+    pub(crate) args: Vec<String>,
+    /// Which argument is the sequence number; it is filled in when the call departs.
+    pub(crate) sequence: Option<usize>,
+    /// Which argument says that the call must be put on record even if it changes nothing.
+    pub(crate) record_flag: Option<usize>,
+}
+
+impl Request {
+    /// The shortest form: names the script by its digest.
+    pub(crate) fn command(&self) -> Cmd {
+        match self {
+            Request::Script(call) => call.command("EVALSHA", &call.script.digest),
+            Request::Plain(command) => command.clone(),
+        }
+    }
+
+    /// The form with the script's text, for a server that does not know the script.
+    pub(crate) fn full_command(&self) -> Cmd {
+        match self {
+            Request::Script(call) => call.command("EVAL", call.script.source),
+            Request::Plain(command) => command.clone(),
+        }
+    }
+
+    /// Gives the call its place in the order of the client's calls.
+    pub(crate) fn number(&mut self, number: u64) {
+        if let Request::Script(ScriptCall {
+            args,
+            sequence: Some(sequence),
+            ..
+        }) = self
+        {
+            args[*sequence] = number.to_string();
+        }
+    }
+
+    /// Says that a copy of this call, or an earlier one, may still be on its way to the server.
+    pub(crate) fn mark_doubtful(&mut self) {
+        if let Request::Script(ScriptCall {
+            args,
+            record_flag: Some(flag),
+            ..
+        }) = self
+        {
+            args[*flag] = "1".to_owned();
+        }
+    }
+}
+
+impl ScriptCall {
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let mut command = cmd(verb);
+        command.arg(script).arg(self.keys.len());
+        for text in self.keys.iter().chain(&self.args) {
+            command.arg(text);
+        }
+        command
+    }
+}

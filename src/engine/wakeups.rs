@@ -1,0 +1,335 @@
+//! Wake-ups that can't be missed.
+//!
+//! One connection hears the channels of all objects that have waiters. A message means "look again",
+//! and so does everything after which one may have been missed: each confirmed subscription, first or
+//! after a reconnection. Behind that stands a slow, jittered check of every channel with waiters, as
+//! pub/sub delivers at most once.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::transport::{Backoff, Endpoint, Failure, Refusal, Subscriber, Subscriptions, jittered};
+
+/// A channel stays subscribed for this long after its last waiter has left, as the next one may come soon.
+const LINGER: Duration = Duration::from_secs(1);
+/// One SUBSCRIBE names this many channels at the most.
+const MOST_CHANNELS: usize = 512;
+/// How often the connection is asked whether it is still there.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What a listener is told.
+#[derive(Debug)]
+pub(crate) enum Wake {
+    /// The subscription is confirmed: messages sent from now on will be heard.
+    Confirmed,
+    /// A message, or a reason to look all the same.
+    Look,
+    /// The connection is gone; the subscription is being made again.
+    Lost,
+    /// The subscription has ended because nobody wanted it any more.
+    Ended,
+    /// The server forbids the subscription.
+    Refused(Refusal),
+}
+
+/// Someone who wants to hear a channel.
+pub(crate) trait Listener: Send + Sync {
+    /// Must not block.
+    fn wake(&self, wake: Wake);
+}
+
+/// The subscriptions of one client.
+pub(crate) struct Wakeups {
+    registry: Arc<Registry>,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+struct Registry {
+    channels: Mutex<HashMap<String, Channel>>,
+    /// The set of wanted channels has changed.
+    changed: Notify,
+    safety_interval: Duration,
+}
+
+struct Channel {
+    listener: Weak<dyn Listener>,
+    confirmed: bool,
+    /// Since when nobody waits; `None` while somebody does.
+    idle_since: Option<Instant>,
+    next_check: Instant,
+}
+
+impl Wakeups {
+    /// Nothing is connected before the first waiter comes.
+    pub(crate) fn new(endpoint: Endpoint, safety_interval: Duration) -> Self {
+        let registry = Arc::new(Registry {
+            channels: Mutex::default(),
+            changed: Notify::new(),
+            safety_interval,
+        });
+        let tasks = vec![
+            tokio::spawn(listen(Arc::clone(&registry), endpoint)).abort_handle(),
+            tokio::spawn(check(Arc::clone(&registry))).abort_handle(),
+        ];
+        Wakeups {
+            registry,
+            tasks: Mutex::new(tasks),
+        }
+    }
+
+    /// Asks to be woken by `channel`. `true` if the subscription stands already; if not,
+    /// [`Wake::Confirmed`] follows.
+    pub(crate) fn listen(&self, channel: &str, listener: Weak<dyn Listener>) -> bool {
+        let next_check = Instant::now() + self.registry.check_pause();
+        let mut channels = self.registry.lock();
+        if let Some(known) = channels.get_mut(channel) {
+            known.listener = listener;
+            known.idle_since = None;
+            known.next_check = next_check;
+            return known.confirmed;
+        }
+        let wanted = Channel {
+            listener,
+            confirmed: false,
+            idle_since: None,
+            next_check,
+        };
+        channels.insert(channel.to_owned(), wanted);
+        drop(channels);
+        self.registry.changed.notify_one();
+        false
+    }
+
+    /// The last waiter of `channel` has left.
+    pub(crate) fn leave(&self, channel: &str) {
+        if let Some(known) = self.registry.lock().get_mut(channel) {
+            known.idle_since = Some(Instant::now());
+        }
+    }
+
+    /// Ends all subscriptions.
+    pub(crate) fn close(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock().expect("no panic under this lock"));
+        for task in tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Wakeups {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Channel>> {
+        self.channels.lock().expect("no panic under this lock")
+    }
+
+    fn check_pause(&self) -> Duration {
+        jittered(self.safety_interval, 0.75, 1.25)
+    }
+
+    /// Wakes the listener of `channel`, outside of the lock.
+    fn wake(&self, channel: &str, wake: Wake) {
+        let listener = self.lock().get(channel).map(|known| known.listener.clone());
+        if let Some(listener) = listener.and_then(|listener| listener.upgrade()) {
+            listener.wake(wake);
+        }
+    }
+
+    /// What to subscribe and what to unsubscribe, seen from what is subscribed.
+    fn difference(&self, subscribed: &HashSet<String>) -> (Vec<String>, Vec<String>) {
+        let channels = self.lock();
+        // One that was dropped and is wanted again is subscribed once more, for the confirmation's sake.
+        let missing = |(name, known): (&String, &Channel)| (!known.confirmed).then(|| name.clone());
+        let wanted = channels.iter().filter_map(missing).collect();
+        let gone = subscribed
+            .iter()
+            .filter(|name| !channels.contains_key(*name));
+        (wanted, gone.cloned().collect())
+    }
+
+    fn confirm(&self, names: &[String]) {
+        for name in names {
+            if let Some(known) = self.lock().get_mut(name) {
+                known.confirmed = true;
+            }
+            self.wake(name, Wake::Confirmed);
+        }
+    }
+
+    fn refuse(&self, name: &str, refusal: Refusal) {
+        let known = self.lock().remove(name);
+        if let Some(listener) = known.and_then(|known| known.listener.upgrade()) {
+            listener.wake(Wake::Refused(refusal));
+        }
+    }
+
+    fn lose(&self, names: &HashSet<String>) {
+        for name in names {
+            if let Some(known) = self.lock().get_mut(name) {
+                known.confirmed = false;
+            }
+            self.wake(name, Wake::Lost);
+        }
+    }
+
+    /// Drops the channels that nobody has wanted for a while.
+    fn drop_idle(&self, now: Instant) {
+        let mut dropped = Vec::new();
+        self.lock().retain(|_, known| {
+            let idle = known.idle_since.is_some_and(|since| now >= since + LINGER);
+            let keep = !idle && known.listener.strong_count() > 0;
+            if !keep {
+                dropped.push(known.listener.clone());
+            }
+            keep
+        });
+        if dropped.is_empty() {
+            return;
+        }
+        for listener in dropped.iter().filter_map(Weak::upgrade) {
+            listener.wake(Wake::Ended);
+        }
+        self.changed.notify_one();
+    }
+
+    /// The listeners whose turn it is to look without a message.
+    fn due(&self, now: Instant) -> Vec<Arc<dyn Listener>> {
+        let mut due = Vec::new();
+        for known in self.lock().values_mut() {
+            if known.idle_since.is_none() && known.next_check <= now {
+                known.next_check = now + self.check_pause();
+                due.extend(known.listener.upgrade());
+            }
+        }
+        due
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+}
+
+/// The slow check, and the end of channels that nobody wants.
+async fn check(registry: Arc<Registry>) {
+    let pace = LINGER
+        .min(registry.safety_interval / 4)
+        .max(Duration::from_millis(1));
+    loop {
+        tokio::time::sleep(pace).await;
+        let now = Instant::now();
+        registry.drop_idle(now);
+        for listener in registry.due(now) {
+            listener.wake(Wake::Look);
+        }
+    }
+}
+
+/// Keeps one subscription connection as long as any channel is wanted.
+async fn listen(registry: Arc<Registry>, endpoint: Endpoint) {
+    let mut backoff = Backoff::new();
+    loop {
+        while registry.is_empty() {
+            registry.changed.notified().await;
+        }
+        match Subscriber::connect(&endpoint).await {
+            Ok((subscriptions, subscriber)) => {
+                let mut session = Session {
+                    registry: &registry,
+                    subscriptions,
+                    subscriber,
+                    subscribed: HashSet::new(),
+                };
+                let failure = session.run(&mut backoff).await;
+                registry.lose(&session.subscribed);
+                tracing::warn!(server = %endpoint.address(), ?failure, "subscription connection lost");
+            }
+            Err(refusal) => {
+                tracing::debug!(server = %endpoint.address(), detail = %refusal.detail, "not subscribed");
+            }
+        }
+        tokio::time::sleep(backoff.next()).await;
+    }
+}
+
+/// One subscription connection, from its beginning to its end.
+struct Session<'a> {
+    registry: &'a Registry,
+    subscriptions: Subscriptions,
+    subscriber: Subscriber,
+    subscribed: HashSet<String>,
+}
+
+impl Session<'_> {
+    async fn run(&mut self, backoff: &mut Backoff) -> Failure {
+        let mut ping = tokio::time::interval(PING_INTERVAL);
+        ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        ping.tick().await;
+        if let Err(failure) = self.bring_up_to_date().await {
+            return failure;
+        }
+        *backoff = Backoff::new();
+        loop {
+            tokio::select! {
+                () = self.registry.changed.notified() => {
+                    if let Err(failure) = self.bring_up_to_date().await {
+                        return failure;
+                    }
+                }
+                channel = self.subscriber.next_channel() => match channel {
+                    Some(channel) => self.registry.wake(&channel, Wake::Look),
+                    None => return Failure::Unanswered("connection closed".to_owned()),
+                },
+                _ = ping.tick() => {
+                    if let Err(failure) = self.subscriptions.ping().await {
+                        return failure;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn bring_up_to_date(&mut self) -> Result<(), Failure> {
+        let (wanted, gone) = self.registry.difference(&self.subscribed);
+        for names in gone.chunks(MOST_CHANNELS) {
+            self.subscriptions.unsubscribe(names).await?;
+            for name in names {
+                self.subscribed.remove(name);
+            }
+        }
+        for names in wanted.chunks(MOST_CHANNELS) {
+            match self.subscriptions.subscribe(names).await {
+                Ok(()) => self.confirmed(names),
+                Err(Failure::Refused(_)) => self.subscribe_one_by_one(names).await?,
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
+    /// One channel that is forbidden must not stand in the way of the others.
+    async fn subscribe_one_by_one(&mut self, names: &[String]) -> Result<(), Failure> {
+        for name in names {
+            let name = std::slice::from_ref(name);
+            match self.subscriptions.subscribe(name).await {
+                Ok(()) => self.confirmed(name),
+                Err(Failure::Refused(refusal)) => self.registry.refuse(&name[0], refusal),
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
+    fn confirmed(&mut self, names: &[String]) {
+        self.subscribed.extend(names.iter().cloned());
+        self.registry.confirm(names);
+    }
+}

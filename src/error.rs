@@ -1,0 +1,183 @@
+//! The one error type: every variant names the object and says whether anything took effect.
+
+use std::time::Duration;
+
+/// What a failed call may have changed in Redis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Effect {
+    /// Nothing took effect: the call may be repeated.
+    None,
+    /// The call may or may not have taken effect; no answer came in time.
+    Unknown,
+}
+
+/// Everything that can go wrong.
+///
+/// Running out of waiting time is not an error: it is `false` or `None`.
+/// [`Error::effect`] says whether the failed call can have changed anything.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A number of permits that no semaphore can hold (above 2^31-1). Nothing was sent.
+    #[error("semaphore {name:?}: {permits} permits are more than 2147483647; nothing was sent")]
+    InvalidPermits {
+        /// The semaphore.
+        name: String,
+        /// The number asked for.
+        permits: u32,
+    },
+
+    /// An object name that cannot be used. Nothing was sent.
+    #[error("object name {name:?} cannot be used: {reason}; nothing was sent")]
+    InvalidName {
+        /// The name, as it would stand in Redis.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+
+    /// A time that Redis cannot store (zero, below a millisecond, or too far away). Nothing was sent.
+    #[error("{name:?}: {what} of {value:?} cannot be used: {reason}; nothing was sent")]
+    InvalidDuration {
+        /// The object.
+        name: String,
+        /// Which time: "time to live", "waiting time".
+        what: &'static str,
+        /// The value given.
+        value: Duration,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+
+    /// A URL or setting that the client cannot work with. Nothing was sent.
+    #[error("configuration: {reason}")]
+    Configuration {
+        /// What is wrong with it. Never contains a password.
+        reason: String,
+    },
+
+    /// The key holds another type. Nothing took effect.
+    #[error("{name:?} is not a string counter: the key holds another type; nothing took effect")]
+    WrongType {
+        /// The object.
+        name: String,
+    },
+
+    /// The key holds a string that is not a whole number. Nothing took effect.
+    #[error("{name:?} does not hold a whole number but {found:?}; nothing took effect")]
+    NotANumber {
+        /// The object.
+        name: String,
+        /// What was found there (shortened).
+        found: String,
+    },
+
+    /// The result would not fit Redisson's signed 32 bits. Nothing took effect.
+    #[error(
+        "semaphore {name:?} holds {available} permits; {delta:+} would leave the range of 32 bits; nothing took effect"
+    )]
+    OutOfRange {
+        /// The semaphore.
+        name: String,
+        /// Its counter when the call was carried out.
+        available: i64,
+        /// The change that was asked for.
+        delta: i64,
+    },
+
+    /// The object does not exist and the operation needs it. Nothing took effect.
+    #[error("{name:?} does not exist; nothing took effect")]
+    NoSuchObject {
+        /// The object.
+        name: String,
+    },
+
+    /// The server's ACL forbids the command, the key or the channel. Nothing took effect.
+    #[error("{name:?}: permission denied by the server: {detail}; nothing took effect")]
+    PermissionDenied {
+        /// The object.
+        name: String,
+        /// The server's words.
+        detail: String,
+    },
+
+    /// The server refused the user name or password, or wants one.
+    #[error("{server}: authentication failed: {detail}")]
+    Authentication {
+        /// The server's address.
+        server: String,
+        /// The server's words.
+        detail: String,
+    },
+
+    /// The server is a read-only replica. Nothing took effect.
+    #[error("{name:?}: the server is read-only: {detail}; nothing took effect")]
+    ReadOnly {
+        /// The object.
+        name: String,
+        /// The server's words.
+        detail: String,
+    },
+
+    /// The server refused the call for another reason. Nothing took effect.
+    #[error("{name:?}: the server answered {detail:?}; nothing took effect")]
+    Server {
+        /// The object.
+        name: String,
+        /// The server's words.
+        detail: String,
+    },
+
+    /// No connection for as long as the retry window lasts. Nothing took effect.
+    #[error(
+        "{name:?}: no connection to the server within {waited:?} ({detail}); nothing took effect"
+    )]
+    Unavailable {
+        /// The object, or the server's address at the first connect.
+        name: String,
+        /// How long it was tried.
+        waited: Duration,
+        /// The last failure seen.
+        detail: String,
+    },
+
+    /// The call was sent, but no answer came for as long as the retry window lasts.
+    ///
+    /// It may have taken effect, or may still do so when the server comes back. The crate goes on
+    /// asking: an acquisition that turns out to have happened is given back, a release is carried out.
+    #[error(
+        "{name:?}: {operation} was sent, but no answer came within {waited:?} ({detail}); it may have taken effect"
+    )]
+    OutcomeUnknown {
+        /// The object.
+        name: String,
+        /// What was asked for.
+        operation: &'static str,
+        /// How long it was tried.
+        waited: Duration,
+        /// The last failure seen.
+        detail: String,
+    },
+
+    /// The client has been shut down. Nothing took effect.
+    #[error("{name:?}: the client has been shut down; nothing took effect")]
+    ShutDown {
+        /// The object.
+        name: String,
+    },
+}
+
+impl Error {
+    /// What the failed call may have changed.
+    #[must_use]
+    pub fn effect(&self) -> Effect {
+        match self {
+            Error::OutcomeUnknown { .. } => Effect::Unknown,
+            _ => Effect::None,
+        }
+    }
+}
+
+/// What the calls of this crate return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,29 @@
+//! The traits inside one process, without Redis: for tests, and for services that run alone.
+//!
+//! [`Semaphore`] behaves as the one in Redis does, to the error: a counter that may be missing or
+//! negative and fits signed 32 bits, a time to live, waiting in the order of arrival. Its clones share
+//! the permits; nothing outside of the process sees them.
+//!
+//! | File | What it holds |
+//! |---|---|
+//! | `semaphore.rs` | the public type: checks and documentation |
+//! | `handle.rs` | the trait for it |
+//! | `wait.rs` | one waiting caller as a future, and what its drop gives back |
+//! | `state.rs` | the counter and its time to live |
+//! | `line.rs` | the order of those who wait, and for how long it may be broken |
+
+mod handle;
+mod line;
+mod semaphore;
+mod state;
+mod wait;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use semaphore::Semaphore;
+
+/// For how long smaller requests may pass a larger one that does not fit, from the first time on.
+pub(crate) const PASSING_LIMIT: Duration = Duration::from_secs(5);

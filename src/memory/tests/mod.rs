@@ -1,0 +1,358 @@
+//! What the contract suite cannot see from outside: single polls, the clock, and the line's limit.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tokio::time::advance;
+
+use super::Semaphore;
+use crate::{Error, MAX_PERMITS};
+
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Bell {
+    fn rung(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+}
+
+fn poll_with<F: Future>(future: Pin<&mut F>, bell: &Arc<Bell>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(bell))))
+}
+
+/// Asserts that a call has not been answered, polling it once.
+macro_rules! assert_waits {
+    ($future:expr) => {
+        assert!(
+            poll_once($future.as_mut()).await.is_pending(),
+            "{} is done",
+            stringify!($future)
+        );
+    };
+}
+
+/// Asserts that a call is answered by one poll, and gives the answer.
+macro_rules! answer {
+    ($future:expr) => {
+        match poll_once($future.as_mut()).await {
+            Poll::Ready(answer) => answer.unwrap(),
+            Poll::Pending => panic!("{} waits", stringify!($future)),
+        }
+    };
+}
+
+mod line;
+
+#[tokio::test]
+async fn a_grant_to_a_dropped_waiter_goes_to_the_next_in_line() {
+    let semaphore = Semaphore::with_permits("s", 0);
+    for polls in 1..=3 {
+        let mut first = Box::pin(semaphore.acquire(2));
+        let mut second = pin!(semaphore.acquire(2));
+        let bell = Arc::new(Bell::default());
+        for _ in 0..polls {
+            assert_waits!(first);
+        }
+        assert!(poll_with(second.as_mut(), &bell).is_pending());
+        semaphore.release(2).await.unwrap();
+        assert_eq!(bell.rung(), 0, "the second was woken before its turn");
+        drop(first);
+        assert_eq!(bell.rung(), 1, "nobody was told of the permits passed on");
+        answer!(second);
+        assert_eq!(semaphore.available_permits().await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_grant_to_a_dropped_waiter_is_given_back_when_nobody_waits() {
+    let semaphore = Semaphore::with_permits("s", 0);
+    let mut first = Box::pin(semaphore.acquire(2));
+    assert_waits!(first);
+    semaphore.release(2).await.unwrap();
+    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
+    drop(first);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_dropped_waiter_leaves_the_line() {
+    let semaphore = Semaphore::with_permits("s", 0);
+    for polls in 0..=2 {
+        let mut first = Box::pin(semaphore.acquire(1));
+        for _ in 0..polls {
+            assert_waits!(first);
+        }
+        drop(first);
+        semaphore.release(1).await.unwrap();
+        assert_eq!(
+            semaphore.drain_permits().await.unwrap(),
+            1,
+            "after {polls} polls"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_back_to_a_full_counter_fills_it() {
+    let semaphore = Semaphore::with_permits("s", 0);
+    let mut first = Box::pin(semaphore.acquire(5));
+    assert_waits!(first);
+    semaphore.release(5).await.unwrap();
+    semaphore.release(MAX_PERMITS - 2).await.unwrap();
+    drop(first);
+    assert_eq!(
+        semaphore.available_permits().await.unwrap(),
+        i64::from(MAX_PERMITS)
+    );
+}
+
+#[tokio::test]
+async fn the_waker_of_the_last_poll_is_woken_and_no_other() {
+    let semaphore = Semaphore::with_permits("s", 0);
+    let mut waiting = pin!(semaphore.acquire(1));
+    let (old, new) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
+    assert!(poll_with(waiting.as_mut(), &old).is_pending());
+    assert!(poll_with(waiting.as_mut(), &new).is_pending());
+    semaphore.release(1).await.unwrap();
+    assert_eq!((old.rung(), new.rung()), (0, 1));
+    assert!(poll_with(waiting.as_mut(), &new).is_ready());
+}
+
+/// A waker that owns a call of the same semaphore, as a task's waker may own the task.
+struct Owner(#[allow(dead_code)] Pin<Box<dyn Future<Output = ()> + Send + Sync>>);
+
+impl Wake for Owner {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[tokio::test]
+async fn wakers_may_own_calls_of_the_semaphore() {
+    let semaphore = Semaphore::with_permits("s", 0);
+    let owner = || {
+        let semaphore = semaphore.clone();
+        let mut call = Box::pin(async move { semaphore.acquire(1).await.unwrap() });
+        assert!(
+            call.as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
+        Waker::from(Arc::new(Owner(call)))
+    };
+    let mut waiting = Box::pin(semaphore.acquire(1));
+    assert!(
+        waiting
+            .as_mut()
+            .poll(&mut Context::from_waker(&owner()))
+            .is_pending()
+    );
+    // The first owner goes here, the second with the call.
+    assert!(
+        waiting
+            .as_mut()
+            .poll(&mut Context::from_waker(&owner()))
+            .is_pending()
+    );
+    drop(waiting);
+    semaphore.release(1).await.unwrap();
+    assert_eq!(semaphore.available_permits().await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_release_takes_effect_on_the_first_poll() {
+    let semaphore = Semaphore::with_permits("s", 0);
+    let mut release = Box::pin(semaphore.release(3));
+    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
+    let _ = poll_once(release.as_mut()).await;
+    drop(release);
+    assert_eq!(semaphore.available_permits().await.unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_granted_at_the_deadline_are_the_callers() {
+    let semaphore = Semaphore::with_permits("s", 0);
+    let wait = Duration::from_secs(1);
+    let mut waiting = pin!(semaphore.try_acquire_for(2, wait));
+    assert_waits!(waiting);
+    advance(wait + MOMENT).await;
+    semaphore.release(2).await.unwrap();
+    assert!(answer!(waiting));
+    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn giving_up_a_wait_tells_of_a_grant_that_was_never_polled() {
+    let semaphore = Semaphore::with_permits("s", 0);
+    let mut granted = Box::pin(semaphore.wait(1));
+    let mut waiting = Box::pin(semaphore.wait(1));
+    assert!(poll_once(granted.as_mut()).await.is_pending());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    semaphore.release(1).await.unwrap();
+    assert!(granted.give_up());
+    assert!(!waiting.give_up());
+    drop((granted, waiting));
+    assert_eq!(
+        semaphore.available_permits().await.unwrap(),
+        0,
+        "the grant was given up twice"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timed_wait_ends_at_its_deadline_and_leaves_the_line() {
+    let semaphore = Semaphore::with_permits("s", 1);
+    let wait = Duration::from_secs(7);
+    let start = tokio::time::Instant::now();
+    assert!(!semaphore.try_acquire_for(2, wait).await.unwrap());
+    assert_eq!(start.elapsed(), wait);
+    semaphore.release(1).await.unwrap();
+    assert_eq!(semaphore.available_permits().await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_beyond_the_clock_is_not_refused() {
+    let semaphore = Semaphore::with_permits("s", 0);
+    let mut waiting = pin!(semaphore.try_acquire_for(1, Duration::MAX));
+    assert_waits!(waiting);
+    advance(Duration::from_secs(3600 * 24 * 365)).await;
+    assert_waits!(waiting);
+    semaphore.release(1).await.unwrap();
+    assert!(answer!(waiting));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_to_live_ends_on_the_millisecond() {
+    let semaphore = Semaphore::new("s");
+    let ttl = Duration::from_micros(2_999);
+    assert!(semaphore.try_set_permits_for(3, ttl).await.unwrap());
+    assert!(!semaphore.try_set_permits_for(4, ttl).await.unwrap());
+    advance(MOMENT).await;
+    assert_eq!(semaphore.available_permits().await.unwrap(), 3);
+    advance(MOMENT).await;
+    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
+    assert!(!semaphore.release_if_exists(1).await.unwrap());
+    assert!(semaphore.try_set_permits(4).await.unwrap());
+    advance(ttl).await;
+    assert_eq!(
+        semaphore.available_permits().await.unwrap(),
+        4,
+        "the new one has no time to live"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_dropped_after_the_semaphore_vanished_does_not_revive_it() {
+    let semaphore = Semaphore::new("s");
+    assert!(semaphore.try_set_permits_for(0, MOMENT).await.unwrap());
+    let mut waiting = Box::pin(semaphore.acquire(1));
+    assert_waits!(waiting);
+    semaphore.release(1).await.unwrap();
+    advance(MOMENT).await;
+    drop(waiting);
+    assert!(!semaphore.release_if_exists(1).await.unwrap());
+}
+
+#[tokio::test]
+async fn times_to_live_that_cannot_be_kept_are_refused() {
+    let semaphore = Semaphore::new("s");
+    for ttl in [Duration::ZERO, Duration::from_nanos(999_999), Duration::MAX] {
+        let refused = semaphore.try_set_permits_for(1, ttl).await.unwrap_err();
+        assert!(
+            matches!(&refused, Error::InvalidDuration { name, value, .. } if name == "s" && *value == ttl),
+            "{refused}"
+        );
+    }
+    assert!(!semaphore.release_if_exists(1).await.unwrap());
+}
+
+#[tokio::test]
+async fn the_empty_name_is_refused_by_every_operation() {
+    let nameless = Semaphore::new("");
+    macro_rules! assert_refused {
+        ($($call:expr),* $(,)?) => {
+            $(assert!(
+                matches!($call.await, Err(Error::InvalidName { .. })),
+                "{} was carried out", stringify!($call)
+            );)*
+        };
+    }
+    assert_refused!(
+        nameless.try_set_permits(1),
+        nameless.try_set_permits_for(1, MOMENT),
+        nameless.acquire(0),
+        nameless.try_acquire(0),
+        nameless.try_acquire_for(0, MOMENT),
+        nameless.try_acquire_for(0, Duration::ZERO),
+        nameless.release(0),
+        nameless.release_if_exists(0),
+        nameless.add_permits(0),
+        nameless.drain_permits(),
+        nameless.available_permits(),
+        nameless.permit(0),
+        nameless.permit_for(0, MOMENT),
+        nameless.try_permit(0),
+    );
+}
+
+#[test]
+fn permits_are_given_back_outside_of_a_runtime() {
+    let semaphore = Semaphore::with_permits("s", 1);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let permit = runtime.block_on(semaphore.permit(1)).unwrap();
+    drop(runtime);
+    drop(permit);
+    semaphore.release_detached(2);
+    semaphore.release_detached(MAX_PERMITS);
+    semaphore.release_detached(u32::MAX);
+    let mut available = pin!(semaphore.available_permits());
+    let answer = available
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(
+        answer,
+        Poll::Ready(Ok(3)),
+        "those that fit are back, the others only logged"
+    );
+}
+
+#[test]
+#[should_panic(expected = "more than 2147483647")]
+fn more_permits_than_a_counter_holds_are_refused_at_once() {
+    let _ = Semaphore::with_permits("s", MAX_PERMITS + 1);
+}
+
+#[tokio::test]
+async fn futures_are_send() {
+    fn send<T: Send>(future: T) -> T {
+        future
+    }
+    let semaphore = Semaphore::with_permits("s", 1);
+    send(semaphore.acquire(1)).await.unwrap();
+    assert!(!send(semaphore.try_acquire_for(1, MOMENT)).await.unwrap());
+    send(semaphore.release(1)).await.unwrap();
+    send(semaphore.permit(1))
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}

@@ -1,0 +1,270 @@
+//! What every object in Redis has, whatever it is: Redisson's `RObject` and `RExpirable`.
+
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::engine::Line;
+use crate::engine::request::{Request, Script, ScriptCall};
+use crate::error::{Error, Result};
+use crate::transport::{Value, cmd};
+
+static ONCE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../lua/engine/once.lua")));
+
+/// Where in the script's arguments the sequence number stands.
+const SEQUENCE: usize = 0;
+
+/// When an expiry time is to be set; needs Redis 7.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ExpireCondition {
+    /// Only where there is none (`NX`, Redisson's `expireIfNotSet`).
+    NotSet,
+    /// Only where there is one (`XX`, `expireIfSet`).
+    Set,
+    /// Only where the new one is later (`GT`, `expireIfGreater`); no expiry counts as the latest.
+    Greater,
+    /// Only where the new one is earlier (`LT`, `expireIfLess`).
+    Less,
+}
+
+impl ExpireCondition {
+    fn word(self) -> &'static str {
+        match self {
+            ExpireCondition::NotSet => "NX",
+            ExpireCondition::Set => "XX",
+            ExpireCondition::Greater => "GT",
+            ExpireCondition::Less => "LT",
+        }
+    }
+}
+
+/// How long an object goes on existing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RemainingTtl {
+    /// It does not exist (Redisson: -2).
+    Missing,
+    /// It has no expiry (Redisson: -1).
+    Persistent,
+    /// It vanishes after this time.
+    Expires(Duration),
+}
+
+/// When an object vanishes, by the server's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ExpireTime {
+    /// It does not exist (Redisson: -2).
+    Missing,
+    /// It has no expiry (Redisson: -1).
+    Persistent,
+    /// It vanishes at this time.
+    At(SystemTime),
+}
+
+/// The longest time to live that Redis takes without overflowing: 2^62 milliseconds are far above it.
+const LONGEST_TTL: u128 = 1 << 53;
+
+/// The operations, for one object.
+pub(crate) struct Object<'a> {
+    pub(crate) line: &'a Arc<Line>,
+}
+
+impl Object<'_> {
+    pub(crate) async fn exists(&self) -> Result<bool> {
+        self.read("exists", "EXISTS", &[])
+            .await
+            .map(|count| count > 0)
+    }
+
+    pub(crate) async fn delete(&self) -> Result<bool> {
+        self.flag("delete", "DEL", None, &[]).await
+    }
+
+    pub(crate) async fn unlink(&self) -> Result<bool> {
+        self.flag("unlink", "UNLINK", None, &[]).await
+    }
+
+    pub(crate) async fn touch(&self) -> Result<bool> {
+        self.read("touch", "TOUCH", &[])
+            .await
+            .map(|count| count > 0)
+    }
+
+    /// `to` is the key that the object is to have.
+    pub(crate) async fn rename(&self, to: &str) -> Result<()> {
+        self.change("rename", "RENAME", Some(to), &[])
+            .await
+            .map(drop)
+    }
+
+    pub(crate) async fn rename_nx(&self, to: &str) -> Result<bool> {
+        self.flag("rename_nx", "RENAMENX", Some(to), &[]).await
+    }
+
+    pub(crate) async fn copy(&self, to: &str, replace: bool) -> Result<bool> {
+        let how: &[String] = if replace {
+            &["REPLACE".to_owned()]
+        } else {
+            &[]
+        };
+        self.flag("copy", "COPY", Some(to), how).await
+    }
+
+    pub(crate) async fn expire(
+        &self,
+        ttl: Duration,
+        condition: Option<ExpireCondition>,
+    ) -> Result<bool> {
+        let millis = ttl_millis(self.line.keys().name(), ttl)?;
+        self.expire_with("expire", "PEXPIRE", millis, condition)
+            .await
+    }
+
+    pub(crate) async fn expire_at(
+        &self,
+        time: SystemTime,
+        condition: Option<ExpireCondition>,
+    ) -> Result<bool> {
+        // A time in the past deletes the object, as in Redis; so does any time before 1970.
+        let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis = since_epoch.as_millis().min(LONGEST_TTL);
+        self.expire_with("expire_at", "PEXPIREAT", millis, condition)
+            .await
+    }
+
+    async fn expire_with(
+        &self,
+        operation: &'static str,
+        command: &'static str,
+        millis: u128,
+        condition: Option<ExpireCondition>,
+    ) -> Result<bool> {
+        let mut args = vec![millis.to_string()];
+        args.extend(condition.map(|condition| condition.word().to_owned()));
+        self.flag(operation, command, None, &args).await
+    }
+
+    pub(crate) async fn clear_expire(&self) -> Result<bool> {
+        self.flag("clear_expire", "PERSIST", None, &[]).await
+    }
+
+    pub(crate) async fn remaining_ttl(&self) -> Result<RemainingTtl> {
+        Ok(match self.read("remaining_ttl", "PTTL", &[]).await? {
+            -2 => RemainingTtl::Missing,
+            -1 => RemainingTtl::Persistent,
+            millis => RemainingTtl::Expires(Duration::from_millis(millis.unsigned_abs())),
+        })
+    }
+
+    pub(crate) async fn expire_time(&self) -> Result<ExpireTime> {
+        Ok(match self.read("expire_time", "PEXPIRETIME", &[]).await? {
+            -2 => ExpireTime::Missing,
+            -1 => ExpireTime::Persistent,
+            millis => ExpireTime::At(UNIX_EPOCH + Duration::from_millis(millis.unsigned_abs())),
+        })
+    }
+
+    pub(crate) async fn size_in_memory(&self) -> Result<u64> {
+        let mut command = cmd("MEMORY");
+        command.arg("USAGE").arg(self.line.keys().object());
+        self.line.keys().check()?;
+        let value = self
+            .line
+            .command("size_in_memory", Request::Plain(command))
+            .await?;
+        match value {
+            Value::Nil => Ok(0),
+            value => self.number("size_in_memory", &value).map(i64::unsigned_abs),
+        }
+    }
+
+    /// A command that changes nothing.
+    async fn read(
+        &self,
+        operation: &'static str,
+        command: &'static str,
+        args: &[String],
+    ) -> Result<i64> {
+        self.line.keys().check()?;
+        let mut request = cmd(command);
+        request.arg(self.line.keys().object()).arg(args);
+        let value = self
+            .line
+            .command(operation, Request::Plain(request))
+            .await?;
+        self.number(operation, &value)
+    }
+
+    /// A command that changes something, and answers whether it did.
+    async fn flag(
+        &self,
+        operation: &'static str,
+        command: &'static str,
+        other: Option<&str>,
+        args: &[String],
+    ) -> Result<bool> {
+        let value = self.change(operation, command, other, args).await?;
+        self.number(operation, &value).map(|count| count > 0)
+    }
+
+    /// A command that changes something: carried out once.
+    async fn change(
+        &self,
+        operation: &'static str,
+        command: &'static str,
+        other: Option<&str>,
+        args: &[String],
+    ) -> Result<Value> {
+        self.line.keys().check()?;
+        let record_life = self.line.core().config.record_life();
+        let mut script_args = vec![
+            String::new(),
+            record_life.as_millis().to_string(),
+            command.to_owned(),
+            if other.is_some() { "1" } else { "0" }.to_owned(),
+        ];
+        script_args.extend_from_slice(args);
+        let keys = self.line.keys();
+        let mut script_keys = vec![keys.record().to_owned(), keys.object().to_owned()];
+        script_keys.extend(other.map(str::to_owned));
+        let request = Request::Script(ScriptCall {
+            script: &ONCE,
+            keys: script_keys,
+            args: script_args,
+            sequence: Some(SEQUENCE),
+            record_flag: None,
+        });
+        self.line.command(operation, request).await
+    }
+
+    fn number(&self, operation: &'static str, value: &Value) -> Result<i64> {
+        let number = match value {
+            Value::Int(number) => Some(*number),
+            Value::BulkString(bytes) => {
+                std::str::from_utf8(bytes).ok().and_then(|s| s.parse().ok())
+            }
+            _ => None,
+        };
+        number.ok_or_else(|| Error::Server {
+            name: self.line.keys().name().to_owned(),
+            detail: format!("unexpected answer to {operation}: {value:?}"),
+        })
+    }
+}
+
+/// A time to live in the milliseconds that Redis counts in.
+pub(crate) fn ttl_millis(name: &str, ttl: Duration) -> Result<u128> {
+    let millis = ttl.as_millis();
+    let reason = if millis == 0 {
+        "it is shorter than a millisecond"
+    } else if millis > LONGEST_TTL {
+        "it is longer than Redis can count"
+    } else {
+        return Ok(millis);
+    };
+    Err(Error::InvalidDuration {
+        name: name.to_owned(),
+        what: "time to live",
+        value: ttl,
+        reason,
+    })
+}

@@ -1,0 +1,472 @@
+//! [`RSemaphore`]: Redisson's counting semaphore.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+
+use super::object::{ExpireCondition, ExpireTime, Object, RemainingTtl, ttl_millis};
+use crate::api::{MAX_PERMITS, Semaphore};
+use crate::engine::batch::Operation;
+use crate::engine::line::deadline;
+use crate::engine::{Core, Line};
+use crate::error::{Error, Result};
+use crate::guard::Permit;
+
+/// A counting semaphore shared with Java's `RSemaphore` of the same name.
+///
+/// A handle: cheap to clone, made without I/O by [`Client::semaphore`](crate::Client::semaphore).
+///
+/// # In Redis
+///
+/// | | |
+/// |---|---|
+/// | key `name` | string: the permits available now, a decimal integer, possibly negative |
+/// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one added, up to 63, as long as somebody hears it |
+/// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call and its answer, for once-only execution; vanishes after ten minutes, or four retry windows where that is longer |
+///
+/// `name` is the mapped name; where it contains a `{`, no braces are put around it. Every operation on the
+/// counter is a step of one script, `lua/semaphore/batch.lua`; the calls that the tasks of a client make
+/// at the same time travel in one call of it.
+///
+/// # Errors
+///
+/// What every operation can answer with: [`InvalidName`](Error::InvalidName),
+/// [`WrongType`](Error::WrongType) and [`NotANumber`](Error::NotANumber) for a key that holds something
+/// else, [`PermissionDenied`](Error::PermissionDenied), [`ReadOnly`](Error::ReadOnly),
+/// [`Unavailable`](Error::Unavailable) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window
+/// has passed, and [`ShutDown`](Error::ShutDown). Below stands only what comes in addition.
+///
+/// # Cancel safety
+///
+/// Any future may be dropped at any await point. An operation takes its place in the line at the first
+/// poll and is carried out even if its future is dropped after that; permits acquired by a future that
+/// was dropped are given back.
+///
+/// # DIFFERENCE from Redisson
+///
+/// - `add_permits` and `drain_permits` keep the time to live; Redisson's drop it.
+/// - Results outside of signed 32 bits are refused; Redisson stores them and shows the low 32 bits.
+/// - Nothing is published where no permit is left, as nobody could acquire it; Redisson publishes 0 and
+///   negative totals.
+/// - A call whose answer was lost is repeated and takes effect once; Redisson's permit is lost.
+/// - A waiting call that times out tries once more at the end.
+/// - Names whose braces would put the semaphore and its channel into different slots of a cluster are
+///   refused.
+#[derive(Clone)]
+pub struct RSemaphore {
+    core: Arc<Core>,
+    line: Arc<Line>,
+}
+
+impl RSemaphore {
+    pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
+        RSemaphore {
+            core: Arc::clone(core),
+            line: core.line(name),
+        }
+    }
+
+    /// The name that the handle was made with, before mapping.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.line.keys().name()
+    }
+
+    /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
+    ///
+    /// Redis: `SET name permits` without expiry, and `permits` published, where the key is missing.
+    /// Redisson: `trySetPermits(int)`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
+    pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
+        self.check(permits)?;
+        self.flag(Operation::TrySet(permits, None)).await
+    }
+
+    /// As [`try_set_permits`](Self::try_set_permits); the semaphore vanishes after `ttl`, counted in whole
+    /// milliseconds.
+    ///
+    /// Redis: `SET name permits PX ttl`. Redisson: `trySetPermits(int, Duration)`, since 3.29.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
+    pub async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool> {
+        self.check(permits)?;
+        ttl_millis(self.name(), ttl)?;
+        self.flag(Operation::TrySet(permits, Some(ttl))).await
+    }
+
+    /// Takes `permits` permits, waiting until they are there. All or nothing; 0 succeeds at once.
+    ///
+    /// Waiting costs no polling and no task: the caller is woken by the channel, by this client's own
+    /// releases, when the subscription was made anew, and looks by itself every few seconds
+    /// ([`safety_interval`](crate::ClientBuilder::safety_interval)). The callers of one client are served
+    /// in the order of their arrival; a smaller request may pass a larger one that does not fit for 5
+    /// seconds, then the line stops until the larger one is served. Between clients there is no order.
+    ///
+    /// Redis: `DECRBY name permits` where there are enough. Redisson: `acquire(int)`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1. A caller that has been put into the line
+    /// does not mind a server that is away: it goes on waiting.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the line; permits granted in that moment are given back.
+    pub async fn acquire(&self, permits: u32) -> Result<()> {
+        self.check(permits)?;
+        if permits == 0 {
+            return Ok(());
+        }
+        self.line.join(permits)?.served().await.map(drop)
+    }
+
+    /// Takes `permits` permits if they are free now, whoever waits; 0 succeeds at once.
+    ///
+    /// Redis: as [`acquire`](Self::acquire). Redisson: `tryAcquire(int)`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
+    pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
+        self.check(permits)?;
+        if permits == 0 {
+            return Ok(true);
+        }
+        self.flag(Operation::TryAcquire(permits)).await
+    }
+
+    /// As [`acquire`](Self::acquire), waiting for `wait` at the most; `false` when it is over.
+    ///
+    /// At the end of `wait` it tries once more. While the server is away the answer may take up to the
+    /// retry window longer. Redisson: `tryAcquire(int, Duration)`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
+    pub async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool> {
+        if permits == 0 || wait.is_zero() {
+            return self.try_acquire(permits).await;
+        }
+        let Some(deadline) = deadline(wait) else {
+            return self.acquire(permits).await.map(|()| true);
+        };
+        self.check(permits)?;
+        self.line.join(permits)?.served_until(deadline).await
+    }
+
+    /// Gives `permits` permits back, creating the semaphore if it does not exist; 0 does nothing.
+    ///
+    /// Redis: `INCRBY name permits`, the total published. Redisson: `release(int)`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1, [`OutOfRange`](Error::OutOfRange) if the
+    /// counter would pass that.
+    pub async fn release(&self, permits: u32) -> Result<()> {
+        self.check(permits)?;
+        if permits == 0 {
+            return Ok(());
+        }
+        self.line.call(Operation::Release(permits)).await.map(drop)
+    }
+
+    /// Gives `permits` permits back if the semaphore exists; `false` if it does not, or for 0.
+    ///
+    /// Redis: as [`release`](Self::release). Redisson: `releaseIfExists(int)`, since 4.0.
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release).
+    pub async fn release_if_exists(&self, permits: u32) -> Result<bool> {
+        self.check(permits)?;
+        if permits == 0 {
+            return Ok(false);
+        }
+        self.flag(Operation::ReleaseIfExists(permits)).await
+    }
+
+    /// Changes the number of permits by `delta`, creating the semaphore if it does not exist.
+    ///
+    /// Never waits: with a negative `delta` the counter may become negative, and has to rise above zero
+    /// before anyone acquires again.
+    ///
+    /// Redis: `INCRBY name delta`, the total published where it is positive. Redisson: `addPermits(int)`.
+    /// DIFFERENCE: Redisson's drops the time to live.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfRange`](Error::OutOfRange) if the counter would leave 32 bits.
+    pub async fn add_permits(&self, delta: i32) -> Result<()> {
+        self.run(Operation::Add(delta)).await.map(drop)
+    }
+
+    /// Sets the counter to 0 and returns what it was, negative too; 0 if the semaphore does not exist.
+    ///
+    /// Redis: `DECRBY name counter`; a missing key is not created. Redisson: `drainPermits()`.
+    /// DIFFERENCE: Redisson's drops the time to live.
+    pub async fn drain_permits(&self) -> Result<i64> {
+        self.run(Operation::Drain).await
+    }
+
+    /// The number of permits available now, as this client's earlier calls have left it; 0 if the
+    /// semaphore does not exist.
+    ///
+    /// Redis: `GET name`. Redisson: `availablePermits()`.
+    pub async fn available_permits(&self) -> Result<i64> {
+        self.run(Operation::Available).await
+    }
+
+    /// [`acquire`](Self::acquire) with a guard that gives the permits back.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn permit(&self, permits: u32) -> Result<Permit> {
+        Semaphore::permit(self, permits).await
+    }
+
+    /// [`try_acquire_for`](Self::try_acquire_for) with a guard; `None` when the time has run out.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire_for`](Self::try_acquire_for).
+    pub async fn permit_for(&self, permits: u32, wait: Duration) -> Result<Option<Permit>> {
+        Semaphore::permit_for(self, permits, wait).await
+    }
+
+    /// [`try_acquire`](Self::try_acquire) with a guard; `None` when there are not enough permits.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn try_permit(&self, permits: u32) -> Result<Option<Permit>> {
+        Semaphore::try_permit(self, permits).await
+    }
+
+    fn check(&self, permits: u32) -> Result<()> {
+        self.line.keys().check()?;
+        if permits > MAX_PERMITS {
+            return Err(Error::InvalidPermits {
+                name: self.name().to_owned(),
+                permits,
+            });
+        }
+        Ok(())
+    }
+
+    async fn run(&self, operation: Operation) -> Result<i64> {
+        self.line.keys().check()?;
+        self.line.call(operation).await
+    }
+
+    async fn flag(&self, operation: Operation) -> Result<bool> {
+        self.line.call(operation).await.map(|done| done == 1)
+    }
+}
+
+/// The object itself, as Redisson's `RObject` and `RExpirable` offer it. None of these wakes a waiter:
+/// waiting callers find out by their own slow check.
+impl RSemaphore {
+    fn object(&self) -> Object<'_> {
+        Object { line: &self.line }
+    }
+
+    /// Whether the semaphore exists. Redis: `EXISTS`. Redisson: `isExists()`.
+    pub async fn exists(&self) -> Result<bool> {
+        self.object().exists().await
+    }
+
+    /// Deletes it; `false` if it did not exist. Redis: `DEL`. Redisson: `delete()`.
+    pub async fn delete(&self) -> Result<bool> {
+        self.object().delete().await
+    }
+
+    /// Deletes it, freeing the memory in the background. Redis: `UNLINK`. Redisson: `unlink()`.
+    pub async fn unlink(&self) -> Result<bool> {
+        self.object().unlink().await
+    }
+
+    /// Notes an access, for the server's eviction; `false` if it does not exist. Redis: `TOUCH`.
+    /// Redisson: `touch()`.
+    pub async fn touch(&self) -> Result<bool> {
+        self.object().touch().await
+    }
+
+    /// Renames it, replacing an object of the new name, and returns the handle to the new name.
+    ///
+    /// Redis: `RENAME`, keeping the time to live. Redisson: `rename(String)`.
+    /// DIFFERENCE: this handle keeps the old name, and its waiters wait for the old one; Redisson's
+    /// object takes the new name on.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
+    pub async fn rename(&self, new_name: &str) -> Result<RSemaphore> {
+        let renamed = self.other(new_name)?;
+        self.object().rename(renamed.line.keys().object()).await?;
+        Ok(renamed)
+    }
+
+    /// Renames it if there is no object of the new name; returns the handle to the new name if so.
+    ///
+    /// Redis: `RENAMENX`. Redisson: `renamenx(String)`. DIFFERENCE: the new name is mapped, too;
+    /// Redisson forgets to.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
+    pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RSemaphore>> {
+        let renamed = self.other(new_name)?;
+        let done = self
+            .object()
+            .rename_nx(renamed.line.keys().object())
+            .await?;
+        Ok(done.then_some(renamed))
+    }
+
+    /// Copies it, with its time to live, to a name where there is no object; `false` if there is one, or
+    /// nothing to copy. Redis: `COPY`, since 6.2. Redisson: `copy(String)`.
+    pub async fn copy(&self, new_name: &str) -> Result<bool> {
+        let copy = self.other(new_name)?;
+        self.object().copy(copy.line.keys().object(), false).await
+    }
+
+    /// Copies it, with its time to live, replacing an object of that name. Redis: `COPY ... REPLACE`.
+    /// Redisson: `copyAndReplace(String)`.
+    pub async fn copy_and_replace(&self, new_name: &str) -> Result<bool> {
+        let copy = self.other(new_name)?;
+        self.object().copy(copy.line.keys().object(), true).await
+    }
+
+    /// Lets it vanish after `ttl`, in whole milliseconds; `false` if it does not exist.
+    /// Redis: `PEXPIRE`. Redisson: `expire(Duration)`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
+    pub async fn expire(&self, ttl: Duration) -> Result<bool> {
+        self.object().expire(ttl, None).await
+    }
+
+    /// As [`expire`](Self::expire), under a condition; `false` if it does not hold. Redis 7: `PEXPIRE`
+    /// with `NX`, `XX`, `GT`, `LT`. Redisson: `expireIfNotSet`, `expireIfSet`, `expireIfGreater`,
+    /// `expireIfLess`.
+    ///
+    /// # Errors
+    ///
+    /// As [`expire`](Self::expire).
+    pub async fn expire_if(&self, ttl: Duration, condition: ExpireCondition) -> Result<bool> {
+        self.object().expire(ttl, Some(condition)).await
+    }
+
+    /// Lets it vanish at `time` by the server's clock, at once where that has passed; `false` if it does
+    /// not exist. Redis: `PEXPIREAT`. Redisson: `expire(Instant)`, `expireAt(long)`.
+    pub async fn expire_at(&self, time: SystemTime) -> Result<bool> {
+        self.object().expire_at(time, None).await
+    }
+
+    /// As [`expire_at`](Self::expire_at), under a condition. Redis 7: `PEXPIREAT` with `NX`, `XX`, `GT`,
+    /// `LT`. Redisson: `expireIfNotSet(Instant)` and its sisters.
+    pub async fn expire_at_if(&self, time: SystemTime, condition: ExpireCondition) -> Result<bool> {
+        self.object().expire_at(time, Some(condition)).await
+    }
+
+    /// Takes the expiry away; `false` if there was none. Redis: `PERSIST`. Redisson: `clearExpire()`.
+    pub async fn clear_expire(&self) -> Result<bool> {
+        self.object().clear_expire().await
+    }
+
+    /// How long it goes on existing. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
+    pub async fn remaining_ttl(&self) -> Result<RemainingTtl> {
+        self.object().remaining_ttl().await
+    }
+
+    /// When it vanishes, by the server's clock. Redis 7: `PEXPIRETIME`. Redisson: `getExpireTime()`.
+    pub async fn expire_time(&self) -> Result<ExpireTime> {
+        self.object().expire_time().await
+    }
+
+    /// The bytes it takes in the server; 0 if it does not exist. Redis: `MEMORY USAGE`.
+    /// Redisson: `sizeInMemory()`.
+    pub async fn size_in_memory(&self) -> Result<u64> {
+        self.object().size_in_memory().await
+    }
+
+    fn other(&self, name: &str) -> Result<RSemaphore> {
+        let other = RSemaphore::new(&self.core, name);
+        other.line.keys().check()?;
+        Ok(other)
+    }
+}
+
+#[async_trait]
+impl Semaphore for RSemaphore {
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn clone_handle(&self) -> Arc<dyn Semaphore> {
+        Arc::new(self.clone())
+    }
+
+    async fn try_set_permits(&self, permits: u32) -> Result<bool> {
+        self.try_set_permits(permits).await
+    }
+
+    async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool> {
+        self.try_set_permits_for(permits, ttl).await
+    }
+
+    async fn acquire(&self, permits: u32) -> Result<()> {
+        self.acquire(permits).await
+    }
+
+    async fn try_acquire(&self, permits: u32) -> Result<bool> {
+        self.try_acquire(permits).await
+    }
+
+    async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool> {
+        self.try_acquire_for(permits, wait).await
+    }
+
+    async fn release(&self, permits: u32) -> Result<()> {
+        self.release(permits).await
+    }
+
+    async fn release_if_exists(&self, permits: u32) -> Result<bool> {
+        self.release_if_exists(permits).await
+    }
+
+    async fn add_permits(&self, delta: i32) -> Result<()> {
+        self.add_permits(delta).await
+    }
+
+    async fn drain_permits(&self) -> Result<i64> {
+        self.drain_permits().await
+    }
+
+    async fn available_permits(&self) -> Result<i64> {
+        self.available_permits().await
+    }
+
+    fn release_detached(&self, permits: u32) {
+        if permits > 0 {
+            self.line.call_detached(Operation::Release(permits));
+        }
+    }
+}
+
+impl fmt::Debug for RSemaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RSemaphore")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,57 @@
+//! Growing, jittered pauses between attempts.
+
+use std::time::Duration;
+
+const FIRST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// The pauses of one series of failures: each twice the last one at the most, half of it at the least.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Self::between(FIRST, LONGEST)
+    }
+
+    pub(crate) fn between(first: Duration, longest: Duration) -> Self {
+        Backoff {
+            next: first,
+            longest,
+        }
+    }
+
+    /// The pause to make now.
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(self.longest);
+        jittered(pause, 0.5, 1.0)
+    }
+}
+
+/// `duration` times a random factor between `low` and `high`, so that clients do not act in step.
+pub(crate) fn jittered(duration: Duration, low: f64, high: f64) -> Duration {
+    duration.mul_f64(low + (high - low) * fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_the_longest_and_vary() {
+        let mut backoff = Backoff::new();
+        let mut pauses: Vec<Duration> = (0..20).map(|_| backoff.next()).collect();
+        assert!(pauses[0] >= FIRST / 2 && pauses[0] <= FIRST);
+        assert!(
+            pauses[10..]
+                .iter()
+                .all(|p| *p >= LONGEST / 2 && *p <= LONGEST)
+        );
+        pauses.dedup();
+        assert!(pauses.len() > 10, "jitter makes equal pauses unlikely");
+    }
+}

@@ -1,0 +1,162 @@
+//! The command connection: one multiplexed connection that comes back by itself, for as long as it takes.
+
+use std::sync::Arc;
+
+use redis::aio::MultiplexedConnection;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::failure::Reason;
+use super::{Backoff, Cmd, Endpoint, Failure, Refusal, Value};
+use crate::error::Error;
+
+/// The state of the connection.
+#[derive(Clone)]
+enum Link {
+    /// Usable; the number tells one connection from its successor.
+    Up(u64, MultiplexedConnection),
+    /// Being made again; why the last attempt failed.
+    Down(Refusal),
+}
+
+struct Shared {
+    endpoint: Endpoint,
+    link: watch::Sender<Link>,
+    broken: Notify,
+}
+
+/// The one connection of a client that carries commands.
+///
+/// A connection that failed, or left a command unanswered, is replaced; commands that wait on the old
+/// one run into their own time-outs.
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    keeper: AbortHandle,
+}
+
+impl Connection {
+    /// Connects for the first time.
+    ///
+    /// A server that refuses the connection or is loading is tried again until the connect time-out;
+    /// a wrong password ends it at once.
+    pub(crate) async fn open(endpoint: Endpoint) -> Result<Self, Error> {
+        let began = Instant::now();
+        let mut backoff = Backoff::new();
+        let first = loop {
+            let refusal = match endpoint.connect().await {
+                Ok(connection) => break connection,
+                Err(refusal) => refusal,
+            };
+            let pause = backoff.next();
+            let retry = matches!(refusal.reason, Reason::Unreachable | Reason::NotNow);
+            if !retry || began.elapsed() + pause > endpoint.connect_timeout() {
+                return Err(first_connect_error(&endpoint, refusal, began));
+            }
+            tokio::time::sleep(pause).await;
+        };
+        let shared = Arc::new(Shared {
+            endpoint,
+            link: watch::Sender::new(Link::Up(0, first)),
+            broken: Notify::new(),
+        });
+        let keeper = tokio::spawn(keep(Arc::clone(&shared))).abort_handle();
+        Ok(Connection { shared, keeper })
+    }
+
+    /// Sends one command on the connection as it is now, waiting for one until `patience` has run out.
+    pub(crate) async fn send(&self, command: &Cmd, patience: Instant) -> Result<Value, Failure> {
+        let (generation, mut connection) = self.usable(patience).await?;
+        connection
+            .send_packed_command(command)
+            .await
+            .and_then(Value::extract_error)
+            .map_err(|error| {
+                let failure = Failure::of_command(&error);
+                if let Failure::Unanswered(why) = &failure {
+                    self.replace(generation, why);
+                }
+                failure
+            })
+    }
+
+    async fn usable(&self, patience: Instant) -> Result<(u64, MultiplexedConnection), Failure> {
+        if let Link::Up(generation, connection) = &*self.shared.link.borrow() {
+            return Ok((*generation, connection.clone()));
+        }
+        let mut link = self.shared.link.subscribe();
+        let up = link.wait_for(|link| matches!(link, Link::Up(..)));
+        if let Ok(Ok(link)) = tokio::time::timeout_at(patience, up).await
+            && let Link::Up(generation, connection) = &*link
+        {
+            return Ok((*generation, connection.clone()));
+        }
+        match &*self.shared.link.borrow() {
+            Link::Up(generation, connection) => Ok((*generation, connection.clone())),
+            Link::Down(refusal) => Err(Failure::NoConnection(refusal.clone())),
+        }
+    }
+
+    fn replace(&self, generation: u64, why: &str) {
+        let replaced = self.shared.link.send_if_modified(|link| {
+            let current = matches!(link, Link::Up(current, _) if *current == generation);
+            if current {
+                *link = Link::Down(Refusal::unreachable(why));
+            }
+            current
+        });
+        if replaced {
+            tracing::warn!(server = %self.shared.endpoint.address(), why, "connection lost");
+            self.shared.broken.notify_one();
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// Makes the connection anew each time that it is found broken.
+async fn keep(shared: Arc<Shared>) {
+    let mut generation = 0;
+    loop {
+        shared.broken.notified().await;
+        let mut backoff = Backoff::new();
+        loop {
+            match shared.endpoint.connect().await {
+                Ok(connection) => {
+                    generation += 1;
+                    shared.link.send_replace(Link::Up(generation, connection));
+                    tracing::info!(server = %shared.endpoint.address(), "connected again");
+                    break;
+                }
+                Err(refusal) => {
+                    tracing::debug!(server = %shared.endpoint.address(), detail = %refusal.detail, "not connected");
+                    shared.link.send_replace(Link::Down(refusal));
+                    tokio::time::sleep(backoff.next()).await;
+                }
+            }
+        }
+    }
+}
+
+fn first_connect_error(endpoint: &Endpoint, refusal: Refusal, began: Instant) -> Error {
+    let server = endpoint.address();
+    match refusal.reason {
+        Reason::Authentication => Error::Authentication {
+            server,
+            detail: refusal.detail,
+        },
+        Reason::Unreachable | Reason::NotNow => Error::Unavailable {
+            name: server,
+            waited: began.elapsed(),
+            detail: refusal.detail,
+        },
+        _ => Error::Server {
+            name: server,
+            detail: refusal.detail,
+        },
+    }
+}

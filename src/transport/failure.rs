@@ -1,0 +1,93 @@
+//! What a failed attempt means: was it carried out, and is it worth another one?
+
+use redis::{ErrorKind, RedisError};
+
+/// Why an attempt brought no answer.
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
+    /// No connection: nothing was sent.
+    NoConnection(Refusal),
+    /// Sent, but unanswered (time-out, connection lost): may have been carried out.
+    Unanswered(String),
+    /// The server answered with an error: not carried out.
+    Refused(Refusal),
+}
+
+/// The server's refusal.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    pub(crate) reason: Reason,
+    pub(crate) detail: String,
+}
+
+/// What stands behind a refusal, as far as callers have to tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The script is not in the server's cache.
+    NoScript,
+    /// The server will be able to in a moment (LOADING, BUSY, TRYAGAIN, MASTERDOWN, CLUSTERDOWN).
+    NotNow,
+    /// User name or password.
+    Authentication,
+    /// ACL.
+    Permission,
+    /// The key holds another type.
+    WrongType,
+    /// The server is a replica.
+    ReadOnly,
+    /// The connection could not be made.
+    Unreachable,
+    /// Anything else.
+    Other,
+}
+
+impl Refusal {
+    pub(crate) fn unreachable(detail: impl Into<String>) -> Self {
+        Refusal {
+            reason: Reason::Unreachable,
+            detail: detail.into(),
+        }
+    }
+
+    /// Reads an error that the server answered with; `None` when it is not the server's.
+    pub(crate) fn from_server(error: &RedisError) -> Option<Self> {
+        let code = error.code()?;
+        let detail = match error.detail() {
+            Some(detail) => format!("{code} {detail}"),
+            None => code.to_owned(),
+        };
+        let reason = match code {
+            "NOSCRIPT" => Reason::NoScript,
+            "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" => Reason::NotNow,
+            "NOAUTH" | "WRONGPASS" => Reason::Authentication,
+            "NOPERM" => Reason::Permission,
+            "WRONGTYPE" => Reason::WrongType,
+            "READONLY" => Reason::ReadOnly,
+            // What a script's own commands are told when the ACL forbids them.
+            _ if detail.contains("The user executing the script can't") => Reason::Permission,
+            _ => Reason::Other,
+        };
+        Some(Refusal { reason, detail })
+    }
+
+    /// Reads an error of connecting.
+    pub(crate) fn at_connect(error: &RedisError) -> Self {
+        if error.kind() == ErrorKind::AuthenticationFailed {
+            return Refusal {
+                reason: Reason::Authentication,
+                detail: error.to_string(),
+            };
+        }
+        Self::from_server(error).unwrap_or_else(|| Self::unreachable(error.to_string()))
+    }
+}
+
+impl Failure {
+    /// Reads the error of a command that was handed to a connection.
+    pub(crate) fn of_command(error: &RedisError) -> Self {
+        match Refusal::from_server(error) {
+            Some(refusal) => Failure::Refused(refusal),
+            None => Failure::Unanswered(error.to_string()),
+        }
+    }
+}

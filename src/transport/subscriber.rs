@@ -1,0 +1,69 @@
+//! The subscription connection: never carries commands, so that no reply can go astray.
+
+use futures::StreamExt;
+use redis::aio::{PubSubSink, PubSubStream};
+
+use super::failure::Reason;
+use super::{Endpoint, Failure, Refusal};
+
+/// The half that asks for subscriptions.
+pub(crate) struct Subscriptions {
+    sink: PubSubSink,
+    response_timeout: std::time::Duration,
+}
+
+/// The half that hears messages.
+pub(crate) struct Subscriber {
+    stream: PubSubStream,
+}
+
+impl Subscriber {
+    pub(crate) async fn connect(endpoint: &Endpoint) -> Result<(Subscriptions, Self), Refusal> {
+        let (sink, stream) = endpoint.connect_pubsub().await?.split();
+        let subscriptions = Subscriptions {
+            sink,
+            response_timeout: endpoint.response_timeout(),
+        };
+        Ok((subscriptions, Subscriber { stream }))
+    }
+
+    /// The channel of the next message; `None` when the connection is gone.
+    ///
+    /// The payload is of no interest: a message means "look again", never "you own something".
+    pub(crate) async fn next_channel(&mut self) -> Option<String> {
+        let message = self.stream.next().await?;
+        Some(message.get_channel_name().to_owned())
+    }
+}
+
+impl Subscriptions {
+    /// Subscribes and waits for the server's confirmation of every channel.
+    pub(crate) async fn subscribe(&mut self, channels: &[String]) -> Result<(), Failure> {
+        limited(self.response_timeout, self.sink.subscribe(channels)).await
+    }
+
+    pub(crate) async fn unsubscribe(&mut self, channels: &[String]) -> Result<(), Failure> {
+        limited(self.response_timeout, self.sink.unsubscribe(channels)).await
+    }
+
+    /// Asks whether the server is still there.
+    pub(crate) async fn ping(&mut self) -> Result<(), Failure> {
+        let pong = limited(self.response_timeout, self.sink.ping::<redis::Value>()).await;
+        match pong {
+            // An ACL may forbid PING; that it answers is all that matters.
+            Ok(_) => Ok(()),
+            Err(Failure::Refused(refusal)) if refusal.reason == Reason::Permission => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+async fn limited<T>(
+    limit: std::time::Duration,
+    asking: impl Future<Output = redis::RedisResult<T>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(limit, asking).await {
+        Ok(answer) => answer.map_err(|error| Failure::of_command(&error)),
+        Err(_) => Err(Failure::Unanswered(format!("no answer within {limit:?}"))),
+    }
+}

@@ -1,0 +1,272 @@
+//! Permits that give themselves back, over `dyn Semaphore`.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redisson_semaphore::{Error, MAX_PERMITS};
+
+use super::Fixture;
+use super::support::*;
+
+pub(crate) async fn a_guard_gives_back_on_drop(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-drop");
+    set(&semaphore, 3).await;
+    let permit = semaphore.permit(2).await.unwrap();
+    assert_available(&semaphore, 1).await;
+    drop(permit);
+    assert_all_back(&semaphore, 3).await;
+}
+
+pub(crate) async fn a_guard_tells_what_it_holds(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-tells");
+    set(&semaphore, 3).await;
+    let permit = semaphore.permit(2).await.unwrap();
+    assert_eq!(permit.permits(), 2);
+    assert_eq!(permit.semaphore().name(), semaphore.name());
+    assert_available(permit.semaphore(), 1).await;
+    permit.release().await.unwrap();
+}
+
+pub(crate) async fn a_guard_released_with_an_answer(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-release");
+    set(&semaphore, 3).await;
+    let permit = semaphore.permit(3).await.unwrap();
+    permit.release().await.unwrap();
+    // It is there at once, and once only.
+    assert_available(&semaphore, 3).await;
+    assert_all_back(&semaphore, 3).await;
+}
+
+pub(crate) async fn a_release_that_is_never_polled_is_a_drop(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-unpolled");
+    set(&semaphore, 4).await;
+    let (one, two) = (
+        semaphore.permit(1).await.unwrap(),
+        semaphore.permit(3).await.unwrap(),
+    );
+    drop(one.release());
+    {
+        let mut release = pin!(two.release());
+        if let std::task::Poll::Ready(answer) = poll_once(&mut release).await {
+            answer.unwrap();
+        }
+    }
+    assert_all_back(&semaphore, 4).await;
+}
+
+pub(crate) async fn a_release_that_fails_tells(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-fails");
+    set(&semaphore, 1).await;
+    let permit = semaphore.permit(1).await.unwrap();
+    semaphore.release(MAX_PERMITS).await.unwrap();
+    let failure = permit.release().await.unwrap_err();
+    assert!(
+        matches!(failure, Error::OutOfRange { delta: 1, .. }),
+        "{failure}"
+    );
+    assert_available(&semaphore, MAX_PERMITS.into()).await;
+    // It is spent: nothing follows.
+    semaphore.acquire(MAX_PERMITS).await.unwrap();
+    assert_available(&semaphore, 0).await;
+}
+
+pub(crate) async fn a_forgotten_guard_keeps_the_permits(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-forget");
+    set(&semaphore, 3).await;
+    assert_eq!(semaphore.permit(2).await.unwrap().forget(), 2);
+    let mut three = acquire(&semaphore, 3).await;
+    three.assert_waits(&semaphore).await;
+    assert_available(&semaphore, 1).await;
+    semaphore.release(2).await.unwrap();
+    three.answer().await.unwrap();
+}
+
+pub(crate) async fn no_guard_in_time(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-none");
+    set(&semaphore, 1).await;
+    let (start, wait) = (Instant::now(), Duration::from_millis(30));
+    assert!(semaphore.permit_for(2, wait).await.unwrap().is_none());
+    assert_passed(start, wait);
+    assert!(
+        semaphore
+            .permit_for(2, Duration::ZERO)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_all_back(&semaphore, 1).await;
+}
+
+pub(crate) async fn no_guard_now(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-not-now");
+    assert!(semaphore.try_permit(1).await.unwrap().is_none());
+    set(&semaphore, 1).await;
+    assert!(semaphore.try_permit(2).await.unwrap().is_none());
+    assert_all_back(&semaphore, 1).await;
+}
+
+pub(crate) async fn guards_in_time_and_now(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-some");
+    set(&semaphore, 3).await;
+    let now = semaphore.try_permit(1).await.unwrap().expect("there are 3");
+    let soon = semaphore
+        .permit_for(2, LIMIT)
+        .await
+        .unwrap()
+        .expect("there are 2");
+    assert_eq!((now.permits(), soon.permits()), (1, 2));
+    assert_available(&semaphore, 0).await;
+
+    let call = semaphore.clone();
+    let mut later = Call::start(async move { call.permit_for(3, LIMIT).await }).await;
+    later.assert_waits(&semaphore).await;
+    drop(now);
+    soon.release().await.unwrap();
+    let later = later.answer().await.unwrap().expect("all 3 are back");
+    assert_available(&semaphore, 0).await;
+    drop(later);
+    assert_all_back(&semaphore, 3).await;
+}
+
+pub(crate) async fn guards_of_nothing(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-zero");
+    let none = semaphore.permit(0).await.unwrap();
+    assert_eq!(none.permits(), 0);
+    drop(none);
+    semaphore.permit(0).await.unwrap().release().await.unwrap();
+    assert!(semaphore.try_permit(0).await.unwrap().is_some());
+    assert!(semaphore.permit_for(0, LIMIT).await.unwrap().is_some());
+    assert_missing_then_set(&semaphore, 1).await;
+    assert_all_back(&semaphore, 1).await;
+}
+
+pub(crate) async fn guards_above_the_range(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-range");
+    let permits = MAX_PERMITS + 1;
+    let refused = [
+        semaphore.permit(permits).await.map(Some),
+        semaphore.permit_for(permits, LIMIT).await,
+        semaphore.try_permit(permits).await,
+    ];
+    for answer in refused {
+        assert!(
+            matches!(answer, Err(Error::InvalidPermits { .. })),
+            "{answer:?}"
+        );
+    }
+    assert_missing_then_set(&semaphore, 1).await;
+}
+
+pub(crate) async fn a_guard_wakes_waiters(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-wakes");
+    set(&semaphore, 2).await;
+    let permit = semaphore.permit(2).await.unwrap();
+    let one = acquire(&semaphore, 1).await;
+    let other = acquire(&fixture.second(&semaphore), 1).await;
+    drop(permit);
+    one.answer().await.unwrap();
+    other.answer().await.unwrap();
+    assert_available(&semaphore, 0).await;
+}
+
+pub(crate) async fn a_guard_outlives_the_handle(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-outlives");
+    let other = fixture.second(&semaphore);
+    set(&semaphore, 1).await;
+    let permit = semaphore.permit(1).await.unwrap();
+    drop(semaphore);
+    let waiting = acquire(&other, 1).await;
+    drop(permit);
+    waiting.answer().await.unwrap();
+}
+
+pub(crate) async fn a_guard_of_an_aborted_task(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-aborted");
+    set(&semaphore, 2).await;
+    let call = semaphore.clone();
+    let holder = Call::start(async move {
+        let _held = call.permit(2).await.unwrap();
+        std::future::pending::<()>().await;
+    })
+    .await;
+    while semaphore.available_permits().await.unwrap() > 0 {
+        yields(1).await;
+    }
+    assert_eq!(holder.abort().await, None);
+    assert_all_back(&semaphore, 2).await;
+}
+
+pub(crate) async fn a_dropped_call_for_a_guard(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-call");
+    set(&semaphore, 0).await;
+    for round in 0..30 {
+        let call = semaphore.clone();
+        let call = Call::start(async move { call.permit(2).await }).await;
+        semaphore.release(2).await.unwrap();
+        yields(round % 3).await;
+        drop(call.abort().await);
+        assert!(
+            semaphore.try_acquire_for(2, LIMIT).await.unwrap(),
+            "lost in round {round}"
+        );
+        assert_available(&semaphore, 0).await;
+    }
+}
+
+pub(crate) async fn guards_from_many_tasks(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-tasks");
+    set(&semaphore, 4).await;
+    let gauge = Arc::new(Gauge::default());
+    let tasks = (0..32).map(|number| {
+        let (semaphore, gauge) = (semaphore.clone(), Arc::clone(&gauge));
+        tokio::spawn(async move {
+            for round in 0..20 {
+                let permits = 1 + (number + round) % 2;
+                let held = semaphore.permit(permits).await.unwrap();
+                gauge.enter(permits, 4);
+                yields(1).await;
+                gauge.exit(permits);
+                match (number + round) % 3 {
+                    0 => drop(held),
+                    1 => held.release().await.unwrap(),
+                    _ => semaphore.release(held.forget()).await.unwrap(),
+                }
+            }
+        })
+    });
+    join(tasks.collect()).await;
+    assert_all_back(&semaphore, 4).await;
+}
+
+pub(crate) async fn detached_releases(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("detached");
+    let all = acquire(&semaphore, 10).await;
+    for _ in 0..10 {
+        semaphore.release_detached(1);
+    }
+    all.answer().await.unwrap();
+    assert_available(&semaphore, 0).await;
+    // Without a runtime around, too.
+    let outside = semaphore.clone();
+    std::thread::spawn(move || outside.release_detached(3))
+        .join()
+        .unwrap();
+    assert_all_back(&semaphore, 3).await;
+}
+
+pub(crate) async fn handles_share_the_permits(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("handles");
+    let (clone, other) = (semaphore.clone_handle(), fixture.second(&semaphore));
+    set(&semaphore, 3).await;
+    clone.acquire(1).await.unwrap();
+    other.acquire(1).await.unwrap();
+    for handle in [&semaphore, &clone, &other] {
+        assert_eq!(handle.name(), semaphore.name());
+        assert_available(handle, 1).await;
+    }
+    let unrelated = fixture.fresh("handles");
+    assert_ne!(unrelated.name(), semaphore.name());
+    assert_missing_then_set(&unrelated, 8).await;
+    assert_available(&semaphore, 1).await;
+}

@@ -1,0 +1,220 @@
+//! What the cases share: calls in tasks of their own, and ways to tell that something holds.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use redisson_semaphore::{Result, Semaphore};
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{interval, timeout};
+
+pub(crate) type Handle = Arc<dyn Semaphore>;
+
+/// By then everything has happened that is to happen at all.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// For so long a call is watched that must not be answered.
+const QUIET: Duration = Duration::from_millis(40);
+
+/// Runs a case; fails it if it hangs.
+pub(crate) async fn within_limit(case: impl Future<Output = ()>) {
+    timeout(3 * LIMIT, case)
+        .await
+        .expect("the case does not come to an end");
+}
+
+/// A fresh semaphore's first permits.
+pub(crate) async fn set(semaphore: &Handle, permits: u32) {
+    assert!(
+        semaphore.try_set_permits(permits).await.unwrap(),
+        "{semaphore:?} existed"
+    );
+}
+
+/// Asserts how many permits are available.
+pub(crate) async fn assert_available(semaphore: &Handle, expected: i64) {
+    assert_eq!(semaphore.available_permits().await.unwrap(), expected);
+}
+
+/// Asserts that the semaphore does not exist; creates it with `permits` if so.
+pub(crate) async fn assert_missing_then_set(semaphore: &Handle, permits: u32) {
+    assert!(
+        !semaphore.release_if_exists(1).await.unwrap(),
+        "{semaphore:?} exists"
+    );
+    set(semaphore, permits).await;
+}
+
+/// Waits until `total` permits can be taken together, and asserts that there are no more. They may be
+/// on their way back still. Gives them back.
+pub(crate) async fn assert_all_back(semaphore: &Handle, total: u32) {
+    let back = semaphore.try_acquire_for(total, LIMIT).await.unwrap();
+    let available = semaphore.available_permits().await.unwrap();
+    assert!(back, "permits are lost: {available} of {total} are there");
+    assert_eq!(available, 0, "there are more than {total}");
+    semaphore.release(total).await.unwrap();
+}
+
+/// Waits until the semaphore has vanished. It may be released on the way.
+pub(crate) async fn until_missing(semaphore: &Handle) {
+    let mut ticks = interval(Duration::from_millis(5));
+    let missing = async {
+        while semaphore.release_if_exists(1).await.unwrap() {
+            ticks.tick().await;
+        }
+    };
+    timeout(LIMIT, missing)
+        .await
+        .expect("the semaphore does not vanish");
+}
+
+/// A call in a task of its own.
+pub(crate) struct Call<T>(JoinHandle<T>);
+
+impl<T: Send + 'static> Call<T> {
+    /// Starts a call, and returns when it has been polled once: it stands in line, if it has to wait.
+    pub(crate) async fn start(call: impl Future<Output = T> + Send + 'static) -> Self {
+        let (polled, seen) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let mut call = pin!(call);
+            let first = poll_once(&mut call).await;
+            // Nobody may be interested.
+            let _ = polled.send(());
+            match first {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => call.await,
+            }
+        });
+        seen.await.expect("the call panicked");
+        Call(task)
+    }
+
+    /// Asserts that there is no answer, though the semaphore has answered something else meanwhile.
+    pub(crate) async fn assert_waits(&mut self, semaphore: &Handle) {
+        semaphore.available_permits().await.unwrap();
+        assert!(
+            timeout(QUIET, &mut self.0).await.is_err(),
+            "the call has been answered"
+        );
+    }
+
+    /// The answer.
+    pub(crate) async fn answer(self) -> T {
+        timeout(LIMIT, self.0)
+            .await
+            .expect("the call still waits")
+            .expect("the call panicked")
+    }
+
+    /// Drops the call, wherever it is; the answer if it was faster.
+    pub(crate) async fn abort(self) -> Option<T> {
+        self.0.abort();
+        self.0.await.ok()
+    }
+}
+
+/// `acquire` in a task.
+pub(crate) async fn acquire(semaphore: &Handle, permits: u32) -> Call<Result<()>> {
+    let semaphore = semaphore.clone();
+    Call::start(async move { semaphore.acquire(permits).await }).await
+}
+
+/// `try_acquire_for` in a task.
+pub(crate) async fn acquire_for(
+    semaphore: &Handle,
+    permits: u32,
+    wait: Duration,
+) -> Call<Result<bool>> {
+    let semaphore = semaphore.clone();
+    Call::start(async move { semaphore.try_acquire_for(permits, wait).await }).await
+}
+
+/// Polls a future once, with the waker of the task.
+pub(crate) async fn poll_once<F: Future + ?Sized>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+}
+
+/// Polls a future at most `times` times, and lets other tasks run in between.
+pub(crate) async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::Output> {
+    let mut future = pin!(future);
+    for _ in 0..times {
+        if let Poll::Ready(answer) = poll_once(&mut future).await {
+            return Some(answer);
+        }
+        yield_now().await;
+    }
+    None
+}
+
+/// Lets other tasks run.
+pub(crate) async fn yields(times: usize) {
+    for _ in 0..times {
+        yield_now().await;
+    }
+}
+
+/// Waits for tasks; fails if one of them has.
+pub(crate) async fn join(tasks: Vec<JoinHandle<()>>) {
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+/// Permits in use, as those who hold them see it.
+#[derive(Default)]
+pub(crate) struct Gauge(AtomicI64);
+
+impl Gauge {
+    /// Counts `permits` in; asserts that no more than `limit` are held together.
+    pub(crate) fn enter(&self, permits: u32, limit: i64) {
+        let held = self.0.fetch_add(permits.into(), Ordering::SeqCst) + i64::from(permits);
+        assert!(held <= limit, "{held} permits are held, of {limit}");
+    }
+
+    pub(crate) fn exit(&self, permits: u32) {
+        self.0.fetch_sub(permits.into(), Ordering::SeqCst);
+    }
+}
+
+/// A number that loses additions when two make them at the same time.
+#[derive(Default)]
+pub(crate) struct Unguarded(AtomicI64);
+
+impl Unguarded {
+    pub(crate) async fn add_one(&self) {
+        let before = self.get();
+        yield_now().await;
+        self.0.store(before + 1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn get(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Repeatable random numbers (xorshift).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: usize) -> Self {
+        Random((seed as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// From 0 to `bound` - 1.
+    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as u32 % bound
+    }
+}
+
+/// Asserts that at least `time` has passed since `start`, as far as clocks of milliseconds can tell.
+pub(crate) fn assert_passed(start: Instant, time: Duration) {
+    let passed = start.elapsed() + Duration::from_millis(2);
+    assert!(passed >= time, "{passed:?} instead of {time:?}");
+}

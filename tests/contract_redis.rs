@@ -1,0 +1,49 @@
+//! The contract suite for the semaphore that is shared through Redis.
+
+#[macro_use]
+mod contract;
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use contract::Fixture;
+use redisson_semaphore::{Client, Semaphore};
+use support::server::RedisServer;
+
+/// A private server and two clients of it.
+struct Redis {
+    made: AtomicU32,
+    first: Client,
+    second: Client,
+    _server: RedisServer,
+}
+
+impl Redis {
+    async fn start() -> Self {
+        let server = RedisServer::start().await;
+        let connect = || async {
+            let client = Client::connect(server.url()).await;
+            client.expect("the server has just been started")
+        };
+        Redis {
+            made: AtomicU32::new(0),
+            first: connect().await,
+            second: connect().await,
+            _server: server,
+        }
+    }
+}
+
+impl Fixture for Redis {
+    fn fresh(&self, hint: &str) -> Arc<dyn Semaphore> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        Arc::new(self.first.semaphore(&format!("{hint}-{number}")))
+    }
+
+    fn second(&self, of: &Arc<dyn Semaphore>) -> Arc<dyn Semaphore> {
+        Arc::new(self.second.semaphore(of.name()))
+    }
+}
+
+contract_suite!(redis_semaphore, Redis::start().await);

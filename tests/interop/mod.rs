@@ -1,0 +1,9 @@
+//! What the tests with the real Redisson share: one server with both sides, one vocabulary for both, and
+//! ways to know that a caller is parked. Each test binary uses a part of it.
+#![allow(dead_code, unreachable_pub)]
+
+pub mod course;
+pub mod crowd;
+pub mod operation;
+pub mod parked;
+pub mod world;

@@ -1,0 +1,129 @@
+//! Records every command a server carries out, those of scripts included, by `MONITOR`.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use redis::aio::MultiplexedConnection;
+use tokio::time::timeout;
+
+use super::server::RedisServer;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// One command as the server saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// The client's address, or `lua`.
+    pub client: String,
+    /// In capitals.
+    pub name: String,
+    /// Bytes that are no UTF-8 are replaced.
+    pub args: Vec<String>,
+}
+
+impl Command {
+    /// Whether a script ran it.
+    pub fn is_lua(&self) -> bool {
+        self.client == "lua"
+    }
+
+    /// Reads one line of `MONITOR`: `1700000000.123456 [0 127.0.0.1:5000] "get" "key"`.
+    pub fn parse(line: &str) -> Option<Command> {
+        let (_, rest) = line.split_once(" [")?;
+        let (source, words) = rest.split_once("] ")?;
+        let (_database, client) = source.split_once(' ')?;
+        let mut words = words_of(words)?.into_iter();
+        Some(Command {
+            client: client.to_owned(),
+            name: words.next()?.to_uppercase(),
+            args: words.collect(),
+        })
+    }
+}
+
+/// Splits `"a" "b\x00"` and undoes the escapes.
+fn words_of(text: &str) -> Option<Vec<String>> {
+    let mut bytes = text.bytes();
+    let mut words = Vec::new();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b' ' => continue,
+            b'"' => words.push(quoted(&mut bytes)?),
+            _ => return None,
+        }
+    }
+    Some(words)
+}
+
+/// Reads up to the closing quote.
+fn quoted(bytes: &mut impl Iterator<Item = u8>) -> Option<String> {
+    let mut word = Vec::new();
+    loop {
+        word.push(match bytes.next()? {
+            b'"' => return Some(String::from_utf8_lossy(&word).into_owned()),
+            b'\\' => match bytes.next()? {
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b't' => b'\t',
+                b'a' => 7,
+                b'b' => 8,
+                b'x' => {
+                    let digits = [bytes.next()?, bytes.next()?];
+                    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+                }
+                other => other,
+            },
+            plain => plain,
+        });
+    }
+}
+
+/// A running record. It holds what the test's own connections send, too.
+pub struct Monitor {
+    lines: redis::aio::Monitor,
+    control: MultiplexedConnection,
+    markers: u64,
+}
+
+impl Monitor {
+    /// Records from now on.
+    pub async fn start(server: &RedisServer) -> Monitor {
+        let control = server.connection().await;
+        let lines = server
+            .client()
+            .get_async_monitor()
+            .await
+            .expect("MONITOR answers");
+        Monitor {
+            lines,
+            control,
+            markers: 0,
+        }
+    }
+
+    /// All commands since the last call, up to this moment: those the server has begun before it sees a
+    /// marker that this call sends on another connection.
+    pub async fn until_marker(&mut self) -> Vec<Command> {
+        self.markers += 1;
+        let marker = format!("monitor-marker-{}", self.markers);
+        let _: String = redis::cmd("ECHO")
+            .arg(&marker)
+            .query_async(&mut self.control)
+            .await
+            .expect("ECHO answers");
+        let mut commands = Vec::new();
+        let mut lines = self.lines.on_message::<String>();
+        loop {
+            let line = timeout(DEADLINE, lines.next())
+                .await
+                .expect("the marker arrives in time")
+                .expect("the record goes on while the server runs");
+            let command =
+                Command::parse(&line).unwrap_or_else(|| panic!("no line of MONITOR: {line}"));
+            if command.name == "ECHO" && command.args == [marker.as_str()] {
+                return commands;
+            }
+            commands.push(command);
+        }
+    }
+}

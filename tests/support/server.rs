@@ -1,0 +1,282 @@
+//! A private redis-server for one test: loopback, a free port, a directory of its own, gone with the test.
+
+use std::fmt::Write as _;
+use std::hash::{BuildHasher, RandomState};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisResult};
+
+use super::keeper::Keeper;
+use super::waiters::until;
+
+/// The user and password by which the tests themselves come in, whatever the options forbid to others.
+const HARNESS: &str = "harness";
+
+const START_ATTEMPTS: usize = 5;
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A running (or for the moment stopped) server. Dropping it kills it and removes its directory.
+#[derive(Debug)]
+pub struct RedisServer {
+    port: u16,
+    password: Option<String>,
+    /// Before `dir`: the server ends before its directory is removed.
+    keeper: Option<Keeper>,
+    dir: Directory,
+}
+
+/// How a server is to be started.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    password: Option<String>,
+    lines: Vec<String>,
+}
+
+impl Options {
+    /// The default user's password.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.setting("requirepass", password)
+    }
+
+    /// An ACL user, written as in an ACL file: `app on >secret ~* &* +@all`.
+    pub fn user(self, rule: &str) -> Self {
+        self.setting("user", rule)
+    }
+
+    /// Keeps an append-only file, synced at every write: the data survive a restart and a kill.
+    pub fn appendonly(self) -> Self {
+        self.setting("appendonly", "yes")
+            .setting("appendfsync", "always")
+    }
+
+    /// Makes it a replica. It answers before it is in step: see [`until_linked`](super::waiters::until_linked).
+    pub fn replica_of(self, primary: &RedisServer) -> Self {
+        self.setting("replicaof", &format!("127.0.0.1 {}", primary.port))
+    }
+
+    /// Any line of a redis.conf.
+    pub fn setting(mut self, name: &str, value: &str) -> Self {
+        self.lines.push(format!("{name} {value}"));
+        self
+    }
+
+    /// Starts the server and returns when it answers.
+    pub async fn start(self) -> RedisServer {
+        let mut log = String::new();
+        for _ in 0..START_ATTEMPTS {
+            let mut server = RedisServer {
+                port: free_port(),
+                password: self.password.clone(),
+                keeper: None,
+                dir: Directory::create(),
+            };
+            server.configure(&self.lines);
+            match server.launch().await {
+                Ok(()) => return server,
+                Err(output) => log = output,
+            }
+        }
+        panic!("redis-server does not start:\n{log}");
+    }
+}
+
+impl RedisServer {
+    /// Starts a server without password and without persistence.
+    pub async fn start() -> RedisServer {
+        Options::default().start().await
+    }
+
+    /// Starts from something else than the defaults: `RedisServer::options().password("p").start()`.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL for the code under test: the default user, with its password if there is one.
+    pub fn url(&self) -> String {
+        match &self.password {
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}", self.port),
+            None => format!("redis://127.0.0.1:{}", self.port),
+        }
+    }
+
+    /// The URL for a user given by [`Options::user`].
+    pub fn url_as(&self, user: &str, password: &str) -> String {
+        format!("redis://{user}:{password}@127.0.0.1:{}", self.port)
+    }
+
+    /// A client for the test itself: a user of its own that may do everything.
+    pub fn client(&self) -> Client {
+        Client::open(self.url_as(HARNESS, HARNESS)).expect("a valid URL")
+    }
+
+    /// A connection for the test itself. It ends with the server: take a new one after a restart.
+    pub async fn connection(&self) -> MultiplexedConnection {
+        self.connect(DEADLINE).await.expect("the server runs")
+    }
+
+    /// Cuts all connections of a user (`default` unless the options gave others); returns how many.
+    pub async fn disconnect(&self, user: &str) -> usize {
+        let mut connection = self.connection().await;
+        redis::cmd("CLIENT")
+            .arg(&["KILL", "USER", user])
+            .query_async(&mut connection)
+            .await
+            .expect("CLIENT KILL answers")
+    }
+
+    /// Ends the server in an orderly way; its port and directory stay reserved for [`restart`](Self::restart).
+    pub async fn stop(&mut self) {
+        self.end("TERM").await;
+    }
+
+    /// Ends the server by `kill -9`.
+    pub async fn kill(&mut self) {
+        self.end("KILL").await;
+    }
+
+    /// Starts the server again, same port, same directory; stops it before if it runs.
+    pub async fn restart(&mut self) {
+        if self.keeper.is_some() {
+            self.stop().await;
+        }
+        if let Err(log) = self.launch().await {
+            panic!(
+                "redis-server does not start again on port {}:\n{log}",
+                self.port
+            );
+        }
+    }
+
+    /// Freezes the server: it keeps its connections and answers nobody until [`thaw`](Self::thaw).
+    pub fn freeze(&mut self) {
+        self.running().signal("STOP");
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&mut self) {
+        self.running().signal("CONT");
+    }
+
+    async fn end(&mut self, signal: &str) {
+        let keeper = self.running();
+        keeper.signal(signal);
+        until(
+            &format!("redis-server ends on {signal}"),
+            DEADLINE,
+            async || keeper.exit_status().is_some(),
+        )
+        .await;
+        self.keeper = None;
+    }
+
+    fn running(&mut self) -> &mut Keeper {
+        self.keeper.as_mut().expect("the server runs")
+    }
+
+    fn configure(&self, lines: &[String]) {
+        let mut text = format!(
+            "bind 127.0.0.1\nport {}\ndir \"{}\"\nsave \"\"\nrepl-diskless-sync-delay 0\n\
+             user {HARNESS} on >{HARNESS} ~* &* +@all\nmasteruser {HARNESS}\nmasterauth {HARNESS}\n",
+            self.port,
+            self.dir.0.display(),
+        );
+        for line in lines {
+            writeln!(text, "{line}").expect("a String takes everything");
+        }
+        std::fs::write(self.dir.0.join("redis.conf"), text).expect("the directory is ours");
+    }
+
+    /// Starts the process and waits for its answer; `Err` is what it printed before it ended.
+    async fn launch(&mut self) -> Result<(), String> {
+        let file = self.dir.0.join("redis.conf");
+        let file = file.to_str().expect("a path of plain characters");
+        let mut keeper = Keeper::spawn(&self.dir.0, "redis-server", &[file]);
+        let mut exited = None;
+        until("redis-server answers", DEADLINE, async || {
+            exited = keeper.exit_status();
+            exited.is_some() || self.answers().await.unwrap_or(false)
+        })
+        .await;
+        match exited {
+            None => self.keeper = Some(keeper),
+            Some(status) if status.code() == Some(127) => {
+                panic!("redis-server is missing: run `make setup`")
+            }
+            Some(_) => return Err(self.log()),
+        }
+        Ok(())
+    }
+
+    /// Whether this very server, not another that took the port, is ready.
+    async fn answers(&self) -> RedisResult<bool> {
+        let mut connection = self.connect(Duration::from_secs(1)).await?;
+        let ((_, dir),): ((String, String),) = redis::pipe()
+            .cmd("PING")
+            .ignore()
+            .cmd("CONFIG")
+            .arg(&["GET", "dir"])
+            .query_async(&mut connection)
+            .await?;
+        Ok(Path::new(&dir) == self.dir.0)
+    }
+
+    async fn connect(&self, timeout: Duration) -> RedisResult<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(timeout))
+            .set_response_timeout(Some(timeout));
+        self.client()
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    }
+
+    /// All that the server has printed so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.0.join("log")).unwrap_or_default()
+    }
+
+    /// Where the server keeps its files.
+    pub fn directory(&self) -> &Path {
+        &self.dir.0
+    }
+}
+
+/// A port nobody listens on. From below the range that outgoing connections use, so that nobody is given
+/// it by chance while the server is down between two starts.
+fn free_port() -> u16 {
+    loop {
+        let port = 10_000 + (random() % 20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+fn random() -> u64 {
+    RandomState::new().hash_one(())
+}
+
+/// A new directory, removed on drop.
+#[derive(Debug)]
+struct Directory(PathBuf);
+
+impl Directory {
+    fn create() -> Directory {
+        let path = std::env::temp_dir().join(format!("redis-test-{:016x}", random()));
+        std::fs::create_dir(&path).expect("a new directory can be made");
+        Directory(path.canonicalize().expect("the directory exists"))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,51 @@
+//! Waiting for a condition instead of for a time.
+
+use std::time::Duration;
+
+use redis::aio::ConnectionLike;
+use tokio::time::{Instant, sleep};
+
+const PAUSE: Duration = Duration::from_millis(3);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Asks `condition` again and again, with short pauses, until it holds; panics with `what` at the deadline.
+pub async fn until(what: &str, deadline: Duration, mut condition: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + deadline;
+    while !condition().await {
+        assert!(Instant::now() < end, "not within {deadline:?}: {what}");
+        sleep(PAUSE).await;
+    }
+}
+
+/// The number of connections subscribed to a channel (not by pattern).
+pub async fn subscribers(connection: &mut impl ConnectionLike, channel: &str) -> u64 {
+    let (_, count): (String, u64) = redis::cmd("PUBSUB")
+        .arg(&["NUMSUB", channel])
+        .query_async(connection)
+        .await
+        .expect("PUBSUB NUMSUB answers");
+    count
+}
+
+/// Waits until exactly `count` connections are subscribed to a channel.
+pub async fn until_subscribers(connection: &mut impl ConnectionLike, channel: &str, count: u64) {
+    until(
+        &format!("{count} subscribers of {channel:?}"),
+        PATIENCE,
+        async || subscribers(connection, channel).await == count,
+    )
+    .await;
+}
+
+/// Waits until a replica has its primary's data and follows it.
+pub async fn until_linked(replica: &mut impl ConnectionLike) {
+    until("the replica follows its primary", PATIENCE, async || {
+        let info: String = redis::cmd("INFO")
+            .arg("replication")
+            .query_async(replica)
+            .await
+            .expect("INFO answers");
+        info.contains("master_link_status:up")
+    })
+    .await;
+}
