@@ -11,6 +11,9 @@ use crate::guard::Permit;
 /// The most permits that one call can name, and that a counter can hold: 2^31-1, Java's `int`.
 pub const MAX_PERMITS: u32 = i32::MAX as u32;
 
+/// How long smaller requests may pass a larger one that does not fit, before the line stops for it.
+pub(crate) const PASSING_LIMIT: Duration = Duration::from_secs(5);
+
 /// A counting semaphore, wherever its permits are kept.
 ///
 /// The counter is the number of permits available now. It may be negative (after

@@ -36,7 +36,6 @@ impl Client {
     }
 
     /// All settings, to be changed before [`connect`](ClientBuilder::connect).
-    #[must_use]
     pub fn builder(url: impl Into<String>) -> ClientBuilder {
         ClientBuilder {
             config: Config::new(url),
@@ -161,6 +160,16 @@ impl ClientBuilder {
     /// hand, and for messages that are lost.
     pub fn safety_interval(mut self, interval: Duration) -> Self {
         self.config.safety_interval = interval;
+        self
+    }
+
+    /// How long a release may serve a waiting caller of this client without asking Redis; 5 ms by default.
+    ///
+    /// The effect is that of a release and an acquisition back to back, so nobody can tell; except that
+    /// permits taken away by others (`add_permits` with a negative number) are noticed that much later,
+    /// and that other processes have to wait that long for their share. Zero switches it off.
+    pub fn local_hand_over(mut self, window: Duration) -> Self {
+        self.config.local_hand_over = window;
         self
     }
 

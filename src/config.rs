@@ -67,6 +67,7 @@ pub(crate) struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) retry_window: Duration,
     pub(crate) safety_interval: Duration,
+    pub(crate) local_hand_over: Duration,
 }
 
 impl Config {
@@ -82,6 +83,7 @@ impl Config {
             connect_timeout: Duration::from_secs(10),
             retry_window: Duration::from_secs(30),
             safety_interval: Duration::from_secs(5),
+            local_hand_over: Duration::from_millis(5),
         }
     }
 

@@ -27,144 +27,128 @@
 --   within 32 bits; after an error nothing has changed
 
 local LOWEST, HIGHEST = -2147483648, 2147483647
-local MOST_NUDGES = 64
-
-local publish_command, sequence = ARGV[1], tonumber(ARGV[2])
+local MOST_ZEROS = 64
+local floor, min, max = math.floor, math.min, math.max
 
 local record = redis.call('GET', KEYS[3])
 if record then
-  local last, answer = string.match(record, '^(%d+) (.*)$')
-  last = tonumber(last)
-  if last == sequence then return answer end
+  local space = string.find(record, ' ', 1, true) or 1
+  local last, sequence = tonumber(string.sub(record, 1, space - 1)), tonumber(ARGV[2])
+  if last == sequence then return string.sub(record, space + 1) end
   if last and last > sequence then return 'stale' end
 end
 
+-- Below 10^14 a Lua number and its text are both exact. Only a text that Redis itself would write is an
+-- integer to it.
 local text = redis.call('GET', KEYS[1])
-local total, exists = 0, false
+local before = 0
 if text then
-  if #text > 15 or not (text == '0' or string.find(text, '^%-?[1-9]%d*$')) then
+  before = tonumber(text)
+  if not before or before % 1 ~= 0 or before <= -1e14 or before >= 1e14
+    or before .. '' ~= text or text == '-0' then
     return 'unreadable ' .. string.sub(text, 1, 64)
   end
-  total, exists = tonumber(text), true
 end
 
-local before, existed, life = total, exists, 0
-local added, announce, taken, line_stopped = 0, false, 0, false
-local results = {}
-
-local function release(amount, count)
-  local done = math.max(0, math.min(count, math.floor((HIGHEST - total) / amount)))
-  if done > 0 then
-    total, exists = total + done * amount, true
-    added, announce = added + done * amount, true
-  end
-  if done < count then return string.format('%d:%.0f', done, total) end
-  return done
-end
-
-local function acquire(amount, count)
-  if not exists or total < amount then return 0 end
-  local done = math.min(count, math.floor(total / amount))
-  total, taken = total - done * amount, taken + done
-  return done
-end
-
-local step = {
-  release = release,
-  release_if_exists = function(amount, count)
-    if not exists then return 'missing' end
-    return release(amount, count)
-  end,
-  acquire = acquire,
-  acquire_in_line = function(amount, count)
-    if line_stopped then return 0 end
-    local done = acquire(amount, count)
-    line_stopped = done < count
-    return done
-  end,
-  add = function(amount)
-    if total + amount > HIGHEST or total + amount < LOWEST then
-      return string.format('0:%.0f', total)
-    end
-    total, exists, announce = total + amount, true, true
-    added = added + math.max(0, amount)
-    return 1
-  end,
-  drain = function()
-    local drained = total
-    total = 0
-    return string.format('%.0f', drained)
-  end,
-  try_set = function(amount, ttl)
-    if exists then return 0 end
-    total, exists, life, announce = amount, true, ttl, true
-    added = added + amount
-    return 1
-  end,
-  available = function() return string.format('%.0f', total) end,
-}
+local total, exists, life = before, text ~= false, '0'
+local added, taken, announce, line_stopped = 0, false, false, false
+local results = ''
 
 for i = 5, #ARGV, 3 do
-  results[#results + 1] = step[ARGV[i]](tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]))
+  local kind, amount, count = ARGV[i], ARGV[i + 1] + 0, ARGV[i + 2] + 0
+  local result
+  if kind == 'acquire' or kind == 'acquire_in_line' then
+    local in_line = kind == 'acquire_in_line'
+    result = 0
+    if exists and total >= amount and not (in_line and line_stopped) then
+      result = min(count, floor(total / amount))
+      total, taken = total - result * amount, true
+    end
+    line_stopped = line_stopped or in_line and result < count
+  elseif kind == 'release_if_exists' and not exists then
+    result = 'missing'
+  elseif kind == 'release' or kind == 'release_if_exists' then
+    result = max(0, min(count, floor((HIGHEST - total) / amount)))
+    if result > 0 then
+      added, total = added + result * amount, total + result * amount
+      exists, announce = true, true
+    end
+    if result < count then result = result .. ':' .. total end
+  elseif kind == 'add' then
+    if total + amount > HIGHEST or total + amount < LOWEST then
+      result = '0:' .. total
+    else
+      added, total, result = added + max(0, amount), total + amount, 1
+      exists, announce = true, true
+    end
+  elseif kind == 'drain' then
+    result, total = total, 0
+  elseif kind == 'try_set' then
+    result = 0
+    if not exists then
+      added, total, result = added + amount, amount, 1
+      exists, announce, life = true, true, ARGV[i + 2]
+    end
+  else
+    result = total
+  end
+  results = results .. ' ' .. result
 end
 
-local answer = string.format('%.0f', total) .. ' ' .. table.concat(results, ' ')
-local created = exists and not existed
+local created = exists and not text
 local changed = created or total ~= before
+local recorded = changed or ARGV[4] == '1'
+local number = total .. ''
+local answer = number .. results
 
 -- The record first: a server that can't or may not write says so before anything has changed.
-local recorded = changed or ARGV[4] == '1'
 if recorded then
-  redis.call('SET', KEYS[3], string.format('%.0f -1 ', sequence) .. answer, 'PX', ARGV[3])
+  redis.call('SET', KEYS[3], ARGV[2] .. ' -1 ' .. answer, 'PX', ARGV[3])
 end
 
-local function forget_record()
+local failure
+if changed then
+  local written
+  if not created then
+    written = redis.pcall('SET', KEYS[1], number, 'KEEPTTL')
+  elseif life == '0' then
+    written = redis.pcall('SET', KEYS[1], number)
+  else
+    written = redis.pcall('SET', KEYS[1], number, 'PX', life)
+  end
+  failure = written.err and written
+end
+
+local listeners = -1
+if failure then
+  changed = false
+elseif announce and total > 0 then
+  listeners = redis.pcall(ARGV[1], KEYS[2], number)
+  failure = type(listeners) == 'table' and listeners
+  local heard = listeners
+  for _ = 2, failure and 0 or min(added, total, MOST_ZEROS) do
+    if heard == 0 then break end
+    heard = redis.call(ARGV[1], KEYS[2], '0')
+  end
+elseif added > 0 and taken then
+  -- All that was given back went to this client's own callers: does anybody else wait for permits?
+  local counting = ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
+  local counted = redis.pcall('PUBSUB', counting, KEYS[2])
+  if not counted.err then listeners = counted[2] end
+end
+
+if failure then
+  if created and changed then
+    redis.call('DEL', KEYS[1])
+  elseif changed then
+    redis.call('SET', KEYS[1], text, 'KEEPTTL')
+  end
   if record then
     redis.call('SET', KEYS[3], record, 'PX', ARGV[3])
   elseif recorded then
     redis.call('DEL', KEYS[3])
   end
+  return failure
 end
 
-if changed then
-  local written
-  local number = string.format('%.0f', created and total or total - before)
-  if not created then
-    written = redis.pcall('INCRBY', KEYS[1], number)
-  elseif life > 0 then
-    written = redis.pcall('SET', KEYS[1], number, 'PX', string.format('%.0f', life))
-  else
-    written = redis.pcall('SET', KEYS[1], number)
-  end
-  if type(written) == 'table' and written.err then
-    forget_record()
-    return written
-  end
-end
-
-local listeners = -1
-if announce and total > 0 then
-  listeners = redis.pcall(publish_command, KEYS[2], string.format('%.0f', total))
-  if type(listeners) == 'table' then
-    if created then
-      redis.call('DEL', KEYS[1])
-    elseif changed then
-      redis.call('INCRBY', KEYS[1], string.format('%.0f', before - total))
-    end
-    forget_record()
-    return listeners
-  end
-  local nudges = math.min(added, total, MOST_NUDGES) - 1
-  local heard = listeners
-  while nudges > 0 and heard > 0 do
-    heard = redis.call(publish_command, KEYS[2], '0')
-    nudges = nudges - 1
-  end
-elseif added > 0 and taken > 0 then
-  -- All that was given back went to this client's own callers: does anybody else wait for permits?
-  local counting = publish_command == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
-  local counted = redis.pcall('PUBSUB', counting, KEYS[2])
-  if not counted.err then listeners = counted[2] end
-end
-
-return string.format('%d ', listeners) .. answer
+return listeners .. ' ' .. answer

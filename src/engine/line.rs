@@ -48,6 +48,8 @@ struct State {
     free: Option<i64>,
     /// The counter behind the last batch.
     available: i64,
+    /// When the last batch was sent that has been answered.
+    seen: Option<Instant>,
     listening: Listening,
     turns: Turns,
     nudging: bool,
@@ -100,6 +102,7 @@ impl Line {
                 look: false,
                 free: None,
                 available: 0,
+                seen: None,
                 listening: Listening::default(),
                 turns: Turns::default(),
                 nudging: false,
@@ -129,6 +132,11 @@ impl Line {
     /// Carries `operation` out and returns its number. Queued at the first poll; carried out even when
     /// the future is dropped after that, and then its permits, if it took any, are given back.
     pub(crate) async fn call(self: &Arc<Self>, operation: Operation) -> Result<i64> {
+        if let Operation::Release(permits) = operation
+            && self.hand_over(permits)
+        {
+            return Ok(1);
+        }
         let (reply, answer) = oneshot::channel();
         self.enqueue(Queued::Call(Call {
             operation,
@@ -144,6 +152,11 @@ impl Line {
 
     /// Carries `operation` out with nobody waiting for it.
     pub(crate) fn call_detached(self: &Arc<Self>, operation: Operation) {
+        if let Operation::Release(permits) = operation
+            && self.hand_over(permits)
+        {
+            return;
+        }
         let queued = self.enqueue(Queued::Call(Call {
             operation,
             reply: None,
@@ -173,6 +186,35 @@ impl Line {
         let mut answer = answer;
         let answer = answer_of(&mut drive::drive(self), &mut answer).await;
         answer.unwrap_or_else(|| Err(self.shut_down()))
+    }
+
+    /// Lets a release serve waiting callers of this process without Redis; whether it did.
+    ///
+    /// It is as if the release and their acquisitions had run back to back, which leaves the counter as it
+    /// is. That holds while the counter is not negative, so it must have been seen a moment ago: after
+    /// `local_hand_over` the next release goes to Redis.
+    fn hand_over(self: &Arc<Self>, permits: u32) -> bool {
+        let window = self.core.config.local_hand_over;
+        let mut state = self.lock();
+        if state.closed || state.waiters.is_empty() || window.is_zero() || state.available < 0 {
+            return false;
+        }
+        let now = Instant::now();
+        let fresh = state.seen.is_some_and(|seen| now < seen + window);
+        if !fresh || !state.turns.may_keep(now) {
+            return false;
+        }
+        let served = state.waiters.serve_exactly(permits, now);
+        self.leave_if_unneeded(&mut state);
+        drop(state);
+        let handed_over = !served.is_empty();
+        for waiter in served {
+            let permits = waiter.permits;
+            if waiter.reply.send(Ok(1)).is_err() {
+                self.call_detached(Operation::Release(permits));
+            }
+        }
+        handed_over
     }
 
     /// Joins the line of those who wait for `permits` permits.
@@ -291,6 +333,7 @@ impl Line {
         let mut request = batch.request(&self.keys, self.core.config.record_life(), doubtful);
         let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, &mut batch);
         request.number(self.core.next_sequence());
+        let sent = Instant::now();
         let ending = self.core.carry_out(&mut request, callers).await;
         let answer = match ending {
             Ending::Answer(value) => match Answer::read(&value, batch.len()) {
@@ -299,6 +342,7 @@ impl Line {
                     available,
                     results,
                 }) => {
+                    self.lock().seen = Some(sent);
                     self.arrive(batch, &results, available, listeners, confirmed);
                     return;
                 }

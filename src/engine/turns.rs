@@ -42,6 +42,15 @@ impl Turns {
         self.standing_back_until
     }
 
+    /// Whether a release may serve a waiter of this process without Redis.
+    pub(crate) fn may_keep(&mut self, now: Instant) -> bool {
+        if !self.others_listen {
+            return true;
+        }
+        let since = *self.kept_since.get_or_insert(now);
+        self.may_claim(now) && now.saturating_duration_since(since) < KEEP
+    }
+
     /// How many other listeners a batch has seen.
     pub(crate) fn seen(&mut self, others: u64) {
         self.others_listen = others > 0;

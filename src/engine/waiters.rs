@@ -10,10 +10,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::api::PASSING_LIMIT;
 use crate::error::Result;
-
-/// How long smaller requests may pass a larger one that does not fit.
-pub(crate) const PASSING_LIMIT: Duration = Duration::from_secs(5);
 
 /// A claim names this many waiters at first; more as long as all that were named are served.
 const FIRST_REACH: usize = 16;
@@ -185,21 +183,55 @@ impl Waiters {
         out
     }
 
-    fn note_passing(&mut self, claim: &Claim, served: &[usize], now: Instant) {
-        let Some(head) = self.by_ticket.keys().next().copied() else {
-            self.passed = None;
-            return;
-        };
-        if self.passed.is_some_and(|(ticket, _)| ticket != head) {
-            self.passed = None;
+    /// Takes out those whom exactly `permits` permits serve, in order; nobody if some would be left over.
+    pub(crate) fn serve_exactly(&mut self, permits: u32, now: Instant) -> Vec<Waiter> {
+        let strict = self.must_not_pass(now);
+        let mut rest = permits;
+        let mut tickets = Vec::new();
+        let mut passed = None;
+        for (ticket, waiter) in self.by_ticket.iter().take(MOST_RUNS) {
+            if waiter.permits <= rest {
+                rest -= waiter.permits;
+                tickets.push(*ticket);
+                if rest == 0 {
+                    break;
+                }
+            } else if strict {
+                break;
+            } else {
+                passed.get_or_insert(*ticket);
+            }
         }
+        if rest > 0 {
+            return Vec::new();
+        }
+        let served = tickets
+            .iter()
+            .filter_map(|ticket| self.leave(*ticket))
+            .collect();
+        if passed.is_some_and(|passed| tickets.last() > Some(&passed)) {
+            self.note_passed(now);
+        }
+        served
+    }
+
+    fn note_passing(&mut self, claim: &Claim, served: &[usize], now: Instant) {
+        let head = self.by_ticket.keys().next().copied();
         let passed = claim
             .runs
             .iter()
             .zip(served)
-            .any(|(run, &count)| run.tickets[..count].iter().any(|ticket| *ticket > head));
-        if passed {
-            self.passed.get_or_insert((head, now));
+            .any(|(run, &count)| run.tickets[..count].last().copied() > head);
+        if head.is_some() && passed {
+            self.note_passed(now);
+        }
+    }
+
+    /// The first in line has been passed; the limit counts from the first time.
+    fn note_passed(&mut self, now: Instant) {
+        let head = self.by_ticket.keys().next().copied();
+        if self.passed.map(|(ticket, _)| ticket) != head {
+            self.passed = head.map(|head| (head, now));
         }
     }
 

@@ -13,7 +13,7 @@ use std::task::Waker;
 
 use tokio::time::Instant;
 
-use super::PASSING_LIMIT;
+use crate::api::PASSING_LIMIT;
 
 /// As many empty places are not worth closing the ranks for.
 const FEW: usize = 32;

@@ -21,9 +21,4 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 pub use semaphore::Semaphore;
-
-/// For how long smaller requests may pass a larger one that does not fit, from the first time on.
-pub(crate) const PASSING_LIMIT: Duration = Duration::from_secs(5);

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tokio::time::{advance, timeout};
 
-use super::super::{PASSING_LIMIT, Semaphore};
+use super::super::Semaphore;
 use super::{Bell, MOMENT, poll_once, poll_with};
+use crate::api::PASSING_LIMIT;
 
 #[tokio::test(start_paused = true)]
 async fn smaller_requests_pass_a_larger_one_until_the_limit() {
