@@ -110,6 +110,7 @@ impl Core {
         let idle = busy.wait_for(|busy| *busy == 0);
         let done = tokio::time::timeout(limit, idle).await.is_ok();
         self.wakeups.close();
+        self.connection.close();
         if done {
             return Ok(());
         }

@@ -80,6 +80,13 @@ impl Connection {
             })
     }
 
+    /// Closes the connection for good.
+    pub(crate) fn close(&self) {
+        self.keeper.abort();
+        let closed = Refusal::unreachable("the client has been shut down");
+        self.shared.link.send_replace(Link::Down(closed));
+    }
+
     async fn usable(&self, patience: Instant) -> Result<(u64, MultiplexedConnection), Failure> {
         if let Link::Up(generation, connection) = &*self.shared.link.borrow() {
             return Ok((*generation, connection.clone()));
@@ -114,7 +121,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.keeper.abort();
+        self.close();
     }
 }
 

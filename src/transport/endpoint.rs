@@ -9,7 +9,7 @@ use redis::{
 };
 use socket2::TcpKeepalive;
 
-use super::{Refusal, cmd};
+use super::{Refusal, Value, cmd};
 use crate::config::Config;
 use crate::error::Error;
 use crate::transport::failure::Reason;
@@ -69,7 +69,8 @@ impl Endpoint {
             let _ = connection.send_packed_command(&named).await;
         }
         // A server that is loading its data, or wants a password, accepts the connection all the same.
-        if let Err(error) = connection.send_packed_command(&cmd("PING")).await {
+        let pong = connection.send_packed_command(&cmd("PING")).await;
+        if let Err(error) = pong.and_then(Value::extract_error) {
             let refusal = Refusal::at_connect(&error);
             if refusal.reason != Reason::Permission {
                 return Err(refusal);

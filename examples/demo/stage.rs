@@ -1,0 +1,109 @@
+//! What the demo plays on: a server, a Rust client and a JVM, and the names of its keys.
+
+use std::env::consts::{ARCH, OS};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::Client;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::server::{self, Server};
+use crate::support::peer::JavaPeer;
+use crate::{Result, java};
+
+/// Should the demo be killed before it can delete its keys, they vanish by themselves.
+pub(crate) const KEYS_LIVE: Duration = Duration::from_secs(600);
+
+const CLEARING: Duration = Duration::from_secs(10);
+
+pub(crate) struct Stage {
+    pub(crate) client: Client,
+    pub(crate) java: JavaPeer,
+    /// For what the demo itself looks up.
+    pub(crate) control: MultiplexedConnection,
+    pub(crate) names: Names,
+    /// The Rust side's workers; each returns the number of its turns.
+    pub(crate) workers: JoinSet<Result<u64>>,
+    redis_version: String,
+    jdk_version: String,
+    /// The last field: a private server ends when all others have gone.
+    server: Server,
+}
+
+/// Names that no other run uses.
+pub(crate) struct Names {
+    pub(crate) wakeups: String,
+    pub(crate) crowd: String,
+    pub(crate) gauge: String,
+}
+
+impl Stage {
+    pub(crate) async fn set_up() -> Result<Stage> {
+        let jdk_version = java::jdk_version()?;
+        let server = Server::of_user_or_private().await?;
+        let client = Client::connect(server.url()).await?;
+        let mut control = server.connection().await?;
+        let redis_version = server::version(&mut control).await?;
+        let java = java::start(&server).await?;
+        let run = format!("redisson-semaphore-demo:{}", client.id());
+        Ok(Stage {
+            java,
+            control,
+            names: Names {
+                wakeups: format!("{run}:wakeups"),
+                crowd: format!("{run}:crowd"),
+                gauge: format!("{run}:gauge"),
+            },
+            client,
+            workers: JoinSet::new(),
+            redis_version,
+            jdk_version,
+            server,
+        })
+    }
+
+    /// The machine and what runs on it.
+    pub(crate) fn versions(&self) -> String {
+        format!(
+            "{OS} {ARCH}, {} cores; redis-server {}{}; Redisson {}; JDK {}",
+            available_parallelism().map_or(1, usize::from),
+            self.redis_version,
+            if self.server.is_private() {
+                ""
+            } else {
+                " (REDIS_URL)"
+            },
+            java::REDISSON,
+            self.jdk_version,
+        )
+    }
+
+    /// Ends the JVM and a private server; deletes the keys in the user's server.
+    pub(crate) async fn clear(mut self) -> Result<()> {
+        self.java.kill().await;
+        self.workers.shutdown().await;
+        if self.server.is_private() {
+            return Ok(());
+        }
+        // After the JVM and the client, neither of which can make a key again.
+        let names = [&self.names.wakeups, &self.names.crowd];
+        let records = names.map(|name| format!("redisson_sc_once:{{{name}}}:{}", self.client.id()));
+        let mut delete = redis::cmd("DEL");
+        delete.arg(&names).arg(&self.names.gauge).arg(&records);
+        let deleted = timeout(CLEARING, async {
+            let _ = self.client.shutdown().await;
+            delete.query_async::<u64>(&mut self.control).await
+        });
+        match deleted.await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(format!(
+                "the keys {}* could not be deleted; they vanish in {} minutes",
+                self.names.crowd.trim_end_matches("crowd"),
+                KEYS_LIVE.as_secs() / 60,
+            )
+            .into()),
+        }
+    }
+}
