@@ -6,10 +6,10 @@
 //! a timer), and the caller's own `Drop`, move it to a task, which goes on until there is no more to do.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tokio::runtime::Handle;
+use crate::engine::sync::{Mutex, MutexGuard, yield_now};
 
 /// One round of work: what is queued now, together.
 pub(crate) type Round = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -28,8 +28,8 @@ pub(crate) trait Rounds: Send + Sync + 'static {
     /// The line's driver.
     fn driver(&self) -> &Driver;
 
-    /// Where tasks are spawned.
-    fn runtime(&self) -> &Handle;
+    /// Runs `task` in the background.
+    fn spawn(&self, task: Round);
 }
 
 /// The state of a line's work.
@@ -94,8 +94,8 @@ fn hand_over<R: Rounds>(line: &Arc<R>, state: &mut State) {
 }
 
 fn spawn<R: Rounds>(line: &Arc<R>, round: Option<Round>) {
-    let rest = Unfinished(Some(Arc::clone(line)));
-    line.runtime().spawn(task(rest, round));
+    let unfinished = Unfinished(Some(Arc::clone(line)));
+    line.spawn(Box::pin(task(unfinished, round)));
 }
 
 async fn task<R: Rounds>(mut unfinished: Unfinished<R>, round: Option<Round>) {
@@ -106,8 +106,8 @@ async fn task<R: Rounds>(mut unfinished: Unfinished<R>, round: Option<Round>) {
     loop {
         // The callers that were answered just now run first and bring their next calls: together they
         // cost one script. Measured: without this pause 16 callers are slower than one script per call.
-        tokio::task::yield_now().await;
-        tokio::task::yield_now().await;
+        yield_now().await;
+        yield_now().await;
         {
             let mut state = line.driver().lock();
             if !line.has_work() {

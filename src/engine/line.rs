@@ -13,7 +13,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -696,8 +695,8 @@ impl Rounds for Line {
         &self.driver
     }
 
-    fn runtime(&self) -> &Handle {
-        &self.core.runtime
+    fn spawn(&self, task: Round) {
+        self.core.runtime.spawn(task);
     }
 }
 

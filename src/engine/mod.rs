@@ -16,6 +16,7 @@ pub(crate) mod line;
 pub(crate) mod nudge;
 pub(crate) mod once;
 pub(crate) mod request;
+pub(crate) mod sync;
 pub(crate) mod turns;
 pub(crate) mod waiters;
 pub(crate) mod wakeups;
