@@ -1,0 +1,200 @@
+//! How many scripts the calls of one client cost, counted by the server.
+
+mod support;
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use redisson_semaphore::{Client, Error, RSemaphore};
+use support::server::RedisServer;
+use support::waiters::until_subscribers;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Script calls that the server has carried out.
+async fn scripts(server: &RedisServer) -> u64 {
+    let mut connection = server.connection().await;
+    let stats: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(&mut connection)
+        .await
+        .expect("INFO");
+    let calls = |line: &str| -> Option<u64> {
+        let rest = line
+            .strip_prefix("cmdstat_evalsha:calls=")
+            .or_else(|| line.strip_prefix("cmdstat_eval:calls="))?;
+        rest.split(',').next()?.parse().ok()
+    };
+    stats.lines().filter_map(calls).sum()
+}
+
+/// A semaphore of a client that hands over for `window`, known to the server's script cache.
+async fn semaphore(server: &RedisServer, permits: u32, window: Duration) -> RSemaphore {
+    let client = Client::builder(server.url())
+        .local_hand_over(window)
+        .safety_interval(HOUR)
+        .connect()
+        .await
+        .expect("the server has just been started");
+    let semaphore = client.semaphore("counted");
+    assert!(semaphore.try_set_permits(permits).await.unwrap());
+    semaphore
+}
+
+#[tokio::test]
+async fn a_caller_alone_sends_one_script_a_call() {
+    let server = RedisServer::start().await;
+    let semaphore = semaphore(&server, 5, HOUR).await;
+    let before = scripts(&server).await;
+    for _ in 0..10 {
+        semaphore.acquire(2).await.unwrap();
+        assert!(semaphore.try_acquire(1).await.unwrap());
+        semaphore.release(3).await.unwrap();
+    }
+    assert_eq!(scripts(&server).await - before, 30);
+}
+
+#[tokio::test]
+async fn calls_made_together_travel_together() {
+    let server = RedisServer::start().await;
+    let semaphore = semaphore(&server, 1_000, HOUR).await;
+    let before = scripts(&server).await;
+    let calls = (0..500).map(|_| semaphore.acquire(1));
+    assert!(join_all(calls).await.iter().all(Result::is_ok));
+    // The first call leaves at once; the others wait for it and follow, more and more at a time.
+    let used = scripts(&server).await - before;
+    assert!((2..=8).contains(&used), "500 calls in {used} scripts");
+    assert_eq!(semaphore.available_permits().await.unwrap(), 500);
+}
+
+#[tokio::test]
+async fn calls_that_cannot_be_merged_are_split_into_several_scripts() {
+    let server = RedisServer::start().await;
+    let semaphore = semaphore(&server, i32::MAX as u32, HOUR).await;
+    let before = scripts(&server).await;
+    let calls = (1..=3_000).map(|permits| semaphore.try_acquire(permits));
+    for taken in join_all(calls).await {
+        assert!(taken.unwrap());
+    }
+    let used = scripts(&server).await - before;
+    assert!(
+        (6..=12).contains(&used),
+        "3000 different calls in {used} scripts"
+    );
+    let taken: i64 = (1..=3_000).sum();
+    let left = semaphore.available_permits().await.unwrap();
+    assert_eq!(left, i64::from(i32::MAX) - taken);
+}
+
+/// Callers that wait one behind the other; each gives back what it got.
+async fn relay(server: &RedisServer, semaphore: &RSemaphore, runners: usize) -> u64 {
+    semaphore.acquire(1).await.unwrap();
+    let running: Vec<_> = (0..runners)
+        .map(|_| {
+            let semaphore = semaphore.clone();
+            tokio::spawn(async move {
+                semaphore.acquire(1).await.unwrap();
+                semaphore.release(1).await.unwrap();
+            })
+        })
+        .collect();
+    let mut connection = server.connection().await;
+    until_subscribers(&mut connection, "redisson_sc:{counted}", 1).await;
+    // In its turn behind all that the arrival of the runners has caused.
+    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
+    let before = scripts(server).await;
+    semaphore.release(1).await.unwrap();
+    for runner in running {
+        runner.await.unwrap();
+    }
+    assert_eq!(semaphore.available_permits().await.unwrap(), 1);
+    scripts(server).await - before
+}
+
+#[tokio::test]
+async fn permits_handed_over_within_the_process_cost_no_script() {
+    let server = RedisServer::start().await;
+    let semaphore = semaphore(&server, 1, HOUR).await;
+    let used = relay(&server, &semaphore, 200).await;
+    // The last release, the question for the counter, and what the subscription may still cause.
+    assert!(used <= 4, "200 hand-overs in {used} scripts");
+}
+
+#[tokio::test]
+async fn a_window_of_zero_switches_the_hand_over_off() {
+    let server = RedisServer::start().await;
+    let semaphore = semaphore(&server, 1, Duration::ZERO).await;
+    let used = relay(&server, &semaphore, 200).await;
+    assert!(used >= 200, "200 releases in {used} scripts");
+}
+
+#[tokio::test]
+async fn nothing_is_handed_over_while_the_counter_is_negative() {
+    let server = RedisServer::start().await;
+    let semaphore = semaphore(&server, 0, HOUR).await;
+    semaphore.add_permits(-2).await.unwrap();
+    let mut waiting = std::pin::pin!(semaphore.acquire(1));
+    tokio::select! {
+        biased;
+        _ = &mut waiting => panic!("there are no permits"),
+        available = semaphore.available_permits() => assert_eq!(available.unwrap(), -2),
+    }
+    for expected in [-1, 0] {
+        semaphore.release(1).await.unwrap();
+        assert_eq!(semaphore.available_permits().await.unwrap(), expected);
+    }
+    semaphore.release(1).await.unwrap();
+    waiting.await.unwrap();
+    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_failing_call_fails_alone() {
+    let server = RedisServer::start().await;
+    let semaphore = semaphore(&server, i32::MAX as u32 - 3, HOUR).await;
+    let releases = join_all((0..10).map(|_| semaphore.release(1))).await;
+    let done = releases.iter().filter(|answer| answer.is_ok()).count();
+    assert_eq!(done, 3);
+    for refused in releases.into_iter().filter_map(Result::err) {
+        let Error::OutOfRange {
+            name,
+            available,
+            delta,
+        } = refused
+        else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(
+            (name.as_str(), available, delta),
+            ("counted", i64::from(i32::MAX), 1)
+        );
+    }
+    let (added, tried) = tokio::join!(semaphore.add_permits(1), semaphore.try_acquire(1));
+    assert!(matches!(added, Err(Error::OutOfRange { .. })) || tried.unwrap());
+}
+
+#[tokio::test]
+async fn what_others_do_between_two_batches_is_seen() {
+    let server = RedisServer::start().await;
+    let semaphore = semaphore(&server, 5, HOUR).await;
+    let mut by_hand = server.connection().await;
+    let mut run = async |command: &str, args: &[&str]| {
+        let mut command = redis::cmd(command);
+        command.arg(args);
+        command
+            .query_async::<redis::Value>(&mut by_hand)
+            .await
+            .unwrap();
+    };
+    assert_eq!(semaphore.available_permits().await.unwrap(), 5);
+    run("SET", &["counted", "7"]).await;
+    assert_eq!(semaphore.available_permits().await.unwrap(), 7);
+    run("RENAME", &["counted", "elsewhere"]).await;
+    assert!(!semaphore.try_acquire(1).await.unwrap());
+    assert!(!semaphore.release_if_exists(1).await.unwrap());
+    run("RENAME", &["elsewhere", "counted"]).await;
+    assert!(semaphore.try_acquire(7).await.unwrap());
+    run("DEL", &["counted"]).await;
+    semaphore.release(7).await.unwrap();
+    assert_eq!(semaphore.available_permits().await.unwrap(), 7);
+}
