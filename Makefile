@@ -24,8 +24,8 @@ test: setup ## check everything
 	cargo package --locked $(UNCOMMITTED)
 	cargo run --locked --example demo
 
-bench: setup ## measure against Redisson and a plain client
-	cargo bench --locked
+bench: setup ## measure against Redisson and a plain client (BENCH=quick: in two minutes)
+	cargo bench --locked --bench compare
 
 fmt: ## format the sources
 	cargo fmt

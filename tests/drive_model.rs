@@ -84,9 +84,8 @@ fn poll_both(
     answer: &mut oneshot::Receiver<()>,
     cx: &mut std::task::Context<'_>,
 ) -> Poll<()> {
-    if let Some(round) = inline
-        && Pin::new(round).poll(cx).is_ready()
-    {
+    if let Some(round) = inline {
+        std::task::ready!(Pin::new(round).poll(cx));
         *inline = None;
     }
     Pin::new(answer)

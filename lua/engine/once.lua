@@ -7,8 +7,10 @@
 -- ARGV[2] time to live of the record in milliseconds
 -- ARGV[3] command
 -- ARGV[4] whether the command takes the second key: "1" or "0"
--- ARGV[5..] the command's arguments after its keys
--- Returns: the command's answer as text; "stale" for a call older than the record
+-- ARGV[5] "1": put an error on record, too (an earlier copy of this call may still arrive)
+-- ARGV[6..] the command's arguments after its keys
+-- Returns: the command's answer as text; "stale" for a call older than the record; "refused <error>" for
+--   a repeated number that ended with an error
 -- Publishes: nothing
 -- Repeat-safe: yes, the record answers a repeated sequence number
 -- Invariant: after an error nothing has changed
@@ -28,11 +30,13 @@ redis.call('SET', KEYS[1], string.format('%.0f ', sequence), 'PX', ARGV[2])
 
 local command = { ARGV[3], KEYS[2] }
 if ARGV[4] == '1' then command[3] = KEYS[3] end
-for i = 5, #ARGV do command[#command + 1] = ARGV[i] end
+for i = 6, #ARGV do command[#command + 1] = ARGV[i] end
 
 local answer = redis.pcall(unpack(command))
 if type(answer) == 'table' and answer.err then
-  if record then
+  if ARGV[5] == '1' then
+    redis.call('SET', KEYS[1], ARGV[1] .. ' refused ' .. answer.err, 'PX', ARGV[2])
+  elseif record then
     redis.call('SET', KEYS[1], record, 'PX', ARGV[2])
   else
     redis.call('DEL', KEYS[1])

@@ -19,7 +19,8 @@
 -- Returns: "<listeners> <available> <result>...": listeners heard the announcement (-1: unknown); a
 --   result is how many of count were carried out, followed by ":<counter>" where the range forbade
 --   the others; "missing" (release_if_exists); the counter before it (drain); 1 or 0 (try_set, add).
---   "stale" for a batch older than the record; "unreadable <text>" for a counter that is no integer
+--   "stale" for a batch older than the record; "unreadable <text>" for a counter that is no integer;
+--   "refused <error>" for a key of another type, and for a repeated number that ended with an error
 -- Publishes: the new total where permits were added and some are left, then "0" for each further permit
 --   added, as long as somebody hears it, so that each async waiter of a JVM is started
 -- Repeat-safe: yes, the record answers a repeated sequence number
@@ -40,14 +41,20 @@ end
 
 -- Below 10^14 a Lua number and its text are both exact. Only a text that Redis itself would write is an
 -- integer to it.
-local text = redis.call('GET', KEYS[1])
-local before = 0
-if text then
+local text = redis.pcall('GET', KEYS[1])
+local before, refusal = 0, nil
+if type(text) == 'table' then
+  refusal = 'refused ' .. text.err
+elseif text then
   before = tonumber(text)
   if not before or before % 1 ~= 0 or before <= -1e14 or before >= 1e14
     or before .. '' ~= text or text == '-0' then
-    return 'unreadable ' .. string.sub(text, 1, 64)
+    refusal = 'unreadable ' .. string.sub(text, 1, 64)
   end
+end
+if refusal then
+  if ARGV[4] == '1' then redis.call('SET', KEYS[3], ARGV[2] .. ' ' .. refusal, 'PX', ARGV[3]) end
+  return refusal
 end
 
 local total, exists, life = before, text ~= false, '0'
@@ -75,7 +82,8 @@ for i = 5, #ARGV, 3 do
     end
     if result < count then result = result .. ':' .. total end
   elseif kind == 'add' then
-    if total + amount > HIGHEST or total + amount < LOWEST then
+    -- A counter that another client has moved out of the range may be moved back.
+    if amount > 0 and total + amount > HIGHEST or amount < 0 and total + amount < LOWEST then
       result = '0:' .. total
     else
       added, total, result = added + max(0, amount), total + amount, 1
@@ -143,7 +151,9 @@ if failure then
   elseif changed then
     redis.call('SET', KEYS[1], text, 'KEEPTTL')
   end
-  if record then
+  if ARGV[4] == '1' then
+    redis.call('SET', KEYS[3], ARGV[2] .. ' refused ' .. failure.err, 'PX', ARGV[3])
+  elseif record then
     redis.call('SET', KEYS[3], record, 'PX', ARGV[3])
   elseif recorded then
     redis.call('DEL', KEYS[3])

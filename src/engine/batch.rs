@@ -178,9 +178,11 @@ impl Batch {
         self.before.iter().chain(&self.after)
     }
 
-    pub(crate) fn calls_mut(&mut self) -> impl Iterator<Item = &mut Call> {
-        let steps = self.before.iter_mut().chain(&mut self.after);
-        steps.flat_map(|step| &mut step.calls)
+    /// Drops the calls that `keep` does not want. The batch must not be sent as it was after that.
+    pub(crate) fn retain_calls(&mut self, mut keep: impl FnMut(&mut Call) -> bool) {
+        for step in self.before.iter_mut().chain(&mut self.after) {
+            step.calls.retain_mut(&mut keep);
+        }
     }
 
     pub(crate) fn into_steps(self) -> impl Iterator<Item = Step> {
@@ -276,6 +278,8 @@ pub(crate) enum Answer {
     Stale,
     /// The counter is no integer; its text.
     Unreadable(String),
+    /// The error that an earlier copy of this batch was answered with.
+    Refused(String),
 }
 
 impl Answer {
@@ -286,6 +290,9 @@ impl Answer {
         let text = String::from_utf8_lossy(bytes);
         if let Some(found) = text.strip_prefix("unreadable ") {
             return Some(Answer::Unreadable(found.to_owned()));
+        }
+        if let Some(error) = text.strip_prefix("refused ") {
+            return Some(Answer::Refused(error.to_owned()));
         }
         if text == "stale" {
             return Some(Answer::Stale);

@@ -1,12 +1,12 @@
 //! What all objects of one client share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::line::Line;
 use super::wakeups::Wakeups;
@@ -25,7 +25,9 @@ pub(crate) struct Core {
     sequence: AtomicU64,
     lines: Mutex<Lines>,
     /// How many lines have calls that are not answered yet.
-    busy: watch::Sender<usize>,
+    busy: AtomicUsize,
+    /// The last of them has become idle.
+    idle: Notify,
 }
 
 #[derive(Default)]
@@ -47,7 +49,8 @@ impl Core {
             id: uuid::Uuid::new_v4().to_string(),
             sequence: AtomicU64::new(0),
             lines: Mutex::default(),
-            busy: watch::Sender::new(0),
+            busy: AtomicUsize::new(0),
+            idle: Notify::new(),
         }))
     }
 
@@ -88,11 +91,14 @@ impl Core {
     }
 
     pub(crate) fn became_busy(&self) {
-        self.busy.send_modify(|busy| *busy += 1);
+        self.busy.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn became_idle(&self) {
-        self.busy.send_modify(|busy| *busy -= 1);
+        if self.busy.fetch_sub(1, Ordering::SeqCst) == 1 {
+            // Leaves a permit, so that shutdown can't miss it.
+            self.idle.notify_one();
+        }
     }
 
     /// Ends all waiting, refuses new calls, and carries out what has been asked for.
@@ -106,8 +112,11 @@ impl Core {
             line.close();
         }
         let limit = self.config.retry_window + Duration::from_secs(1);
-        let mut busy = self.busy.subscribe();
-        let idle = busy.wait_for(|busy| *busy == 0);
+        let idle = async {
+            while self.busy.load(Ordering::SeqCst) > 0 {
+                self.idle.notified().await;
+            }
+        };
         let done = tokio::time::timeout(limit, idle).await.is_ok();
         self.wakeups.close();
         self.connection.close();

@@ -7,7 +7,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use crate::engine::sync::{Mutex, MutexGuard, yield_now};
 
@@ -42,8 +42,8 @@ pub(crate) struct Driver {
 enum State {
     #[default]
     Resting,
-    /// A caller carries the round out, but is not polling it right now.
-    Inline(u64, Round),
+    /// A caller carries the round out, but is not polling it right now; how to reach it, once it has.
+    Inline(u64, Round, Option<Waker>),
     /// That caller is polling it; whether it shall hand the round over afterwards.
     Polling(u64, bool),
     /// A task carries rounds out.
@@ -58,8 +58,8 @@ impl Driver {
 
 /// Sees to it that the work queued just now is carried out, by the caller if it is the only one.
 ///
-/// What is returned, if anything, has to be polled by the caller together with what it waits for: the
-/// round may be taken over, and then nobody polls the caller on its account.
+/// What is returned, if anything, has to be polled by the caller before what it waits for; it ends when
+/// the round has, or has been taken over.
 pub(crate) fn drive<R: Rounds>(line: &Arc<R>) -> Option<Inline<R>> {
     let mut state = line.driver().lock();
     if !matches!(*state, State::Resting) {
@@ -67,7 +67,7 @@ pub(crate) fn drive<R: Rounds>(line: &Arc<R>) -> Option<Inline<R>> {
         return None;
     }
     let id = fastrand::u64(..);
-    *state = State::Inline(id, Arc::clone(line).round());
+    *state = State::Inline(id, Arc::clone(line).round(), None);
     Some(Inline {
         line: Arc::clone(line),
         id,
@@ -87,7 +87,13 @@ pub(crate) fn kick<R: Rounds>(line: &Arc<R>) {
 
 fn hand_over<R: Rounds>(line: &Arc<R>, state: &mut State) {
     match std::mem::replace(state, State::Task) {
-        State::Inline(_, round) => spawn(line, Some(round)),
+        State::Inline(_, round, caller) => {
+            spawn(line, Some(round));
+            // From now on the caller waits for its answer only.
+            if let Some(caller) = caller {
+                caller.wake();
+            }
+        }
         State::Polling(id, _) => *state = State::Polling(id, true),
         other => *state = other,
     }
@@ -100,14 +106,15 @@ fn spawn<R: Rounds>(line: &Arc<R>, round: Option<Round>) {
 
 async fn task<R: Rounds>(mut unfinished: Unfinished<R>, round: Option<Round>) {
     let line = Arc::clone(unfinished.0.as_ref().expect("set until the task ends"));
-    if let Some(round) = round {
-        round.await;
-    }
+    let mut round = round;
     loop {
-        // The callers that were answered just now run first and bring their next calls: together they
-        // cost one script. Measured: without this pause 16 callers are slower than one script per call.
-        yield_now().await;
-        yield_now().await;
+        if let Some(round) = round.take() {
+            round.await;
+            // The callers that were answered just now run first and bring their next calls: together they
+            // cost one script. Measured: without this 16 callers are slower than one script per call.
+            yield_now().await;
+            yield_now().await;
+        }
         {
             let mut state = line.driver().lock();
             if !line.has_work() {
@@ -116,7 +123,7 @@ async fn task<R: Rounds>(mut unfinished: Unfinished<R>, round: Option<Round>) {
                 return;
             }
         }
-        Arc::clone(&line).round().await;
+        round = Some(Arc::clone(&line).round());
     }
 }
 
@@ -145,7 +152,7 @@ impl<R: Rounds> Future for Inline<R> {
         let mut round = {
             let mut state = line.driver().lock();
             match std::mem::replace(&mut *state, State::Polling(self.id, false)) {
-                State::Inline(id, round) if id == self.id => round,
+                State::Inline(id, round, _) if id == self.id => round,
                 other => {
                     *state = other;
                     return Poll::Ready(());
@@ -170,7 +177,7 @@ impl<R: Rounds> Future for Inline<R> {
             spawn(line, Some(round));
             return Poll::Ready(());
         }
-        *state = State::Inline(self.id, round);
+        *state = State::Inline(self.id, round, Some(cx.waker().clone()));
         Poll::Pending
     }
 }
@@ -178,7 +185,7 @@ impl<R: Rounds> Future for Inline<R> {
 impl<R: Rounds> Drop for Inline<R> {
     fn drop(&mut self) {
         let mut state = self.line.driver().lock();
-        if matches!(&*state, State::Inline(id, _) if *id == self.id) {
+        if matches!(&*state, State::Inline(id, ..) if *id == self.id) {
             hand_over(&self.line, &mut state);
         }
     }

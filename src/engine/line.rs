@@ -11,9 +11,10 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::batch::{Answer, Batch, Call, Operation, Step, StepResult};
@@ -27,7 +28,7 @@ use super::waiters::{Waiter, Waiters};
 use super::wakeups::{Listener, Wake};
 use crate::error::{Error, Result};
 use crate::redisson::names::Keys;
-use crate::transport::{Reason, Value};
+use crate::transport::{Reason, Refusal, Value};
 
 /// One object of one client.
 pub(crate) struct Line {
@@ -35,6 +36,8 @@ pub(crate) struct Line {
     keys: Keys,
     driver: Driver,
     state: Mutex<State>,
+    /// Tells a nudge that is under way.
+    released_again: Notify,
     itself: Weak<Line>,
 }
 
@@ -94,6 +97,7 @@ impl Line {
             core,
             keys,
             driver: Driver::default(),
+            released_again: Notify::new(),
             itself: itself.clone(),
             state: Mutex::new(State {
                 queue: VecDeque::new(),
@@ -232,7 +236,7 @@ impl Line {
         let ticket = state.waiters.join(Waiter {
             permits,
             reply,
-            unanswered: (!wait_quietly).then(Instant::now),
+            asked: (!wait_quietly).then(Instant::now),
         });
         self.note_busy(&mut state);
         drop(state);
@@ -349,6 +353,7 @@ impl Line {
                     name: self.name().to_owned(),
                     found,
                 },
+                Some(Answer::Refused(error)) => refused(self.name(), &Refusal::from_text(&error)),
                 Some(Answer::Stale) | None => Error::Server {
                     name: self.name().to_owned(),
                     detail: format!("unexpected answer {value:?}"),
@@ -365,7 +370,13 @@ impl Line {
                 refused(self.name(), &refusal)
             }
             Ending::NotSent => {
-                self.lock().look = true;
+                // Those who still wait travel with the next batch.
+                let mut state = self.lock();
+                let calls: Vec<Call> = batch.into_steps().flat_map(|step| step.calls).collect();
+                for call in calls.into_iter().rev() {
+                    state.queue.push_front(Queued::Call(call));
+                }
+                state.look = true;
                 return;
             }
             Ending::Unknown => {
@@ -407,7 +418,8 @@ impl Line {
             if !claim.is_empty() && !state.waiters.is_empty() {
                 if claim.is_satisfied(&served) {
                     state.look = true;
-                } else if state.waiters.somebody_fits(available, now) {
+                } else if !state.look && state.waiters.somebody_fits(available, now) {
+                    // A message that came meanwhile would be a reason to ask without this knowledge.
                     state.look = true;
                     state.free = Some(available);
                 }
@@ -418,8 +430,14 @@ impl Line {
             if let Some(others) = others {
                 state.turns.seen(others);
             }
-            let nudge = adds && available > 0 && others > Some(0) && !state.nudging;
+            // An answer out of the record does not know how many heard the announcement.
+            let somebody = others.is_none_or(|others| others > 0);
+            let asleep = adds && available > 0 && somebody;
+            let nudge = asleep && !state.nudging;
             state.nudging |= nudge;
+            if asleep && !nudge {
+                self.released_again.notify_one();
+            }
             (granted, nudge)
         };
 
@@ -510,9 +528,10 @@ impl Line {
         let window = self.core.config.retry_window;
         let now = trouble.now;
         let mut owed = false;
+        let mut told = false;
         let mut next: Option<Instant> = None;
         let mut later = |due: Instant| next = Some(next.map_or(due, |next| next.min(due)));
-        for call in batch.calls_mut() {
+        batch.retain_calls(|call| {
             let due = call.since + window;
             match &call.reply {
                 Some(_) if due <= now => {
@@ -520,15 +539,19 @@ impl Line {
                     if let Some(reply) = call.reply.take() {
                         let _ = reply.send(Err(error));
                     }
+                    told = true;
+                    // What was never sent must not happen after this; the rest is a matter of its answer.
+                    return trouble.doubtful;
                 }
                 Some(_) => later(due),
                 // An acquisition is owed to nobody; a release is.
                 None => owed |= !matches!(call.operation, Operation::TryAcquire(_)),
             }
-        }
+            true
+        });
         let (overdue, due) = self.lock().waiters.take_overdue(now, window);
         for waiter in overdue {
-            let error = match waiter.unanswered {
+            let error = match waiter.asked {
                 Some(since) => trouble.error(self.name(), "acquire", since),
                 None => continue,
             };
@@ -538,6 +561,9 @@ impl Line {
             later(due);
         }
         self.tell_queued(trouble);
+        if told && !trouble.doubtful {
+            return Patience::Nobody;
+        }
         let waiting = !batch.claim.is_empty() && !self.lock().waiters.is_empty();
         match next {
             Some(next) => Patience::Until(next),
@@ -611,31 +637,41 @@ impl Line {
     /// With waiters left, the channel must be heard; `confirmed` says whether it was heard already when
     /// they asked last.
     fn listen_if_needed(&self, state: &mut State, confirmed: bool) {
-        if state.waiters.is_empty() {
-            self.leave_if_unneeded(state);
-            return;
-        }
-        if state.listening.wanted {
+        self.leave_if_unneeded(state);
+        if state.listening.wanted || !state.waiters.somebody_was_answered() {
             return;
         }
         state.listening.wanted = true;
-        let listener: Weak<dyn Listener> = self.itself.clone();
-        let stands = self.core.wakeups.listen(self.keys.channel(), listener);
+        let stands = self
+            .core
+            .wakeups
+            .listen(self.keys.channel(), &self.listener());
         state.listening.confirmed = stands;
         // A message between their question and the subscription would have been missed.
         state.look |= stands && !confirmed;
     }
 
+    fn listener(&self) -> Weak<dyn Listener> {
+        self.itself.clone()
+    }
+
     fn leave_if_unneeded(&self, state: &mut State) {
         if state.waiters.is_empty() && state.listening.wanted {
             state.listening.wanted = false;
-            self.core.wakeups.leave(self.keys.channel());
+            self.core
+                .wakeups
+                .leave(self.keys.channel(), &self.listener());
         }
     }
 
     /// How many of the channel's listeners are this client itself.
     pub(crate) fn own_subscriptions(&self) -> u64 {
         u64::from(self.lock().listening.confirmed)
+    }
+
+    /// Ends when a release has left permits while somebody else listens.
+    pub(crate) async fn released_again(&self) {
+        self.released_again.notified().await;
     }
 
     /// Whether there may still be permits for someone asleep; if not, nudging ends.
@@ -652,14 +688,20 @@ impl Line {
 
 impl Rounds for Line {
     fn round(self: Arc<Self>) -> Round {
-        Box::pin(async move {
+        let runtime = self.core.runtime.clone();
+        let mut round = Box::pin(async move {
             let task = self.depart(&mut self.lock());
             match task {
                 Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,
                 Some(Task::Command(command)) => self.carry_out_command(command).await,
                 None => {}
             }
-        })
+        });
+        // Its timers are the client's, whichever runtime a caller polls it on.
+        Box::pin(std::future::poll_fn(move |cx| {
+            let _runtime = runtime.enter();
+            round.as_mut().poll(cx)
+        }))
     }
 
     fn has_work(&self) -> bool {
@@ -701,7 +743,7 @@ impl Rounds for Line {
 }
 
 impl Listener for Line {
-    fn wake(&self, wake: Wake) {
+    fn wake(&self, wake: &Wake) {
         let Some(line) = self.itself.upgrade() else {
             return;
         };
@@ -720,9 +762,9 @@ impl Listener for Line {
             }
             Wake::Refused(refusal) => {
                 state.listening = Listening::default();
-                let waiters = state.waiters.take_all();
+                let waiters = state.waiters.take_answered();
                 drop(state);
-                tell_all(waiters, &refused(self.name(), &refusal));
+                tell_all(waiters, &refused(self.name(), refusal));
                 return;
             }
         }
@@ -751,23 +793,26 @@ impl Drop for Line {
     }
 }
 
-/// Waits for `answer`, carrying a round out meanwhile if that has fallen to this caller. `None`: nobody
-/// is left to answer.
-///
-/// Both are polled, as the round may be taken over by a task at any time.
+/// Waits for `answer`, carrying a round out first if that has fallen to this caller. `None`: nobody is
+/// left to answer.
 async fn answer_of<T>(
     inline: &mut Option<Inline<Line>>,
     answer: &mut oneshot::Receiver<T>,
 ) -> Option<T> {
     std::future::poll_fn(|cx| {
-        if let Some(round) = inline
-            && Pin::new(round).poll(cx).is_ready()
-        {
-            *inline = None;
+        let Some(round) = inline else {
+            return Poll::Ready(());
+        };
+        // Without its waker in the channel, an answer that comes out of its own round does not wake the
+        // caller for a second time. The round may go on behind the answer; a task sees to that.
+        if Pin::new(round).poll(cx).is_pending() && answer.is_empty() && !answer.is_terminated() {
+            return Poll::Pending;
         }
-        Pin::new(&mut *answer).poll(cx).map(Result::ok)
+        *inline = None;
+        Poll::Ready(())
     })
-    .await
+    .await;
+    answer.await.ok()
 }
 
 /// A caller's place: what it has asked for, and where the answer comes.
@@ -826,6 +871,9 @@ impl Seat {
         let Some(waiter) = state.waiters.leave(ticket) else {
             return;
         };
+        // A large request that goes may have stood in the way of smaller ones.
+        state.look = true;
+        state.free = None;
         self.line.leave_if_unneeded(&mut state);
         state.queue.push_back(Queued::Call(Call {
             operation: Operation::TryAcquire(waiter.permits),

@@ -4,7 +4,7 @@
 //! where one is free, and the thread behind it that wants one stays parked. While permits are left and
 //! somebody listens, all are woken again: soon, then with growing pauses.
 
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::line::Line;
@@ -17,6 +17,10 @@ static NUDGE: LazyLock<Script> =
 /// The first pause is long enough for those who were woken to take what is free.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A release in the meantime is followed up this soon.
+const FOLLOW_UP: Duration = Duration::from_millis(200);
+/// For this many nudges, something over a minute, the task keeps its client alive.
+const STEADFAST: u32 = 12;
 /// A JVM wakes this many blocked threads at the most; it wakes no more than it has.
 const THREADS: u32 = 65_536;
 /// The first nudge starts this many async waiters, each further one twice as many, up to the last.
@@ -25,28 +29,49 @@ const ASYNC_MOST: u32 = 64;
 
 /// Nudges from now on until no permits are left or nobody but this client listens.
 pub(crate) fn start(line: &Arc<Line>) {
-    let weak = Arc::downgrade(line);
-    line.core().runtime.spawn(nudge(weak));
+    line.core().runtime.spawn(nudge(Arc::clone(line)));
 }
 
-async fn nudge(line: Weak<Line>) {
+async fn nudge(line: Arc<Line>) {
     let mut backoff = Backoff::between(FIRST_PAUSE, LONGEST_PAUSE);
     let mut starts = ASYNC_FIRST;
-    loop {
-        tokio::time::sleep(backoff.next()).await;
-        let Some(line) = line.upgrade() else { return };
-        if !line.wants_nudge() {
+    // The last handle may be gone already; those left asleep are woken all the same, for a while.
+    for _ in 0..STEADFAST {
+        if !pause_and_nudge(&line, &mut backoff, &mut starts).await {
             return;
         }
-        // An attempt that failed says nothing: the next one will.
-        if let Some(listeners) = send(&line, starts).await
-            && listeners <= line.own_subscriptions()
-        {
-            line.nudge_ended();
-            return;
-        }
-        starts = (starts * 2).min(ASYNC_MOST);
     }
+    let line = Arc::downgrade(&line);
+    while let Some(line) = line.upgrade() {
+        if !pause_and_nudge(&line, &mut backoff, &mut starts).await {
+            return;
+        }
+    }
+}
+
+/// The next nudge; whether another one makes sense.
+async fn pause_and_nudge(line: &Line, backoff: &mut Backoff, starts: &mut u32) -> bool {
+    let pause = backoff.next();
+    if tokio::time::timeout(pause, line.released_again())
+        .await
+        .is_ok()
+    {
+        // There may be enough for somebody else now.
+        tokio::time::sleep(FOLLOW_UP).await;
+        *backoff = Backoff::between(2 * FOLLOW_UP, LONGEST_PAUSE);
+    }
+    if !line.wants_nudge() {
+        return false;
+    }
+    // An attempt that failed says nothing: the next one will.
+    if let Some(listeners) = send(line, *starts).await
+        && listeners <= line.own_subscriptions()
+    {
+        line.nudge_ended();
+        return false;
+    }
+    *starts = (*starts * 2).min(ASYNC_MOST);
+    true
 }
 
 /// How many listen while permits are left, 0 where nudging makes no sense; `None` if it was not learned.

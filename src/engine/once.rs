@@ -24,7 +24,7 @@ pub(crate) enum Ending {
     Answer(Value),
     /// The server refuses it: nothing took effect.
     Refused(Refusal),
-    /// Nobody waited for it any more, and it was never sent.
+    /// It was never sent, and not all of its callers wait for it any more.
     NotSent,
     /// It was sent, and for the time that the record allows no answer came.
     Unknown,
@@ -37,7 +37,7 @@ pub(crate) enum Patience {
     Until(Instant),
     /// It is owed: there is no caller, or none that gives up.
     Forever,
-    /// Every caller has been told that it failed.
+    /// Every caller has been told that it failed; or one, and it must not be sent as it is.
     Nobody,
 }
 
@@ -86,7 +86,10 @@ impl Core {
     ) -> Ending {
         // The usual case first: nothing is prepared for trouble that does not come.
         let began = Instant::now();
-        let mut failure = match self.attempt(request, began + LOOK_AFTER).await {
+        let mut failure = match self
+            .attempt(request, began + LOOK_AFTER.min(self.config.retry_window))
+            .await
+        {
             Ok(answer) => return Ending::Answer(answer),
             Err(failure) => failure,
         };
@@ -94,7 +97,7 @@ impl Core {
         let mut backoff = Backoff::new();
         loop {
             let detail = match failure {
-                Failure::Refused(refusal) if refusal.reason != Reason::NotNow => {
+                Failure::Refused(refusal) if refusal.is_final(first_sent.is_some()) => {
                     return Ending::Refused(refusal);
                 }
                 Failure::Refused(refusal) | Failure::NoConnection(refusal) => refusal.detail,

@@ -26,8 +26,8 @@ pub(crate) type Reply = oneshot::Sender<Result<i64>>;
 pub(crate) struct Waiter {
     pub(crate) permits: u32,
     pub(crate) reply: Reply,
-    /// Since when it has waited for its first answer; `None` when the server has answered once.
-    pub(crate) unanswered: Option<Instant>,
+    /// Since when it waits for its first answer; `None` if it has joined without asking.
+    pub(crate) asked: Option<Instant>,
 }
 
 /// The line.
@@ -36,6 +36,8 @@ pub(crate) struct Waiters {
     /// How many wait for each amount.
     amounts: BTreeMap<u32, usize>,
     next_ticket: u64,
+    /// The server has answered all that joined before this one, if only by serving others first.
+    answered_before: u64,
     /// The waiter that others have passed, and since when.
     passed: Option<(u64, Instant)>,
     reach: usize,
@@ -49,6 +51,8 @@ pub(crate) struct Claim {
     pub(crate) strict: bool,
     /// Whether only those were named that fitted what was free.
     filtered: bool,
+    /// The first ticket that was not given out yet when they asked.
+    end: u64,
 }
 
 /// Neighbours in the line that want the same amount.
@@ -64,6 +68,7 @@ impl Waiters {
             by_ticket: BTreeMap::new(),
             amounts: BTreeMap::new(),
             next_ticket: 0,
+            answered_before: 0,
             passed: None,
             reach: FIRST_REACH,
         }
@@ -100,6 +105,26 @@ impl Waiters {
         std::mem::take(&mut self.by_ticket).into_values().collect()
     }
 
+    /// Takes out those that wait although they have had their answer.
+    pub(crate) fn take_answered(&mut self) -> Vec<Waiter> {
+        let answered = |(ticket, waiter): (&u64, &Waiter)| {
+            (*ticket < self.answered_before || waiter.asked.is_none()).then_some(*ticket)
+        };
+        let tickets: Vec<u64> = self.by_ticket.iter().filter_map(answered).collect();
+        tickets
+            .into_iter()
+            .filter_map(|ticket| self.leave(ticket))
+            .collect()
+    }
+
+    /// Whether somebody goes on waiting after the server's answer.
+    pub(crate) fn somebody_was_answered(&self) -> bool {
+        self.by_ticket
+            .keys()
+            .next()
+            .is_some_and(|first| *first < self.answered_before)
+    }
+
     /// Takes out those without any answer for longer than `window`; also says when the next one's time
     /// is up.
     pub(crate) fn take_overdue(
@@ -110,9 +135,10 @@ impl Waiters {
         let mut overdue = Vec::new();
         let mut next = None;
         for (ticket, waiter) in &self.by_ticket {
-            let Some(due) = waiter.unanswered.map(|since| since + window) else {
+            let Some(since) = waiter.asked.filter(|_| *ticket >= self.answered_before) else {
                 continue;
             };
+            let due = since + window;
             if due <= now {
                 overdue.push(*ticket);
             } else {
@@ -133,6 +159,7 @@ impl Waiters {
             runs: Vec::new(),
             strict,
             filtered: free.is_some(),
+            end: self.next_ticket,
         };
         let fitting = |waiter: &Waiter| match free {
             Some(free) if !strict => i64::from(waiter.permits) <= free,
@@ -167,18 +194,14 @@ impl Waiters {
             for ticket in &run.tickets[..count] {
                 out.push((run.permits, self.leave(*ticket)));
             }
-            for ticket in &run.tickets[count..] {
-                all = false;
-                if let Some(waiter) = self.by_ticket.get_mut(ticket) {
-                    waiter.unanswered = None;
-                }
-            }
+            all &= count == run.tickets.len();
         }
         self.reach = if all {
             (self.reach * 4).min(LONGEST_REACH)
         } else {
             (out.len() * 2).clamp(FIRST_REACH, LONGEST_REACH)
         };
+        self.answered_before = self.answered_before.max(claim.end);
         self.note_passing(claim, served, now);
         out
     }

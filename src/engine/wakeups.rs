@@ -40,7 +40,7 @@ pub(crate) enum Wake {
 /// Someone who wants to hear a channel.
 pub(crate) trait Listener: Send + Sync {
     /// Must not block.
-    fn wake(&self, wake: Wake);
+    fn wake(&self, wake: &Wake);
 }
 
 /// The subscriptions of one client.
@@ -57,11 +57,41 @@ struct Registry {
 }
 
 struct Channel {
-    listener: Weak<dyn Listener>,
+    /// Mostly one; the objects `a` and `{a}` share a channel.
+    listeners: Vec<Member>,
     confirmed: bool,
     /// Since when nobody waits; `None` while somebody does.
     idle_since: Option<Instant>,
     next_check: Instant,
+}
+
+struct Member {
+    listener: Weak<dyn Listener>,
+    waiting: bool,
+}
+
+impl Channel {
+    fn set_waiting(&mut self, listener: &Weak<dyn Listener>, waiting: bool) {
+        let known = self
+            .listeners
+            .iter_mut()
+            .find(|member| member.listener.ptr_eq(listener));
+        match known {
+            Some(member) => member.waiting = waiting,
+            None => self.listeners.push(Member {
+                listener: Weak::clone(listener),
+                waiting,
+            }),
+        }
+        let somebody = self.listeners.iter().any(|member| member.waiting);
+        self.idle_since = (!somebody).then(Instant::now);
+    }
+
+    fn alive(&self) -> impl Iterator<Item = Arc<dyn Listener>> {
+        self.listeners
+            .iter()
+            .filter_map(|member| member.listener.upgrade())
+    }
 }
 
 impl Wakeups {
@@ -84,31 +114,31 @@ impl Wakeups {
 
     /// Asks to be woken by `channel`. `true` if the subscription stands already; if not,
     /// [`Wake::Confirmed`] follows.
-    pub(crate) fn listen(&self, channel: &str, listener: Weak<dyn Listener>) -> bool {
+    pub(crate) fn listen(&self, channel: &str, listener: &Weak<dyn Listener>) -> bool {
         let next_check = Instant::now() + self.registry.check_pause();
         let mut channels = self.registry.lock();
         if let Some(known) = channels.get_mut(channel) {
-            known.listener = listener;
-            known.idle_since = None;
+            known.set_waiting(listener, true);
             known.next_check = next_check;
             return known.confirmed;
         }
-        let wanted = Channel {
-            listener,
+        let mut wanted = Channel {
+            listeners: Vec::new(),
             confirmed: false,
             idle_since: None,
             next_check,
         };
+        wanted.set_waiting(listener, true);
         channels.insert(channel.to_owned(), wanted);
         drop(channels);
         self.registry.changed.notify_one();
         false
     }
 
-    /// The last waiter of `channel` has left.
-    pub(crate) fn leave(&self, channel: &str) {
+    /// The last waiter of `listener` has left.
+    pub(crate) fn leave(&self, channel: &str, listener: &Weak<dyn Listener>) {
         if let Some(known) = self.registry.lock().get_mut(channel) {
-            known.idle_since = Some(Instant::now());
+            known.set_waiting(listener, false);
         }
     }
 
@@ -136,12 +166,13 @@ impl Registry {
         jittered(self.safety_interval, 0.75, 1.25)
     }
 
-    /// Wakes the listener of `channel`, outside of the lock.
-    fn wake(&self, channel: &str, wake: Wake) {
-        let listener = self.lock().get(channel).map(|known| known.listener.clone());
-        if let Some(listener) = listener.and_then(|listener| listener.upgrade()) {
-            listener.wake(wake);
-        }
+    /// Wakes the listeners of `channel`, outside of the lock.
+    fn wake(&self, channel: &str, wake: &Wake) {
+        let known = self
+            .lock()
+            .get(channel)
+            .map(|known| known.alive().collect());
+        tell(known, wake);
     }
 
     /// What to subscribe and what to unsubscribe, seen from what is subscribed.
@@ -161,15 +192,16 @@ impl Registry {
             if let Some(known) = self.lock().get_mut(name) {
                 known.confirmed = true;
             }
-            self.wake(name, Wake::Confirmed);
+            self.wake(name, &Wake::Confirmed);
         }
     }
 
     fn refuse(&self, name: &str, refusal: Refusal) {
         let known = self.lock().remove(name);
-        if let Some(listener) = known.and_then(|known| known.listener.upgrade()) {
-            listener.wake(Wake::Refused(refusal));
-        }
+        tell(
+            known.map(|known| known.alive().collect()),
+            &Wake::Refused(refusal),
+        );
     }
 
     fn lose(&self, names: &HashSet<String>) {
@@ -177,26 +209,29 @@ impl Registry {
             if let Some(known) = self.lock().get_mut(name) {
                 known.confirmed = false;
             }
-            self.wake(name, Wake::Lost);
+            self.wake(name, &Wake::Lost);
         }
     }
 
     /// Drops the channels that nobody has wanted for a while.
     fn drop_idle(&self, now: Instant) {
-        let mut dropped = Vec::new();
+        let mut dropped: Vec<Vec<Arc<dyn Listener>>> = Vec::new();
         self.lock().retain(|_, known| {
             let idle = known.idle_since.is_some_and(|since| now >= since + LINGER);
-            let keep = !idle && known.listener.strong_count() > 0;
+            known
+                .listeners
+                .retain(|member| member.listener.strong_count() > 0);
+            let keep = !idle && !known.listeners.is_empty();
             if !keep {
-                dropped.push(known.listener.clone());
+                dropped.push(known.alive().collect());
             }
             keep
         });
         if dropped.is_empty() {
             return;
         }
-        for listener in dropped.iter().filter_map(Weak::upgrade) {
-            listener.wake(Wake::Ended);
+        for known in dropped {
+            tell(Some(known), &Wake::Ended);
         }
         self.changed.notify_one();
     }
@@ -207,7 +242,7 @@ impl Registry {
         for known in self.lock().values_mut() {
             if known.idle_since.is_none() && known.next_check <= now {
                 known.next_check = now + self.check_pause();
-                due.extend(known.listener.upgrade());
+                due.extend(known.alive());
             }
         }
         due
@@ -215,6 +250,12 @@ impl Registry {
 
     fn is_empty(&self) -> bool {
         self.lock().is_empty()
+    }
+}
+
+fn tell(listeners: Option<Vec<Arc<dyn Listener>>>, wake: &Wake) {
+    for listener in listeners.into_iter().flatten() {
+        listener.wake(wake);
     }
 }
 
@@ -228,7 +269,7 @@ async fn check(registry: Arc<Registry>) {
         let now = Instant::now();
         registry.drop_idle(now);
         for listener in registry.due(now) {
-            listener.wake(Wake::Look);
+            listener.wake(&Wake::Look);
         }
     }
 }
@@ -285,7 +326,7 @@ impl Session<'_> {
                     }
                 }
                 channel = self.subscriber.next_channel() => match channel {
-                    Some(channel) => self.registry.wake(&channel, Wake::Look),
+                    Some(channel) => self.registry.wake(&channel, &Wake::Look),
                     None => return Failure::Unanswered("connection closed".to_owned()),
                 },
                 _ = ping.tick() => {

@@ -13,15 +13,18 @@ pub(crate) struct Keys {
     object: String,
     channel: String,
     record: String,
+    flaw: Option<&'static str>,
 }
 
 impl Keys {
     pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> Self {
         let object = mapper.map(name);
+        let channel = prefixed("redisson_sc", &object);
         Keys {
             name: name.to_owned(),
-            channel: prefixed("redisson_sc", &object),
-            record: format!("{}:{client_id}", prefixed("redisson_sc_once", &object)),
+            record: record(&object, client_id),
+            flaw: flaw(&object, &channel),
+            channel,
             object,
         }
     }
@@ -48,23 +51,34 @@ impl Keys {
 
     /// Refuses names that no object can have.
     pub(crate) fn check(&self) -> Result<()> {
-        let refuse = |reason| {
-            Err(Error::InvalidName {
+        match self.flaw {
+            None => Ok(()),
+            Some(reason) => Err(Error::InvalidName {
                 name: self.object.clone(),
                 reason,
-            })
-        };
-        if self.object.is_empty() {
-            return refuse("it is empty");
+            }),
         }
-        // Redisson asks only whether there is a `{`, and such objects break when the Redis they live in
-        // becomes a cluster.
-        if hash_tag(&self.object) != hash_tag(&self.channel) {
-            return refuse(
-                "in a cluster its braces would put the object and its channel into different slots",
-            );
-        }
-        Ok(())
+    }
+}
+
+/// What makes a name unusable.
+fn flaw(object: &str, channel: &str) -> Option<&'static str> {
+    if object.is_empty() {
+        return Some("it is empty");
+    }
+    // Redisson asks only whether there is a `{`, and such objects break when the Redis they live in
+    // becomes a cluster.
+    (hash_tag(object) != hash_tag(channel)).then_some(
+        "in a cluster its braces would put the object and its channel into different slots",
+    )
+}
+
+/// `a` and `{a}` are two objects with one channel; their records must not be one.
+fn record(object: &str, client_id: &str) -> String {
+    if object.contains('{') {
+        format!("redisson_sc_once::{object}:{client_id}")
+    } else {
+        format!("redisson_sc_once:{{{object}}}:{client_id}")
     }
 }
 
@@ -101,6 +115,8 @@ mod tests {
         assert_eq!(keys("seats").channel(), "redisson_sc:{seats}");
         assert_eq!(keys("seats").record(), "redisson_sc_once:{seats}:id");
         assert_eq!(keys("a{b}c").channel(), "redisson_sc:a{b}c");
+        assert_eq!(keys("{seats}").channel(), keys("seats").channel());
+        assert_eq!(keys("{seats}").record(), "redisson_sc_once::{seats}:id");
         let mapped = Keys::of_semaphore("seats", &NameMapper::prefix("app:"), "id");
         assert_eq!(mapped.object(), "app:seats");
         assert_eq!(mapped.channel(), "redisson_sc:{app:seats}");

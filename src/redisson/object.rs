@@ -4,15 +4,21 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::engine::Line;
+use crate::engine::once::refused;
 use crate::engine::request::{Request, Script, ScriptCall};
 use crate::error::{Error, Result};
-use crate::transport::{Value, cmd};
+use crate::transport::{Refusal, Value, cmd};
 
 static ONCE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../lua/engine/once.lua")));
 
 /// Where in the script's arguments the sequence number stands.
 const SEQUENCE: usize = 0;
+/// And whether an error must be put on record.
+const RECORD_FLAG: usize = 4;
+
+/// What a repeated call is answered whose first copy ended with an error.
+const REFUSED: &[u8] = b"refused ";
 
 /// When an expiry time is to be set; needs Redis 7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -221,6 +227,7 @@ impl Object<'_> {
             record_life.as_millis().to_string(),
             command.to_owned(),
             if other.is_some() { "1" } else { "0" }.to_owned(),
+            "0".to_owned(),
         ];
         script_args.extend_from_slice(args);
         let keys = self.line.keys();
@@ -231,9 +238,19 @@ impl Object<'_> {
             keys: script_keys,
             args: script_args,
             sequence: Some(SEQUENCE),
-            record_flag: None,
+            record_flag: Some(RECORD_FLAG),
         });
-        self.line.command(operation, request).await
+        let value = self.line.command(operation, request).await?;
+        match &value {
+            Value::BulkString(bytes) if bytes.starts_with(REFUSED) => {
+                let error = String::from_utf8_lossy(&bytes[REFUSED.len()..]);
+                Err(refused(
+                    self.line.keys().name(),
+                    &Refusal::from_text(&error),
+                ))
+            }
+            _ => Ok(value),
+        }
     }
 
     fn number(&self, operation: &'static str, value: &Value) -> Result<i64> {

@@ -47,11 +47,15 @@ use crate::guard::Permit;
 /// # DIFFERENCE from Redisson
 ///
 /// - `add_permits` and `drain_permits` keep the time to live; Redisson's drop it.
-/// - Results outside of signed 32 bits are refused; Redisson stores them and shows the low 32 bits.
+/// - Results outside of signed 32 bits are refused; Redisson stores them and shows the low 32 bits. Where
+///   another client has left such a counter, it is shown as it is, and can be moved back.
+/// - A counter that is no integer of less than 15 digits is [`NotANumber`](Error::NotANumber) to every
+///   operation, and nothing is changed; Redisson's operations answer differently, and some store over it.
+/// - A time to live of zero is refused before anything is sent.
 /// - Nothing is published where no permit is left, as nobody could acquire it; Redisson publishes 0 and
 ///   negative totals.
 /// - A call whose answer was lost is repeated and takes effect once; Redisson's permit is lost.
-/// - A waiting call that times out tries once more at the end.
+/// - A waiting call whose time runs out tries once more at the end.
 /// - Names whose braces would put the semaphore and its channel into different slots of a cluster are
 ///   refused.
 #[derive(Clone)]

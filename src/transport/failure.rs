@@ -52,11 +52,16 @@ impl Refusal {
     /// Reads an error that the server answered with; `None` when it is not the server's.
     pub(crate) fn from_server(error: &RedisError) -> Option<Self> {
         let code = error.code()?;
-        let detail = match error.detail() {
+        Some(Self::from_text(&match error.detail() {
             Some(detail) => format!("{code} {detail}"),
             None => code.to_owned(),
-        };
-        let reason = match code {
+        }))
+    }
+
+    /// Reads the server's words, the error's code first.
+    pub(crate) fn from_text(text: &str) -> Self {
+        let detail = text.to_owned();
+        let reason = match text.split(' ').next().unwrap_or_default() {
             "NOSCRIPT" => Reason::NoScript,
             "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" => Reason::NotNow,
             "NOAUTH" | "WRONGPASS" => Reason::Authentication,
@@ -67,7 +72,19 @@ impl Refusal {
             _ if detail.contains("The user executing the script can't") => Reason::Permission,
             _ => Reason::Other,
         };
-        Some(Refusal { reason, detail })
+        Refusal { reason, detail }
+    }
+
+    /// Whether it settles a call; `doubtful` says that an earlier copy may have been carried out.
+    ///
+    /// A script looks into the record before it fails, so its own errors say that the earlier copy was not
+    /// carried out. What the server says before a script has begun does not.
+    pub(crate) fn is_final(&self, doubtful: bool) -> bool {
+        match self.reason {
+            Reason::NotNow => false,
+            Reason::Permission | Reason::ReadOnly | Reason::Authentication => !doubtful,
+            _ => true,
+        }
     }
 
     /// Reads an error of connecting.

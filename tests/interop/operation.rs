@@ -82,7 +82,10 @@ impl Side<'_> {
         match self {
             Side::Java(peer) => {
                 let (command, args) = java_command(name, op);
-                java_outcome(op, peer.call(command, args).await.map(|answer| answer.value))
+                java_outcome(
+                    op,
+                    peer.call(command, args).await.map(|answer| answer.value),
+                )
             }
             Side::Rust(client) => rust_outcome(client, name, op)
                 .await
@@ -126,7 +129,10 @@ fn java_command(name: &str, op: &Op) -> (&'static str, Value) {
         ),
         Op::ExpireAt(time, condition) => (
             "expireAt",
-            conditional(json!({"name": name, "epochMs": epoch_millis(*time)}), *condition),
+            conditional(
+                json!({"name": name, "epochMs": epoch_millis(*time)}),
+                *condition,
+            ),
         ),
         Op::ClearExpire => ("clearExpire", plain),
         Op::RemainingTtl => ("remainTimeToLive", plain),

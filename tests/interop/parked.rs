@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::support::monitor::Monitor;
 use crate::support::peer::{Answer, PendingCall};
@@ -16,6 +16,9 @@ use crate::support::waiters::until;
 
 /// More than any caller needs that will be served at all.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Longer than the pauses between the attempts of callers who were woken together.
+const QUIET: Duration = Duration::from_millis(100);
 
 /// Counts the times that callers have looked at a semaphore: each attempt of either side is one script,
 /// which reads the counter once.
@@ -50,6 +53,18 @@ impl Attempts {
         let what = format!("{more} attempts on {key:?} after {before}");
         until(&what, PATIENCE, async || {
             self.of(key).await >= before + more
+        })
+        .await;
+    }
+
+    /// Waits until those who were woken in vain are parked again: nobody looks for a while.
+    pub async fn until_quiet(&mut self, key: &str) {
+        let mut last = self.of(key).await;
+        let what = format!("nobody looks at {key:?}");
+        until(&what, PATIENCE, async || {
+            sleep(QUIET).await;
+            let before = std::mem::replace(&mut last, self.of(key).await);
+            before == last
         })
         .await;
     }
@@ -89,5 +104,8 @@ pub async fn returned<T>(what: &str, caller: JoinHandle<T>) -> T {
 
 /// How many of the calls have ended.
 pub fn finished(calls: &mut [PendingCall]) -> usize {
-    calls.iter_mut().map(|call| usize::from(call.is_finished())).sum()
+    calls
+        .iter_mut()
+        .map(|call| usize::from(call.is_finished()))
+        .sum()
 }

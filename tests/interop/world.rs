@@ -12,6 +12,9 @@ use crate::support::server::RedisServer;
 
 pub const NEWEST: &str = "4.7.0";
 
+/// The payload of a later call for callers who are asleep, with fewer permits than that: see `nudge.lua`.
+pub const NUDGE: &str = "65536";
+
 /// Rust callers of these tests never look without a reason: what wakes them is what is tested.
 const NO_SAFETY_NET: Duration = Duration::from_secs(24 * 60 * 60);
 

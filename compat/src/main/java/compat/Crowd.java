@@ -1,20 +1,22 @@
 package compat;
 
 import com.google.gson.JsonObject;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.LongAdder;
 import java.util.stream.IntStream;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** Many callers of one semaphore at once, each in a loop of acquire, hold, release. */
+/** Many callers of one or more semaphores at once, each in a loop of acquire, hold, release. */
 final class Crowd {
 
-    private final RSemaphore semaphore;
+    private final List<RSemaphore> semaphores;
     private final Gauge gauge;
     private final int callers;
     private final long loops;
@@ -24,10 +26,12 @@ final class Crowd {
     private final long started = System.nanoTime();
     private final long millis;
     private final WaitTimes waits = new WaitTimes();
+    private final LongAdder inTime = new LongAdder();
+    private final LongAdder heldMicros = new LongAdder();
     private volatile boolean failed;
 
     private Crowd(RedissonClient client, Command command) {
-        semaphore = client.getSemaphore(command.name());
+        semaphores = semaphores(client, command);
         gauge = new Gauge(client, command);
         callers = command.count("callers");
         millis = command.number("millis", Long.MAX_VALUE);
@@ -44,12 +48,21 @@ final class Crowd {
         });
     }
 
+    private static List<RSemaphore> semaphores(RedissonClient client, Command command) {
+        if (!command.has("semaphores")) {
+            return List.of(client.getSemaphore(command.name()));
+        }
+        return IntStream.range(0, command.count("semaphores"))
+                .mapToObj(i -> client.getSemaphore(command.name() + ":" + i))
+                .toList();
+    }
+
     private JsonObject runThreads() {
         return resultOf(IntStream.range(0, callers).mapToObj(i -> {
             CompletableFuture<Void> end = new CompletableFuture<>();
             Threads.start("caller " + i, () -> {
                 try {
-                    callInLoop();
+                    callInLoop(semaphoreOf(i));
                     end.complete(null);
                 } catch (Throwable e) {
                     fail(end, e);
@@ -64,7 +77,7 @@ final class Crowd {
         try {
             return resultOf(IntStream.range(0, callers).mapToObj(i -> {
                 CompletableFuture<Void> end = new CompletableFuture<>();
-                callAsync(0, scheduler, end);
+                callAsync(semaphoreOf(i), 0, scheduler, end);
                 return end;
             }).toArray(CompletableFuture<?>[]::new));
         } finally {
@@ -76,26 +89,30 @@ final class Crowd {
         CompletableFuture.allOf(ends).join();
         JsonObject result = new JsonObject();
         result.addProperty("acquisitions", waits.count());
+        result.addProperty("inTime", inTime.sum());
+        result.addProperty("heldMicros", heldMicros.sum());
         result.add("waitMicros", waits.summary());
+        result.add("waits", waits.histogram());
         result.addProperty("millis", elapsedMillis());
         return result;
     }
 
-    private void callInLoop() throws InterruptedException {
+    private void callInLoop(RSemaphore semaphore) throws InterruptedException {
         for (long done = 0; goesOn(done); done++) {
             int permits = choosePermits();
             long began = System.nanoTime();
             semaphore.acquire(permits);
-            waits.add(Micros.since(began));
+            note(began);
             gauge.add(permits);
-            Micros.sleep(holdMicros);
+            hold();
             gauge.add(-permits);
             semaphore.release(permits);
         }
     }
 
     /** The same loop as a chain of futures, with a fresh stack for every turn. */
-    private void callAsync(long done, ScheduledExecutorService scheduler, CompletableFuture<Void> end) {
+    private void callAsync(
+            RSemaphore semaphore, long done, ScheduledExecutorService scheduler, CompletableFuture<Void> end) {
         if (!goesOn(done)) {
             end.complete(null);
             return;
@@ -104,25 +121,52 @@ final class Crowd {
         long began = System.nanoTime();
         semaphore.acquireAsync(permits)
                 .thenCompose(acquired -> {
-                    waits.add(Micros.since(began));
+                    note(began);
                     return gauge.addAsync(permits);
                 })
-                .thenCompose(counted -> hold(scheduler))
+                .thenCompose(counted -> holdAsync(scheduler))
                 .thenCompose(held -> gauge.addAsync(-permits))
                 .thenCompose(counted -> semaphore.releaseAsync(permits))
                 .whenCompleteAsync((released, failure) -> {
                     if (failure == null) {
-                        callAsync(done + 1, scheduler, end);
+                        callAsync(semaphore, done + 1, scheduler, end);
                     } else {
                         fail(end, failure);
                     }
                 }, scheduler);
     }
 
-    private CompletionStage<Void> hold(ScheduledExecutorService scheduler) {
+    private void hold() {
+        if (holdMicros > 0) {
+            long began = System.nanoTime();
+            Micros.sleep(holdMicros);
+            heldMicros.add(Micros.since(began));
+        }
+    }
+
+    private CompletionStage<Void> holdAsync(ScheduledExecutorService scheduler) {
+        if (holdMicros == 0) {
+            return CompletableFuture.completedFuture(null);
+        }
+        long began = System.nanoTime();
         CompletableFuture<Void> held = new CompletableFuture<>();
-        scheduler.schedule(() -> held.complete(null), holdMicros, TimeUnit.MICROSECONDS);
+        scheduler.schedule(() -> {
+            heldMicros.add(Micros.since(began));
+            held.complete(null);
+        }, holdMicros, TimeUnit.MICROSECONDS);
         return held;
+    }
+
+    private RSemaphore semaphoreOf(int caller) {
+        return semaphores.get(caller % semaphores.size());
+    }
+
+    /** Permits were got just now. */
+    private void note(long began) {
+        waits.add(Micros.since(began));
+        if (elapsedMillis() < millis) {
+            inTime.increment();
+        }
     }
 
     private boolean goesOn(long done) {

@@ -52,6 +52,7 @@ public final class Peer {
         new KeyOps(client).addTo(ops);
         new ExpiryOps(client).addTo(ops);
         Crowd.addTo(ops, client);
+        Parked.addTo(ops, client);
         new Workers(client, out).addTo(ops);
         return ops;
     }

@@ -1,0 +1,71 @@
+//! Who is compared.
+
+use std::fmt;
+
+/// The programs that are started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Make {
+    /// This crate.
+    Ours,
+    /// This crate with every call carried out by Redis, none by local hand-over.
+    OursViaRedis,
+    /// One script per call over the `redis` crate.
+    Plain,
+    /// The real Redisson in a JVM.
+    Redisson,
+}
+
+impl Make {
+    /// The name on the command line and in file names.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Make::Ours => "ours",
+            Make::OursViaRedis => "ours-via-redis",
+            Make::Plain => "plain",
+            Make::Redisson => "redisson",
+        }
+    }
+}
+
+/// A program and how its callers call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contestant {
+    Ours,
+    OursViaRedis,
+    Plain,
+    /// One thread a caller.
+    RedissonSync,
+    /// All callers as futures.
+    RedissonAsync,
+}
+
+impl Contestant {
+    pub(crate) fn make(self) -> Make {
+        match self {
+            Contestant::Ours => Make::Ours,
+            Contestant::OursViaRedis => Make::OursViaRedis,
+            Contestant::Plain => Make::Plain,
+            Contestant::RedissonSync | Contestant::RedissonAsync => Make::Redisson,
+        }
+    }
+
+    /// The `mode` of the Java peer's commands; the others have no choice.
+    pub(crate) fn mode(self) -> &'static str {
+        match self {
+            Contestant::RedissonSync => "sync",
+            _ => "async",
+        }
+    }
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Contestant::Ours => "ours",
+            Contestant::OursViaRedis => "ours via Redis",
+            Contestant::Plain => "plain",
+            Contestant::RedissonSync => "Redisson sync",
+            Contestant::RedissonAsync => "Redisson async",
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! This crate, a plain client of Redis and the real Redisson, measured side by side: `make bench`.
+//!
+//! Everything runs in this one command on this one machine: a private Redis, and for each contestant
+//! processes of their own, which are told over their standard input what to do (the protocol of
+//! `compat/README.md`). For this crate and the plain client these are this program once more. The
+//! contestants of a workload are measured back to back, in turns, so that their ratios are of one moment.
+//!
+//! `BENCH=quick` takes two minutes instead of seven. `ONLY=text` leaves out the workloads without that text
+//! in their names.
+//!
+//! - [`side`]: what is measured, inside the processes
+//! - [`program`], [`stage`], [`meter`], [`sample`], [`waits`]: the processes from outside, and what they cost
+//! - [`workloads`]: what they are made to do
+//! - [`report`]: table, JSON and chart
+
+mod contestant;
+mod meter;
+mod program;
+mod report;
+mod sample;
+mod settings;
+mod side;
+mod stage;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+mod waits;
+mod workloads;
+
+use std::process::ExitCode;
+
+use report::Report;
+use settings::Settings;
+use stage::Stage;
+
+/// Whatever goes wrong ends the run and is shown.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [peer, side, url] = arguments.as_slice()
+        && peer == side::ARGUMENT
+    {
+        return finish(side::serve(side, url).await);
+    }
+    // The servers and processes end with their owners, so also when this future is dropped.
+    tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => {
+            eprintln!("stopped");
+            ExitCode::FAILURE
+        }
+        outcome = measure() => finish(outcome),
+    }
+}
+
+fn finish(outcome: Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn measure() -> Result<()> {
+    let settings = Settings::from_environment();
+    let mut stage = Stage::open(settings).await?;
+    let mut report = Report::new(stage.machine().await?);
+    workloads::run(&mut stage, &mut report).await?;
+    stage.close().await;
+    report.finish()
+}

@@ -1,0 +1,117 @@
+//! The numbers of a report: their names and how they are written.
+
+use crate::sample::Sample;
+use crate::waits::Waits;
+
+/// One kind of number.
+#[derive(Debug)]
+pub(crate) struct Metric {
+    /// In JSON.
+    pub(crate) key: &'static str,
+    /// Above a column.
+    pub(crate) head: &'static str,
+    unit: Unit,
+}
+
+#[derive(Debug)]
+enum Unit {
+    Count,
+    Precise,
+    Micros,
+    Percent,
+    YesOrNo,
+}
+
+/// Numbers by kind.
+pub(crate) type Numbers = Vec<(&'static Metric, f64)>;
+
+const fn metric(key: &'static str, head: &'static str, unit: Unit) -> Metric {
+    Metric { key, head, unit }
+}
+
+pub(crate) static PAIRS_PER_SECOND: Metric = metric("pairs_per_second", "pairs/s", Unit::Count);
+pub(crate) static WAIT_P50: Metric = metric("wait_p50_micros", "wait p50", Unit::Micros);
+pub(crate) static WAIT_P99: Metric = metric("wait_p99_micros", "p99", Unit::Micros);
+pub(crate) static WAIT_MAX: Metric = metric("wait_max_micros", "max", Unit::Micros);
+pub(crate) static REDIS_PER_PAIR: Metric =
+    metric("redis_cpu_micros_per_pair", "Redis µs/pair", Unit::Precise);
+pub(crate) static SCRIPTS_PER_PAIR: Metric =
+    metric("scripts_per_pair", "scripts/pair", Unit::Precise);
+pub(crate) static CLIENT_PER_PAIR: Metric = metric(
+    "client_cpu_micros_per_pair",
+    "client µs/pair",
+    Unit::Precise,
+);
+pub(crate) static PERMIT_USE: Metric = metric("permit_use", "permits held", Unit::Percent);
+pub(crate) static BYTES_PER_WAITER: Metric = metric("bytes_per_waiter", "B/waiter", Unit::Count);
+pub(crate) static SCRIPTS_PER_RELEASE_OF_1: Metric =
+    metric("scripts_per_release_of_1", "scripts: of 1", Unit::Precise);
+pub(crate) static SCRIPTS_PER_RELEASE_OF_10: Metric =
+    metric("scripts_per_release_of_10", "of 10", Unit::Precise);
+pub(crate) static SCRIPTS_PER_RELEASE_OF_100: Metric =
+    metric("scripts_per_release_of_100", "of 100", Unit::Precise);
+pub(crate) static SCRIPTS_PER_RELEASE_OF_1000: Metric =
+    metric("scripts_per_release_of_1000", "of 1,000", Unit::Precise);
+pub(crate) static SCRIPTS_FOR_THE_REST: Metric =
+    metric("scripts_for_the_rest", "of the rest", Unit::Count);
+pub(crate) static SECONDS_FOR_THE_REST: Metric =
+    metric("seconds_for_the_rest", "in s", Unit::Precise);
+pub(crate) static SERVED: Metric = metric("served", "served", Unit::Percent);
+pub(crate) static IN_ORDER: Metric = metric("in_order", "in order", Unit::YesOrNo);
+
+/// All of a crowd's numbers.
+pub(crate) fn of_sample(sample: &Sample) -> Numbers {
+    let mut numbers = vec![(&PAIRS_PER_SECOND, sample.pairs_per_second())];
+    numbers.extend(of_waits(&sample.waits()));
+    numbers.extend([
+        (&REDIS_PER_PAIR, sample.redis_micros_per_pair()),
+        (&SCRIPTS_PER_PAIR, sample.scripts_per_pair()),
+        (&CLIENT_PER_PAIR, sample.client_micros_per_pair()),
+    ]);
+    numbers
+}
+
+pub(crate) fn of_waits(waits: &Waits) -> Numbers {
+    vec![
+        (&WAIT_P50, waits.percentile(50) as f64),
+        (&WAIT_P99, waits.percentile(99) as f64),
+        (&WAIT_MAX, waits.max() as f64),
+    ]
+}
+
+impl Metric {
+    pub(crate) fn write(&self, value: f64) -> String {
+        match self.unit {
+            Unit::Count => grouped(value),
+            Unit::Precise => precise(value),
+            Unit::Micros if value < 1000.0 => format!("{value:.0} µs"),
+            Unit::Micros if value < 1e6 => format!("{} ms", precise(value / 1e3)),
+            Unit::Micros => format!("{} s", precise(value / 1e6)),
+            Unit::Percent => format!("{:.0} %", value * 100.0),
+            Unit::YesOrNo => if value == 1.0 { "yes" } else { "no" }.to_owned(),
+        }
+    }
+}
+
+/// Three digits.
+pub(crate) fn precise(value: f64) -> String {
+    match value {
+        ..0.995 => format!("{value:.3}"),
+        ..9.995 => format!("{value:.2}"),
+        ..99.95 => format!("{value:.1}"),
+        _ => grouped(value),
+    }
+}
+
+/// A whole number with commas.
+pub(crate) fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 && !text.ends_with('-') {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

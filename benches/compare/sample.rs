@@ -1,0 +1,155 @@
+//! What a crowd did, and what that cost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::contestant::Contestant;
+use crate::meter::{self, ServerUse};
+use crate::program::Program;
+use crate::stage::{Stage, crowd_fields};
+use crate::waits::Waits;
+
+/// A process and how its callers call.
+pub(crate) type Entrant = (Contestant, Arc<Program>);
+
+/// What each process is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Crowd {
+    pub(crate) callers: u64,
+    pub(crate) hold: Duration,
+    /// More than one: the callers are spread over so many.
+    pub(crate) semaphores: Option<u64>,
+}
+
+/// One measurement, or the sum of several.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sample {
+    time: Duration,
+    pairs: u64,
+    held: Duration,
+    redis_micros: u64,
+    scripts: u64,
+    /// By process.
+    pub(crate) sides: Vec<SideSample>,
+}
+
+/// One process's part.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SideSample {
+    /// While the time ran; the callers who waited then finished their turn.
+    in_time: u64,
+    cpu_micros: u64,
+    pub(crate) waits: Waits,
+}
+
+/// Lets all `entrants` work on the semaphore `name` at the same time.
+pub(crate) async fn measure(
+    stage: &mut Stage,
+    entrants: &[Entrant],
+    name: &str,
+    crowd: &Crowd,
+    time: Duration,
+) -> Result<Sample> {
+    let processors = || -> Result<Vec<u64>> {
+        let cpu = |(_, program): &Entrant| meter::cpu_micros(program.pid());
+        entrants.iter().map(cpu).collect()
+    };
+    let server_before = ServerUse::read(&mut stage.redis).await?;
+    let before = processors()?;
+    let calls = entrants.iter().map(|(contestant, program)| {
+        let mut fields = crowd_fields(*contestant, name, crowd.callers, time);
+        fields["holdMicros"] = json!(crowd.hold.as_micros() as u64);
+        if let Some(semaphores) = crowd.semaphores {
+            fields["semaphores"] = json!(semaphores);
+        }
+        program.call("crowd", fields)
+    });
+    let answers = futures::future::try_join_all(calls).await?;
+    let after = processors()?;
+    let server_after = ServerUse::read(&mut stage.redis).await?;
+    let mut sample = Sample {
+        time,
+        redis_micros: server_after.cpu_micros - server_before.cpu_micros,
+        scripts: server_after.scripts - server_before.scripts,
+        ..Sample::default()
+    };
+    for (answer, (before, after)) in answers.iter().zip(before.iter().zip(after)) {
+        sample.take(&answer["ok"], after - before)?;
+    }
+    Ok(sample)
+}
+
+impl Sample {
+    fn take(&mut self, answer: &Value, cpu_micros: u64) -> Result<()> {
+        let number = |field: &str| answer[field].as_u64().ok_or("not a crowd's answer");
+        self.pairs += number("acquisitions")?;
+        self.held += Duration::from_micros(number("heldMicros")?);
+        self.sides.push(SideSample {
+            in_time: number("inTime")?,
+            cpu_micros,
+            waits: Waits::from_json(&answer["waits"]).ok_or("no waits in a crowd's answer")?,
+        });
+        Ok(())
+    }
+
+    /// Adds a further round of the same processes.
+    pub(crate) fn add(&mut self, other: Sample) {
+        if self.sides.is_empty() {
+            *self = other;
+            return;
+        }
+        self.time += other.time;
+        self.pairs += other.pairs;
+        self.held += other.held;
+        self.redis_micros += other.redis_micros;
+        self.scripts += other.scripts;
+        for (mine, its) in self.sides.iter_mut().zip(other.sides) {
+            mine.in_time += its.in_time;
+            mine.cpu_micros += its.cpu_micros;
+            mine.waits.merge(&its.waits);
+        }
+    }
+
+    pub(crate) fn pairs_per_second(&self) -> f64 {
+        self.shares().iter().sum()
+    }
+
+    /// Pairs a second, by process.
+    pub(crate) fn shares(&self) -> Vec<f64> {
+        let rate = |side: &SideSample| side.in_time as f64 / self.time.as_secs_f64();
+        self.sides.iter().map(rate).collect()
+    }
+
+    pub(crate) fn waits(&self) -> Waits {
+        let mut all = Waits::default();
+        for side in &self.sides {
+            all.merge(&side.waits);
+        }
+        all
+    }
+
+    pub(crate) fn redis_micros_per_pair(&self) -> f64 {
+        self.per_pair(self.redis_micros)
+    }
+
+    pub(crate) fn scripts_per_pair(&self) -> f64 {
+        self.per_pair(self.scripts)
+    }
+
+    pub(crate) fn client_micros_per_pair(&self) -> f64 {
+        self.per_pair(self.sides.iter().map(|side| side.cpu_micros).sum())
+    }
+
+    /// The part of the time of `permits` permits in which they were held.
+    pub(crate) fn use_of(&self, permits: u64) -> f64 {
+        let hold = self.held.as_secs_f64() / (self.pairs.max(1) as f64);
+        self.pairs_per_second() * hold / permits as f64
+    }
+
+    fn per_pair(&self, amount: u64) -> f64 {
+        amount as f64 / self.pairs.max(1) as f64
+    }
+}

@@ -1,0 +1,74 @@
+//! How long everything takes.
+
+use std::time::Duration;
+
+/// The durations and amounts of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) name: &'static str,
+    /// Only workloads with this in their name.
+    pub(crate) only: Option<String>,
+    /// How long a JVM works before it is measured for the first time.
+    pub(crate) jvm_warm_up: Duration,
+    /// Before the first round of each contestant in each workload.
+    pub(crate) warm_up: Duration,
+    /// Before each further round.
+    pub(crate) warm_up_again: Duration,
+    /// The contestants take turns; each is measured so often in a workload.
+    pub(crate) rounds: usize,
+    /// One round.
+    pub(crate) measure: Duration,
+    /// One round with several processes, where some wait for seconds.
+    pub(crate) measure_shared: Duration,
+    /// How many wake-ups are measured, half of them in each direction, and how many go before.
+    pub(crate) wake_ups: usize,
+    pub(crate) wake_ups_before: usize,
+    /// The length of the long line, for those that take it and those that don't.
+    pub(crate) line: u64,
+    pub(crate) line_of_redisson: u64,
+}
+
+impl Settings {
+    /// `BENCH=quick` or nothing.
+    pub(crate) fn from_environment() -> Settings {
+        let mut settings = match std::env::var("BENCH").as_deref() {
+            Ok("quick") => Settings::quick(),
+            _ => Settings::full(),
+        };
+        settings.only = std::env::var("ONLY").ok().filter(|only| !only.is_empty());
+        settings
+    }
+
+    fn full() -> Settings {
+        Settings {
+            name: "full",
+            only: None,
+            jvm_warm_up: Duration::from_secs(15),
+            warm_up: Duration::from_secs(1),
+            warm_up_again: Duration::from_millis(200),
+            rounds: 5,
+            measure: Duration::from_millis(600),
+            measure_shared: Duration::from_secs(10),
+            wake_ups: 2000,
+            wake_ups_before: 1000,
+            line: 100_000,
+            line_of_redisson: 10_000,
+        }
+    }
+
+    fn quick() -> Settings {
+        Settings {
+            name: "quick",
+            jvm_warm_up: Duration::from_secs(4),
+            warm_up: Duration::from_millis(150),
+            warm_up_again: Duration::from_millis(50),
+            rounds: 2,
+            measure: Duration::from_millis(300),
+            measure_shared: Duration::from_secs(3),
+            wake_ups: 300,
+            wake_ups_before: 200,
+            line_of_redisson: 2_000,
+            ..Settings::full()
+        }
+    }
+}

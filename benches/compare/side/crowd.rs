@@ -1,0 +1,72 @@
+//! Many callers at once, each in a loop of acquire, hold, release.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::Semaphore;
+use crate::Result;
+use crate::waits::Waits;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Order {
+    pub(crate) callers: u64,
+    pub(crate) time: Duration,
+    pub(crate) hold: Duration,
+}
+
+/// What one caller has seen.
+#[derive(Default)]
+struct Tally {
+    waits: Vec<u32>,
+    in_time: u64,
+    held: Duration,
+}
+
+/// Runs the crowd, spread over the semaphores, and answers as the Java peer's `crowd` does.
+pub(crate) async fn run<S: Semaphore>(semaphores: Vec<S>, order: Order) -> Result<Value> {
+    let began = Instant::now();
+    let end = began + order.time;
+    let mut callers = JoinSet::new();
+    for semaphore in semaphores.iter().cycle().take(order.callers as usize) {
+        callers.spawn(call(semaphore.clone(), end, order.hold));
+    }
+    let mut waits = Waits::default();
+    let (mut in_time, mut held) = (0, Duration::ZERO);
+    while let Some(tally) = callers.join_next().await {
+        let tally = tally??;
+        in_time += tally.in_time;
+        held += tally.held;
+        for micros in tally.waits {
+            waits.add(micros.into());
+        }
+    }
+    Ok(json!({
+        "acquisitions": waits.count(),
+        "inTime": in_time,
+        "heldMicros": held.as_micros() as u64,
+        "waits": waits.to_json(),
+        "millis": began.elapsed().as_millis() as u64,
+    }))
+}
+
+async fn call<S: Semaphore>(semaphore: S, end: Instant, hold: Duration) -> Result<Tally> {
+    let mut tally = Tally::default();
+    loop {
+        let began = Instant::now();
+        if began >= end {
+            return Ok(tally);
+        }
+        semaphore.acquire().await?;
+        let got = Instant::now();
+        let wait = (got - began).as_micros();
+        tally.waits.push(u32::try_from(wait).unwrap_or(u32::MAX));
+        tally.in_time += u64::from(got < end);
+        if !hold.is_zero() {
+            tokio::time::sleep(hold).await;
+            tally.held += got.elapsed();
+        }
+        semaphore.release(1).await?;
+    }
+}

@@ -1,0 +1,39 @@
+//! This crate, with its default settings; or without local hand-over, to see what that brings.
+
+use std::time::Duration;
+
+use redisson_semaphore::{Client, RSemaphore};
+
+use super::{Semaphore, Side};
+use crate::Result;
+
+pub(crate) struct Ours(Client);
+
+impl Ours {
+    pub(crate) async fn connect(url: &str) -> Result<Ours> {
+        Ok(Ours(Client::connect(url).await?))
+    }
+
+    pub(crate) async fn connect_via_redis(url: &str) -> Result<Ours> {
+        let settings = Client::builder(url).local_hand_over(Duration::ZERO);
+        Ok(Ours(settings.connect().await?))
+    }
+}
+
+impl Side for Ours {
+    type Semaphore = RSemaphore;
+
+    fn semaphore(&self, name: &str) -> RSemaphore {
+        self.0.semaphore(name)
+    }
+}
+
+impl Semaphore for RSemaphore {
+    async fn acquire(&self) -> Result<()> {
+        Ok(RSemaphore::acquire(self, 1).await?)
+    }
+
+    async fn release(&self, permits: u32) -> Result<()> {
+        Ok(RSemaphore::release(self, permits).await?)
+    }
+}

@@ -1,0 +1,59 @@
+//! Callers that acquire one permit each, in the order of their numbers, and keep it.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+
+use serde_json::{Value, json};
+
+use super::Semaphore;
+use crate::Result;
+
+/// What has become of them.
+pub(crate) struct Parked {
+    served: AtomicU64,
+    last: AtomicI64,
+    failure: OnceLock<String>,
+}
+
+impl Parked {
+    /// Starts them, a task each, and returns when all have asked; each has asked before the next one does.
+    pub(crate) async fn start<S: Semaphore>(semaphore: &S, callers: u64) -> Arc<Parked> {
+        let parked = Arc::new(Parked {
+            served: AtomicU64::new(0),
+            last: AtomicI64::new(-1),
+            failure: OnceLock::new(),
+        });
+        for number in 0..callers {
+            let (semaphore, line) = (semaphore.clone(), Arc::clone(&parked));
+            let mut caller = Box::pin(async move {
+                match semaphore.acquire().await {
+                    Ok(()) => line.note(number),
+                    Err(error) => drop(line.failure.set(error.to_string())),
+                }
+            });
+            // The first poll takes the place in line.
+            let first = poll_fn(|cx| Poll::Ready(caller.as_mut().poll(cx)));
+            if first.await.is_pending() {
+                tokio::spawn(caller);
+            }
+            tokio::task::consume_budget().await;
+        }
+        parked
+    }
+
+    fn note(&self, number: u64) {
+        self.last.fetch_max(number as i64, Ordering::Relaxed);
+        self.served.fetch_add(1, Ordering::Release);
+    }
+
+    /// As the Java peer's `parked`.
+    pub(crate) fn result(&self) -> Result<Value> {
+        if let Some(failure) = self.failure.get() {
+            return Err(failure.clone().into());
+        }
+        let served = self.served.load(Ordering::Acquire);
+        Ok(json!({ "served": served, "last": self.last.load(Ordering::Relaxed) }))
+    }
+}

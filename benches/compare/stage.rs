@@ -1,0 +1,124 @@
+//! The private server and the contestants' processes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::contestant::{Contestant, Make};
+use crate::program::{Program, directory};
+use crate::report::machine::Machine;
+use crate::settings::Settings;
+use crate::support::server::RedisServer;
+
+pub(crate) struct Stage {
+    pub(crate) settings: Settings,
+    pub(crate) redis: MultiplexedConnection,
+    programs: HashMap<Make, Vec<Arc<Program>>>,
+    started: usize,
+    server: RedisServer,
+}
+
+impl Stage {
+    /// Starts the server; processes are started when they are needed.
+    pub(crate) async fn open(settings: Settings) -> Result<Stage> {
+        std::fs::create_dir_all(directory())?;
+        let server = RedisServer::start().await;
+        Ok(Stage {
+            settings,
+            redis: server.connection().await,
+            programs: HashMap::new(),
+            started: 0,
+            server,
+        })
+    }
+
+    pub(crate) async fn machine(&mut self) -> Result<Machine> {
+        Machine::look(&mut self.redis, self.settings.name).await
+    }
+
+    /// The first `count` processes of a make, started and warmed up if they are not there yet.
+    pub(crate) async fn programs(&mut self, make: Make, count: usize) -> Result<Vec<Arc<Program>>> {
+        let missing = count.saturating_sub(self.programs.get(&make).map_or(0, Vec::len));
+        if missing > 0 {
+            let mut fresh = Vec::new();
+            for _ in 0..missing {
+                fresh.push(self.start(make).await?);
+            }
+            if make == Make::Redisson {
+                self.warm_up(&fresh).await?;
+            }
+            self.programs.entry(make).or_default().extend(fresh);
+        }
+        Ok(self.programs[&make][..count].to_vec())
+    }
+
+    /// A process of its own for somebody who measures memory.
+    pub(crate) async fn start(&mut self, make: Make) -> Result<Arc<Program>> {
+        self.started += 1;
+        let url = self.server.url();
+        Ok(Arc::new(Program::start(make, self.started, &url).await?))
+    }
+
+    /// Sets the permits of a semaphore.
+    pub(crate) async fn set(&mut self, name: &str, permits: u64) -> Result<()> {
+        let () = redis::cmd("SET")
+            .arg(name)
+            .arg(permits)
+            .query_async(&mut self.redis)
+            .await?;
+        Ok(())
+    }
+
+    /// Lets JVMs compile what they will need.
+    async fn warm_up(&mut self, programs: &[Arc<Program>]) -> Result<()> {
+        let time = self.settings.jvm_warm_up / 3;
+        eprintln!(
+            "  warming up {} JVM(s) for {:.0?} ...",
+            programs.len(),
+            time * 3
+        );
+        self.set("bench:warm-up", 1_000_000).await?;
+        self.set("bench:warm-up-waiting", 8).await?;
+        let turns = [
+            ("bench:warm-up", Contestant::RedissonSync, 16),
+            ("bench:warm-up", Contestant::RedissonAsync, 64),
+            ("bench:warm-up-waiting", Contestant::RedissonSync, 64),
+        ];
+        for (name, contestant, callers) in turns {
+            let fields = crowd_fields(contestant, name, callers, time);
+            let calls = programs
+                .iter()
+                .map(|program| program.call("crowd", fields.clone()));
+            futures::future::try_join_all(calls).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the processes and the server, in this order.
+    pub(crate) async fn close(self) {
+        let Stage {
+            programs, server, ..
+        } = self;
+        drop(programs);
+        drop(server);
+    }
+}
+
+/// The fields of the command `crowd`.
+pub(crate) fn crowd_fields(
+    contestant: Contestant,
+    name: &str,
+    callers: u64,
+    time: Duration,
+) -> Value {
+    json!({
+        "name": name,
+        "mode": contestant.mode(),
+        "callers": callers,
+        "millis": time.as_millis() as u64,
+    })
+}

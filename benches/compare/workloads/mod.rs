@@ -1,0 +1,31 @@
+//! What the contestants are made to do.
+
+mod line;
+mod shared;
+mod throughput;
+mod wake_up;
+
+use crate::Result;
+use crate::report::Report;
+use crate::stage::Stage;
+
+/// Runs everything, one after the other.
+pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
+    let only = stage.settings.only.clone().unwrap_or_default();
+    let wanted = |name: &str| name.contains(&only);
+    for workload in throughput::all() {
+        if wanted(workload.name) {
+            workload.run(stage, report).await?;
+        }
+    }
+    if wanted(wake_up::NAME) {
+        wake_up::run(stage, report).await?;
+    }
+    if wanted(shared::NAME) {
+        shared::run(stage, report).await?;
+    }
+    if wanted(line::NAME) {
+        line::run(stage, report).await?;
+    }
+    Ok(())
+}

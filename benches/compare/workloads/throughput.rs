@@ -1,0 +1,117 @@
+//! One process, many callers in a loop of acquire and release.
+
+use std::time::Duration;
+
+use crate::Result;
+use crate::contestant::Contestant::{self, Ours, OursViaRedis, Plain, RedissonAsync, RedissonSync};
+use crate::report::Report;
+use crate::report::metric;
+use crate::sample::{Crowd, Sample, measure};
+use crate::stage::Stage;
+
+const AMPLE: u64 = 1_000_000;
+const SCARCE: u64 = 8;
+
+pub(crate) struct Throughput {
+    pub(crate) name: &'static str,
+    title: &'static str,
+    callers: u64,
+    permits: u64,
+    semaphores: Option<u64>,
+    contestants: &'static [Contestant],
+}
+
+const ALONE: &[Contestant] = &[Ours, Plain, RedissonSync];
+/// Alone at their semaphores.
+const APART: &[Contestant] = &[Ours, Plain, RedissonAsync];
+const ALL: &[Contestant] = &[Ours, OursViaRedis, Plain, RedissonSync, RedissonAsync];
+/// So many threads nobody would start.
+const FUTURES: &[Contestant] = &[Ours, OursViaRedis, Plain, RedissonAsync];
+
+pub(crate) fn all() -> Vec<Throughput> {
+    let workload = |name, title, callers, permits, contestants| Throughput {
+        name,
+        title,
+        callers,
+        permits,
+        semaphores: None,
+        contestants,
+    };
+    vec![
+        workload("ample-1", "ample permits, 1 caller", 1, AMPLE, ALONE),
+        workload("ample-16", "ample permits, 16 callers", 16, AMPLE, ALL),
+        workload("ample-64", "ample permits, 64 callers", 64, AMPLE, ALL),
+        workload("ample-256", "ample permits, 256 callers", 256, AMPLE, ALL),
+        workload(
+            "ample-1024",
+            "ample permits, 1,024 callers",
+            1024,
+            AMPLE,
+            FUTURES,
+        ),
+        workload("scarce-64", "8 permits, 64 callers", 64, SCARCE, ALL),
+        workload(
+            "scarce-1024",
+            "8 permits, 1,024 callers",
+            1024,
+            SCARCE,
+            FUTURES,
+        ),
+        Throughput {
+            semaphores: Some(1000),
+            ..workload(
+                "many-1000",
+                "1,000 semaphores, 1 caller each",
+                1000,
+                1,
+                APART,
+            )
+        },
+    ]
+}
+
+impl Throughput {
+    pub(crate) async fn run(&self, stage: &mut Stage, report: &mut Report) -> Result<()> {
+        report.begin(self.name, self.title);
+        let crowd = Crowd {
+            callers: self.callers,
+            hold: Duration::ZERO,
+            semaphores: self.semaphores,
+        };
+        // First of all, so that a JVM's start disturbs nobody.
+        for contestant in self.contestants {
+            stage.programs(contestant.make(), 1).await?;
+        }
+        let mut samples = vec![Sample::default(); self.contestants.len()];
+        for round in 0..stage.settings.rounds {
+            for (contestant, sample) in self.contestants.iter().zip(&mut samples) {
+                let program = stage.programs(contestant.make(), 1).await?.remove(0);
+                let entrants = [(*contestant, program)];
+                let name = format!("bench:{}:{}", self.name, contestant.make().word());
+                self.create(stage, &name).await?;
+                let warm_up = match round {
+                    0 => stage.settings.warm_up,
+                    _ => stage.settings.warm_up_again,
+                };
+                measure(stage, &entrants, &name, &crowd, warm_up).await?;
+                let time = stage.settings.measure;
+                sample.add(measure(stage, &entrants, &name, &crowd, time).await?);
+            }
+        }
+        for (contestant, sample) in self.contestants.iter().zip(samples) {
+            report.add(contestant.to_string(), metric::of_sample(&sample));
+        }
+        report.end();
+        Ok(())
+    }
+
+    async fn create(&self, stage: &mut Stage, name: &str) -> Result<()> {
+        let Some(semaphores) = self.semaphores else {
+            return stage.set(name, self.permits).await;
+        };
+        for number in 0..semaphores {
+            stage.set(&format!("{name}:{number}"), self.permits).await?;
+        }
+        Ok(())
+    }
+}

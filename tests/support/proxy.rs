@@ -1,0 +1,385 @@
+//! A TCP proxy in front of a server, which loses exactly the bytes that a test wants lost.
+//!
+//! It reads both directions as Redis frames, so it can count the script calls (`EVAL`, `EVALSHA`) of all
+//! its connections and tell which reply belongs to which of them. As TCP does, it never loses something
+//! from the middle of a stream: a connection that has lost one reply carries no further ones.
+//!
+//! Each test binary uses a part of it.
+#![allow(dead_code, unreachable_pub)]
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+
+use crate::support::server::RedisServer;
+use crate::support::waiters::until;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// What is to happen to one script call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// The server carries it out; instead of the reply the client sees the connection end.
+    LoseReplyAndClose,
+    /// The server carries it out; the client sees nothing, and nothing more on this connection.
+    LoseReply,
+    /// The server gets it, and what follows on its connection, only at [`Proxy::deliver`], even when the
+    /// client has closed the connection by then.
+    HoldRequest,
+    /// The server carries it out; the client sees the reply, and what follows on its connection, only at
+    /// [`Proxy::deliver`].
+    HoldReply,
+}
+
+/// Both, in the order of the sequences that are tested.
+pub const LOST_REPLIES: [Fate; 2] = [Fate::LoseReplyAndClose, Fate::LoseReply];
+
+/// What happens to everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weather {
+    Clear,
+    /// Requests pass, replies do not.
+    Mute,
+    /// Nothing passes.
+    Black,
+}
+
+/// A running proxy; dropping it closes all its connections.
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+    acceptor: AbortHandle,
+}
+
+struct Shared {
+    target: u16,
+    state: Mutex<State>,
+    weather: watch::Sender<Weather>,
+    /// Rises with each [`Proxy::cut`].
+    cuts: watch::Sender<u64>,
+    /// Rises with each [`Proxy::deliver`].
+    deliveries: watch::Sender<u64>,
+    opened: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    scripts: u64,
+    fates: HashMap<u64, Fate>,
+    struck: u64,
+    delivered: u64,
+}
+
+impl Proxy {
+    pub async fn start(server: &RedisServer) -> Proxy {
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let shared = Arc::new(Shared {
+            target: server.port(),
+            state: Mutex::default(),
+            weather: watch::Sender::new(Weather::Clear),
+            cuts: watch::Sender::new(0),
+            deliveries: watch::Sender::new(0),
+            opened: AtomicU64::new(0),
+        });
+        let acceptor = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
+        Proxy {
+            port,
+            shared,
+            acceptor,
+        }
+    }
+
+    /// The URL for the code under test: the default user without password.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The URL for a user of the server.
+    pub fn url_as(&self, user: &str, password: &str) -> String {
+        format!("redis://{user}:{password}@127.0.0.1:{}", self.port)
+    }
+
+    /// How many script calls have come from clients so far.
+    pub fn scripts(&self) -> u64 {
+        self.shared.lock().scripts
+    }
+
+    /// How many connections have been opened so far.
+    pub fn opened(&self) -> u64 {
+        self.shared.opened.load(Ordering::SeqCst)
+    }
+
+    /// Decides on the `n`-th script call from now on; the next one is the first.
+    pub fn at_script(&self, n: u64, fate: Fate) {
+        let mut state = self.shared.lock();
+        let number = state.scripts + n;
+        state.fates.insert(number, fate);
+    }
+
+    /// Nothing more happens to script calls from now on.
+    pub fn clear_fates(&self) {
+        self.shared.lock().fates.clear();
+    }
+
+    /// How many fates have been fulfilled: the reply has been lost (so the server has carried the call
+    /// out), or the request is held.
+    pub fn struck(&self) -> u64 {
+        self.shared.lock().struck
+    }
+
+    /// Waits until `count` fates have been fulfilled in all.
+    pub async fn until_struck(&self, count: u64) {
+        until(&format!("{count} calls are hit"), DEADLINE, async || {
+            self.struck() >= count
+        })
+        .await;
+    }
+
+    /// Waits until the clients have made `count` script calls in all.
+    pub async fn until_scripts(&self, count: u64) {
+        until(&format!("{count} script calls"), DEADLINE, async || {
+            self.scripts() >= count
+        })
+        .await;
+    }
+
+    /// Lets all that is held go on; returns when so many requests have been carried out and replies sent.
+    pub async fn deliver(&self, held: u64) {
+        let before = self.shared.lock().delivered;
+        self.shared.deliveries.send_modify(|count| *count += 1);
+        until(&format!("{held} held calls go on"), DEADLINE, async || {
+            self.shared.lock().delivered >= before + held
+        })
+        .await;
+    }
+
+    /// Closes all connections, on both sides.
+    pub fn cut(&self) {
+        self.shared.cuts.send_modify(|count| *count += 1);
+    }
+
+    /// From now on requests pass and replies are lost, on new connections, too.
+    pub fn mute(&self) {
+        self.shared.weather.send_replace(Weather::Mute);
+    }
+
+    /// From now on everything is lost; connections can be opened, though.
+    pub fn blackhole(&self) {
+        self.shared.weather.send_replace(Weather::Black);
+    }
+
+    /// Ends [`mute`](Self::mute) and [`blackhole`](Self::blackhole); connections that have lost something
+    /// are closed.
+    pub fn clear(&self) {
+        self.shared.weather.send_replace(Weather::Clear);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.acceptor.abort();
+        self.cut();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    fn weather(&self) -> Weather {
+        *self.weather.borrow()
+    }
+
+    /// Counts a request if it is a script call.
+    fn fate_of(&self, request: &[u8]) -> Option<Fate> {
+        if !is_script_call(request) {
+            return None;
+        }
+        let mut state = self.lock();
+        state.scripts += 1;
+        let number = state.scripts;
+        state.fates.remove(&number)
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept().await {
+        shared.opened.fetch_add(1, Ordering::SeqCst);
+        // Subscribed here, so that a cut from now on is seen.
+        let mut cuts = shared.cuts.subscribe();
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = cuts.changed() => {}
+                () = carry(client, shared) => {}
+            }
+        });
+    }
+}
+
+/// One connection, from its beginning to its end.
+async fn carry(client: TcpStream, shared: Arc<Shared>) {
+    let Ok(server) = TcpStream::connect(("127.0.0.1", shared.target)).await else {
+        return;
+    };
+    let _ = client.set_nodelay(true);
+    let _ = server.set_nodelay(true);
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let link = Link {
+        shared,
+        awaited: Mutex::default(),
+        lossy: watch::Sender::new(false),
+        closed: Notify::new(),
+    };
+    tokio::select! {
+        _ = async { tokio::join!(link.up(from_client, to_server), link.down(from_server, to_client)) } => {}
+        () = link.closed.notified() => {}
+        () = link.until_cleared() => {}
+    }
+}
+
+struct Link {
+    shared: Arc<Shared>,
+    /// What becomes of the replies that are still to come, in their order.
+    awaited: Mutex<VecDeque<Option<Fate>>>,
+    /// Something has been lost: nothing may follow.
+    lossy: watch::Sender<bool>,
+    closed: Notify,
+}
+
+impl Link {
+    /// Returns when the weather has cleared after something was lost to it.
+    async fn until_cleared(&self) {
+        let mut lossy = self.lossy.subscribe();
+        let mut weather = self.shared.weather.subscribe();
+        let _ = lossy.wait_for(|lossy| *lossy).await;
+        let _ = weather.wait_for(|weather| *weather == Weather::Clear).await;
+    }
+
+    fn next_fate(&self) -> Option<Fate> {
+        let mut awaited = self.awaited.lock().expect("no panic under this lock");
+        awaited.pop_front().flatten()
+    }
+
+    async fn up(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+        let mut bytes = Vec::new();
+        loop {
+            let Some(length) = frame(&bytes) else {
+                match from.read_buf(&mut bytes).await {
+                    Ok(read) if read > 0 => continue,
+                    // Dropping `to` tells the server.
+                    _ => return,
+                }
+            };
+            let request: Vec<u8> = bytes.drain(..length).collect();
+            if self.shared.weather() == Weather::Black {
+                self.lossy.send_replace(true);
+                continue;
+            }
+            let fate = self.shared.fate_of(&request);
+            if fate == Some(Fate::HoldRequest) {
+                let mut deliveries = self.shared.deliveries.subscribe();
+                self.shared.lock().struck += 1;
+                if deliveries.changed().await.is_err() {
+                    return;
+                }
+            }
+            self.awaited
+                .lock()
+                .expect("no panic under this lock")
+                .push_back(fate);
+            if to.write_all(&request).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn down(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+        let mut bytes = Vec::new();
+        let mut mute = false;
+        loop {
+            let Some(length) = frame(&bytes) else {
+                match from.read_buf(&mut bytes).await {
+                    Ok(read) if read > 0 => continue,
+                    // The server has closed it.
+                    _ => {
+                        self.closed.notify_one();
+                        return;
+                    }
+                }
+            };
+            let reply: Vec<u8> = bytes.drain(..length).collect();
+            let fate = self.next_fate();
+            match fate {
+                None => {}
+                Some(Fate::HoldRequest) => self.shared.lock().delivered += 1,
+                Some(Fate::HoldReply) => {
+                    let mut deliveries = self.shared.deliveries.subscribe();
+                    self.shared.lock().struck += 1;
+                    if deliveries.changed().await.is_err() {
+                        return;
+                    }
+                    self.shared.lock().delivered += 1;
+                }
+                Some(fate) => {
+                    mute = true;
+                    self.shared.lock().struck += 1;
+                    if fate == Fate::LoseReplyAndClose {
+                        self.closed.notify_one();
+                    }
+                }
+            }
+            if self.shared.weather() != Weather::Clear {
+                self.lossy.send_replace(true);
+            }
+            if !mute && !*self.lossy.borrow() {
+                // A client that has gone needs no reply, but what it has sent is still carried out.
+                let _ = to.write_all(&reply).await;
+            }
+        }
+    }
+}
+
+/// The length of the first complete frame.
+fn frame(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+    let mut length = end + 2;
+    let number = || {
+        let text = std::str::from_utf8(&bytes[1..end]).ok()?;
+        text.parse::<i64>().ok()
+    };
+    match bytes[0] {
+        b'$' | b'=' | b'!' => {
+            if let Ok(body) = usize::try_from(number()?) {
+                length += body + 2;
+            }
+        }
+        kind @ (b'*' | b'~' | b'>' | b'%') => {
+            let items = number()?.max(0) * if kind == b'%' { 2 } else { 1 };
+            for _ in 0..items {
+                length += frame(bytes.get(length..)?)?;
+            }
+        }
+        _ => {}
+    }
+    (bytes.len() >= length).then_some(length)
+}
+
+/// `*n`, `$length`, name.
+fn is_script_call(request: &[u8]) -> bool {
+    let name = request.split(|byte| *byte == b'\n').nth(2);
+    let name = name.unwrap_or_default().trim_ascii_end();
+    name.eq_ignore_ascii_case(b"EVAL") || name.eq_ignore_ascii_case(b"EVALSHA")
+}
