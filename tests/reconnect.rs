@@ -220,14 +220,21 @@ async fn a_crowd_works_on_while_its_connections_are_killed() {
             done.load(Ordering::SeqCst) >= goal
         })
         .await;
-        for kind in KINDS[number % 3] {
-            killed += kill(&mut control, kind).await;
-        }
+        // One may just be coming back.
+        until("there is a connection to kill", LIMIT, async || {
+            for kind in KINDS[number % 3] {
+                killed += kill(&mut control, kind).await;
+            }
+            if killed < number {
+                killed += kill(&mut control, "normal").await;
+            }
+            killed >= number
+        })
+        .await;
     }
     for task in tasks {
         timeout(LIMIT, task).await.expect("a caller hangs").unwrap();
     }
-    assert!(killed >= 20, "{killed} connections were killed");
     assert_eq!(setting.available_permits().await, Ok(PERMITS));
     assert_eq!(stored(&server, "crowd").await, [PERMITS.to_string()]);
 }

@@ -31,12 +31,16 @@ local LOWEST, HIGHEST = -2147483648, 2147483647
 local MOST_ZEROS = 64
 local floor, min, max = math.floor, math.min, math.max
 
-local record = redis.call('GET', KEYS[3])
-if record then
-  local space = string.find(record, ' ', 1, true) or 1
-  local last, sequence = tonumber(string.sub(record, 1, space - 1)), tonumber(ARGV[2])
-  if last == sequence then return string.sub(record, space + 1) end
-  if last and last > sequence then return 'stale' end
+-- Puts this batch on record, unless it, or a later one, is there already: then nothing has changed, and
+-- the second value is what to answer.
+local function record(answer)
+  local old = redis.call('SET', KEYS[3], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
+  if not old then return false end
+  local space = string.find(old, ' ', 1, true) or 1
+  local last, sequence = tonumber(string.sub(old, 1, space - 1)), tonumber(ARGV[2])
+  if not last or last < sequence then return old end
+  redis.call('SET', KEYS[3], old, 'PX', ARGV[3])
+  return old, last == sequence and string.sub(old, space + 1) or 'stale'
 end
 
 -- Below 10^14 a Lua number and its text are both exact. Only a text that Redis itself would write is an
@@ -53,8 +57,9 @@ elseif text then
   end
 end
 if refusal then
-  if ARGV[4] == '1' then redis.call('SET', KEYS[3], ARGV[2] .. ' ' .. refusal, 'PX', ARGV[3]) end
-  return refusal
+  local earlier
+  if ARGV[4] == '1' then earlier = select(2, record(refusal)) end
+  return earlier or refusal
 end
 
 local total, exists, life = before, text ~= false, '0'
@@ -109,9 +114,13 @@ local recorded = changed or ARGV[4] == '1'
 local number = total .. ''
 local answer = number .. results
 
--- The record first: a server that can't or may not write says so before anything has changed.
+-- The record first: a server that can't or may not write says so before anything has changed. A batch that
+-- changes nothing may be repeated without one.
+local old
 if recorded then
-  redis.call('SET', KEYS[3], ARGV[2] .. ' -1 ' .. answer, 'PX', ARGV[3])
+  local earlier
+  old, earlier = record('-1 ' .. answer)
+  if earlier then return earlier end
 end
 
 local failure
@@ -153,8 +162,8 @@ if failure then
   end
   if ARGV[4] == '1' then
     redis.call('SET', KEYS[3], ARGV[2] .. ' refused ' .. failure.err, 'PX', ARGV[3])
-  elseif record then
-    redis.call('SET', KEYS[3], record, 'PX', ARGV[3])
+  elseif old then
+    redis.call('SET', KEYS[3], old, 'PX', ARGV[3])
   elseif recorded then
     redis.call('DEL', KEYS[3])
   end

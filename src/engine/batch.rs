@@ -6,12 +6,12 @@
 //! that look at the whole counter (add, drain, set, read) where they came. Equal neighbours become one
 //! step with a count: a thousand callers of `acquire(1)` are three arguments.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::request::{Request, Script, ScriptCall};
+use super::request::{Arg, Request, Script, ScriptCall};
 use super::waiters::{Claim, Reply, Run};
 use crate::error::Error;
 use crate::redisson::names::Keys;
@@ -68,18 +68,18 @@ impl Operation {
     }
 
     /// The step's word, amount and, where it is no count of calls, third argument.
-    fn step(self) -> (&'static str, i64, Option<u128>) {
+    fn step(self) -> (&'static str, i64, Option<Arg>) {
         match self {
             Operation::Release(permits) => ("release", permits.into(), None),
             Operation::ReleaseIfExists(permits) => ("release_if_exists", permits.into(), None),
             Operation::TryAcquire(permits) => ("acquire", permits.into(), None),
-            Operation::Add(delta) => ("add", delta.into(), Some(1)),
-            Operation::Drain => ("drain", 0, Some(1)),
+            Operation::Add(delta) => ("add", delta.into(), Some(Arg::Number(1))),
+            Operation::Drain => ("drain", 0, Some(Arg::Number(1))),
             Operation::TrySet(permits, ttl) => {
-                let ttl = ttl.map_or(0, |ttl| ttl.as_millis());
+                let ttl = ttl.map_or(Arg::Number(0), Arg::millis);
                 ("try_set", permits.into(), Some(ttl))
             }
-            Operation::Available => ("available", 0, Some(1)),
+            Operation::Available => ("available", 0, Some(Arg::Number(1))),
         }
     }
 
@@ -202,10 +202,10 @@ impl Batch {
     /// The script call. `doubtful` says that an earlier batch may still be on its way to the server.
     pub(crate) fn request(&self, keys: &Keys, record_life: Duration, doubtful: bool) -> Request {
         let mut args = Vec::with_capacity(4 + 3 * self.len());
-        args.push("PUBLISH".to_owned());
-        args.push(String::new());
-        args.push(record_life.as_millis().to_string());
-        args.push(if doubtful { "1" } else { "0" }.to_owned());
+        args.push(Arg::Word("PUBLISH"));
+        args.push(Arg::Number(0));
+        args.push(Arg::millis(record_life));
+        args.push(Arg::Number(doubtful.into()));
         for step in &self.before {
             step.push_to(&mut args);
         }
@@ -215,11 +215,8 @@ impl Batch {
             "acquire"
         };
         for Run { permits, tickets } in &self.claim.runs {
-            args.extend([
-                word.to_owned(),
-                permits.to_string(),
-                tickets.len().to_string(),
-            ]);
+            let (permits, count) = ((*permits).into(), count(tickets.len()));
+            args.extend([Arg::Word(word), Arg::Number(permits), count]);
         }
         for step in &self.after {
             step.push_to(&mut args);
@@ -227,15 +224,19 @@ impl Batch {
         Request::Script(ScriptCall {
             script: &BATCH,
             keys: vec![
-                keys.object().to_owned(),
-                keys.channel().to_owned(),
-                keys.record().to_owned(),
+                Arc::clone(keys.object()),
+                Arc::clone(keys.channel()),
+                Arc::clone(keys.record()),
             ],
             args,
             sequence: Some(SEQUENCE),
             record_flag: Some(RECORD_FLAG),
         })
     }
+}
+
+fn count(calls: usize) -> Arg {
+    Arg::Number(i64::try_from(calls).unwrap_or(i64::MAX))
 }
 
 /// Adds `call` to a step of its kind in `steps[from..]`, or makes one.
@@ -324,10 +325,10 @@ fn read_result(word: &str) -> Option<StepResult> {
 }
 
 impl Step {
-    fn push_to(&self, args: &mut Vec<String>) {
+    fn push_to(&self, args: &mut Vec<Arg>) {
         let (word, amount, third) = self.operation.step();
-        let third = third.unwrap_or(self.calls.len() as u128);
-        args.extend([word.to_owned(), amount.to_string(), third.to_string()]);
+        let third = third.unwrap_or_else(|| count(self.calls.len()));
+        args.extend([Arg::Word(word), Arg::Number(amount), third]);
     }
 
     /// Each caller's answer, in the order of the calls.

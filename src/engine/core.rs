@@ -68,12 +68,12 @@ impl Core {
     pub(crate) fn line(self: &Arc<Self>, name: &str) -> Arc<Line> {
         let keys = Keys::of_semaphore(name, &self.config.name_mapper, &self.id);
         let mut lines = self.lines.lock().expect("no panic under this lock");
-        if let Some(line) = lines.by_key.get(keys.object()).and_then(Weak::upgrade) {
+        if let Some(line) = lines.by_key.get(&**keys.object()).and_then(Weak::upgrade) {
             return line;
         }
         let line = Line::new(Arc::clone(self), keys, lines.closed);
         let weak = Arc::downgrade(&line);
-        lines.by_key.insert(line.keys().object().to_owned(), weak);
+        lines.by_key.insert(line.keys().object().to_string(), weak);
         line
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::line::Line;
-use super::request::{Request, Script, ScriptCall};
+use super::request::{Arg, Request, Script, ScriptCall};
 use crate::transport::{Backoff, Failure, Value};
 
 static NUDGE: LazyLock<Script> =
@@ -79,11 +79,11 @@ async fn send(line: &Line, starts: u32) -> Option<u64> {
     let keys = line.keys();
     let request = Request::Script(ScriptCall {
         script: &NUDGE,
-        keys: vec![keys.object().to_owned(), keys.channel().to_owned()],
+        keys: vec![Arc::clone(keys.object()), Arc::clone(keys.channel())],
         args: vec![
-            "PUBLISH".to_owned(),
-            THREADS.to_string(),
-            starts.to_string(),
+            Arg::Word("PUBLISH"),
+            Arg::Number(THREADS.into()),
+            Arg::Number(starts.into()),
         ],
         sequence: None,
         record_flag: None,

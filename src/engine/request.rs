@@ -1,6 +1,7 @@
 //! A request to the server that may be sent more than once.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use crate::transport::{Cmd, cmd};
 
@@ -31,11 +32,25 @@ pub(crate) enum Request {
     Plain(Cmd),
 }
 
+/// An argument of a script.
+#[derive(Clone, Copy)]
+pub(crate) enum Arg {
+    Word(&'static str),
+    Number(i64),
+}
+
+impl Arg {
+    /// A duration in milliseconds.
+    pub(crate) fn millis(duration: Duration) -> Self {
+        Arg::Number(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
 /// A script with its keys and arguments.
 pub(crate) struct ScriptCall {
     pub(crate) script: &'static LazyLock<Script>,
-    pub(crate) keys: Vec<String>,
-    pub(crate) args: Vec<String>,
+    pub(crate) keys: Vec<Arc<str>>,
+    pub(crate) args: Vec<Arg>,
     /// Which argument is the sequence number; it is filled in when the call departs.
     pub(crate) sequence: Option<usize>,
     /// Which argument says that the call must be put on record even if it changes nothing.
@@ -67,7 +82,7 @@ impl Request {
             ..
         }) = self
         {
-            args[*sequence] = number.to_string();
+            args[*sequence] = Arg::Number(number.cast_signed());
         }
     }
 
@@ -79,7 +94,7 @@ impl Request {
             ..
         }) = self
         {
-            args[*flag] = "1".to_owned();
+            args[*flag] = Arg::Number(1);
         }
     }
 }
@@ -88,8 +103,14 @@ impl ScriptCall {
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let mut command = cmd(verb);
         command.arg(script).arg(self.keys.len());
-        for text in self.keys.iter().chain(&self.args) {
-            command.arg(text);
+        for key in &self.keys {
+            command.arg(&**key);
+        }
+        for arg in &self.args {
+            match arg {
+                Arg::Word(word) => command.arg(word),
+                Arg::Number(number) => command.arg(number),
+            };
         }
         command
     }

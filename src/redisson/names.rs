@@ -3,6 +3,8 @@
 //! Redisson derives every name from the mapped name `R`: with a prefix, `prefix:{R}`, or `prefix:R` where
 //! `R` contains a `{` already. In a cluster the braces keep all keys of an object in one slot.
 
+use std::sync::Arc;
+
 use crate::config::NameMapper;
 use crate::error::{Error, Result};
 
@@ -10,9 +12,9 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
     name: String,
-    object: String,
-    channel: String,
-    record: String,
+    object: Arc<str>,
+    channel: Arc<str>,
+    record: Arc<str>,
     flaw: Option<&'static str>,
 }
 
@@ -22,10 +24,10 @@ impl Keys {
         let channel = prefixed("redisson_sc", &object);
         Keys {
             name: name.to_owned(),
-            record: record(&object, client_id),
+            record: record(&object, client_id).into(),
             flaw: flaw(&object, &channel),
-            channel,
-            object,
+            channel: channel.into(),
+            object: object.into(),
         }
     }
 
@@ -35,17 +37,17 @@ impl Keys {
     }
 
     /// The object's own key.
-    pub(crate) fn object(&self) -> &str {
+    pub(crate) fn object(&self) -> &Arc<str> {
         &self.object
     }
 
     /// Where waiters listen.
-    pub(crate) fn channel(&self) -> &str {
+    pub(crate) fn channel(&self) -> &Arc<str> {
         &self.channel
     }
 
     /// The client's record of its last call; see `engine::once`.
-    pub(crate) fn record(&self) -> &str {
+    pub(crate) fn record(&self) -> &Arc<str> {
         &self.record
     }
 
@@ -54,7 +56,7 @@ impl Keys {
         match self.flaw {
             None => Ok(()),
             Some(reason) => Err(Error::InvalidName {
-                name: self.object.clone(),
+                name: self.object.to_string(),
                 reason,
             }),
         }
@@ -112,14 +114,14 @@ mod tests {
 
     #[test]
     fn names_are_derived_as_redisson_does() {
-        assert_eq!(keys("seats").channel(), "redisson_sc:{seats}");
-        assert_eq!(keys("seats").record(), "redisson_sc_once:{seats}:id");
-        assert_eq!(keys("a{b}c").channel(), "redisson_sc:a{b}c");
+        assert_eq!(&**keys("seats").channel(), "redisson_sc:{seats}");
+        assert_eq!(&**keys("seats").record(), "redisson_sc_once:{seats}:id");
+        assert_eq!(&**keys("a{b}c").channel(), "redisson_sc:a{b}c");
         assert_eq!(keys("{seats}").channel(), keys("seats").channel());
-        assert_eq!(keys("{seats}").record(), "redisson_sc_once::{seats}:id");
+        assert_eq!(&**keys("{seats}").record(), "redisson_sc_once::{seats}:id");
         let mapped = Keys::of_semaphore("seats", &NameMapper::prefix("app:"), "id");
-        assert_eq!(mapped.object(), "app:seats");
-        assert_eq!(mapped.channel(), "redisson_sc:{app:seats}");
+        assert_eq!(&**mapped.object(), "app:seats");
+        assert_eq!(&**mapped.channel(), "redisson_sc:{app:seats}");
         assert_eq!(mapped.name(), "seats");
     }
 

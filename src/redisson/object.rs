@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::engine::Line;
 use crate::engine::once::refused;
-use crate::engine::request::{Request, Script, ScriptCall};
+use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::error::{Error, Result};
 use crate::transport::{Refusal, Value, cmd};
 
@@ -67,7 +67,7 @@ pub enum ExpireTime {
 }
 
 /// The longest time to live that Redis takes without overflowing: 2^62 milliseconds are far above it.
-const LONGEST_TTL: u128 = 1 << 53;
+const LONGEST_TTL: i64 = 1 << 53;
 
 /// The operations, for one object.
 pub(crate) struct Object<'a> {
@@ -76,9 +76,7 @@ pub(crate) struct Object<'a> {
 
 impl Object<'_> {
     pub(crate) async fn exists(&self) -> Result<bool> {
-        self.read("exists", "EXISTS", &[])
-            .await
-            .map(|count| count > 0)
+        self.read("exists", "EXISTS").await.map(|count| count > 0)
     }
 
     pub(crate) async fn delete(&self) -> Result<bool> {
@@ -90,25 +88,23 @@ impl Object<'_> {
     }
 
     pub(crate) async fn touch(&self) -> Result<bool> {
-        self.read("touch", "TOUCH", &[])
-            .await
-            .map(|count| count > 0)
+        self.read("touch", "TOUCH").await.map(|count| count > 0)
     }
 
     /// `to` is the key that the object is to have.
-    pub(crate) async fn rename(&self, to: &str) -> Result<()> {
+    pub(crate) async fn rename(&self, to: &Arc<str>) -> Result<()> {
         self.change("rename", "RENAME", Some(to), &[])
             .await
             .map(drop)
     }
 
-    pub(crate) async fn rename_nx(&self, to: &str) -> Result<bool> {
+    pub(crate) async fn rename_nx(&self, to: &Arc<str>) -> Result<bool> {
         self.flag("rename_nx", "RENAMENX", Some(to), &[]).await
     }
 
-    pub(crate) async fn copy(&self, to: &str, replace: bool) -> Result<bool> {
-        let how: &[String] = if replace {
-            &["REPLACE".to_owned()]
+    pub(crate) async fn copy(&self, to: &Arc<str>, replace: bool) -> Result<bool> {
+        let how: &[Arg] = if replace {
+            &[Arg::Word("REPLACE")]
         } else {
             &[]
         };
@@ -132,7 +128,8 @@ impl Object<'_> {
     ) -> Result<bool> {
         // A time in the past deletes the object, as in Redis; so does any time before 1970.
         let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let millis = since_epoch.as_millis().min(LONGEST_TTL);
+        let millis = i64::try_from(since_epoch.as_millis()).unwrap_or(LONGEST_TTL);
+        let millis = millis.min(LONGEST_TTL);
         self.expire_with("expire_at", "PEXPIREAT", millis, condition)
             .await
     }
@@ -141,11 +138,11 @@ impl Object<'_> {
         &self,
         operation: &'static str,
         command: &'static str,
-        millis: u128,
+        millis: i64,
         condition: Option<ExpireCondition>,
     ) -> Result<bool> {
-        let mut args = vec![millis.to_string()];
-        args.extend(condition.map(|condition| condition.word().to_owned()));
+        let mut args = vec![Arg::Number(millis)];
+        args.extend(condition.map(|condition| Arg::Word(condition.word())));
         self.flag(operation, command, None, &args).await
     }
 
@@ -154,7 +151,7 @@ impl Object<'_> {
     }
 
     pub(crate) async fn remaining_ttl(&self) -> Result<RemainingTtl> {
-        Ok(match self.read("remaining_ttl", "PTTL", &[]).await? {
+        Ok(match self.read("remaining_ttl", "PTTL").await? {
             -2 => RemainingTtl::Missing,
             -1 => RemainingTtl::Persistent,
             millis => RemainingTtl::Expires(Duration::from_millis(millis.unsigned_abs())),
@@ -162,7 +159,7 @@ impl Object<'_> {
     }
 
     pub(crate) async fn expire_time(&self) -> Result<ExpireTime> {
-        Ok(match self.read("expire_time", "PEXPIRETIME", &[]).await? {
+        Ok(match self.read("expire_time", "PEXPIRETIME").await? {
             -2 => ExpireTime::Missing,
             -1 => ExpireTime::Persistent,
             millis => ExpireTime::At(UNIX_EPOCH + Duration::from_millis(millis.unsigned_abs())),
@@ -171,7 +168,7 @@ impl Object<'_> {
 
     pub(crate) async fn size_in_memory(&self) -> Result<u64> {
         let mut command = cmd("MEMORY");
-        command.arg("USAGE").arg(self.line.keys().object());
+        command.arg("USAGE").arg(&**self.line.keys().object());
         self.line.keys().check()?;
         let value = self
             .line
@@ -184,15 +181,10 @@ impl Object<'_> {
     }
 
     /// A command that changes nothing.
-    async fn read(
-        &self,
-        operation: &'static str,
-        command: &'static str,
-        args: &[String],
-    ) -> Result<i64> {
+    async fn read(&self, operation: &'static str, command: &'static str) -> Result<i64> {
         self.line.keys().check()?;
         let mut request = cmd(command);
-        request.arg(self.line.keys().object()).arg(args);
+        request.arg(&**self.line.keys().object());
         let value = self
             .line
             .command(operation, Request::Plain(request))
@@ -205,8 +197,8 @@ impl Object<'_> {
         &self,
         operation: &'static str,
         command: &'static str,
-        other: Option<&str>,
-        args: &[String],
+        other: Option<&Arc<str>>,
+        args: &[Arg],
     ) -> Result<bool> {
         let value = self.change(operation, command, other, args).await?;
         self.number(operation, &value).map(|count| count > 0)
@@ -217,22 +209,22 @@ impl Object<'_> {
         &self,
         operation: &'static str,
         command: &'static str,
-        other: Option<&str>,
-        args: &[String],
+        other: Option<&Arc<str>>,
+        args: &[Arg],
     ) -> Result<Value> {
         self.line.keys().check()?;
         let record_life = self.line.core().config.record_life();
         let mut script_args = vec![
-            String::new(),
-            record_life.as_millis().to_string(),
-            command.to_owned(),
-            if other.is_some() { "1" } else { "0" }.to_owned(),
-            "0".to_owned(),
+            Arg::Number(0),
+            Arg::millis(record_life),
+            Arg::Word(command),
+            Arg::Number(other.is_some().into()),
+            Arg::Number(0),
         ];
         script_args.extend_from_slice(args);
         let keys = self.line.keys();
-        let mut script_keys = vec![keys.record().to_owned(), keys.object().to_owned()];
-        script_keys.extend(other.map(str::to_owned));
+        let mut script_keys = vec![Arc::clone(keys.record()), Arc::clone(keys.object())];
+        script_keys.extend(other.map(Arc::clone));
         let request = Request::Script(ScriptCall {
             script: &ONCE,
             keys: script_keys,
@@ -269,8 +261,8 @@ impl Object<'_> {
 }
 
 /// A time to live in the milliseconds that Redis counts in.
-pub(crate) fn ttl_millis(name: &str, ttl: Duration) -> Result<u128> {
-    let millis = ttl.as_millis();
+pub(crate) fn ttl_millis(name: &str, ttl: Duration) -> Result<i64> {
+    let millis = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
     let reason = if millis == 0 {
         "it is shorter than a millisecond"
     } else if millis > LONGEST_TTL {
