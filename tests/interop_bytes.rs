@@ -38,6 +38,8 @@ enum Difference {
     RefusesOverflow,
     /// Redisson cuts its answer to 32 bits.
     TellsWideCounters,
+    /// Redisson's own subscribers would take a wider total for a negative one.
+    PublishesNarrowTotals,
     /// Redisson overwrites what is no number, or calls it an existing semaphore.
     RefusesText,
     /// Redisson sends a time to live of zero: an error of the server, or the end of the object.
@@ -45,8 +47,8 @@ enum Difference {
 }
 
 use Difference::{
-    FurtherMessages, KeepsTtl, RefusesOverflow, RefusesText, RefusesZeroTtl, SilentWithoutPermits,
-    TellsWideCounters,
+    FurtherMessages, KeepsTtl, PublishesNarrowTotals, RefusesOverflow, RefusesText, RefusesZeroTtl,
+    SilentWithoutPermits, TellsWideCounters,
 };
 
 /// What a key holds before the operation.
@@ -179,6 +181,9 @@ impl Case {
             if total <= 0 {
                 differences.push(SilentWithoutPermits);
                 ours.published.clear();
+            } else if total > HIGHEST {
+                differences.push(PublishesNarrowTotals);
+                ours.published = vec![HIGHEST.to_string()];
             } else if listened && further > 0 {
                 differences.push(FurtherMessages);
                 ours.published.extend((0..further).map(|_| "0".to_owned()));
@@ -225,7 +230,8 @@ impl Case {
         let overflow = match self.op {
             Op::ReleaseIfExists(_) if missing => false,
             Op::Release(_) | Op::ReleaseIfExists(_) => total > HIGHEST,
-            Op::Add(_) => !(LOWEST..=HIGHEST).contains(&total),
+            // What lies outside may be moved back.
+            Op::Add(delta) => delta > 0 && total > HIGHEST || delta < 0 && total < LOWEST,
             _ => false,
         };
         overflow.then_some(RefusesOverflow)
@@ -559,6 +565,7 @@ async fn counters() {
         (FurtherMessages, adding),
         (RefusesOverflow, &["Add", "Release", "ReleaseIfExists"]),
         (TellsWideCounters, &["Available", "Drain"]),
+        (PublishesNarrowTotals, &["Add"]),
         (
             RefusesText,
             &[

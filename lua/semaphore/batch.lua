@@ -21,7 +21,7 @@
 --   the others; "missing" (release_if_exists); the counter before it (drain); 1 or 0 (try_set, add).
 --   "stale" for a batch older than the record; "unreadable <text>" for a counter that is no integer;
 --   "refused <error>" for a key of another type, and for a repeated number that ended with an error
--- Publishes: the new total where permits were added and some are left, then "0" for each further permit
+-- Publishes: the new total, 2^31-1 at the most, where permits were added and some are left, then "0" for each further permit
 --   added, as long as somebody hears it, so that each async waiter of a JVM is started
 -- Repeat-safe: yes, the record answers a repeated sequence number
 -- Invariant: the counter changes by exactly what the results say, keeps its time to live, and stays
@@ -140,7 +140,8 @@ local listeners = -1
 if failure then
   changed = false
 elseif announce and total > 0 then
-  listeners = redis.pcall(ARGV[1], KEYS[2], number)
+  -- A JVM would take a larger number for a negative one.
+  listeners = redis.pcall(ARGV[1], KEYS[2], total > HIGHEST and '2147483647' or number)
   failure = type(listeners) == 'table' and listeners
   local heard = listeners
   for _ = 2, failure and 0 or min(added, total, MOST_ZEROS) do
