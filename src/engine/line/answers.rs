@@ -1,0 +1,222 @@
+//! Who is told what: when a batch has been answered or refused, and while it is not.
+
+use tokio::time::Instant;
+
+use super::{Line, Queued};
+use crate::engine::batch::{Batch, Call, Operation, Step, StepResult};
+use crate::engine::nudge;
+use crate::engine::once::{Patience, Trouble};
+use crate::error::Error;
+
+impl Line {
+    /// Tells the callers of a batch what has become of their calls.
+    pub(super) fn arrive(
+        &self,
+        mut batch: Batch,
+        results: &[StepResult],
+        available: i64,
+        listeners: Option<u64>,
+        confirmed: bool,
+    ) {
+        let claim = std::mem::take(&mut batch.claim);
+        let claimed = batch.before.len()..batch.before.len() + claim.runs.len();
+        let served: Vec<usize> = results[claimed.clone()]
+            .iter()
+            .map(|result| match result {
+                StepResult::Number(count) => usize::try_from(*count).unwrap_or(0),
+                StepResult::OutOfRange(..) | StepResult::Missing => 0,
+            })
+            .collect();
+        let adds = batch.adds();
+        let now = Instant::now();
+
+        let (granted, nudge) = {
+            let mut state = self.lock();
+            state.available = available;
+            let granted = state.waiters.serve(&claim, &served, now);
+            if !claim.is_empty() && !state.waiters.is_empty() {
+                if claim.is_satisfied(&served) {
+                    state.look = true;
+                } else if !state.look && state.waiters.somebody_fits(available, now) {
+                    // A message that came meanwhile would be a reason to ask without this knowledge.
+                    state.look = true;
+                    state.free = Some(available);
+                }
+            }
+            self.listen_if_needed(&mut state, confirmed);
+            let own = u64::from(state.listening.confirmed);
+            let others = listeners.map(|listeners| listeners.saturating_sub(own));
+            if let Some(others) = others {
+                state.turns.seen(others);
+            }
+            // An answer out of the record does not know how many heard the announcement.
+            let somebody = others.is_none_or(|others| others > 0);
+            let asleep = adds && available > 0 && somebody;
+            let nudge = asleep && !state.nudging;
+            state.nudging |= nudge;
+            if asleep && !nudge {
+                self.released_again.notify_one();
+            }
+            (granted, nudge)
+        };
+
+        let mut surplus: Vec<u32> = Vec::new();
+        for (permits, waiter) in granted {
+            let taken = waiter.is_some_and(|waiter| waiter.reply.send(Ok(1)).is_ok());
+            if !taken {
+                surplus.push(permits);
+            }
+        }
+        let results = results[..claimed.start]
+            .iter()
+            .chain(&results[claimed.end..]);
+        for (step, result) in batch.into_steps().zip(results) {
+            self.answer(step, *result, &mut surplus);
+        }
+        self.give_back(&surplus);
+        if nudge && let Some(line) = self.itself.upgrade() {
+            nudge::start(&line);
+        }
+    }
+
+    pub(super) fn answer(&self, step: Step, result: StepResult, surplus: &mut Vec<u32>) {
+        for (call, answer) in step.answers(self.name(), result) {
+            let acquired = match (call.operation, &answer) {
+                (Operation::TryAcquire(permits), Ok(1)) => Some(permits),
+                _ => None,
+            };
+            match call.reply {
+                Some(reply) => {
+                    if reply.send(answer).is_err() {
+                        surplus.extend(acquired);
+                    }
+                }
+                None => {
+                    surplus.extend(acquired);
+                    if let Err(error) = answer {
+                        tracing::error!(%error, operation = call.operation.name(), "not carried out");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Queues the release of permits that were granted to callers who have gone.
+    pub(super) fn give_back(&self, surplus: &[u32]) {
+        if surplus.is_empty() {
+            return;
+        }
+        let since = Instant::now();
+        let mut state = self.lock();
+        for permits in surplus {
+            state.queue.push_back(Queued::Call(Call {
+                operation: Operation::Release(*permits),
+                reply: None,
+                since,
+            }));
+        }
+        self.note_busy(&mut state);
+    }
+
+    /// Nothing of `batch` has taken effect, because of `error`.
+    pub(super) fn fail(&self, batch: Batch, error: &Error) {
+        let mut waiters = Vec::new();
+        if !batch.claim.is_empty() {
+            // What stops the first ones stops all.
+            let mut state = self.lock();
+            waiters = state.waiters.take_all();
+            self.leave_if_unneeded(&mut state);
+        }
+        for waiter in waiters {
+            let _ = waiter.reply.send(Err(error.clone()));
+        }
+        for call in batch.into_steps().flat_map(|step| step.calls) {
+            match call.reply {
+                Some(reply) => {
+                    let _ = reply.send(Err(error.clone()));
+                }
+                None => {
+                    tracing::error!(%error, operation = call.operation.name(), "not carried out");
+                }
+            }
+        }
+    }
+
+    /// Tells those callers whose retry window has passed; says how long the others wait for `batch`.
+    pub(super) fn tell_impatient(&self, trouble: &Trouble<'_>, batch: &mut Batch) -> Patience {
+        let window = self.core.config.retry_window;
+        let now = trouble.now;
+        let mut owed = false;
+        let mut told = false;
+        let mut next: Option<Instant> = None;
+        let mut later = |due: Instant| next = Some(next.map_or(due, |next| next.min(due)));
+        batch.retain_calls(|call| {
+            let due = call.since + window;
+            match &call.reply {
+                Some(_) if due <= now => {
+                    let error = trouble.error(self.name(), call.operation.name(), call.since);
+                    if let Some(reply) = call.reply.take() {
+                        let _ = reply.send(Err(error));
+                    }
+                    told = true;
+                    // What was never sent must not happen after this; the rest is a matter of its answer.
+                    return trouble.doubtful;
+                }
+                Some(_) => later(due),
+                // An acquisition is owed to nobody; a release is.
+                None => owed |= !matches!(call.operation, Operation::TryAcquire(_)),
+            }
+            true
+        });
+        let (overdue, due) = self.lock().waiters.take_overdue(now, window);
+        for waiter in overdue {
+            let error = match waiter.asked {
+                Some(since) => trouble.error(self.name(), "acquire", since),
+                None => continue,
+            };
+            let _ = waiter.reply.send(Err(error));
+        }
+        if let Some(due) = due {
+            later(due);
+        }
+        self.tell_queued(trouble);
+        if told && !trouble.doubtful {
+            return Patience::Nobody;
+        }
+        let waiting = !batch.claim.is_empty() && !self.lock().waiters.is_empty();
+        match next {
+            Some(next) => Patience::Until(next),
+            None if owed || waiting => Patience::Forever,
+            None => Patience::Nobody,
+        }
+    }
+
+    /// The same for those who wait behind: their calls have not been sent at all.
+    pub(super) fn tell_queued(&self, trouble: &Trouble<'_>) {
+        let window = self.core.config.retry_window;
+        let overdue = |since: Instant| since + window <= trouble.now;
+        let untouched = Trouble {
+            doubtful: false,
+            ..*trouble
+        };
+        let mut state = self.lock();
+        state.queue.retain_mut(|queued| match queued {
+            Queued::Call(call) if call.reply.is_some() && overdue(call.since) => {
+                let error = untouched.error(self.keys.name(), call.operation.name(), call.since);
+                if let Some(reply) = call.reply.take() {
+                    let _ = reply.send(Err(error));
+                }
+                // A release that its caller has been told did not happen must not happen.
+                false
+            }
+            Queued::Command(command) if overdue(command.since) => {
+                let error = untouched.error(self.keys.name(), command.operation, command.since);
+                if let Some(reply) = command.reply.take() {
+                    let _ = reply.send(Err(error));
+                }
+                false
+            }
+            _ => true,
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! The line's ear on its channel: wanted as long as somebody waits, and what is done about a message.
+
+use std::sync::Weak;
+
+use super::{Line, Listening, State};
+use crate::engine::drive;
+use crate::engine::once::refused;
+use crate::engine::waiters::Waiter;
+use crate::engine::wakeups::{Listener, Wake};
+use crate::error::Error;
+
+impl Line {
+    /// With waiters left, the channel must be heard; `confirmed` says whether it was heard already when
+    /// they asked last.
+    pub(super) fn listen_if_needed(&self, state: &mut State, confirmed: bool) {
+        self.leave_if_unneeded(state);
+        if state.listening.wanted || !state.waiters.somebody_was_answered() {
+            return;
+        }
+        state.listening.wanted = true;
+        let stands = self
+            .core
+            .wakeups
+            .listen(self.keys.channel(), &self.listener());
+        state.listening.confirmed = stands;
+        // A message between their question and the subscription would have been missed.
+        state.look |= stands && !confirmed;
+    }
+
+    pub(super) fn listener(&self) -> Weak<dyn Listener> {
+        self.itself.clone()
+    }
+
+    pub(super) fn leave_if_unneeded(&self, state: &mut State) {
+        if state.waiters.is_empty() && state.listening.wanted {
+            state.listening.wanted = false;
+            self.core
+                .wakeups
+                .leave(self.keys.channel(), &self.listener());
+        }
+    }
+
+    /// How many of the channel's listeners are this client itself.
+    pub(crate) fn own_subscriptions(&self) -> u64 {
+        u64::from(self.lock().listening.confirmed)
+    }
+
+    /// Ends when a release has left permits while somebody else listens.
+    pub(crate) async fn released_again(&self) {
+        self.released_again.notified().await;
+    }
+
+    /// Whether there may still be permits for someone asleep; if not, nudging ends.
+    pub(crate) fn wants_nudge(&self) -> bool {
+        let mut state = self.lock();
+        state.nudging = state.available > 0 && !state.closed;
+        state.nudging
+    }
+
+    pub(crate) fn nudge_ended(&self) {
+        self.lock().nudging = false;
+    }
+}
+
+impl Listener for Line {
+    fn wake(&self, wake: &Wake) {
+        let Some(line) = self.itself.upgrade() else {
+            return;
+        };
+        let mut state = self.lock();
+        match wake {
+            Wake::Confirmed => state.listening.confirmed = true,
+            Wake::Look => {}
+            Wake::Lost => {
+                state.listening.confirmed = false;
+                return;
+            }
+            Wake::Ended => {
+                // Somebody may have asked for it again in this very moment.
+                state.listening.confirmed &= state.listening.wanted;
+                return;
+            }
+            Wake::Refused(refusal) => {
+                state.listening = Listening::default();
+                let waiters = state.waiters.take_answered();
+                drop(state);
+                tell_all(waiters, &refused(self.name(), refusal));
+                return;
+            }
+        }
+        state.look = true;
+        state.free = None;
+        let waiting = !state.waiters.is_empty();
+        if waiting {
+            self.note_busy(&mut state);
+        }
+        drop(state);
+        if waiting {
+            drive::kick(&line);
+        }
+    }
+}
+
+fn tell_all(waiters: Vec<Waiter>, error: &Error) {
+    for waiter in waiters {
+        let _ = waiter.reply.send(Err(error.clone()));
+    }
+}

@@ -1,0 +1,321 @@
+//! The calls of one client on one object: queued, sent in rounds, answered one by one.
+//!
+//! A round takes what is queued, sends it as one script call, waits for the answer and tells the callers.
+//! There is one round at a time, so the calls keep their order. Callers that wait for permits stand in
+//! [`Waiters`] and are part of a round when there is reason to look: on their arrival, when this client
+//! releases, when a message comes or may have been missed.
+//!
+//! Nothing is lost when a caller goes: a call that has been queued is carried out, and permits granted to
+//! somebody who has gone are released with the next round.
+//!
+//! | File | What it holds |
+//! |---|---|
+//! | `mod.rs` | the queue, and how calls get into it |
+//! | `round.rs` | what a round takes along, and how it is carried out |
+//! | `answers.rs` | who is told what when a batch has been answered, refused, or kept waiting |
+//! | `listening.rs` | the line's ear on its channel, and when a nudge is due |
+//! | `seat.rs` | a caller's place, and what its drop gives back |
+
+mod answers;
+mod listening;
+mod round;
+mod seat;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::batch::{Batch, Call, Operation};
+use super::core::Core;
+use super::drive::{self, Driver, Inline};
+use super::request::Request;
+use super::turns::Turns;
+use super::waiters::{Waiter, Waiters};
+use crate::error::{Error, Result};
+use crate::redisson::names::Keys;
+use crate::transport::Value;
+use seat::{Seat, answer_of};
+
+/// One object of one client.
+pub(crate) struct Line {
+    core: Arc<Core>,
+    keys: Keys,
+    driver: Driver,
+    state: Mutex<State>,
+    /// Tells a nudge that is under way.
+    released_again: Notify,
+    itself: Weak<Line>,
+}
+
+struct State {
+    queue: VecDeque<Queued>,
+    waiters: Waiters,
+    /// Permits may have become free since the waiters last asked.
+    look: bool,
+    /// What was free when that is known and not all of it could be used.
+    free: Option<i64>,
+    /// The counter behind the last batch.
+    available: i64,
+    /// When the last batch was sent that has been answered.
+    seen: Option<Instant>,
+    listening: Listening,
+    turns: Turns,
+    nudging: bool,
+    /// A batch was given up whose copies may still reach the server.
+    doubtful: bool,
+    /// Counted as busy in the core.
+    busy: bool,
+    closed: bool,
+}
+
+/// How this line stands to its channel.
+#[derive(Debug, Default)]
+struct Listening {
+    /// Asked for: there are waiters.
+    wanted: bool,
+    /// Messages are heard.
+    confirmed: bool,
+}
+
+/// Something queued for the next round.
+enum Queued {
+    Call(Call),
+    Command(Command),
+}
+
+/// A call that is no operation on the counter: a request of its own.
+pub(crate) struct Command {
+    pub(crate) operation: &'static str,
+    pub(crate) request: Request,
+    reply: Option<oneshot::Sender<Result<Value>>>,
+    since: Instant,
+}
+
+/// What a round carries out.
+enum Task {
+    Batch(Batch),
+    Command(Command),
+}
+
+impl Line {
+    pub(crate) fn new(core: Arc<Core>, keys: Keys, closed: bool) -> Arc<Self> {
+        Arc::new_cyclic(|itself| Line {
+            core,
+            keys,
+            driver: Driver::default(),
+            released_again: Notify::new(),
+            itself: itself.clone(),
+            state: Mutex::new(State {
+                queue: VecDeque::new(),
+                waiters: Waiters::new(),
+                look: false,
+                free: None,
+                available: 0,
+                seen: None,
+                listening: Listening::default(),
+                turns: Turns::default(),
+                nudging: false,
+                doubtful: false,
+                busy: false,
+                closed,
+            }),
+        })
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    fn name(&self) -> &str {
+        self.keys.name()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    /// Carries `operation` out and returns its number. Queued at the first poll; carried out even when
+    /// the future is dropped after that, and then its permits, if it took any, are given back.
+    pub(crate) async fn call(self: &Arc<Self>, operation: Operation) -> Result<i64> {
+        if let Operation::Release(permits) = operation
+            && self.hand_over(permits)
+        {
+            return Ok(1);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.enqueue(Queued::Call(Call {
+            operation,
+            reply: Some(reply),
+            since: Instant::now(),
+        }))?;
+        let permits = match operation {
+            Operation::TryAcquire(permits) => permits,
+            _ => 0,
+        };
+        Seat::new(self, permits, answer, None).served().await
+    }
+
+    /// Carries `operation` out with nobody waiting for it.
+    pub(crate) fn call_detached(self: &Arc<Self>, operation: Operation) {
+        if let Operation::Release(permits) = operation
+            && self.hand_over(permits)
+        {
+            return;
+        }
+        let queued = self.enqueue(Queued::Call(Call {
+            operation,
+            reply: None,
+            since: Instant::now(),
+        }));
+        match queued {
+            Ok(()) => drive::kick(self),
+            Err(error) => {
+                tracing::error!(%error, operation = operation.name(), "not carried out");
+            }
+        }
+    }
+
+    /// Sends `request` in its turn.
+    pub(crate) async fn command(
+        self: &Arc<Self>,
+        operation: &'static str,
+        request: Request,
+    ) -> Result<Value> {
+        let (reply, answer) = oneshot::channel();
+        self.enqueue(Queued::Command(Command {
+            operation,
+            request,
+            reply: Some(reply),
+            since: Instant::now(),
+        }))?;
+        let mut answer = answer;
+        let answer = answer_of(&mut self.drive(), &mut answer).await;
+        answer.unwrap_or_else(|| Err(self.shut_down()))
+    }
+
+    /// Lets a release serve waiting callers of this process without Redis; whether it did.
+    ///
+    /// It is as if the release and their acquisitions had run back to back, which leaves the counter as it
+    /// is. That holds while the counter is not negative, so it must have been seen a moment ago: after
+    /// `local_hand_over` the next release goes to Redis.
+    fn hand_over(self: &Arc<Self>, permits: u32) -> bool {
+        let window = self.core.config.local_hand_over;
+        let mut state = self.lock();
+        if state.closed || state.waiters.is_empty() || window.is_zero() || state.available < 0 {
+            return false;
+        }
+        let now = Instant::now();
+        let fresh = state.seen.is_some_and(|seen| now < seen + window);
+        if !fresh || !state.turns.may_keep(now) {
+            return false;
+        }
+        let served = state.waiters.serve_exactly(permits, now);
+        self.leave_if_unneeded(&mut state);
+        drop(state);
+        let handed_over = !served.is_empty();
+        for waiter in served {
+            let permits = waiter.permits;
+            if waiter.reply.send(Ok(1)).is_err() {
+                self.call_detached(Operation::Release(permits));
+            }
+        }
+        handed_over
+    }
+
+    /// Joins the line of those who wait for `permits` permits.
+    pub(crate) fn join(self: &Arc<Self>, permits: u32) -> Result<Seat> {
+        let (reply, answer) = oneshot::channel();
+        let mut state = self.lock();
+        if state.closed {
+            return Err(self.shut_down());
+        }
+        // Behind others, and with nothing free that is known of, there is no reason to ask yet: whatever
+        // wakes those in front looks for the newcomer, too.
+        let wait_quietly = !state.waiters.is_empty()
+            && state.listening.confirmed
+            && i64::from(permits) > state.available;
+        state.look |= !wait_quietly;
+        let ticket = state.waiters.join(Waiter {
+            permits,
+            reply,
+            asked: (!wait_quietly).then(Instant::now),
+        });
+        self.note_busy(&mut state);
+        drop(state);
+        Ok(Seat::new(self, permits, answer, Some(ticket)))
+    }
+
+    /// Sees to what has been queued: as part of the caller's own future, where that runs on the client's
+    /// runtime; what hangs on the client's timers must not be polled anywhere else.
+    fn drive(self: &Arc<Self>) -> Option<Inline<Line>> {
+        let here = Handle::try_current().is_ok_and(|here| here.id() == self.core.runtime.id());
+        if here {
+            return drive::drive(self);
+        }
+        drive::kick(self);
+        None
+    }
+
+    fn enqueue(&self, queued: Queued) -> Result<()> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(self.shut_down());
+        }
+        state.queue.push_back(queued);
+        self.note_busy(&mut state);
+        Ok(())
+    }
+
+    fn shut_down(&self) -> Error {
+        Error::ShutDown {
+            name: self.name().to_owned(),
+        }
+    }
+
+    /// Ends all waiting and refuses new calls; what is queued is carried out.
+    pub(crate) fn close(self: &Arc<Self>) {
+        let waiters = {
+            let mut state = self.lock();
+            state.closed = true;
+            state.waiters.take_all()
+        };
+        for waiter in waiters {
+            let _ = waiter.reply.send(Err(self.shut_down()));
+        }
+        drive::kick(self);
+    }
+
+    fn note_busy(&self, state: &mut State) {
+        if !state.busy {
+            state.busy = true;
+            self.core.became_busy();
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.core.forget(self.keys.object());
+    }
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Line")
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Retry windows and the like are far below the range of `Instant`.
+pub(crate) fn deadline(wait: Duration) -> Option<Instant> {
+    Instant::now().checked_add(wait)
+}

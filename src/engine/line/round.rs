@@ -1,0 +1,215 @@
+//! One round: what it takes along, and how that is carried out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Command, Line, Queued, State, Task};
+use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS};
+use crate::engine::drive::{self, Driver, Round, Rounds};
+use crate::engine::once::{Ending, Patience, Trouble, refused};
+use crate::error::Error;
+use crate::transport::{Reason, Refusal};
+
+impl Line {
+    /// Takes what the next round carries out.
+    pub(super) fn depart(&self, state: &mut State) -> Option<Task> {
+        let now = Instant::now();
+        if matches!(state.queue.front(), Some(Queued::Command(_))) {
+            let Some(Queued::Command(command)) = state.queue.pop_front() else {
+                unreachable!("looked at just now");
+            };
+            return Some(Task::Command(command));
+        }
+        let mut calls = VecDeque::new();
+        while let Some(Queued::Call(_)) = state.queue.front() {
+            if calls.len() == MOST_CALLS {
+                break;
+            }
+            if let Some(Queued::Call(call)) = state.queue.pop_front() {
+                calls.push_back(call);
+            }
+        }
+        let adds = calls.iter().any(|call: &Call| call.operation.adds());
+        if adds && !state.waiters.is_empty() {
+            state.look = true;
+            state.free = None;
+            if let Some(until) = state.turns.releasing(now) {
+                self.look_again_at(until);
+            }
+        }
+        let mut claim = Default::default();
+        if state.look && !state.waiters.is_empty() && state.turns.may_claim(now) {
+            claim = state.waiters.claim(now, state.free.take());
+            state.look = false;
+        }
+        let batch = Batch::form(&mut calls, claim);
+        for call in calls.into_iter().rev() {
+            state.queue.push_front(Queued::Call(call));
+        }
+        (batch.len() > 0).then_some(Task::Batch(batch))
+    }
+
+    /// Looks for waiters at `instant`, when they have stood back for others.
+    pub(super) fn look_again_at(&self, instant: Instant) {
+        let line = self.itself.clone();
+        self.core.runtime.spawn(async move {
+            tokio::time::sleep_until(instant).await;
+            if let Some(line) = line.upgrade() {
+                drive::kick(&line);
+            }
+        });
+    }
+
+    pub(super) async fn carry_out_batch(&self, mut batch: Batch) {
+        let (doubtful, confirmed) = {
+            let state = self.lock();
+            (state.doubtful, state.listening.confirmed)
+        };
+        let mut request = batch.request(&self.keys, self.core.config.record_life(), doubtful);
+        let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, &mut batch);
+        request.number(self.core.next_sequence());
+        let sent = Instant::now();
+        let ending = self.core.carry_out(&mut request, callers).await;
+        let answer = match ending {
+            Ending::Answer(value) => match Answer::read(&value, batch.len()) {
+                Some(Answer::Done {
+                    listeners,
+                    available,
+                    results,
+                }) => {
+                    self.lock().seen = Some(sent);
+                    self.arrive(batch, &results, available, listeners, confirmed);
+                    return;
+                }
+                Some(Answer::Unreadable(found)) => Error::NotANumber {
+                    name: self.name().to_owned(),
+                    found,
+                },
+                Some(Answer::Refused(error)) => refused(self.name(), &Refusal::from_text(&error)),
+                Some(Answer::Stale) | None => Error::Server {
+                    name: self.name().to_owned(),
+                    detail: format!("unexpected answer {value:?}"),
+                },
+            },
+            Ending::Refused(refusal) => {
+                // What one call needs may be forbidden while the others' needs are not.
+                if refusal.reason == Reason::Permission && batch.len() > 1 {
+                    for single in batch.split() {
+                        Box::pin(self.carry_out_batch(single)).await;
+                    }
+                    return;
+                }
+                refused(self.name(), &refusal)
+            }
+            Ending::NotSent => {
+                // Those who still wait travel with the next batch.
+                let mut state = self.lock();
+                let calls: Vec<Call> = batch.into_steps().flat_map(|step| step.calls).collect();
+                for call in calls.into_iter().rev() {
+                    state.queue.push_front(Queued::Call(call));
+                }
+                state.look = true;
+                return;
+            }
+            Ending::Unknown => {
+                tracing::error!(name = self.name(), "the outcome of a batch stays unknown");
+                let mut state = self.lock();
+                state.look = true;
+                state.doubtful = true;
+                return;
+            }
+        };
+        self.fail(batch, &answer);
+    }
+
+    pub(super) async fn carry_out_command(&self, mut command: Command) {
+        let window = self.core.config.retry_window;
+        let Command {
+            operation,
+            ref mut request,
+            ref mut reply,
+            since,
+        } = command;
+        let callers = |trouble: &Trouble<'_>| {
+            self.tell_queued(trouble);
+            if since + window > trouble.now {
+                return Patience::Until(since + window);
+            }
+            if let Some(reply) = reply.take() {
+                let _ = reply.send(Err(trouble.error(self.name(), operation, since)));
+            }
+            Patience::Nobody
+        };
+        request.number(self.core.next_sequence());
+        let answer = match self.core.carry_out(request, callers).await {
+            Ending::Answer(value) => Ok(value),
+            Ending::Refused(refusal) => Err(refused(self.name(), &refusal)),
+            Ending::NotSent => return,
+            Ending::Unknown => {
+                self.lock().doubtful = true;
+                return;
+            }
+        };
+        if let Some(reply) = command.reply {
+            let _ = reply.send(answer);
+        }
+    }
+}
+
+impl Rounds for Line {
+    fn round(self: Arc<Self>) -> Round {
+        let runtime = self.core.runtime.clone();
+        let mut round = Box::pin(async move {
+            let task = self.depart(&mut self.lock());
+            match task {
+                Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,
+                Some(Task::Command(command)) => self.carry_out_command(command).await,
+                None => {}
+            }
+        });
+        // Its timers are the client's, whichever runtime a caller polls it on.
+        Box::pin(std::future::poll_fn(move |cx| {
+            let _runtime = runtime.enter();
+            round.as_mut().poll(cx)
+        }))
+    }
+
+    fn has_work(&self) -> bool {
+        let mut state = self.lock();
+        let claims =
+            state.look && !state.waiters.is_empty() && state.turns.may_claim(Instant::now());
+        if !state.queue.is_empty() || claims {
+            return true;
+        }
+        // Callers that wait for permits are not owed anything.
+        if state.busy {
+            state.busy = false;
+            self.core.became_idle();
+        }
+        false
+    }
+
+    fn abandon(&self) {
+        let (queue, waiters) = {
+            let mut state = self.lock();
+            state.closed = true;
+            if state.busy {
+                state.busy = false;
+                self.core.became_idle();
+            }
+            (std::mem::take(&mut state.queue), state.waiters.take_all())
+        };
+        // Dropping the replies tells the callers.
+        drop((queue, waiters));
+    }
+
+    fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    fn spawn(&self, task: Round) {
+        self.core.runtime.spawn(task);
+    }
+}

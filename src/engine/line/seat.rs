@@ -1,0 +1,135 @@
+//! A caller's place in a line.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Line, Queued};
+use crate::engine::batch::{Call, Operation};
+use crate::engine::drive::{self, Inline};
+use crate::error::Result;
+
+/// Waits for `answer`, carrying a round out first if that has fallen to this caller. `None`: nobody is
+/// left to answer.
+pub(super) async fn answer_of<T>(
+    inline: &mut Option<Inline<Line>>,
+    answer: &mut oneshot::Receiver<T>,
+) -> Option<T> {
+    std::future::poll_fn(|cx| {
+        let Some(round) = inline else {
+            return Poll::Ready(());
+        };
+        // Without its waker in the channel, an answer that comes out of its own round does not wake the
+        // caller for a second time. The round may go on behind the answer; a task sees to that.
+        if Pin::new(round).poll(cx).is_pending() && answer.is_empty() && !answer.is_terminated() {
+            return Poll::Pending;
+        }
+        *inline = None;
+        Poll::Ready(())
+    })
+    .await;
+    answer.await.ok()
+}
+
+/// A caller's place: what it has asked for, and where the answer comes.
+///
+/// Dropped before the answer was read, it leaves the line and gives back what was granted meanwhile.
+pub(crate) struct Seat {
+    line: Arc<Line>,
+    permits: u32,
+    answer: oneshot::Receiver<Result<i64>>,
+    ticket: Option<u64>,
+    inline: Option<Inline<Line>>,
+}
+
+impl Seat {
+    pub(super) fn new(
+        line: &Arc<Line>,
+        permits: u32,
+        answer: oneshot::Receiver<Result<i64>>,
+        ticket: Option<u64>,
+    ) -> Self {
+        Seat {
+            inline: line.drive(),
+            line: Arc::clone(line),
+            permits,
+            answer,
+            ticket,
+        }
+    }
+
+    /// Waits for the answer.
+    pub(crate) async fn served(&mut self) -> Result<i64> {
+        let answer = answer_of(&mut self.inline, &mut self.answer).await;
+        self.ticket = None;
+        self.permits = 0;
+        answer.unwrap_or_else(|| Err(self.line.shut_down()))
+    }
+
+    /// Waits for the answer until `deadline`, and then for the answer to one last try.
+    pub(crate) async fn served_until(&mut self, deadline: Instant) -> Result<bool> {
+        match tokio::time::timeout_at(deadline, self.served()).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.try_for_the_last_time();
+                self.served().await
+            }
+        }
+        .map(|granted| granted == 1)
+    }
+
+    pub(super) fn try_for_the_last_time(&mut self) {
+        let Some(ticket) = self.ticket.take() else {
+            return;
+        };
+        let mut state = self.line.lock();
+        // Not there any more: the answer is on its way.
+        let Some(waiter) = state.waiters.leave(ticket) else {
+            return;
+        };
+        // A large request that goes may have stood in the way of smaller ones.
+        state.look = true;
+        state.free = None;
+        self.line.leave_if_unneeded(&mut state);
+        state.queue.push_back(Queued::Call(Call {
+            operation: Operation::TryAcquire(waiter.permits),
+            reply: Some(waiter.reply),
+            since: Instant::now(),
+        }));
+        self.line.note_busy(&mut state);
+        drop(state);
+        // The round that is under way, if it is this caller's own, must go on while it waits.
+        if self.inline.is_none() {
+            self.inline = self.line.drive();
+        } else {
+            drive::kick(&self.line);
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.answer.close();
+        if let Ok(Ok(1)) = self.answer.try_recv()
+            && self.permits > 0
+        {
+            self.line.call_detached(Operation::Release(self.permits));
+        } else if let Some(ticket) = self.ticket {
+            let mut state = self.line.lock();
+            if state.waiters.leave(ticket).is_some() {
+                // A large request that has gone may have stood in the way of smaller ones.
+                state.look = true;
+                state.free = None;
+                self.line.leave_if_unneeded(&mut state);
+                let waiting = !state.waiters.is_empty();
+                drop(state);
+                if waiting {
+                    drive::kick(&self.line);
+                }
+            }
+        }
+    }
+}
