@@ -22,6 +22,8 @@ test: setup ## check everything
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 	cargo package --locked --list $(UNCOMMITTED)
 	cargo package --locked $(UNCOMMITTED)
+	cargo run --locked --example in_process
+	cargo run --locked --example shared
 	cargo run --locked --example demo
 
 bench: setup ## measure against Redisson and a plain client (BENCH=quick: in two minutes)

@@ -1,4 +1,4 @@
-//! The object-safe traits that every implementation shares, and the guards' contract.
+//! The object-safe trait that every implementation shares, and what they all promise.
 
 use std::sync::Arc;
 use std::time::Duration;

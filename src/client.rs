@@ -16,8 +16,9 @@ use crate::redisson::RSemaphore;
 /// pauses; calls wait for it through the [`retry_window`](ClientBuilder::retry_window), and callers that
 /// stand in line for permits wait on.
 ///
-/// Cheap to clone; the clones are one client. When the last clone and the last handle are gone the
-/// connections are closed. A client belongs to the tokio runtime that it was made in.
+/// Cheap to clone; the clones are one client. When the last clone and the last handle are gone, and what
+/// they owe has been carried out, the connections are closed; waiters left asleep elsewhere may keep them open
+/// for about a minute. A client belongs to the tokio runtime that it was made in.
 #[derive(Clone)]
 pub struct Client {
     core: Arc<Core>,
@@ -120,7 +121,8 @@ impl ClientBuilder {
         self
     }
 
-    /// The name that `CLIENT LIST` shows; none by default.
+    /// The name that `CLIENT LIST` shows for the command connection; none by default. A name that the server
+    /// refuses, as one with a space, is left out.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.config.client_name = Some(name.into());
         self
@@ -167,7 +169,8 @@ impl ClientBuilder {
     ///
     /// The effect is that of a release and an acquisition back to back, so nobody can tell; except that
     /// permits taken away by others (`add_permits` with a negative number) are noticed that much later,
-    /// and that other processes have to wait that long for their share. Zero switches it off.
+    /// and that a missing key is not created by it. As long as others listen for permits, they stay within the
+    /// process for 5 ms at the most. Zero switches it off.
     pub fn local_hand_over(mut self, window: Duration) -> Self {
         self.config.local_hand_over = window;
         self
@@ -179,7 +182,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::Configuration`] for a URL that is no Redis URL or a setting of zero,
+    /// [`Error::Configuration`] for a URL that is no Redis URL and a setting of zero or above a day,
     /// [`Error::Authentication`] at once for a wrong user name or password, [`Error::Unavailable`] when the
     /// time is over.
     pub async fn connect(self) -> Result<Client> {

@@ -42,7 +42,7 @@ pub enum Error {
     InvalidDuration {
         /// The object.
         name: String,
-        /// Which time: "time to live", "waiting time".
+        /// Which time: "time to live".
         what: &'static str,
         /// The value given.
         value: Duration,
@@ -51,7 +51,7 @@ pub enum Error {
     },
 
     /// A URL or setting that the client cannot work with. Nothing was sent.
-    #[error("configuration: {reason}")]
+    #[error("configuration: {reason}; nothing was sent")]
     Configuration {
         /// What is wrong with it. Never contains a password.
         reason: String,
@@ -103,7 +103,7 @@ pub enum Error {
     },
 
     /// The server refused the user name or password, or wants one.
-    #[error("{server}: authentication failed: {detail}")]
+    #[error("{server}: authentication failed: {detail}; nothing took effect")]
     Authentication {
         /// The server's address.
         server: String,
@@ -144,8 +144,9 @@ pub enum Error {
 
     /// The call was sent, but no answer came for as long as the retry window lasts.
     ///
-    /// It may have taken effect, or may still do so when the server comes back. The crate goes on
-    /// asking: an acquisition that turns out to have happened is given back, a release is carried out.
+    /// It may have taken effect, or may still do so when the server comes back. The crate goes on asking, for
+    /// five minutes in all (or two retry windows): an acquisition that turns out to have happened is given
+    /// back, a release is carried out.
     #[error(
         "{name:?}: {operation} was sent, but no answer came within {waited:?} ({detail}); it may have taken effect"
     )]

@@ -38,7 +38,8 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// Those of [`Semaphore::release`]. The guard is spent either way.
+    /// Those of [`Semaphore::release`]. The guard is spent either way: where nothing took effect the permits are
+    /// still taken, and may be released again through [`semaphore`](Permit::semaphore), kept from before.
     ///
     /// # Cancel safety
     ///

@@ -100,6 +100,15 @@ pub(crate) struct Call {
     pub(crate) since: Instant,
 }
 
+impl Call {
+    /// What is asked for is owed all the same.
+    pub(crate) fn forget_caller_who_has_gone(&mut self) {
+        if self.reply.as_ref().is_some_and(Reply::is_closed) {
+            self.reply = None;
+        }
+    }
+}
+
 /// Neighbouring calls of the same kind and amount.
 pub(crate) struct Step {
     pub(crate) operation: Operation,
@@ -154,7 +163,12 @@ impl Batch {
         batch
     }
 
-    /// A batch of one step, out of a batch that was refused as a whole.
+    /// Into how many batches it can be split.
+    pub(crate) fn parts(&self) -> usize {
+        self.before.len() + usize::from(!self.claim.is_empty()) + self.after.len()
+    }
+
+    /// One batch for each step, and one for the claim.
     pub(crate) fn split(self) -> Vec<Batch> {
         let single = |before: Vec<Step>, claim: Claim| Batch {
             before,

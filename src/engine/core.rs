@@ -1,7 +1,7 @@
 //! What all objects of one client share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub(crate) struct Core {
     lines: Mutex<Lines>,
     /// How many lines have calls that are not answered yet.
     busy: AtomicUsize,
+    /// Shut down, and the connection closed.
+    finished: AtomicBool,
     /// The last of them has become idle.
     idle: Notify,
 }
@@ -50,6 +52,7 @@ impl Core {
             sequence: AtomicU64::new(0),
             lines: Mutex::default(),
             busy: AtomicUsize::new(0),
+            finished: AtomicBool::new(false),
             idle: Notify::new(),
         }))
     }
@@ -90,6 +93,10 @@ impl Core {
         }
     }
 
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn became_busy(&self) {
         self.busy.fetch_add(1, Ordering::SeqCst);
     }
@@ -118,6 +125,7 @@ impl Core {
             }
         };
         let done = tokio::time::timeout(limit, idle).await.is_ok();
+        self.finished.store(true, Ordering::SeqCst);
         self.wakeups.close();
         self.connection.close();
         if done {
@@ -126,7 +134,8 @@ impl Core {
         Err(Error::Unavailable {
             name: "shutdown".to_owned(),
             waited: limit,
-            detail: "some releases could not be carried out".to_owned(),
+            detail: "some of what was owed could not be carried out, or its outcome is not known"
+                .to_owned(),
         })
     }
 }

@@ -19,7 +19,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A release in the meantime is followed up this soon.
 const FOLLOW_UP: Duration = Duration::from_millis(200);
-/// For this many nudges, something over a minute, the task keeps its client alive.
+/// For this many nudges, about a minute, the task keeps its client alive.
 const STEADFAST: u32 = 12;
 /// A JVM wakes this many blocked threads at the most; it wakes no more than it has.
 const THREADS: u32 = 65_536;
@@ -60,15 +60,14 @@ async fn pause_and_nudge(line: &Line, backoff: &mut Backoff, starts: &mut u32) -
         tokio::time::sleep(FOLLOW_UP).await;
         *backoff = Backoff::between(2 * FOLLOW_UP, LONGEST_PAUSE);
     }
-    if !line.wants_nudge() {
+    let Some(releases) = line.wants_nudge() else {
         return false;
-    }
+    };
     // An attempt that failed says nothing: the next one will.
     if let Some(listeners) = send(line, *starts).await
         && listeners <= line.own_subscriptions()
     {
-        line.nudge_ended();
-        return false;
+        return !line.nudge_ended(releases);
     }
     *starts = (*starts * 2).min(ASYNC_MOST);
     true
@@ -90,7 +89,7 @@ async fn send(line: &Line, starts: u32) -> Option<u64> {
     });
     match line.core().try_once(&request).await {
         Ok(Value::Int(listeners)) => u64::try_from(listeners).ok(),
-        Err(Failure::Refused(_)) => Some(0),
+        Err(Failure::Refused(refusal)) if refusal.is_final(false) => Some(0),
         _ => None,
     }
 }

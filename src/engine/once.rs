@@ -50,7 +50,15 @@ pub(crate) struct Trouble<'a> {
     pub(crate) now: Instant,
 }
 
-impl Trouble<'_> {
+impl<'a> Trouble<'a> {
+    /// The same for a call that has not been sent at all.
+    pub(crate) fn untouched(&self) -> Trouble<'a> {
+        Trouble {
+            doubtful: false,
+            ..*self
+        }
+    }
+
     /// The error for a caller that has waited since `since` for `operation` on `name`.
     pub(crate) fn error(&self, name: &str, operation: &'static str, since: Instant) -> Error {
         let name = name.to_owned();
@@ -107,6 +115,9 @@ impl Core {
                     detail
                 }
             };
+            if self.is_finished() {
+                return Ending::Refused(Refusal::unreachable(detail));
+            }
             let now = Instant::now();
             let patience = callers(&Trouble {
                 doubtful: first_sent.is_some(),

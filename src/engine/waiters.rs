@@ -131,7 +131,7 @@ impl Waiters {
         &mut self,
         now: Instant,
         window: Duration,
-    ) -> (Vec<Waiter>, Option<Instant>) {
+    ) -> (Vec<(u64, Waiter)>, Option<Instant>) {
         let mut overdue = Vec::new();
         let mut next = None;
         for (ticket, waiter) in &self.by_ticket {
@@ -147,7 +147,7 @@ impl Waiters {
         }
         let waiters = overdue
             .into_iter()
-            .filter_map(|ticket| self.leave(ticket))
+            .filter_map(|ticket| Some((ticket, self.leave(ticket)?)))
             .collect();
         (waiters, next)
     }
@@ -279,6 +279,11 @@ impl Waiters {
 impl Claim {
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
+    }
+
+    /// Whether this waiter joined in time to be a part of it.
+    pub(crate) fn may_include(&self, ticket: u64) -> bool {
+        ticket < self.end
     }
 
     /// Whether a claim that was served as `served` says has left nobody behind.

@@ -66,7 +66,7 @@ pub enum ExpireTime {
     At(SystemTime),
 }
 
-/// The longest time to live that Redis takes without overflowing: 2^62 milliseconds are far above it.
+/// The longest time to live, in milliseconds: exact in a Lua number, and below what Redis can add to its clock.
 const LONGEST_TTL: i64 = 1 << 53;
 
 /// The operations, for one object.

@@ -23,11 +23,11 @@ use crate::guard::Permit;
 /// | | |
 /// |---|---|
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
-/// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one added, up to 63, as long as somebody hears it |
-/// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call and its answer, for once-only execution; vanishes after ten minutes, or four retry windows where that is longer |
+/// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it |
+/// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; vanishes after ten minutes, or four retry windows where that is longer |
 ///
-/// `name` is the mapped name; where it contains a `{`, no braces are put around it. Every operation on the
-/// counter is a step of one script, `lua/semaphore/batch.lua`; the calls that the tasks of a client make
+/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last key begins with
+/// `redisson_sc_once::`. Every operation on the counter is a step of one script, `lua/semaphore/batch.lua`; the calls that the tasks of a client make
 /// at the same time travel in one call of it.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ use crate::guard::Permit;
 /// What every operation can answer with: [`InvalidName`](Error::InvalidName),
 /// [`WrongType`](Error::WrongType) and [`NotANumber`](Error::NotANumber) for a key that holds something
 /// else, [`PermissionDenied`](Error::PermissionDenied), [`ReadOnly`](Error::ReadOnly),
-/// [`Unavailable`](Error::Unavailable) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window
+/// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window
 /// has passed, and [`ShutDown`](Error::ShutDown). Below stands only what comes in addition.
 ///
 /// # Cancel safety
@@ -52,6 +52,8 @@ use crate::guard::Permit;
 /// - A counter that is no integer of less than 15 digits is [`NotANumber`](Error::NotANumber) to every
 ///   operation, and nothing is changed; Redisson's operations answer differently, and some store over it.
 /// - A time to live of zero is refused before anything is sent.
+/// - Keyspace notifications say `set` where Redisson's say `incrby` and `decrby`: the script writes the
+///   counter once, with `SET ... KEEPTTL`.
 /// - Nothing is published where no permit is left, as nobody could acquire it; Redisson publishes 0 and
 ///   negative totals.
 /// - A call whose answer was lost is repeated and takes effect once; Redisson's permit is lost.
@@ -80,7 +82,7 @@ impl RSemaphore {
 
     /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
     ///
-    /// Redis: `SET name permits` without expiry, and `permits` published, where the key is missing.
+    /// Redis: `name` is set to `permits`, without expiry, and that is announced, where the key is missing.
     /// Redisson: `trySetPermits(int)`.
     ///
     /// # Errors
@@ -94,7 +96,7 @@ impl RSemaphore {
     /// As [`try_set_permits`](Self::try_set_permits); the semaphore vanishes after `ttl`, counted in whole
     /// milliseconds.
     ///
-    /// Redis: `SET name permits PX ttl`. Redisson: `trySetPermits(int, Duration)`, since 3.29.
+    /// Redis: as there, with `PX ttl`. Redisson: `trySetPermits(int, Duration)`, since 3.29.
     ///
     /// # Errors
     ///
@@ -110,15 +112,16 @@ impl RSemaphore {
     /// Waiting costs no polling and no task: the caller is woken by the channel, by this client's own
     /// releases, when the subscription was made anew, and looks by itself every few seconds
     /// ([`safety_interval`](crate::ClientBuilder::safety_interval)). The callers of one client are served
-    /// in the order of their arrival; a smaller request may pass a larger one that does not fit for 5
-    /// seconds, then the line stops until the larger one is served. Between clients there is no order.
+    /// in the order of their arrival; smaller requests may pass the first in line, if that does not fit, for 5
+    /// seconds, then the line stops until it is served. Between clients there is no order.
     ///
-    /// Redis: `DECRBY name permits` where there are enough. Redisson: `acquire(int)`.
+    /// Redis: `name` falls by `permits`, keeping its time to live, where there are enough; nothing is sent where
+    /// a release of this client serves the caller (`local_hand_over`). Redisson: `acquire(int)`.
     ///
     /// # Errors
     ///
-    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1. A caller that has been put into the line
-    /// does not mind a server that is away: it goes on waiting.
+    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1. A caller that the server has answered once
+    /// goes on waiting while it is away; one that has had no answer for the retry window is told.
     ///
     /// # Cancel safety
     ///
@@ -148,8 +151,8 @@ impl RSemaphore {
 
     /// As [`acquire`](Self::acquire), waiting for `wait` at the most; `false` when it is over.
     ///
-    /// At the end of `wait` it tries once more. While the server is away the answer may take up to the
-    /// retry window longer. Redisson: `tryAcquire(int, Duration)`.
+    /// At the end of `wait` it tries once more, whoever waits. While the server is away the answer may take up
+    /// to the retry window longer, and is an error then. Redisson: `tryAcquire(int, Duration)`.
     ///
     /// # Errors
     ///
@@ -167,7 +170,8 @@ impl RSemaphore {
 
     /// Gives `permits` permits back, creating the semaphore if it does not exist; 0 does nothing.
     ///
-    /// Redis: `INCRBY name permits`, the total published. Redisson: `release(int)`.
+    /// Redis: `name` rises by `permits`, keeping its time to live, and the total is announced; nothing is sent
+    /// where that serves a waiting caller of this client (`local_hand_over`). Redisson: `release(int)`.
     ///
     /// # Errors
     ///
@@ -183,7 +187,7 @@ impl RSemaphore {
 
     /// Gives `permits` permits back if the semaphore exists; `false` if it does not, or for 0.
     ///
-    /// Redis: as [`release`](Self::release). Redisson: `releaseIfExists(int)`, since 4.0.
+    /// Redis: as [`release`](Self::release), but always sent. Redisson: `releaseIfExists(int)`, since 4.0.
     ///
     /// # Errors
     ///
@@ -201,7 +205,8 @@ impl RSemaphore {
     /// Never waits: with a negative `delta` the counter may become negative, and has to rise above zero
     /// before anyone acquires again.
     ///
-    /// Redis: `INCRBY name delta`, the total published where it is positive. Redisson: `addPermits(int)`.
+    /// Redis: `name` changes by `delta`, keeping its time to live; the total is announced where it is positive.
+    /// Redisson: `addPermits(int)`.
     /// DIFFERENCE: Redisson's drops the time to live.
     ///
     /// # Errors
@@ -213,7 +218,8 @@ impl RSemaphore {
 
     /// Sets the counter to 0 and returns what it was, negative too; 0 if the semaphore does not exist.
     ///
-    /// Redis: `DECRBY name counter`; a missing key is not created. Redisson: `drainPermits()`.
+    /// Redis: `name` becomes `0`, keeping its time to live; a missing key is not created.
+    /// Redisson: `drainPermits()`.
     /// DIFFERENCE: Redisson's drops the time to live.
     pub async fn drain_permits(&self) -> Result<i64> {
         self.run(Operation::Drain).await
@@ -277,6 +283,10 @@ impl RSemaphore {
 
 /// The object itself, as Redisson's `RObject` and `RExpirable` offer it. None of these wakes a waiter:
 /// waiting callers find out by their own slow check.
+///
+/// Errors are those of every operation, and [`Server`](Error::Server) where the server is too old for a
+/// command. Cancel safety: sent in its turn after the first poll, and carried out even if the future is
+/// dropped after that.
 impl RSemaphore {
     fn object(&self) -> Object<'_> {
         Object { line: &self.line }
@@ -461,8 +471,10 @@ impl Semaphore for RSemaphore {
     }
 
     fn release_detached(&self, permits: u32) {
-        if permits > 0 {
-            self.line.call_detached(Operation::Release(permits));
+        match self.check(permits) {
+            Ok(()) if permits > 0 => self.line.call_detached(Operation::Release(permits)),
+            Ok(()) => {}
+            Err(error) => tracing::error!(%error, "not released"),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// The pauses of one series of failures: each twice the last one at the most, half of it at the least.
+/// The pauses of one series of failures: the bound doubles up to the longest, and each pause is between half of
+/// its bound and all of it.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,

@@ -73,8 +73,13 @@ impl Connection {
             .and_then(Value::extract_error)
             .map_err(|error| {
                 let failure = Failure::of_command(&error);
-                if let Failure::Unanswered(why) = &failure {
-                    self.replace(generation, why);
+                match &failure {
+                    Failure::Unanswered(why) => self.replace(generation, why),
+                    // After a failover the same name may lead to the new primary.
+                    Failure::Refused(refusal) if refusal.reason == Reason::ReadOnly => {
+                        self.replace(generation, &refusal.detail);
+                    }
+                    _ => {}
                 }
                 failure
             })

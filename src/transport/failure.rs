@@ -25,7 +25,7 @@ pub(crate) struct Refusal {
 pub(crate) enum Reason {
     /// The script is not in the server's cache.
     NoScript,
-    /// The server will be able to in a moment (LOADING, BUSY, TRYAGAIN, MASTERDOWN, CLUSTERDOWN).
+    /// The server may be able to in a moment: it is loading, busy, out of memory, without its replicas.
     NotNow,
     /// User name or password.
     Authentication,
@@ -63,7 +63,8 @@ impl Refusal {
         let detail = text.to_owned();
         let reason = match text.split(' ').next().unwrap_or_default() {
             "NOSCRIPT" => Reason::NoScript,
-            "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" => Reason::NotNow,
+            "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "OOM" | "MISCONF"
+            | "NOREPLICAS" => Reason::NotNow,
             "NOAUTH" | "WRONGPASS" => Reason::Authentication,
             "NOPERM" => Reason::Permission,
             "WRONGTYPE" => Reason::WrongType,
@@ -77,8 +78,8 @@ impl Refusal {
 
     /// Whether it settles a call; `doubtful` says that an earlier copy may have been carried out.
     ///
-    /// A script looks into the record before it fails, so its own errors say that the earlier copy was not
-    /// carried out. What the server says before a script has begun does not.
+    /// What a script finds wrong with its object it says after a look into the record, so the earlier copy
+    /// was not carried out. What the server forbids before that says nothing about the earlier copy.
     pub(crate) fn is_final(&self, doubtful: bool) -> bool {
         match self.reason {
             Reason::NotNow => false,

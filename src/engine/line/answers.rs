@@ -54,6 +54,7 @@ impl Line {
             let asleep = adds && available > 0 && somebody;
             let nudge = asleep && !state.nudging;
             state.nudging |= nudge;
+            state.leaving += u64::from(asleep);
             if asleep && !nudge {
                 self.released_again.notify_one();
             }
@@ -152,6 +153,7 @@ impl Line {
         let mut later = |due: Instant| next = Some(next.map_or(due, |next| next.min(due)));
         batch.retain_calls(|call| {
             let due = call.since + window;
+            call.forget_caller_who_has_gone();
             match &call.reply {
                 Some(_) if due <= now => {
                     let error = trouble.error(self.name(), call.operation.name(), call.since);
@@ -169,11 +171,12 @@ impl Line {
             true
         });
         let (overdue, due) = self.lock().waiters.take_overdue(now, window);
-        for waiter in overdue {
-            let error = match waiter.asked {
-                Some(since) => trouble.error(self.name(), "acquire", since),
-                None => continue,
-            };
+        let untouched = trouble.untouched();
+        for (ticket, waiter) in overdue {
+            let Some(since) = waiter.asked else { continue };
+            let asked = batch.claim.may_include(ticket);
+            let trouble = if asked { trouble } else { &untouched };
+            let error = trouble.error(self.name(), "acquire", since);
             let _ = waiter.reply.send(Err(error));
         }
         if let Some(due) = due {
@@ -195,13 +198,14 @@ impl Line {
     pub(super) fn tell_queued(&self, trouble: &Trouble<'_>) {
         let window = self.core.config.retry_window;
         let overdue = |since: Instant| since + window <= trouble.now;
-        let untouched = Trouble {
-            doubtful: false,
-            ..*trouble
-        };
+        let untouched = trouble.untouched();
         let mut state = self.lock();
         state.queue.retain_mut(|queued| match queued {
-            Queued::Call(call) if call.reply.is_some() && overdue(call.since) => {
+            Queued::Call(call) if overdue(call.since) => {
+                call.forget_caller_who_has_gone();
+                if call.reply.is_none() {
+                    return true;
+                }
                 let error = untouched.error(self.keys.name(), call.operation.name(), call.since);
                 if let Some(reply) = call.reply.take() {
                     let _ = reply.send(Err(error));

@@ -50,15 +50,18 @@ impl Line {
         self.released_again.notified().await;
     }
 
-    /// Whether there may still be permits for someone asleep; if not, nudging ends.
-    pub(crate) fn wants_nudge(&self) -> bool {
+    /// Whether there may still be permits for someone asleep: how many releases have left some so far.
+    pub(crate) fn wants_nudge(&self) -> Option<u64> {
         let mut state = self.lock();
         state.nudging = state.available > 0 && !state.closed;
-        state.nudging
+        state.nudging.then_some(state.leaving)
     }
 
-    pub(crate) fn nudge_ended(&self) {
-        self.lock().nudging = false;
+    /// Ends the nudging, unless there was a release behind those that were `seen`.
+    pub(crate) fn nudge_ended(&self, seen: u64) -> bool {
+        let mut state = self.lock();
+        state.nudging = state.leaving != seen;
+        !state.nudging
     }
 }
 

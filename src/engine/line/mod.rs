@@ -65,6 +65,8 @@ struct State {
     listening: Listening,
     turns: Turns,
     nudging: bool,
+    /// How many batches have left permits while somebody else listened.
+    leaving: u64,
     /// A batch was given up whose copies may still reach the server.
     doubtful: bool,
     /// Counted as busy in the core.
@@ -119,6 +121,7 @@ impl Line {
                 listening: Listening::default(),
                 turns: Turns::default(),
                 nudging: false,
+                leaving: 0,
                 doubtful: false,
                 busy: false,
                 closed,
@@ -218,9 +221,19 @@ impl Line {
             return false;
         }
         let served = state.waiters.serve_exactly(permits, now);
+        let handed_over = !served.is_empty();
+        // A large request that has been served may have stood in the way of smaller ones.
+        let look = handed_over && state.waiters.somebody_fits(state.available, now);
+        if look {
+            state.look = true;
+            state.free = None;
+            self.note_busy(&mut state);
+        }
         self.leave_if_unneeded(&mut state);
         drop(state);
-        let handed_over = !served.is_empty();
+        if look {
+            drive::kick(self);
+        }
         for waiter in served {
             let permits = waiter.permits;
             if waiter.reply.send(Ok(1)).is_err() {
@@ -266,7 +279,9 @@ impl Line {
 
     fn enqueue(&self, queued: Queued) -> Result<()> {
         let mut state = self.lock();
-        if state.closed {
+        // What guards owe is carried out as long as there is a connection.
+        let owed = matches!(&queued, Queued::Call(call) if call.reply.is_none());
+        if state.closed && !(owed && !self.core.is_finished()) {
             return Err(self.shut_down());
         }
         state.queue.push_back(queued);
@@ -315,7 +330,7 @@ impl std::fmt::Debug for Line {
     }
 }
 
-/// Retry windows and the like are far below the range of `Instant`.
+/// When `wait` ends; `None` where the clock cannot express it: never.
 pub(crate) fn deadline(wait: Duration) -> Option<Instant> {
     Instant::now().checked_add(wait)
 }

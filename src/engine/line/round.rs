@@ -95,7 +95,7 @@ impl Line {
             },
             Ending::Refused(refusal) => {
                 // What one call needs may be forbidden while the others' needs are not.
-                if refusal.reason == Reason::Permission && batch.len() > 1 {
+                if refusal.reason == Reason::Permission && batch.parts() > 1 {
                     for single in batch.split() {
                         Box::pin(self.carry_out_batch(single)).await;
                     }
@@ -181,6 +181,7 @@ impl Rounds for Line {
         let claims =
             state.look && !state.waiters.is_empty() && state.turns.may_claim(Instant::now());
         if !state.queue.is_empty() || claims {
+            self.note_busy(&mut state);
             return true;
         }
         // Callers that wait for permits are not owed anything.
