@@ -281,7 +281,7 @@ impl Line {
         let mut state = self.lock();
         // What guards owe is carried out as long as there is a connection.
         let owed = matches!(&queued, Queued::Call(call) if call.reply.is_none());
-        if state.closed && !(owed && !self.core.is_finished()) {
+        if state.closed && (!owed || self.core.is_finished()) {
             return Err(self.shut_down());
         }
         state.queue.push_back(queued);
