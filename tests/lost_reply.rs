@@ -123,23 +123,29 @@ async fn outcome(
     results
 }
 
-/// What the undisturbed sequence answers, and how many script calls it makes.
-async fn undisturbed(server: &RedisServer, proxy: &Proxy) -> (Vec<String>, u64) {
-    let before = proxy.scripts();
-    let expected = outcome(server, proxy, "undisturbed", async || {}).await;
-    let calls = proxy.scripts() - before;
-    assert!(calls >= STEPS as u64, "{calls} script calls");
-    (expected, calls)
+/// What the undisturbed sequence answers.
+async fn undisturbed(server: &RedisServer, proxy: &Proxy) -> Vec<String> {
+    outcome(server, proxy, "undisturbed", async || {}).await
+}
+
+/// Whether the sequence just carried out was too short to have an n-th script call. Calls made at the same
+/// time may travel together or not, so its length varies a little.
+fn is_over(proxy: &Proxy, n: u64) -> bool {
+    let over = proxy.struck() < n;
+    assert!(!over || n > STEPS as u64, "script call {n} was not hit");
+    over
 }
 
 async fn each_reply_is_lost(fate: Fate) {
     let (server, proxy) = start().await;
-    let (expected, calls) = undisturbed(&server, &proxy).await;
-    for n in 1..=calls {
+    let expected = undisturbed(&server, &proxy).await;
+    for n in 1.. {
         proxy.at_script(n, fate);
         let seen = outcome(&server, &proxy, &format!("reply-{n}"), async || {}).await;
         assert_eq!(seen, expected, "the reply of script call {n} was lost");
-        assert_eq!(proxy.struck(), n, "script call {n} was not hit");
+        if is_over(&proxy, n) {
+            return;
+        }
     }
 }
 
@@ -157,8 +163,8 @@ async fn each_reply_of_a_sequence_is_lost_in_silence() {
 #[tokio::test]
 async fn each_request_of_a_sequence_arrives_again_at_once() {
     let (server, proxy) = start().await;
-    let (expected, calls) = undisturbed(&server, &proxy).await;
-    for n in 1..=calls {
+    let expected = undisturbed(&server, &proxy).await;
+    for n in 1.. {
         proxy.at_script(n, Fate::HoldRequest);
         let delivered = std::cell::Cell::new(false);
         let deliver = async || {
@@ -168,7 +174,10 @@ async fn each_request_of_a_sequence_arrives_again_at_once() {
         };
         let seen = outcome(&server, &proxy, &format!("again-{n}"), deliver).await;
         assert_eq!(seen, expected, "script call {n} arrived twice");
-        assert!(delivered.get(), "script call {n} was not held");
+        if is_over(&proxy, n) {
+            return;
+        }
+        assert!(delivered.get(), "script call {n} was not delivered");
     }
 }
 
@@ -177,12 +186,15 @@ async fn each_request_of_a_sequence_arrives_again_at_once() {
 async fn each_request_of_a_sequence_arrives_again_at_the_end() {
     let (server, proxy) = start().await;
     let mut control = server.connection().await;
-    let (expected, calls) = undisturbed(&server, &proxy).await;
-    for n in 1..=calls {
+    let expected = undisturbed(&server, &proxy).await;
+    for n in 1.. {
         proxy.at_script(n, Fate::HoldRequest);
         let name = format!("late-{n}");
         let seen = outcome(&server, &proxy, &name, async || {}).await;
         assert_eq!(seen, expected, "script call {n} was held");
+        if is_over(&proxy, n) {
+            return;
+        }
         let before = snapshot_all(&mut control).await;
         proxy.deliver(1).await;
         let after = snapshot_all(&mut control).await;
