@@ -78,7 +78,7 @@ async fn calls_that_cannot_be_merged_are_split_into_several_scripts() {
     }
     let used = scripts(&server).await - before;
     assert!(
-        (6..=12).contains(&used),
+        (24..=30).contains(&used),
         "3000 different calls in {used} scripts"
     );
     let taken: i64 = (1..=3_000).sum();

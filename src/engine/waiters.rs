@@ -17,7 +17,7 @@ use crate::error::Result;
 const FIRST_REACH: usize = 16;
 const LONGEST_REACH: usize = 4096;
 /// A claim has this many runs at the most: it bounds the script's time and the request's size.
-const MOST_RUNS: usize = 256;
+const MOST_RUNS: usize = 64;
 
 /// Where the answer to a caller goes.
 pub(crate) type Reply = oneshot::Sender<Result<i64>>;
