@@ -137,11 +137,9 @@ impl Batch {
         };
         // From here on releases of equal amounts may be merged.
         let mut segment = 0;
-        for _ in 0..calls.len().min(MOST_CALLS) {
-            if batch.before.len() + batch.after.len() >= MOST_STEPS {
-                break;
-            }
-            let Some(call) = calls.pop_front() else { break };
+        while batch.before.len() + batch.after.len() < MOST_STEPS
+            && let Some(call) = calls.pop_front()
+        {
             match call.operation {
                 Operation::Release(_) | Operation::ReleaseIfExists(_) => {
                     merge(&mut batch.before, segment, call);

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{Line, Queued};
+use super::{Line, Queued, tell_all};
 use crate::engine::batch::{Batch, Call, Operation, Step, StepResult};
 use crate::engine::nudge;
 use crate::engine::once::{Patience, Trouble};
@@ -80,7 +80,7 @@ impl Line {
         }
     }
 
-    pub(super) fn answer(&self, step: Step, result: StepResult, surplus: &mut Vec<u32>) {
+    fn answer(&self, step: Step, result: StepResult, surplus: &mut Vec<u32>) {
         for (call, answer) in step.answers(self.name(), result) {
             let acquired = match (call.operation, &answer) {
                 (Operation::TryAcquire(permits), Ok(1)) => Some(permits),
@@ -103,7 +103,7 @@ impl Line {
     }
 
     /// Queues the release of permits that were granted to callers who have gone.
-    pub(super) fn give_back(&self, surplus: &[u32]) {
+    fn give_back(&self, surplus: &[u32]) {
         if surplus.is_empty() {
             return;
         }
@@ -128,9 +128,7 @@ impl Line {
             waiters = state.waiters.take_all();
             self.leave_if_unneeded(&mut state);
         }
-        for waiter in waiters {
-            let _ = waiter.reply.send(Err(error.clone()));
-        }
+        tell_all(waiters, error);
         for call in batch.into_steps().flat_map(|step| step.calls) {
             match call.reply {
                 Some(reply) => {

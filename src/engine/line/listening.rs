@@ -2,12 +2,10 @@
 
 use std::sync::Weak;
 
-use super::{Line, Listening, State};
+use super::{Line, Listening, State, tell_all};
 use crate::engine::drive;
 use crate::engine::once::refused;
-use crate::engine::waiters::Waiter;
 use crate::engine::wakeups::{Listener, Wake};
-use crate::error::Error;
 
 impl Line {
     /// With waiters left, the channel must be heard; `confirmed` says whether it was heard already when
@@ -29,6 +27,12 @@ impl Line {
 
     pub(super) fn listener(&self) -> Weak<dyn Listener> {
         self.itself.clone()
+    }
+
+    /// Somebody has gone who may have stood in the way of smaller requests.
+    pub(super) fn way_is_free(&self, state: &mut State) {
+        state.look_anew();
+        self.leave_if_unneeded(state);
     }
 
     pub(super) fn leave_if_unneeded(&self, state: &mut State) {
@@ -91,8 +95,7 @@ impl Listener for Line {
                 return;
             }
         }
-        state.look = true;
-        state.free = None;
+        state.look_anew();
         let waiting = !state.waiters.is_empty();
         if waiting {
             self.note_busy(&mut state);
@@ -101,11 +104,5 @@ impl Listener for Line {
         if waiting {
             drive::kick(&line);
         }
-    }
-}
-
-fn tell_all(waiters: Vec<Waiter>, error: &Error) {
-    for waiter in waiters {
-        let _ = waiter.reply.send(Err(error.clone()));
     }
 }

@@ -97,6 +97,14 @@ pub(crate) struct Command {
     since: Instant,
 }
 
+impl State {
+    /// There is a reason to ask for the waiters again, whatever is known of what is free.
+    fn look_anew(&mut self) {
+        self.look = true;
+        self.free = None;
+    }
+}
+
 /// What a round carries out.
 enum Task {
     Batch(Batch),
@@ -225,8 +233,7 @@ impl Line {
         // A large request that has been served may have stood in the way of smaller ones.
         let look = handed_over && state.waiters.somebody_fits(state.available, now);
         if look {
-            state.look = true;
-            state.free = None;
+            state.look_anew();
             self.note_busy(&mut state);
         }
         self.leave_if_unneeded(&mut state);
@@ -302,9 +309,7 @@ impl Line {
             state.closed = true;
             state.waiters.take_all()
         };
-        for waiter in waiters {
-            let _ = waiter.reply.send(Err(self.shut_down()));
-        }
+        tell_all(waiters, &self.shut_down());
         drive::kick(self);
     }
 
@@ -327,6 +332,13 @@ impl std::fmt::Debug for Line {
         f.debug_struct("Line")
             .field("keys", &self.keys)
             .finish_non_exhaustive()
+    }
+}
+
+/// Ends the waiting of `waiters` with `error`.
+fn tell_all(waiters: Vec<Waiter>, error: &Error) {
+    for waiter in waiters {
+        let _ = waiter.reply.send(Err(error.clone()));
     }
 }
 

@@ -14,7 +14,7 @@ use crate::transport::{Reason, Refusal};
 
 impl Line {
     /// Takes what the next round carries out.
-    pub(super) fn depart(&self, state: &mut State) -> Option<Task> {
+    fn depart(&self, state: &mut State) -> Option<Task> {
         let now = Instant::now();
         if matches!(state.queue.front(), Some(Queued::Command(_))) {
             let Some(Queued::Command(command)) = state.queue.pop_front() else {
@@ -33,8 +33,7 @@ impl Line {
         }
         let adds = calls.iter().any(|call: &Call| call.operation.adds());
         if adds && !state.waiters.is_empty() {
-            state.look = true;
-            state.free = None;
+            state.look_anew();
             if let Some(until) = state.turns.releasing(now) {
                 self.look_again_at(until);
             }
@@ -52,7 +51,7 @@ impl Line {
     }
 
     /// Looks for waiters at `instant`, when they have stood back for others.
-    pub(super) fn look_again_at(&self, instant: Instant) {
+    fn look_again_at(&self, instant: Instant) {
         let line = self.itself.clone();
         self.core.runtime.spawn(async move {
             tokio::time::sleep_until(instant).await;
@@ -62,7 +61,7 @@ impl Line {
         });
     }
 
-    pub(super) async fn carry_out_batch(&self, mut batch: Batch) {
+    async fn carry_out_batch(&self, mut batch: Batch) {
         let (doubtful, confirmed) = {
             let state = self.lock();
             (state.doubtful, state.listening.confirmed)
@@ -124,7 +123,7 @@ impl Line {
         self.fail(batch, &answer);
     }
 
-    pub(super) async fn carry_out_command(&self, mut command: Command) {
+    async fn carry_out_command(&self, mut command: Command) {
         let window = self.core.config.retry_window;
         let Command {
             operation,

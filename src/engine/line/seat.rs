@@ -81,7 +81,7 @@ impl Seat {
         .map(|granted| granted == 1)
     }
 
-    pub(super) fn try_for_the_last_time(&mut self) {
+    fn try_for_the_last_time(&mut self) {
         let Some(ticket) = self.ticket.take() else {
             return;
         };
@@ -90,10 +90,7 @@ impl Seat {
         let Some(waiter) = state.waiters.leave(ticket) else {
             return;
         };
-        // A large request that goes may have stood in the way of smaller ones.
-        state.look = true;
-        state.free = None;
-        self.line.leave_if_unneeded(&mut state);
+        self.line.way_is_free(&mut state);
         state.queue.push_back(Queued::Call(Call {
             operation: Operation::TryAcquire(waiter.permits),
             reply: Some(waiter.reply),
@@ -120,10 +117,7 @@ impl Drop for Seat {
         } else if let Some(ticket) = self.ticket {
             let mut state = self.line.lock();
             if state.waiters.leave(ticket).is_some() {
-                // A large request that has gone may have stood in the way of smaller ones.
-                state.look = true;
-                state.free = None;
-                self.line.leave_if_unneeded(&mut state);
+                self.line.way_is_free(&mut state);
                 let waiting = !state.waiters.is_empty();
                 drop(state);
                 if waiting {
