@@ -13,7 +13,7 @@ use redisson_semaphore::{
 use support::channel::Channel;
 use support::server::RedisServer;
 use support::snapshot::{Snapshot, snapshot, snapshot_all};
-use support::waiters::{until, until_linked, until_subscribers};
+use support::waiters::{channel, until, until_linked, waiter};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -32,10 +32,6 @@ fn builder(url: String) -> ClientBuilder {
 
 async fn connect(url: String) -> Client {
     builder(url).connect().await.expect("the server runs")
-}
-
-fn channel(name: &str) -> String {
-    format!("redisson_sc:{{{name}}}")
 }
 
 async fn read(server: &RedisServer, key: &str) -> Snapshot {
@@ -96,18 +92,6 @@ async fn served(task: JoinHandle<Result<()>>) {
         .expect("a waiter is not served")
         .unwrap()
         .unwrap();
-}
-
-async fn waiter(
-    server: &mut MultiplexedConnection,
-    semaphore: &RSemaphore,
-    permits: u32,
-) -> JoinHandle<Result<()>> {
-    let call = semaphore.clone();
-    let task = tokio::spawn(async move { call.acquire(permits).await });
-    until_subscribers(server, &channel(semaphore.name()), 1).await;
-    semaphore.available_permits().await.unwrap();
-    task
 }
 
 #[tokio::test]

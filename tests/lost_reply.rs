@@ -10,7 +10,7 @@ use redis::AsyncCommands;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, RSemaphore};
 use support::server::RedisServer;
 use support::snapshot::{snapshot, snapshot_all};
-use support::waiters::{until, until_subscribers};
+use support::waiters::{channel, until, until_subscribers};
 use tokio::time::timeout;
 
 #[path = "support/proxy.rs"]
@@ -28,10 +28,6 @@ fn builder(url: String) -> ClientBuilder {
 
 async fn connect(url: String) -> Client {
     builder(url).connect().await.expect("the server runs")
-}
-
-fn channel(name: &str) -> String {
-    format!("redisson_sc:{{{name}}}")
 }
 
 /// The scripts are in the server's cache from now on, so that each call is one script call.

@@ -15,7 +15,7 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, ClientBuilder, RSemaphore, Result};
 use support::server::RedisServer;
 use support::snapshot::snapshot;
-use support::waiters::{until, until_subscribers};
+use support::waiters::{channel, until, until_subscribers, waiter};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
@@ -35,24 +35,6 @@ fn builder(url: String) -> ClientBuilder {
 
 async fn connect(url: String) -> Client {
     builder(url).connect().await.expect("the server runs")
-}
-
-fn channel(name: &str) -> String {
-    format!("redisson_sc:{{{name}}}")
-}
-
-/// `acquire` in a task that stands in line when this returns: somebody listens for it.
-async fn waiter(
-    server: &mut MultiplexedConnection,
-    semaphore: &RSemaphore,
-    permits: u32,
-) -> JoinHandle<Result<()>> {
-    let call = semaphore.clone();
-    let task = tokio::spawn(async move { call.acquire(permits).await });
-    until_subscribers(server, &channel(semaphore.name()), 1).await;
-    // Answered behind the waiter's own question.
-    semaphore.available_permits().await.unwrap();
-    task
 }
 
 async fn served(task: JoinHandle<Result<()>>) {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
+use redisson_semaphore::{RSemaphore, Result};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 const PAUSE: Duration = Duration::from_millis(3);
@@ -48,4 +50,23 @@ pub async fn until_linked(replica: &mut impl ConnectionLike) {
         info.contains("master_link_status:up")
     })
     .await;
+}
+
+/// Where the waiters of a semaphore listen.
+pub fn channel(name: &str) -> String {
+    format!("redisson_sc:{{{name}}}")
+}
+
+/// `acquire` in a task that stands in line when this returns: somebody listens for it.
+pub async fn waiter(
+    connection: &mut impl ConnectionLike,
+    semaphore: &RSemaphore,
+    permits: u32,
+) -> JoinHandle<Result<()>> {
+    let call = semaphore.clone();
+    let task = tokio::spawn(async move { call.acquire(permits).await });
+    until_subscribers(connection, &channel(semaphore.name()), 1).await;
+    // Answered behind the waiter's own question.
+    semaphore.available_permits().await.unwrap();
+    task
 }
