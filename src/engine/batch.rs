@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::keys::Keys;
 use super::request::{Arg, Request, Script, ScriptCall};
 use super::waiters::{Claim, Reply, Run};
 use crate::error::Error;
-use crate::redisson::names::Keys;
 use crate::transport::Value;
 
 static BATCH: LazyLock<Script> =

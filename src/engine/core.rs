@@ -1,21 +1,19 @@
 //! What all objects of one client share.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::line::Line;
+use super::registry::Registry;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::redisson::names::Keys;
 use crate::transport::{Connection, Endpoint};
 
-/// The shared part of a client: its connections, its identity, its lines.
+/// The shared part of a client: its connections, its identity, its objects.
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) connection: Connection,
@@ -23,19 +21,13 @@ pub(crate) struct Core {
     pub(crate) runtime: Handle,
     id: String,
     sequence: AtomicU64,
-    lines: Mutex<Lines>,
-    /// How many lines have calls that are not answered yet.
+    pub(crate) objects: Registry,
+    /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
     /// Shut down, and the connection closed.
     finished: AtomicBool,
     /// The last of them has become idle.
     idle: Notify,
-}
-
-#[derive(Default)]
-struct Lines {
-    by_key: HashMap<String, Weak<Line>>,
-    closed: bool,
 }
 
 impl Core {
@@ -50,7 +42,7 @@ impl Core {
             runtime: Handle::current(),
             id: uuid::Uuid::new_v4().to_string(),
             sequence: AtomicU64::new(0),
-            lines: Mutex::default(),
+            objects: Registry::default(),
             busy: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
             idle: Notify::new(),
@@ -65,32 +57,6 @@ impl Core {
     /// The number of the next call or batch: rises within the client, whatever the object.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// The one line of the object called `name`.
-    pub(crate) fn line(self: &Arc<Self>, name: &str) -> Arc<Line> {
-        let keys = Keys::of_semaphore(name, &self.config.name_mapper, &self.id);
-        let mut lines = self.lines.lock().expect("no panic under this lock");
-        if let Some(line) = lines.by_key.get(&**keys.object()).and_then(Weak::upgrade) {
-            return line;
-        }
-        let line = Line::new(Arc::clone(self), keys, lines.closed);
-        let weak = Arc::downgrade(&line);
-        lines.by_key.insert(line.keys().object().to_string(), weak);
-        line
-    }
-
-    /// Forgets a line that is no longer used.
-    pub(crate) fn forget(&self, key: &str) {
-        let mut lines = self.lines.lock().expect("no panic under this lock");
-        // A successor of the same name may be in its place already.
-        if lines
-            .by_key
-            .get(key)
-            .is_some_and(|line| line.strong_count() == 0)
-        {
-            lines.by_key.remove(key);
-        }
     }
 
     pub(crate) fn is_finished(&self) -> bool {
@@ -110,14 +76,7 @@ impl Core {
 
     /// Ends all waiting, refuses new calls, and carries out what has been asked for.
     pub(crate) async fn shutdown(&self) -> Result<()> {
-        let lines: Vec<_> = {
-            let mut lines = self.lines.lock().expect("no panic under this lock");
-            lines.closed = true;
-            lines.by_key.values().filter_map(Weak::upgrade).collect()
-        };
-        for line in lines {
-            line.close();
-        }
+        self.objects.close();
         let limit = self.config.retry_window + Duration::from_secs(1);
         let idle = async {
             while self.busy.load(Ordering::SeqCst) > 0 {

@@ -12,9 +12,11 @@
 pub(crate) mod batch;
 pub(crate) mod core;
 pub(crate) mod drive;
+pub(crate) mod keys;
 pub(crate) mod line;
 pub(crate) mod nudge;
 pub(crate) mod once;
+pub(crate) mod registry;
 pub(crate) mod request;
 pub(crate) mod sync;
 pub(crate) mod turns;

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
+use super::names;
 use super::object::{ExpireCondition, ExpireTime, Object, RemainingTtl, ttl_millis};
 use crate::api::{MAX_PERMITS, Semaphore};
 use crate::engine::batch::Operation;
@@ -68,9 +69,10 @@ pub struct RSemaphore {
 
 impl RSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
+        let keys = names::of_semaphore(name, &core.config.name_mapper, core.id());
         RSemaphore {
             core: Arc::clone(core),
-            line: core.line(name),
+            line: Line::of(core, keys),
         }
     }
 

@@ -32,11 +32,12 @@ use tokio::time::Instant;
 use super::batch::{Batch, Call, Operation};
 use super::core::Core;
 use super::drive::{self, Driver, Inline};
+use super::keys::Keys;
+use super::registry::Shared;
 use super::request::Request;
 use super::turns::Turns;
 use super::waiters::{Waiter, Waiters};
 use crate::error::{Error, Result};
-use crate::redisson::names::Keys;
 use crate::transport::Value;
 use seat::{Seat, answer_of};
 
@@ -111,8 +112,19 @@ enum Task {
     Command(Command),
 }
 
+/// What the client's registry knows lines by.
+const KIND: &str = "semaphore";
+
 impl Line {
-    pub(crate) fn new(core: Arc<Core>, keys: Keys, closed: bool) -> Arc<Self> {
+    /// The client's one line of the object with these names.
+    pub(crate) fn of(core: &Arc<Core>, keys: Keys) -> Arc<Self> {
+        let object = Arc::clone(keys.object());
+        core.objects.find_or_make(KIND, &object, |closed| {
+            Line::new(Arc::clone(core), keys, closed)
+        })
+    }
+
+    fn new(core: Arc<Core>, keys: Keys, closed: bool) -> Arc<Self> {
         Arc::new_cyclic(|itself| Line {
             core,
             keys,
@@ -302,17 +314,6 @@ impl Line {
         }
     }
 
-    /// Ends all waiting and refuses new calls; what is queued is carried out.
-    pub(crate) fn close(self: &Arc<Self>) {
-        let waiters = {
-            let mut state = self.lock();
-            state.closed = true;
-            state.waiters.take_all()
-        };
-        tell_all(waiters, &self.shut_down());
-        drive::kick(self);
-    }
-
     fn note_busy(&self, state: &mut State) {
         if !state.busy {
             state.busy = true;
@@ -321,9 +322,21 @@ impl Line {
     }
 }
 
+impl Shared for Line {
+    fn close(self: Arc<Self>) {
+        let waiters = {
+            let mut state = self.lock();
+            state.closed = true;
+            state.waiters.take_all()
+        };
+        tell_all(waiters, &self.shut_down());
+        drive::kick(&self);
+    }
+}
+
 impl Drop for Line {
     fn drop(&mut self) {
-        self.core.forget(self.keys.object());
+        self.core.objects.forget(KIND, self.keys.object());
     }
 }
 
