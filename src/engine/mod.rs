@@ -10,6 +10,7 @@
 //! of one client on one object keep their order. Who carries the scripts out is told in [`drive`].
 
 pub(crate) mod batch;
+pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod drive;
 pub(crate) mod keys;

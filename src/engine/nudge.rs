@@ -7,6 +7,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use super::command::Commands;
 use super::line::Line;
 use super::request::{Arg, Request, Script, ScriptCall};
 use crate::transport::{Backoff, Failure, Value};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::engine::Line;
+use crate::engine::command::Commands;
 use crate::engine::once::refused;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::error::{Error, Result};
@@ -70,11 +70,11 @@ pub enum ExpireTime {
 const LONGEST_TTL: i64 = 1 << 53;
 
 /// The operations, for one object.
-pub(crate) struct Object<'a> {
-    pub(crate) line: &'a Arc<Line>,
+pub(crate) struct Object<'a, L> {
+    pub(crate) line: &'a Arc<L>,
 }
 
-impl Object<'_> {
+impl<L: Commands> Object<'_, L> {
     pub(crate) async fn exists(&self) -> Result<bool> {
         self.read("exists", "EXISTS").await.map(|count| count > 0)
     }

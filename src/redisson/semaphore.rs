@@ -10,6 +10,7 @@ use super::names;
 use super::object::{ExpireCondition, ExpireTime, Object, RemainingTtl, ttl_millis};
 use crate::api::{MAX_PERMITS, Semaphore};
 use crate::engine::batch::Operation;
+use crate::engine::command::Commands;
 use crate::engine::line::deadline;
 use crate::engine::{Core, Line};
 use crate::error::{Error, Result};
@@ -290,7 +291,7 @@ impl RSemaphore {
 /// command. Cancel safety: sent in its turn after the first poll, and carried out even if the future is
 /// dropped after that.
 impl RSemaphore {
-    fn object(&self) -> Object<'_> {
+    fn object(&self) -> Object<'_, Line> {
         Object { line: &self.line }
     }
 

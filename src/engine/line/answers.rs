@@ -211,11 +211,8 @@ impl Line {
                 // A release that its caller has been told did not happen must not happen.
                 false
             }
-            Queued::Command(command) if overdue(command.since) => {
-                let error = untouched.error(self.keys.name(), command.operation, command.since);
-                if let Some(reply) = command.reply.take() {
-                    let _ = reply.send(Err(error));
-                }
+            Queued::Command(command) if overdue(command.since()) => {
+                command.give_up(self.keys.name(), &untouched);
                 false
             }
             _ => true,

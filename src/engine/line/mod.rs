@@ -30,6 +30,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::batch::{Batch, Call, Operation};
+use super::command::{Command, Commands};
 use super::core::Core;
 use super::drive::{self, Driver, Inline};
 use super::keys::Keys;
@@ -90,14 +91,6 @@ enum Queued {
     Command(Command),
 }
 
-/// A call that is no operation on the counter: a request of its own.
-pub(crate) struct Command {
-    pub(crate) operation: &'static str,
-    pub(crate) request: Request,
-    reply: Option<oneshot::Sender<Result<Value>>>,
-    since: Instant,
-}
-
 impl State {
     /// There is a reason to ask for the waiters again, whatever is known of what is free.
     fn look_anew(&mut self) {
@@ -149,14 +142,6 @@ impl Line {
         })
     }
 
-    pub(crate) fn core(&self) -> &Core {
-        &self.core
-    }
-
-    pub(crate) fn keys(&self) -> &Keys {
-        &self.keys
-    }
-
     fn name(&self) -> &str {
         self.keys.name()
     }
@@ -204,24 +189,6 @@ impl Line {
                 tracing::error!(%error, operation = operation.name(), "not carried out");
             }
         }
-    }
-
-    /// Sends `request` in its turn.
-    pub(crate) async fn command(
-        self: &Arc<Self>,
-        operation: &'static str,
-        request: Request,
-    ) -> Result<Value> {
-        let (reply, answer) = oneshot::channel();
-        self.enqueue(Queued::Command(Command {
-            operation,
-            request,
-            reply: Some(reply),
-            since: Instant::now(),
-        }))?;
-        let mut answer = answer;
-        let answer = answer_of(&mut self.drive(), &mut answer).await;
-        answer.unwrap_or_else(|| Err(self.shut_down()))
     }
 
     /// Lets a release serve waiting callers of this process without Redis; whether it did.
@@ -319,6 +286,23 @@ impl Line {
             state.busy = true;
             self.core.became_busy();
         }
+    }
+}
+
+impl Commands for Line {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
+        let (command, mut answer) = Command::new(operation, request);
+        self.enqueue(Queued::Command(command))?;
+        let answer = answer_of(&mut self.drive(), &mut answer).await;
+        answer.unwrap_or_else(|| Err(self.shut_down()))
     }
 }
 

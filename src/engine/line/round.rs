@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Command, Line, Queued, State, Task};
+use super::{Line, Queued, State, Task};
 use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS};
+use crate::engine::command::Command;
 use crate::engine::drive::{self, Driver, Round, Rounds};
-use crate::engine::once::{Ending, Patience, Trouble, refused};
+use crate::engine::once::{Ending, Trouble, refused};
 use crate::error::Error;
 use crate::transport::{Reason, Refusal};
 
@@ -123,36 +124,14 @@ impl Line {
         self.fail(batch, &answer);
     }
 
-    async fn carry_out_command(&self, mut command: Command) {
-        let window = self.core.config.retry_window;
-        let Command {
-            operation,
-            ref mut request,
-            ref mut reply,
-            since,
-        } = command;
-        let callers = |trouble: &Trouble<'_>| {
-            self.tell_queued(trouble);
-            if since + window > trouble.now {
-                return Patience::Until(since + window);
-            }
-            if let Some(reply) = reply.take() {
-                let _ = reply.send(Err(trouble.error(self.name(), operation, since)));
-            }
-            Patience::Nobody
-        };
-        request.number(self.core.next_sequence());
-        let answer = match self.core.carry_out(request, callers).await {
-            Ending::Answer(value) => Ok(value),
-            Ending::Refused(refusal) => Err(refused(self.name(), &refusal)),
-            Ending::NotSent => return,
-            Ending::Unknown => {
-                self.lock().doubtful = true;
-                return;
-            }
-        };
-        if let Some(reply) = command.reply {
-            let _ = reply.send(answer);
+    async fn carry_out_command(&self, command: Command) {
+        let others = |trouble: &Trouble<'_>| self.tell_queued(trouble);
+        if !self
+            .core
+            .carry_out_command(self.name(), command, others)
+            .await
+        {
+            self.lock().doubtful = true;
         }
     }
 }
