@@ -5,33 +5,29 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::calls::{self, Call, Claim, Outcome, Reply, Step, StepAnswer};
-use super::round::Batch;
+use super::round::{Arrival, Batch};
 use super::{LockLine, Queued, State, waiting};
 use crate::api::Hold;
 use crate::engine::once::{Patience, Trouble, refused};
 use crate::error::{Error, Result};
 
 impl LockLine {
-    /// Tells the callers of a batch what has become of their calls. It was `sent` first at that time, and the answer
-    /// may be that of a repetition if it is `doubtful`.
-    pub(super) fn arrive(
-        &self,
-        batch: Batch,
-        answers: Vec<StepAnswer>,
-        listeners: Option<u64>,
-        sent: Instant,
-        confirmed: bool,
-        doubtful: bool,
-    ) {
+    /// Tells the callers of a batch what has become of their calls.
+    pub(super) fn arrive(&self, batch: Batch, answers: Vec<StepAnswer>, arrival: &Arrival) {
         let mut replies: Vec<(Option<Reply>, Result<Outcome>, Step)> = Vec::new();
         let mut state = self.lock();
-        if let Some(listeners) = listeners {
+        if let Some(listeners) = arrival.listeners {
             let own = u64::from(state.waiting.listening.is_confirmed());
             state.waiting.others = listeners > own;
         }
+        if arrival.doubtful {
+            // It has left a fence: nothing that was sent before can do harm any more.
+            state.doubtful = false;
+            state.fenced_until = Instant::now().checked_add(self.core.config.record_life());
+        }
         let mut answers = answers.into_iter();
         for (call, answer) in batch.calls.into_iter().zip(&mut answers) {
-            let outcome = self.settle(&mut state, &call.step, answer, sent, doubtful);
+            let outcome = self.settle(&mut state, &call.step, answer, arrival);
             replies.push((call.reply, outcome, call.step));
         }
         if let (Some((ticket, claim)), Some(answer)) = (batch.turn, answers.next()) {
@@ -47,7 +43,7 @@ impl LockLine {
                 }
             } else {
                 let step = Step::Acquire(claim);
-                let outcome = self.settle(&mut state, &step, answer, sent, doubtful);
+                let outcome = self.settle(&mut state, &step, answer, arrival);
                 let reply = state.waiting.take_served(ticket);
                 replies.push((reply, outcome, step));
             }
@@ -55,7 +51,7 @@ impl LockLine {
         if !state.holds.is_held() {
             state.waiting.not_kept();
         }
-        self.listen_as_needed(&mut state, confirmed);
+        self.listen_as_needed(&mut state, arrival.confirmed);
         drop(state);
 
         for (reply, outcome, step) in replies {
@@ -69,9 +65,9 @@ impl LockLine {
         state: &mut State,
         step: &Step,
         answer: StepAnswer,
-        sent: Instant,
-        doubtful: bool,
+        arrival: &Arrival,
     ) -> Result<Outcome> {
+        let sent = arrival.sent;
         match (step, answer) {
             (Step::Acquire(claim), StepAnswer::Taken(count, token)) => {
                 Ok(Outcome::Taken(self.taken(state, claim, count, token, sent)))
@@ -88,7 +84,7 @@ impl LockLine {
             }
             // The first copy has done it.
             (Step::Release(owner), StepAnswer::NotHeld)
-                if doubtful && state.holds.count(owner) == 1 =>
+                if arrival.doubtful && state.holds.count(owner) == 1 =>
             {
                 state.holds.released(owner, 0, None);
                 Ok(Outcome::Released)

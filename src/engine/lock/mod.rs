@@ -12,7 +12,8 @@
 //! a repeated step sees by the count whether its first copy was carried out: no record is needed, and nothing is
 //! left behind in Redis by the locks that a client has used. Only a copy that arrives late, after its call has been
 //! answered from a repetition, would do harm. Against that a repetition leaves a fence, the client's key
-//! `redisson_lock_fence:{name}:<client id>`: each sending has a number, and one below the fence is refused.
+//! `redisson_lock_fence:{name}:<client id>`: each sending has a number, and one below the fence is refused. The usual
+//! cases travel as shorter scripts, which need no number: they do nothing while there is a fence.
 //!
 //! | File | What it holds |
 //! |---|---|
@@ -40,7 +41,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use self::calls::{Call, Outcome, Step};
-pub(crate) use self::calls::{Claim, Kind, Term};
+pub(crate) use self::calls::{Claim, Kind, Term, Usual};
 use self::holds::Holds;
 use self::seat::Seat;
 use self::waiting::Waiting;
@@ -74,6 +75,8 @@ struct State {
     holds: Holds,
     /// A request was given up whose copies may still reach the server.
     doubtful: bool,
+    /// A repetition has left a fence that is there until then.
+    fenced_until: Option<Instant>,
     /// Counted as busy in the core.
     busy: bool,
     closed: bool,
@@ -106,6 +109,7 @@ impl LockLine {
                     waiting: Waiting::default(),
                     holds: Holds::default(),
                     doubtful: false,
+                    fenced_until: None,
                     busy: false,
                     closed,
                 }),

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::calls::{self, Call, Claim, Known, Step, Term};
+use super::calls::{self, Call, Claim, Known, Step, Term, Usual};
 use super::{LockLine, Queued, State, waiting};
+use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::once::{Ending, Trouble, refused};
+use crate::engine::request::Request;
 use crate::error::Error;
 
 /// A script call takes this many steps at the most.
@@ -31,6 +33,29 @@ impl Batch {
         let mut owners = self.calls.iter().filter_map(|call| call.step.owner());
         owners.any(|other| **other == *owner)
     }
+}
+
+/// What is known when a batch departs.
+struct Departure {
+    known: Vec<Known>,
+    /// The short form, for a usual case.
+    usual: Option<Request>,
+    /// An earlier request may still be on its way.
+    doubtful: bool,
+    /// The channel was heard.
+    confirmed: bool,
+}
+
+/// What is known when it has been answered, beside the answers.
+pub(super) struct Arrival {
+    /// How many hear the channel, where that was learned.
+    pub(super) listeners: Option<u64>,
+    /// When the batch was sent first.
+    pub(super) sent: Instant,
+    /// The channel was heard then.
+    pub(super) confirmed: bool,
+    /// The answer may be that of a repetition.
+    pub(super) doubtful: bool,
 }
 
 /// What a round carries out.
@@ -108,58 +133,62 @@ impl LockLine {
     }
 
     async fn carry_out_batch(&self, mut batch: Batch) {
-        let turn = batch
-            .turn
-            .as_ref()
-            .map(|(_, claim)| Step::Acquire(claim.clone()));
-        let (mut request, steps, confirmed) = {
-            let state = self.lock();
-            let steps: Vec<Step> = batch.calls.iter().map(|call| call.step.clone()).collect();
-            let steps: Vec<Step> = steps.into_iter().chain(turn).collect();
-            let known: Vec<_> = steps
-                .iter()
-                .map(|step| (step, self.known(&state, step)))
-                .collect();
-            for step in &steps {
-                // What is about to be given back is not renewed any more.
-                if let Step::Release(owner) = step
-                    && state.holds.count(owner) == 1
-                {
-                    self.core.renewals.forget(self.keys.object(), owner);
+        let turn = batch.turn.as_ref();
+        let turn = turn.map(|(_, claim)| Step::Acquire(claim.clone()));
+        let calls = batch.calls.iter().map(|call| call.step.clone());
+        let steps: Vec<Step> = calls.chain(turn).collect();
+        let began = Instant::now();
+        let departure = self.prepare(&steps, began);
+        let mut first = None;
+        if let Some(usual) = &departure.usual {
+            match self.core.first_attempt(usual, began).await {
+                Ok(value) => {
+                    if let Some((listeners, answer)) = Usual::read(&value, &steps[0]) {
+                        let arrival = Arrival {
+                            listeners,
+                            sent: began,
+                            confirmed: departure.confirmed,
+                            doubtful: false,
+                        };
+                        self.arrive(batch, vec![answer], &arrival);
+                        return;
+                    }
                 }
+                Err(failure) => first = Some(failure),
             }
-            let request = calls::request(
-                self.kind,
-                &self.keys,
-                self.token.as_ref(),
-                self.core.config.record_life(),
-                state.doubtful,
-                &known,
-            );
-            let confirmed = state.waiting.listening.is_confirmed();
-            (request, steps, confirmed)
-        };
+        }
+        let mut request = self.request(&steps, &departure);
         request.number(self.core.next_sequence());
-        let sent = Instant::now();
-        let mut doubtful = false;
+        let mut doubtful = departure.doubtful;
         let callers = |trouble: &Trouble<'_>| {
             doubtful |= trouble.doubtful;
             self.tell_impatient(trouble, &mut batch)
         };
-        let error = match self.core.carry_out(&mut request, callers).await {
-            Ending::Answer(value) => {
-                let steps: Vec<&Step> = steps.iter().collect();
-                match calls::read(&value, &steps) {
-                    Some((listeners, answers)) => {
-                        self.arrive(batch, answers, listeners, sent, confirmed, doubtful);
-                        return;
-                    }
-                    None => Error::Server {
-                        name: self.name().to_owned(),
-                        detail: format!("unexpected answer {value:?}"),
-                    },
-                }
+        let ending = match first {
+            None => self.core.carry_out(&mut request, callers).await,
+            Some(failure) => {
+                self.core
+                    .carry_on(&mut request, began, failure, callers)
+                    .await
             }
+        };
+        let error = match ending {
+            Ending::Answer(value) => match calls::read(&value, &steps) {
+                Some((listeners, answers)) => {
+                    let arrival = Arrival {
+                        listeners,
+                        sent: began,
+                        confirmed: departure.confirmed,
+                        doubtful,
+                    };
+                    self.arrive(batch, answers, &arrival);
+                    return;
+                }
+                None => Error::Server {
+                    name: self.name().to_owned(),
+                    detail: format!("unexpected answer {value:?}"),
+                },
+            },
             Ending::Refused(refusal) => refused(self.name(), &refusal),
             Ending::NotSent => {
                 // Those who still wait travel with the next batch.
@@ -181,6 +210,45 @@ impl LockLine {
         self.fail(batch, &error);
     }
 
+    /// What `steps` need to know when they depart.
+    fn prepare(&self, steps: &[Step], began: Instant) -> Departure {
+        let state = self.lock();
+        let known: Vec<Known> = steps.iter().map(|step| self.known(&state, step)).collect();
+        for (step, known) in steps.iter().zip(&known) {
+            // What is about to be given back is not renewed any more.
+            if let Step::Release(owner) = step
+                && known.holds == 1
+            {
+                self.core.renewals.forget(self.keys.object(), owner);
+            }
+        }
+        let fenced = state.fenced_until.is_some_and(|until| began < until);
+        let usual = match (&self.kind.usual, steps) {
+            (Some(usual), [step]) if !state.doubtful && !fenced => {
+                usual.request(&self.keys, step, known[0])
+            }
+            _ => None,
+        };
+        Departure {
+            known,
+            usual,
+            doubtful: state.doubtful,
+            confirmed: state.waiting.listening.is_confirmed(),
+        }
+    }
+
+    fn request(&self, steps: &[Step], departure: &Departure) -> Request {
+        calls::request(
+            self.kind,
+            &self.keys,
+            self.token.as_ref(),
+            self.core.config.record_life(),
+            departure.doubtful,
+            &departure.known,
+            steps,
+        )
+    }
+
     async fn carry_out_command(&self, command: Command) {
         let others = |trouble: &Trouble<'_>| self.tell_queued(trouble);
         let done = self.core.carry_out_command(self.name(), command, others);
@@ -193,19 +261,15 @@ impl LockLine {
 impl Rounds for LockLine {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core().runtime.clone();
-        let mut round = Box::pin(async move {
+        let round = async move {
             let task = self.depart(&mut self.lock());
             match task {
                 Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,
                 Some(Task::Command(command)) => self.carry_out_command(command).await,
                 None => {}
             }
-        });
-        // Its timers are the client's, whichever runtime a caller polls it on.
-        Box::pin(std::future::poll_fn(move |cx| {
-            let _runtime = runtime.enter();
-            round.as_mut().poll(cx)
-        }))
+        };
+        Box::pin(answer::within(runtime, round))
     }
 
     fn has_work(&self) -> bool {
