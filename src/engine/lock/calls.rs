@@ -10,6 +10,7 @@ use crate::api::Hold;
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::error::Result;
+use crate::lease::Lease;
 use crate::transport::{Refusal, Value};
 
 /// The scripts of a kind of lock. Both kinds take the same arguments and answer alike.
@@ -58,7 +59,8 @@ pub(crate) struct Claim {
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Acquire(Claim),
-    Release(Arc<str>),
+    /// One hold of an owner; where its lease is known, of that one and no later one.
+    Release(Arc<str>, Option<Lease>),
     Force,
 }
 
@@ -67,7 +69,7 @@ impl Step {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Step::Acquire(_) => "lock",
-            Step::Release(_) => "unlock",
+            Step::Release(..) => "unlock",
             Step::Force => "force_unlock",
         }
     }
@@ -75,7 +77,7 @@ impl Step {
     pub(crate) fn owner(&self) -> Option<&Arc<str>> {
         match self {
             Step::Acquire(claim) => Some(&claim.owner),
-            Step::Release(owner) => Some(owner),
+            Step::Release(owner, _) => Some(owner),
             Step::Force => None,
         }
     }
@@ -124,13 +126,12 @@ pub(crate) struct Known {
     pub(crate) lease: Duration,
 }
 
-/// The request for `steps`. `doubtful` says that an earlier request may still be on its way.
+/// The request for `steps`.
 pub(crate) fn request(
     kind: &Kind,
     keys: &Keys,
     token: Option<&Arc<str>>,
     record_life: Duration,
-    doubtful: bool,
     steps: &[(&Step, Known)],
 ) -> Request {
     let mut script_keys = vec![
@@ -145,12 +146,12 @@ pub(crate) fn request(
     args.push(Arg::Word("PUBLISH"));
     args.push(Arg::Number(0));
     args.push(Arg::millis(record_life));
-    args.push(Arg::Number(doubtful.into()));
+    args.push(Arg::Number(0));
     for (step, known) in steps {
         let word = match step {
             Step::Acquire(Claim { fenced: true, .. }) => "acquire_fenced",
             Step::Acquire(_) => "acquire",
-            Step::Release(_) => "release",
+            Step::Release(..) => "release",
             Step::Force => "force",
         };
         args.push(Arg::Word(word));
@@ -178,6 +179,8 @@ pub(crate) enum StepAnswer {
     Taken(u32, i64),
     /// How long the other one may keep it; `None` where it has no time to live.
     Busy(Option<Duration>),
+    /// Nothing was done: the owner does not hold it as often as was thought, but this often.
+    Differs(u32),
     Released(u32),
     NotHeld,
     Forced(bool),
@@ -222,9 +225,10 @@ fn read_step(step: &Step, result: &Value, extra: &Value) -> Option<StepAnswer> {
         Step::Acquire(_) if result == 0 => {
             StepAnswer::Busy(u64::try_from(extra).ok().map(Duration::from_millis))
         }
+        Step::Acquire(_) if result == -3 => StepAnswer::Differs(u32::try_from(extra).ok()?),
         Step::Acquire(_) => StepAnswer::Taken(holds.ok()?, extra),
-        Step::Release(_) if result == -1 => StepAnswer::NotHeld,
-        Step::Release(_) => StepAnswer::Released(holds.ok()?),
+        Step::Release(..) if result == -1 => StepAnswer::NotHeld,
+        Step::Release(..) => StepAnswer::Released(holds.ok()?),
         Step::Force => StepAnswer::Forced(result == 1),
     })
 }
@@ -252,7 +256,7 @@ mod tests {
 
     #[test]
     fn answers_are_read_by_what_was_asked() {
-        let (take, release) = (take(), Step::Release("a".into()));
+        let (take, release) = (take(), Step::Release("a".into(), None));
         let steps = [&release, &take, &take, &Step::Force];
         let value = numbers(&[3, 0, 0, 2, 17, 0, 250, 1, 0]);
         let (listeners, answers) = read(&value, &steps).unwrap();
@@ -270,6 +274,8 @@ mod tests {
         let (listeners, answers) = read(&numbers(&[-1, -1, 0, 0, -1]), &[&release, &take]).unwrap();
         assert_eq!(listeners, None);
         assert_eq!(answers, [StepAnswer::NotHeld, StepAnswer::Busy(None)]);
+        let (_, answers) = read(&numbers(&[-1, -3, 2]), &[&take]).unwrap();
+        assert_eq!(answers, [StepAnswer::Differs(2)]);
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::answers::Answered;
 use super::calls::{self, Call, Claim, Known, Step, Term};
+use super::holds::Holds;
 use super::{LockLine, Queued, State, waiting};
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
@@ -33,6 +35,15 @@ impl Batch {
     }
 }
 
+/// The owner, where `step` is to give a hold back that has been lost: another one may be there by now.
+fn gone<'a>(holds: &Holds, step: &'a Step) -> Option<&'a Arc<str>> {
+    let Step::Release(owner, Some(lease)) = step else {
+        return None;
+    };
+    let current = holds.lease(owner);
+    (!current.is_some_and(|current| current.is_same(lease))).then_some(owner)
+}
+
 /// What a round carries out.
 enum Task {
     Batch(Batch),
@@ -50,6 +61,15 @@ impl LockLine {
         }
         let mut batch = Batch::default();
         while let Some(Queued::Call(call)) = state.queue.front() {
+            if let Some(owner) = gone(&state.holds, &call.step) {
+                let outcome = Err(self.not_held(owner));
+                if let Some(Queued::Call(call)) = state.queue.pop_front()
+                    && let Some(reply) = call.reply
+                {
+                    let _ = reply.send(outcome);
+                }
+                continue;
+            }
             // What a repeated step goes by is its owner's count before it: one step an owner.
             let second = call
                 .step
@@ -74,7 +94,7 @@ impl LockLine {
     fn take_turn(&self, state: &mut State, batch: &mut Batch) {
         let now = Instant::now();
         let frees = batch.calls.iter().any(|call| match &call.step {
-            Step::Release(owner) => state.holds.count(owner) <= 1,
+            Step::Release(owner, _) => state.holds.count(owner) <= 1,
             Step::Force => true,
             Step::Acquire(_) => false,
         });
@@ -96,14 +116,22 @@ impl LockLine {
     /// What is known of the owner of `step`.
     fn known(&self, state: &State, step: &Step) -> Known {
         let watchdog_timeout = self.core.config.lock_watchdog_timeout;
-        let term = match step {
-            Step::Acquire(claim) => Some(claim.term),
-            Step::Release(owner) => state.holds.term_below(owner),
-            Step::Force => None,
+        let lease = |term: Term| term.lease(watchdog_timeout);
+        let lease = match step {
+            // A hold that is renewed does not end by another one that is not.
+            Step::Acquire(claim) if state.holds.is_watched(&claim.owner) => {
+                lease(claim.term).max(watchdog_timeout)
+            }
+            Step::Acquire(claim) => lease(claim.term),
+            Step::Release(owner, _) => state
+                .holds
+                .term_below(owner)
+                .map_or(watchdog_timeout, lease),
+            Step::Force => watchdog_timeout,
         };
         Known {
             holds: step.owner().map_or(0, |owner| state.holds.count(owner)),
-            lease: term.unwrap_or(Term::Watched).lease(watchdog_timeout),
+            lease,
         }
     }
 
@@ -112,7 +140,7 @@ impl LockLine {
             .turn
             .as_ref()
             .map(|(_, claim)| Step::Acquire(claim.clone()));
-        let (mut request, steps, confirmed) = {
+        let (mut request, steps, leases, confirmed) = {
             let state = self.lock();
             let steps: Vec<Step> = batch.calls.iter().map(|call| call.step.clone()).collect();
             let steps: Vec<Step> = steps.into_iter().chain(turn).collect();
@@ -122,28 +150,34 @@ impl LockLine {
                 .collect();
             for step in &steps {
                 // What is about to be given back is not renewed any more.
-                if let Step::Release(owner) = step
-                    && state.holds.count(owner) == 1
+                if let Step::Release(owner, _) = step
+                    && state.holds.count(owner) > 0
+                    && state.holds.term_below(owner) != Some(Term::Watched)
                 {
                     self.core.renewals.forget(self.keys.object(), owner);
                 }
             }
-            let request = calls::request(
+            let mut request = calls::request(
                 self.kind,
                 &self.keys,
                 self.token.as_ref(),
                 self.core.config.record_life(),
-                state.doubtful,
                 &known,
             );
+            request.number(self.core.next_sequence());
+            if state.doubtful {
+                request.doubt();
+            }
+            let leases: Vec<_> = known.iter().map(|(_, known)| known.lease).collect();
             let confirmed = state.waiting.listening.is_confirmed();
-            (request, steps, confirmed)
+            (request, steps, leases, confirmed)
         };
-        request.number(self.core.next_sequence());
-        let sent = Instant::now();
+        let mut sent = Instant::now();
         let mut doubtful = false;
         let callers = |trouble: &Trouble<'_>| {
             doubtful |= trouble.doubtful;
+            // The answer, if one comes, will be that of a later sending.
+            sent = trouble.now;
             self.tell_impatient(trouble, &mut batch)
         };
         let error = match self.core.carry_out(&mut request, callers).await {
@@ -151,7 +185,14 @@ impl LockLine {
                 let steps: Vec<&Step> = steps.iter().collect();
                 match calls::read(&value, &steps) {
                     Some((listeners, answers)) => {
-                        self.arrive(batch, answers, listeners, sent, confirmed, doubtful);
+                        let answered = Answered {
+                            answers: answers.into_iter().zip(leases).collect(),
+                            listeners,
+                            sent,
+                            confirmed,
+                            doubtful,
+                        };
+                        self.arrive(batch, answered);
                         return;
                     }
                     None => Error::Server {
