@@ -61,7 +61,8 @@ pub(crate) struct ScriptCall {
     pub(crate) args: Vec<Arg>,
     /// Which argument is the sequence number; it is filled in when the call departs.
     pub(crate) sequence: Option<usize>,
-    /// Which argument says that the call must be put on record even if it changes nothing.
+    /// Which argument says that an earlier sending may have been carried out: `1`, or the first one's number
+    /// where each has its own.
     pub(crate) record_flag: Option<usize>,
     /// Whether each sending has a number of its own, instead of all having the first one's.
     pub(crate) renumbered: bool,
@@ -99,16 +100,27 @@ impl Request {
     /// Says that a copy of this call, or an earlier one, may still be on its way to the server. The next
     /// sending's number is `next`, where each has its own.
     pub(crate) fn mark_doubtful(&mut self, next: u64) {
+        self.doubt();
         if matches!(self, Request::Script(call) if call.renumbered) {
             self.number(next);
         }
-        if let Request::Script(ScriptCall {
-            args,
-            record_flag: Some(flag),
-            ..
-        }) = self
-        {
-            args[*flag] = Arg::Number(1);
+    }
+
+    /// The same before the first sending: because of earlier calls.
+    pub(crate) fn doubt(&mut self) {
+        let Request::Script(call) = self else {
+            return;
+        };
+        let Some(flag) = call.record_flag else {
+            return;
+        };
+        match call.sequence {
+            Some(sequence) if call.renumbered => {
+                if matches!(call.args[flag], Arg::Number(0)) {
+                    call.args[flag] = call.args[sequence].clone();
+                }
+            }
+            _ => call.args[flag] = Arg::Number(1),
         }
     }
 }

@@ -128,11 +128,11 @@ pub(crate) async fn the_holder_passes_those_who_wait(fixture: &impl Fixture) {
     for _ in 0..3 {
         holder.unlock().await.unwrap();
     }
-    // The two are of different clients, so either may come first.
     let served = waiters.iter().zip(waiting).map(|(waiter, call)| async {
         call.answer().await.unwrap();
         waiter.unlock().await.unwrap();
     });
+    // In whichever order: they are of different clients.
     futures::future::join_all(served).await;
     assert_free(&holder).await;
 }

@@ -10,6 +10,7 @@ use crate::api::Hold;
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::error::Result;
+use crate::lease::Lease;
 use crate::transport::{Refusal, Value};
 
 /// The scripts of a kind of lock. Both kinds take the same arguments and answer alike.
@@ -42,7 +43,7 @@ impl Usual {
                     Arg::millis(known.lease),
                 ],
             ),
-            Step::Release(owner) if known.holds == 1 => (
+            Step::Release(owner, _) if known.holds == 1 => (
                 self.give,
                 vec![
                     Arc::clone(keys.object()),
@@ -74,7 +75,7 @@ impl Usual {
                 let ttl = u64::try_from(-2 - number).ok();
                 Some((None, StepAnswer::Busy(ttl.map(Duration::from_millis))))
             }
-            Step::Release(_) if number > 0 => {
+            Step::Release(..) if number > 0 => {
                 let listeners = u64::try_from(number - 1).ok();
                 Some((listeners, StepAnswer::Released(0)))
             }
@@ -119,7 +120,8 @@ pub(crate) struct Claim {
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Acquire(Claim),
-    Release(Arc<str>),
+    /// One hold of an owner; where its lease is known, of that one and no later one.
+    Release(Arc<str>, Option<Lease>),
     Force,
 }
 
@@ -128,7 +130,7 @@ impl Step {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Step::Acquire(_) => "lock",
-            Step::Release(_) => "unlock",
+            Step::Release(..) => "unlock",
             Step::Force => "force_unlock",
         }
     }
@@ -136,7 +138,7 @@ impl Step {
     pub(crate) fn owner(&self) -> Option<&Arc<str>> {
         match self {
             Step::Acquire(claim) => Some(&claim.owner),
-            Step::Release(owner) => Some(owner),
+            Step::Release(owner, _) => Some(owner),
             Step::Force => None,
         }
     }
@@ -185,15 +187,14 @@ pub(crate) struct Known {
     pub(crate) lease: Duration,
 }
 
-/// The request for `steps`. `doubtful` says that an earlier request may still be on its way.
+/// The request for `steps`.
 pub(crate) fn request(
     kind: &Kind,
     keys: &Keys,
     token: Option<&Arc<str>>,
     record_life: Duration,
-    doubtful: bool,
-    known: &[Known],
     steps: &[Step],
+    known: &[Known],
 ) -> Request {
     let mut script_keys = vec![
         Arc::clone(keys.object()),
@@ -207,12 +208,12 @@ pub(crate) fn request(
     args.push(Arg::Word("PUBLISH"));
     args.push(Arg::Number(0));
     args.push(Arg::millis(record_life));
-    args.push(Arg::Number(doubtful.into()));
+    args.push(Arg::Number(0));
     for (step, known) in steps.iter().zip(known) {
         let word = match step {
             Step::Acquire(Claim { fenced: true, .. }) => "acquire_fenced",
             Step::Acquire(_) => "acquire",
-            Step::Release(_) => "release",
+            Step::Release(..) => "release",
             Step::Force => "force",
         };
         args.push(Arg::Word(word));
@@ -240,6 +241,8 @@ pub(crate) enum StepAnswer {
     Taken(u32, i64),
     /// How long the other one may keep it; `None` where it has no time to live.
     Busy(Option<Duration>),
+    /// Nothing was done: the owner does not hold it as often as was thought, but this often.
+    Differs(u32),
     Released(u32),
     NotHeld,
     Forced(bool),
@@ -284,9 +287,10 @@ fn read_step(step: &Step, result: &Value, extra: &Value) -> Option<StepAnswer> {
         Step::Acquire(_) if result == 0 => {
             StepAnswer::Busy(u64::try_from(extra).ok().map(Duration::from_millis))
         }
+        Step::Acquire(_) if result == -3 => StepAnswer::Differs(u32::try_from(extra).ok()?),
         Step::Acquire(_) => StepAnswer::Taken(holds.ok()?, extra),
-        Step::Release(_) if result == -1 => StepAnswer::NotHeld,
-        Step::Release(_) => StepAnswer::Released(holds.ok()?),
+        Step::Release(..) if result == -1 => StepAnswer::NotHeld,
+        Step::Release(..) => StepAnswer::Released(holds.ok()?),
         Step::Force => StepAnswer::Forced(result == 1),
     })
 }
@@ -314,7 +318,7 @@ mod tests {
 
     #[test]
     fn answers_are_read_by_what_was_asked() {
-        let (take, release) = (take(), Step::Release("a".into()));
+        let (take, release) = (take(), Step::Release("a".into(), None));
         let steps = [release.clone(), take.clone(), take.clone(), Step::Force];
         let value = numbers(&[3, 0, 0, 2, 17, 0, 250, 1, 0]);
         let (listeners, answers) = read(&value, &steps).unwrap();
@@ -329,14 +333,16 @@ mod tests {
                 StepAnswer::Forced(true)
             ]
         );
-        let (listeners, answers) = read(&numbers(&[-1, -1, 0, 0, -1]), &[release, take]).unwrap();
+        let (listeners, answers) = read(&numbers(&[-1, -1, 0, 0, -1]), &steps[..2]).unwrap();
         assert_eq!(listeners, None);
         assert_eq!(answers, [StepAnswer::NotHeld, StepAnswer::Busy(None)]);
+        let (_, answers) = read(&numbers(&[-1, -3, 2]), &steps[1..2]).unwrap();
+        assert_eq!(answers, [StepAnswer::Differs(2)]);
     }
 
     #[test]
     fn usual_answers_are_one_number() {
-        let (take, release) = (take(), Step::Release("a".into()));
+        let (take, release) = (take(), Step::Release("a".into(), None));
         let read = |number, step| Usual::read(&Value::Int(number), step);
         assert_eq!(read(1, &take), Some((None, StepAnswer::Taken(1, 0))));
         assert_eq!(read(0, &take), None);

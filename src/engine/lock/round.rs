@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::answers::Answered;
 use super::calls::{self, Call, Claim, Known, Step, Term, Usual};
+use super::holds::Holds;
 use super::{LockLine, Queued, State, waiting};
 use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
@@ -35,6 +37,15 @@ impl Batch {
     }
 }
 
+/// The owner, where `step` is to give a hold back that has been lost: another one may be there by now.
+fn gone<'a>(holds: &Holds, step: &'a Step) -> Option<&'a Arc<str>> {
+    let Step::Release(owner, Some(lease)) = step else {
+        return None;
+    };
+    let current = holds.lease(owner);
+    (!current.is_some_and(|current| current.is_same(lease))).then_some(owner)
+}
+
 /// What is known when a batch departs.
 struct Departure {
     known: Vec<Known>,
@@ -44,18 +55,6 @@ struct Departure {
     doubtful: bool,
     /// The channel was heard.
     confirmed: bool,
-}
-
-/// What is known when it has been answered, beside the answers.
-pub(super) struct Arrival {
-    /// How many hear the channel, where that was learned.
-    pub(super) listeners: Option<u64>,
-    /// When the batch was sent first.
-    pub(super) sent: Instant,
-    /// The channel was heard then.
-    pub(super) confirmed: bool,
-    /// The answer may be that of a repetition.
-    pub(super) doubtful: bool,
 }
 
 /// What a round carries out.
@@ -75,6 +74,15 @@ impl LockLine {
         }
         let mut batch = Batch::default();
         while let Some(Queued::Call(call)) = state.queue.front() {
+            if let Some(owner) = gone(&state.holds, &call.step) {
+                let outcome = Err(self.not_held(owner));
+                if let Some(Queued::Call(call)) = state.queue.pop_front()
+                    && let Some(reply) = call.reply
+                {
+                    let _ = reply.send(outcome);
+                }
+                continue;
+            }
             // What a repeated step goes by is its owner's count before it: one step an owner.
             let second = call
                 .step
@@ -99,7 +107,7 @@ impl LockLine {
     fn take_turn(&self, state: &mut State, batch: &mut Batch) {
         let now = Instant::now();
         let frees = batch.calls.iter().any(|call| match &call.step {
-            Step::Release(owner) => state.holds.count(owner) <= 1,
+            Step::Release(owner, _) => state.holds.count(owner) <= 1,
             Step::Force => true,
             Step::Acquire(_) => false,
         });
@@ -121,14 +129,22 @@ impl LockLine {
     /// What is known of the owner of `step`.
     fn known(&self, state: &State, step: &Step) -> Known {
         let watchdog_timeout = self.core.config.lock_watchdog_timeout;
-        let term = match step {
-            Step::Acquire(claim) => Some(claim.term),
-            Step::Release(owner) => state.holds.term_below(owner),
-            Step::Force => None,
+        let lease = |term: Term| term.lease(watchdog_timeout);
+        let lease = match step {
+            // A hold that is renewed does not end by another one that is not.
+            Step::Acquire(claim) if state.holds.is_watched(&claim.owner) => {
+                lease(claim.term).max(watchdog_timeout)
+            }
+            Step::Acquire(claim) => lease(claim.term),
+            Step::Release(owner, _) => state
+                .holds
+                .term_below(owner)
+                .map_or(watchdog_timeout, lease),
+            Step::Force => watchdog_timeout,
         };
         Known {
             holds: step.owner().map_or(0, |owner| state.holds.count(owner)),
-            lease: term.unwrap_or(Term::Watched).lease(watchdog_timeout),
+            lease,
         }
     }
 
@@ -139,18 +155,21 @@ impl LockLine {
         let steps: Vec<Step> = calls.chain(turn).collect();
         let began = Instant::now();
         let departure = self.prepare(&steps, began);
+        let mut answered = Answered {
+            answers: Vec::new(),
+            listeners: None,
+            sent: began,
+            confirmed: departure.confirmed,
+            doubtful: departure.doubtful,
+        };
         let mut first = None;
         if let Some(usual) = &departure.usual {
             match self.core.first_attempt(usual, began).await {
                 Ok(value) => {
                     if let Some((listeners, answer)) = Usual::read(&value, &steps[0]) {
-                        let arrival = Arrival {
-                            listeners,
-                            sent: began,
-                            confirmed: departure.confirmed,
-                            doubtful: false,
-                        };
-                        self.arrive(batch, vec![answer], &arrival);
+                        answered.listeners = listeners;
+                        answered.answers.push((answer, departure.known[0].lease));
+                        self.arrive(batch, answered);
                         return;
                     }
                 }
@@ -158,10 +177,10 @@ impl LockLine {
             }
         }
         let mut request = self.request(&steps, &departure);
-        request.number(self.core.next_sequence());
-        let mut doubtful = departure.doubtful;
         let callers = |trouble: &Trouble<'_>| {
-            doubtful |= trouble.doubtful;
+            answered.doubtful |= trouble.doubtful;
+            // The answer, if one comes, will be that of a later sending.
+            answered.sent = trouble.now;
             self.tell_impatient(trouble, &mut batch)
         };
         let ending = match first {
@@ -175,13 +194,10 @@ impl LockLine {
         let error = match ending {
             Ending::Answer(value) => match calls::read(&value, &steps) {
                 Some((listeners, answers)) => {
-                    let arrival = Arrival {
-                        listeners,
-                        sent: began,
-                        confirmed: departure.confirmed,
-                        doubtful,
-                    };
-                    self.arrive(batch, answers, &arrival);
+                    let leases = departure.known.iter().map(|known| known.lease);
+                    answered.listeners = listeners;
+                    answered.answers = answers.into_iter().zip(leases).collect();
+                    self.arrive(batch, answered);
                     return;
                 }
                 None => Error::Server {
@@ -210,23 +226,22 @@ impl LockLine {
         self.fail(batch, &error);
     }
 
-    /// What `steps` need to know when they depart.
-    fn prepare(&self, steps: &[Step], began: Instant) -> Departure {
+    /// What is known of `steps` when they depart.
+    fn prepare(&self, steps: &[Step], now: Instant) -> Departure {
         let state = self.lock();
         let known: Vec<Known> = steps.iter().map(|step| self.known(&state, step)).collect();
-        for (step, known) in steps.iter().zip(&known) {
+        for step in steps {
             // What is about to be given back is not renewed any more.
-            if let Step::Release(owner) = step
-                && known.holds == 1
+            if let Step::Release(owner, _) = step
+                && state.holds.count(owner) > 0
+                && state.holds.term_below(owner) != Some(Term::Watched)
             {
                 self.core.renewals.forget(self.keys.object(), owner);
             }
         }
-        let fenced = state.fenced_until.is_some_and(|until| began < until);
+        let fenced = state.doubtful || state.fenced_until.is_some_and(|until| now < until);
         let usual = match (&self.kind.usual, steps) {
-            (Some(usual), [step]) if !state.doubtful && !fenced => {
-                usual.request(&self.keys, step, known[0])
-            }
+            (Some(usual), [step]) if !fenced => usual.request(&self.keys, step, known[0]),
             _ => None,
         };
         Departure {
@@ -237,16 +252,17 @@ impl LockLine {
         }
     }
 
+    /// The request for any steps.
     fn request(&self, steps: &[Step], departure: &Departure) -> Request {
-        calls::request(
-            self.kind,
-            &self.keys,
-            self.token.as_ref(),
-            self.core.config.record_life(),
-            departure.doubtful,
-            &departure.known,
-            steps,
-        )
+        let token = self.token.as_ref();
+        let life = self.core.config.record_life();
+        let known = &departure.known;
+        let mut request = calls::request(self.kind, &self.keys, token, life, steps, known);
+        request.number(self.core.next_sequence());
+        if departure.doubtful {
+            request.doubt();
+        }
+        request
     }
 
     async fn carry_out_command(&self, command: Command) {
