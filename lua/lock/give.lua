@@ -8,7 +8,7 @@
 -- ARGV[2] owner
 -- Returns: 1 and how many listeners there are; 0 for any other case, and nothing has changed
 -- Publishes: "0"
--- Repeat-safe: no; a late copy finds the fence
+-- Repeat-safe: no, a late copy finds the fence
 -- Invariant: only the owner's hold is given back
 
 if redis.call('HGET', KEYS[1], ARGV[2]) ~= '1' or redis.call('EXISTS', KEYS[3]) == 1 then return 0 end

@@ -8,7 +8,7 @@
 -- Returns: 1 taken; -1 held by others, without a time to live; -2 and below: held by others for as many milliseconds
 --   below -2; 0 for any other case, and nothing has changed
 -- Publishes: nothing
--- Repeat-safe: no; a late copy finds the fence
+-- Repeat-safe: no, a late copy finds the fence
 -- Invariant: at most one owner; always with a time to live
 
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
