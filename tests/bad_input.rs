@@ -17,9 +17,7 @@ use support::waiters::{channel, until, until_linked, waiter};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-#[path = "support/proxy.rs"]
-mod proxy;
-use proxy::{Fate, Proxy};
+use support::proxy::{Fate, Proxy};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -709,7 +707,11 @@ async fn a_replica_refuses_changes() {
         .unwrap();
     let replica = RedisServer::options().replica_of(&primary).start().await;
     until_linked(&mut replica.connection().await).await;
-    let client = connect(replica.url()).await;
+    let client = builder(replica.url())
+        .retry_window(Duration::from_millis(100))
+        .connect()
+        .await
+        .unwrap();
     let semaphore = client.semaphore("copied");
     assert_eq!(semaphore.available_permits().await, Ok(5));
     for (operation, error) in all_operations(&semaphore).await {

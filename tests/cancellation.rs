@@ -13,9 +13,7 @@ use support::snapshot::snapshot;
 use support::waiters::{until, until_subscribers};
 use tokio::time::timeout;
 
-#[path = "support/proxy.rs"]
-mod proxy;
-use proxy::{Fate, Proxy};
+use support::proxy::{Fate, LOST_REPLIES, Proxy};
 
 const LIMIT: Duration = Duration::from_secs(10);
 /// More polls than any call needs.
@@ -168,7 +166,7 @@ async fn dropped_after_the_server_has_acted_and_before_its_answer() {
     let client = connect(proxy.url()).await;
     let semaphore = client.semaphore("unseen");
     semaphore.try_set_permits(5).await.unwrap();
-    for (round, fate) in proxy::LOST_REPLIES.into_iter().cycle().take(6).enumerate() {
+    for (round, fate) in LOST_REPLIES.into_iter().cycle().take(6).enumerate() {
         proxy.at_script(1, fate);
         {
             let call = async {

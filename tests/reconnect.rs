@@ -19,9 +19,7 @@ use support::waiters::{channel, until, until_subscribers, waiter};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-#[path = "support/proxy.rs"]
-mod proxy;
-use proxy::{Fate, Proxy};
+use support::proxy::{Fate, Proxy};
 
 const LIMIT: Duration = Duration::from_secs(15);
 const NEVER: Duration = Duration::from_secs(3600);

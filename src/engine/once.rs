@@ -167,6 +167,10 @@ impl Core {
                     .send(&request.full_command(), patience)
                     .await
             }
+            Err(Failure::Refused(refusal)) if refusal.reason == Reason::ReadOnly => {
+                self.wakeups.renew();
+                Err(Failure::Refused(refusal))
+            }
             answer => answer,
         }
     }

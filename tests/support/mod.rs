@@ -3,9 +3,11 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod channel;
+pub mod clients;
 pub mod keeper;
 pub mod monitor;
 pub mod peer;
+pub mod proxy;
 pub mod server;
 pub mod snapshot;
 pub mod waiters;
