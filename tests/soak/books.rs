@@ -1,0 +1,157 @@
+//! What all processes have told so far.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::journal::{Line, Step, now};
+use crate::ledger::{Ledger, Peak, semaphore_of};
+
+/// A moment is settled when it is this long past, in microseconds.
+const WELL_PAST: u64 = 5_000_000;
+
+/// How a process stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Works,
+    /// By the driver.
+    Killed,
+    /// In good order.
+    Ended,
+    /// By itself, or by a panic.
+    Died,
+}
+
+/// One Rust process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) client: Option<String>,
+    pub(crate) ledger: Ledger,
+    pub(crate) standing: Standing,
+    /// The server is back since then, and this process has not got anything yet.
+    recovering_since: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    pub(crate) processes: Vec<Process>,
+    /// The JVM that works now and those before it.
+    pub(crate) java: Ledger,
+    pub(crate) peaks: HashMap<&'static str, Peak>,
+    /// How long each process took to its next grant after the server was back, in microseconds.
+    pub(crate) recoveries: Vec<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Books(Mutex<Entries>);
+
+impl Books {
+    pub(crate) fn open(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().expect("no panic under this lock")
+    }
+
+    /// A new process; returns its number.
+    pub(crate) fn begin(&self) -> usize {
+        let mut entries = self.open();
+        entries.processes.push(Process {
+            client: None,
+            ledger: Ledger::default(),
+            standing: Standing::Works,
+            recovering_since: None,
+        });
+        entries.processes.len() - 1
+    }
+
+    pub(crate) fn enter(&self, process: usize, line: Line) {
+        let mut entries = self.open();
+        match line {
+            Line::Client(id) => entries.processes[process].client = Some(id),
+            Line::End => entries.processes[process].standing = Standing::Ended,
+            Line::Step { at, caller, step } => {
+                let Process {
+                    ledger,
+                    recovering_since,
+                    ..
+                } = &mut entries.processes[process];
+                let change = ledger.enter(at, caller, &step);
+                let recovered = match step {
+                    Step::Got(_) => recovering_since.take_if(|since| *since <= at),
+                    _ => None,
+                };
+                entries.recoveries.extend(recovered.map(|since| at - since));
+                entries.note_change(at, caller, change);
+            }
+        }
+    }
+
+    pub(crate) fn enter_java(&self, at: u64, thread: usize, step: &Step) {
+        let mut entries = self.open();
+        let change = entries.java.enter(at, thread, step);
+        entries.note_change(at, thread, change);
+    }
+
+    /// The process has ended, and its journal has been read to the end.
+    pub(crate) fn ended(&self, process: usize, killed: bool) {
+        let mut entries = self.open();
+        let Process {
+            ledger, standing, ..
+        } = &mut entries.processes[process];
+        if *standing == Standing::Works {
+            *standing = if killed {
+                Standing::Killed
+            } else {
+                Standing::Died
+            };
+        }
+        // What it held is given back later than this.
+        let held: Vec<_> = [crate::BUSY, crate::QUIET]
+            .map(|name| (name, ledger.held(name).surely))
+            .into();
+        let at = now();
+        for (name, surely) in held {
+            entries.peaks.entry(name).or_default().enter(at, -surely);
+        }
+    }
+
+    /// The server answers again.
+    pub(crate) fn server_is_back(&self) {
+        let at = now();
+        for process in &mut self.open().processes {
+            if process.standing == Standing::Works && process.client.is_some() {
+                process.recovering_since = Some(at);
+            }
+        }
+    }
+
+    /// Looks at moments that are past: all of them, if nobody tells anything any more.
+    pub(crate) fn settle(&self, all: bool) {
+        let until = if all { u64::MAX } else { now() - WELL_PAST };
+        for peak in self.open().peaks.values_mut() {
+            peak.settle(until);
+        }
+    }
+}
+
+impl Entries {
+    fn note_change(&mut self, at: u64, caller: usize, change: i64) {
+        let peak = self.peaks.entry(semaphore_of(caller)).or_default();
+        peak.enter(at, change);
+    }
+
+    pub(crate) fn turns(&self) -> u64 {
+        self.processes.iter().map(|p| p.ledger.turns).sum()
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.processes.iter().map(|p| p.ledger.dropped).sum()
+    }
+
+    pub(crate) fn errors(&self) -> BTreeMap<String, u64> {
+        let mut all = BTreeMap::new();
+        for process in &self.processes {
+            for (error, count) in &process.ledger.errors {
+                *all.entry(error.clone()).or_default() += count;
+            }
+        }
+        all
+    }
+}

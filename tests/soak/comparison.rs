@@ -1,0 +1,4 @@
+//! Placeholder.
+pub(crate) async fn run() -> crate::Result<()> {
+    Ok(())
+}
