@@ -9,6 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Effect, Error};
 use support::clients::{LIMIT, builder, connect, release_as_redisson, served, stored};
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
+use support::refusals::{all_operations, assert_clear};
 use support::server::RedisServer;
 use support::waiters::{until, until_linked, waiter};
 use tokio::time::timeout;
@@ -215,4 +216,48 @@ async fn a_server_that_stays_a_replica_is_told_when_the_window_has_passed() {
     replica_of(&mut pair.replica.connection().await, None).await;
     semaphore.release(1).await.unwrap();
     assert_eq!(stored(&pair.replica, "replica").await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_replica_refuses_changes() {
+    let primary = RedisServer::start().await;
+    connect(primary.url())
+        .await
+        .semaphore("copied")
+        .try_set_permits(5)
+        .await
+        .unwrap();
+    let replica = RedisServer::options().replica_of(&primary).start().await;
+    until_linked(&mut replica.connection().await).await;
+    let client = builder(replica.url())
+        .retry_window(Duration::from_millis(100))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("copied");
+    assert_eq!(semaphore.available_permits().await, Ok(5));
+    for (operation, error) in all_operations(&semaphore).await {
+        match error {
+            Some(error) => {
+                assert!(
+                    matches!(error, Error::ReadOnly { .. }),
+                    "{operation}: {error}"
+                );
+                assert_clear(&error, "copied");
+            }
+            None => assert!(
+                operation == "available_permits" || operation.starts_with("try_set"),
+                "{operation}"
+            ),
+        }
+    }
+    for error in [
+        semaphore.delete().await.unwrap_err(),
+        semaphore.rename("elsewhere").await.unwrap_err(),
+        semaphore.expire(LIMIT).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    }
+    assert_eq!(stored(&primary, "copied").await, ["5"]);
+    assert_eq!(stored(&replica, "copied").await, ["5"]);
 }

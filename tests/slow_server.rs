@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redisson_semaphore::{Effect, Error};
-use support::clients::{LIMIT, builder, stored};
+use support::clients::{LIMIT, builder, served, stored};
 use support::server::RedisServer;
-use support::waiters::until;
-use tokio::time::timeout;
+use support::waiters::{until, waiter};
+use tokio::time::{Instant, timeout};
 
 /// What a frozen server may cost in all, however many calls are made meanwhile.
 const MOST_MEMORY: u64 = 48 << 20;
@@ -114,4 +114,32 @@ async fn callers_that_wait_are_told_when_the_window_has_passed() {
         (0..=i64::try_from(unsure).unwrap()).contains(&removed),
         "{removed} permits were taken away, and {unsure} calls unsure"
     );
+}
+
+/// Longer than the response time-out, so that calls are repeated on connections that nobody answers either.
+#[tokio::test]
+async fn a_server_that_is_frozen_for_a_while() {
+    let mut server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = builder(server.url()).connect().await.unwrap();
+    let semaphore = client.semaphore("stopped");
+    semaphore.try_set_permits(3).await.unwrap();
+    let waiting = waiter(&mut control, &semaphore, 20).await;
+    for round in 1..=3 {
+        server.freeze();
+        let frozen = Instant::now();
+        let calls = async { tokio::join!(semaphore.acquire(1), semaphore.release(2)) };
+        let mut calls = pin!(calls);
+        while frozen.elapsed() < Duration::from_millis(700) {
+            let soon = timeout(Duration::from_millis(20), &mut calls).await;
+            assert!(soon.is_err(), "nobody answers: {soon:?}");
+        }
+        server.thaw();
+        let answers = timeout(LIMIT, calls).await.expect("they are answered");
+        assert_eq!(answers, (Ok(()), Ok(())));
+        assert_eq!(stored(&server, "stopped").await, [(3 + round).to_string()]);
+    }
+    semaphore.release(14).await.unwrap();
+    served(waiting).await;
+    assert_eq!(stored(&server, "stopped").await, ["0"]);
 }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::server::RedisServer;
 use super::snapshot::snapshot;
-use super::waiters::channel;
+use super::waiters::{channel, until};
 
 /// Whoever has not been served by then hangs.
 pub const LIMIT: Duration = Duration::from_secs(15);
@@ -95,4 +95,14 @@ pub async fn kill(server: &mut MultiplexedConnection, kind: &str) -> usize {
         .query_async(server)
         .await
         .unwrap()
+}
+
+/// Waits until the server's counter, which this client does not see otherwise, is `permits`.
+pub async fn until_stored(server: &RedisServer, name: &str, permits: i64) {
+    let mut control = server.connection().await;
+    let expected = [permits.to_string()];
+    until(&format!("{name} holds {permits}"), LIMIT, async || {
+        snapshot(&mut control, name).await.value == expected
+    })
+    .await;
 }
