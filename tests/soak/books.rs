@@ -122,6 +122,16 @@ impl Books {
         }
     }
 
+    /// Whether somebody has not got anything since then.
+    pub(crate) fn somebody_recovers(&self) -> bool {
+        let entries = self.open();
+        let mut works = entries
+            .processes
+            .iter()
+            .filter(|p| p.standing == Standing::Works);
+        works.any(|process| process.recovering_since.is_some())
+    }
+
     /// Looks at moments that are past: all of them, if nobody tells anything any more.
     pub(crate) fn settle(&self, all: bool) {
         let until = if all { u64::MAX } else { now() - WELL_PAST };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::Result;
 use crate::books::Books;
@@ -33,6 +33,9 @@ pub(crate) enum Fault {
     KillProcess,
     FlushScripts,
 }
+
+/// After a restart nothing else happens until all processes have got something, for this long.
+const RECOVERY: Duration = Duration::from_secs(10);
 
 /// How often each happens in a round.
 const ROUND: [(Fault, usize); 15] = [
@@ -127,6 +130,11 @@ impl Victims {
                 self.server.restart().await;
                 books.server_is_back();
                 done.restarts += 1;
+                // The next fault would be mistaken for a slow recovery.
+                let end = Instant::now() + RECOVERY;
+                while books.somebody_recovers() && Instant::now() < end {
+                    sleep(Duration::from_millis(10)).await;
+                }
             }
             Fault::Pause => {
                 let pause = fastrand::u32(50..1500).to_string();
