@@ -2,12 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
+use tokio::time::{Instant, sleep};
+
+use crate::GROUPS;
 use crate::journal::{Line, Step, now};
-use crate::ledger::{Ledger, Peak, semaphore_of};
+use crate::ledger::{Ledger, Peak, group_of};
 
 /// A moment is settled when it is this long past, in microseconds.
 const WELL_PAST: u64 = 5_000_000;
+
+/// Longer than any fault of the run lasts and any way to notice it takes.
+pub(crate) const HUNG: Duration = Duration::from_secs(20);
 
 /// How a process stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +31,8 @@ pub(crate) enum Standing {
 /// One Rust process.
 #[derive(Debug)]
 pub(crate) struct Process {
+    /// Where it stands in the ring.
+    pub(crate) place: usize,
     pub(crate) client: Option<String>,
     pub(crate) ledger: Ledger,
     pub(crate) standing: Standing,
@@ -36,7 +45,7 @@ pub(crate) struct Entries {
     pub(crate) processes: Vec<Process>,
     /// The JVM that works now and those before it.
     pub(crate) java: Ledger,
-    pub(crate) peaks: HashMap<&'static str, Peak>,
+    pub(crate) peaks: HashMap<&'static [&'static str], Peak>,
     /// How long each process took to its next grant after the server was back, in microseconds.
     pub(crate) recoveries: Vec<u64>,
 }
@@ -50,9 +59,10 @@ impl Books {
     }
 
     /// A new process; returns its number.
-    pub(crate) fn begin(&self) -> usize {
+    pub(crate) fn begin(&self, place: usize) -> usize {
         let mut entries = self.open();
         entries.processes.push(Process {
+            place,
             client: None,
             ledger: Ledger::default(),
             standing: Standing::Works,
@@ -103,12 +113,10 @@ impl Books {
             };
         }
         // What it held is given back later than this.
-        let held: Vec<_> = [crate::BUSY, crate::QUIET]
-            .map(|name| (name, ledger.held(name).surely))
-            .into();
+        let held = GROUPS.map(|(group, _)| (group, ledger.held(group).surely));
         let at = now();
-        for (name, surely) in held {
-            entries.peaks.entry(name).or_default().enter(at, -surely);
+        for (group, surely) in held {
+            entries.peaks.entry(group).or_default().enter(at, -surely);
         }
     }
 
@@ -132,6 +140,22 @@ impl Books {
         works.any(|process| process.recovering_since.is_some())
     }
 
+    /// Waits until the ring's permit has been everywhere; how many processes it has not come to.
+    pub(crate) async fn until_the_ring_has_turned(&self) -> usize {
+        let since = now();
+        let end = Instant::now() + HUNG;
+        loop {
+            let entries = self.open();
+            let waits = |p: &&Process| p.standing == Standing::Works && p.ledger.ring_got < since;
+            let waiting = entries.processes.iter().filter(waits).count();
+            drop(entries);
+            if waiting == 0 || Instant::now() > end {
+                return waiting;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Looks at moments that are past: all of them, if nobody tells anything any more.
     pub(crate) fn settle(&self, all: bool) {
         let until = if all { u64::MAX } else { now() - WELL_PAST };
@@ -143,7 +167,7 @@ impl Books {
 
 impl Entries {
     fn note_change(&mut self, at: u64, caller: usize, change: i64) {
-        let peak = self.peaks.entry(semaphore_of(caller)).or_default();
+        let peak = self.peaks.entry(group_of(caller)).or_default();
         peak.enter(at, change);
     }
 

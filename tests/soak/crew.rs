@@ -46,14 +46,14 @@ impl Crew {
 
     fn add(&mut self, place: usize) -> Result<()> {
         let mut child = Command::new(std::env::current_exe()?)
-            .args([worker::ARGUMENT, &self.urls[place]])
+            .args([worker::ARGUMENT, &self.urls[place], &place.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
         let input = child.stdin.take().expect("piped");
         let output = child.stdout.take().expect("piped");
-        let number = self.books.begin();
+        let number = self.books.begin(place);
         let books = Arc::clone(&self.books);
         let reading = tokio::spawn(async move {
             let mut lines = BufReader::new(output).lines();

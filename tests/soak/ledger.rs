@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::journal::Step;
-use crate::{BUSY, QUIET};
+use crate::{BUSY, RING};
 
 /// The books of one process.
 #[derive(Debug, Default)]
@@ -12,15 +12,15 @@ pub(crate) struct Ledger {
     pub(crate) turns: u64,
     pub(crate) dropped: u64,
     pub(crate) errors: BTreeMap<String, u64>,
-    /// When each caller that waits now has begun to.
-    pub(crate) last_got: u64,
+    /// When its caller in the ring got the permit last.
+    pub(crate) ring_got: u64,
 }
 
 #[derive(Debug, Default)]
 struct Caller {
     held: u32,
     unsure: u32,
-    asked: Option<(u64, u32)>,
+    asked: Option<u64>,
 }
 
 /// How many permits a process has, as far as it has told.
@@ -30,9 +30,9 @@ pub(crate) struct Held {
     pub(crate) at_most: i64,
 }
 
-/// The semaphore that a caller works with.
-pub(crate) fn semaphore_of(caller: usize) -> &'static str {
-    if caller == 0 { QUIET } else { BUSY }
+/// The semaphores that a caller works with.
+pub(crate) fn group_of(caller: usize) -> &'static [&'static str] {
+    if caller == 0 { &RING } else { &[BUSY] }
 }
 
 impl Ledger {
@@ -42,14 +42,16 @@ impl Ledger {
         let held = i64::from(caller.held);
         match *step {
             Step::Ask(permits) => {
-                caller.asked = Some((at, permits));
+                caller.asked = Some(at);
                 caller.unsure += permits;
             }
             Step::Got(permits) => {
                 caller.unsure -= permits;
                 caller.held += permits;
                 self.turns += 1;
-                self.last_got = at;
+                if number == 0 {
+                    self.ring_got = at;
+                }
             }
             Step::Refused(permits) => caller.unsure -= permits,
             Step::Return(permits) => {
@@ -67,13 +69,13 @@ impl Ledger {
         i64::from(caller.held) - held
     }
 
-    pub(crate) fn held(&self, semaphore: &str) -> Held {
+    pub(crate) fn held(&self, group: &[&str]) -> Held {
         let mut held = Held {
             surely: 0,
             at_most: 0,
         };
         for (number, caller) in &self.callers {
-            if semaphore_of(*number) == semaphore {
+            if group_of(*number) == group {
                 held.surely += i64::from(caller.held);
                 held.at_most += i64::from(caller.held) + i64::from(caller.unsure);
             }
@@ -81,12 +83,11 @@ impl Ledger {
         held
     }
 
-    /// Since when each of those who wait does so, and on which semaphore.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.callers.iter().filter_map(|(number, caller)| {
-            let (since, _) = caller.asked?;
-            Some((semaphore_of(*number), since))
-        })
+    /// Those who wait, and since when.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.callers
+            .iter()
+            .filter_map(|(number, caller)| Some((*number, caller.asked?)))
     }
 }
 

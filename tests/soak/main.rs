@@ -54,9 +54,12 @@ type Result<T> = std::result::Result<T, Error>;
 /// Nearly all callers and the JVM work with this one.
 pub(crate) const BUSY: &str = "soak-busy";
 pub(crate) const BUSY_LIMIT: u32 = 8;
-/// One caller of each process works with this one, so that nothing wakes it by chance.
-pub(crate) const QUIET: &str = "soak-quiet";
-pub(crate) const QUIET_LIMIT: u32 = 1;
+/// One permit goes round these: a caller of each process takes it from one and gives it to the next. So each
+/// of them is woken by one message, and nothing else would wake it by chance.
+pub(crate) const RING: [&str; 3] = ["soak-ring-0", "soak-ring-1", "soak-ring-2"];
+pub(crate) const RING_LIMIT: u32 = 1;
+/// The ring and the busy semaphore; what they hold together stays the same.
+pub(crate) const GROUPS: [(&[&str], u32); 2] = [(&[BUSY], BUSY_LIMIT), (&RING, RING_LIMIT)];
 /// What one caller asks for at the most.
 pub(crate) const MOST_PERMITS: u32 = 2;
 /// In each process.
@@ -74,7 +77,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = runtime.block_on(async {
         match words.as_slice() {
-            [worker::ARGUMENT, url] => worker::work(url).await,
+            [worker::ARGUMENT, url, place] => worker::work(url, place.parse()?).await,
             ["compare"] => {
                 run().await?;
                 comparison::run().await
@@ -115,13 +118,13 @@ async fn run() -> Result<()> {
         .user(&format!("{USER} on >{USER} ~* &* +@all"))
         .start()
         .await;
-    let mut witness = Witness::of(server.directory(), &[BUSY, QUIET]);
+    let mut witness = Witness::of(server.directory());
     let proxy = Proxy::start(&server).await;
     let books = Arc::new(Books::default());
 
     let client = Client::connect(server.url()).await?;
-    for (name, limit) in [(BUSY, BUSY_LIMIT), (QUIET, QUIET_LIMIT)] {
-        client.semaphore(name).try_set_permits(limit).await?;
+    for (names, limit) in GROUPS {
+        client.semaphore(names[0]).try_set_permits(limit).await?;
     }
     witness.update()?;
     let restorer = Arc::new(Mutex::new(Restorer::new(witness, &books, &client)));
@@ -167,6 +170,7 @@ async fn run() -> Result<()> {
     }
     victims.proxy.clear_fates();
     victims.proxy.let_go();
+    let stuck = books.until_the_ring_has_turned().await;
 
     stop_java.send_replace(true);
     let mut java = java.await??;
@@ -178,18 +182,20 @@ async fn run() -> Result<()> {
     client.shutdown().await?;
     books.settle(true);
     let mut counters = [0, 0];
-    for (counter, name) in counters.iter_mut().zip([BUSY, QUIET]) {
-        let mut connection = victims.server.connection().await;
-        *counter = redis::cmd("GET")
-            .arg(name)
+    let mut connection = victims.server.connection().await;
+    for (counter, (names, _)) in counters.iter_mut().zip(GROUPS) {
+        let read: Vec<Option<i64>> = redis::cmd("MGET")
+            .arg(names)
             .query_async(&mut connection)
             .await?;
+        *counter = read.into_iter().flatten().sum();
     }
     let outcome = Outcome {
         duration,
         done,
         java,
         hung,
+        stuck,
         counters,
         seen: seen.lock().expect("no panic under this lock").clone(),
     };

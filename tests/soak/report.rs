@@ -8,7 +8,7 @@ use crate::faults::{Done, Fault};
 use crate::java::{Account, REDISSON};
 use crate::watch::Seen;
 use crate::witness::Witness;
-use crate::{BUSY, BUSY_LIMIT, QUIET, QUIET_LIMIT, Result};
+use crate::{BUSY, BUSY_LIMIT, GROUPS, RING, RING_LIMIT, Result};
 
 /// Where nobody watches, one line in so many seconds.
 const QUIET_PACE: Duration = Duration::from_secs(10);
@@ -39,16 +39,14 @@ impl View {
         }
         self.shown = Instant::now();
         let faults: u64 = done.times.values().sum();
-        let free = |name| seen.available.get(name).copied().unwrap_or(0);
+        let free = seen.available.get(BUSY).copied().unwrap_or(0);
         let line = format!(
-            "{:>4}/{} s  {} turns, {} dropped, {} errors; {faults} faults; {}+{} free; longest wait {:.2} s; {}",
+            "{:>4}/{} s  {} turns, {} dropped, {} errors; {faults} faults; {free} free; longest wait {:.2} s; {}",
             self.began.elapsed().as_secs(),
             self.duration.as_secs(),
             entries.turns(),
             entries.dropped(),
             entries.errors().values().sum::<u64>(),
-            free(BUSY),
-            free(QUIET),
             seconds(seen.longest),
             fault.name(),
         );
@@ -72,6 +70,8 @@ pub(crate) struct Outcome {
     pub(crate) java: Account,
     /// Processes that did not end.
     pub(crate) hung: usize,
+    /// Processes to which the ring's permit did not come any more.
+    pub(crate) stuck: usize,
     /// What the two semaphores hold at the end.
     pub(crate) counters: [i64; 2],
     pub(crate) seen: Seen,
@@ -92,12 +92,12 @@ impl Balance {
         let mut balance = Balance::default();
         for process in &entries.processes {
             balance.died += usize::from(process.standing == Standing::Died);
-            for name in [BUSY, QUIET] {
+            for (group, _) in GROUPS {
                 let Some(client) = &process.client else {
                     continue;
                 };
-                let taken = witness.taken(name, Some(client));
-                let held = process.ledger.held(name);
+                let taken = witness.taken(group, Some(client));
+                let held = process.ledger.held(group);
                 balance.lost += (taken - held.at_most).max(0);
                 balance.doubled += (held.surely - taken).max(0);
                 if process.standing == Standing::Killed {
@@ -118,7 +118,7 @@ impl Outcome {
             let all = entries.processes.iter();
             all.filter(|process| process.standing == standing).count()
         };
-        let peak = |name| entries.peaks.get(name).map_or(0, |peak| peak.most);
+        let peak = |group: &[&str]| entries.peaks.get(group).map_or(0, |peak| peak.most);
         println!("\n\n| fault | times |\n|---|---|");
         for (fault, times) in &self.done.times {
             println!("| {} | {times} |", fault.name());
@@ -154,15 +154,15 @@ impl Outcome {
         row(
             "most held at one moment",
             format!(
-                "{} of {BUSY_LIMIT}, {} of {QUIET_LIMIT}",
-                peak(BUSY),
-                peak(QUIET)
+                "{} of {BUSY_LIMIT}, {} of {RING_LIMIT}",
+                peak(&[BUSY]),
+                peak(&RING)
             ),
         );
         row(
             "permits at the end, expected",
             format!(
-                "{} and {}, {BUSY_LIMIT} and {QUIET_LIMIT}",
+                "{} and {}, {BUSY_LIMIT} and {RING_LIMIT}",
                 self.counters[0], self.counters[1]
             ),
         );
@@ -170,7 +170,10 @@ impl Outcome {
             "longest wait while permits were free, faults included",
             format!("{:.2} s", seconds(self.seen.longest)),
         );
-        row("hung waiters", self.seen.hung.len().to_string());
+        row(
+            "hung waiters",
+            (self.seen.hung.len() + self.stuck).to_string(),
+        );
         row("next grant after a restart", recovery(&entries.recoveries));
         row(
             &format!("Redisson {REDISSON}: acquisitions, errors"),
@@ -204,20 +207,20 @@ impl Outcome {
                 wrong.push(what.to_owned());
             }
         };
-        let limits = [(BUSY, BUSY_LIMIT), (QUIET, QUIET_LIMIT)];
         check(balance.lost == 0, "permits are lost");
         check(balance.doubled == 0, "permits are doubled");
         check(balance.died == 0, "a process died");
         check(errors == 0, "callers saw errors");
         check(self.hung == 0, "a process did not end");
         check(self.seen.hung.is_empty(), "waiters hung");
+        check(self.stuck == 0, "the ring does not turn any more");
         check(entries.turns() > 0, "nothing was acquired");
         check(self.java.turns > 0, "Redisson acquired nothing");
-        for (counter, (name, limit)) in self.counters.iter().zip(limits) {
+        for (counter, (group, limit)) in self.counters.iter().zip(GROUPS) {
             let limit = i64::from(limit);
             check(*counter == limit, "the counters are not what they were");
-            check(*counter == witness.counter(name), "the file was misread");
-            let peak = entries.peaks.get(name).map_or(0, |peak| peak.most);
+            check(*counter == witness.counters(group), "the file was misread");
+            let peak = entries.peaks.get(group).map_or(0, |peak| peak.most);
             check(peak <= limit, "more was held than there is");
         }
         if wrong.is_empty() {

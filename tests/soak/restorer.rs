@@ -7,7 +7,7 @@ use redisson_semaphore::{Client, RSemaphore};
 
 use crate::books::{Books, Standing};
 use crate::witness::Witness;
-use crate::{BUSY, QUIET, Result};
+use crate::{BUSY, GROUPS, Result};
 
 pub(crate) struct Restorer {
     witness: Witness,
@@ -19,7 +19,7 @@ pub(crate) struct Restorer {
 
 impl Restorer {
     pub(crate) fn new(witness: Witness, books: &Arc<Books>, client: &Client) -> Restorer {
-        let semaphores = [BUSY, QUIET].map(|name| (name, client.semaphore(name)));
+        let semaphores = GROUPS.map(|(group, _)| (group[0], client.semaphore(group[0])));
         Restorer {
             witness,
             books: Arc::clone(books),
@@ -39,8 +39,8 @@ impl Restorer {
                 .collect()
         };
         for client in killed {
-            for name in [BUSY, QUIET] {
-                self.restore(name, Some(client.clone())).await?;
+            for (group, _) in GROUPS {
+                self.restore(group, Some(client.clone())).await?;
             }
         }
         Ok(())
@@ -48,18 +48,22 @@ impl Restorer {
 
     /// For Redisson, while none of its threads holds anything; how much it has lost since the last time.
     pub(crate) async fn restore_java(&mut self) -> Result<i64> {
-        self.restore(BUSY, None).await
+        self.restore(&[BUSY], None).await
     }
 
-    async fn restore(&mut self, name: &'static str, client: Option<String>) -> Result<i64> {
+    async fn restore(
+        &mut self,
+        group: &'static [&'static str],
+        client: Option<String>,
+    ) -> Result<i64> {
         self.witness.update()?;
-        let taken = self.witness.taken(name, client.as_deref());
-        let restored = self.restored.entry((name, client)).or_default();
+        let taken = self.witness.taken(group, client.as_deref());
+        let restored = self.restored.entry((group[0], client)).or_default();
         let missing = taken - *restored;
         if missing != 0 {
             *restored = taken;
             let missing = i32::try_from(missing)?;
-            self.semaphores[name].add_permits(missing).await?;
+            self.semaphores[group[0]].add_permits(missing).await?;
         }
         Ok(missing)
     }

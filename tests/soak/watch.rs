@@ -8,15 +8,13 @@ use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use tokio::time::sleep;
 
-use crate::books::{Books, Standing};
+use crate::books::{Books, HUNG, Standing};
 use crate::journal::now;
-use crate::{BUSY, MOST_PERMITS, QUIET, Result};
+use crate::{BUSY, MOST_PERMITS, RING, Result};
 
 const PAUSE: Duration = Duration::from_millis(15);
 /// A server that does not answer within this has nothing free for anybody.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Longer than any fault of the run lasts and any way to notice it takes, in microseconds.
-const HUNG: u64 = 20_000_000;
 
 /// What has been seen.
 #[derive(Debug, Default, Clone)]
@@ -54,12 +52,10 @@ impl Watch {
             let asked = now();
             match self.counters(&mut connection).await {
                 Ok(counters) => {
-                    for (name, counter, most) in [
-                        (BUSY, counters.0, i64::from(MOST_PERMITS)),
-                        (QUIET, counters.1, 1),
-                    ] {
+                    for (name, counter) in counters {
+                        let most = if name == BUSY { MOST_PERMITS } else { 1 };
                         self.lock().available.insert(name, counter);
-                        if counter >= most {
+                        if counter >= i64::from(most) {
                             free_since.entry(name).or_insert(asked);
                         } else {
                             free_since.remove(name);
@@ -82,13 +78,18 @@ impl Watch {
             if process.standing != Standing::Works {
                 continue;
             }
-            for (name, since) in process.ledger.waiting() {
+            for (caller, since) in process.ledger.waiting() {
+                let name = if caller == 0 {
+                    RING[process.place]
+                } else {
+                    BUSY
+                };
                 let Some(free_since) = free_since.get(name) else {
                     continue;
                 };
                 let waited = at.saturating_sub(since.max(*free_since));
                 seen.longest = seen.longest.max(waited);
-                if waited > HUNG {
+                if Duration::from_micros(waited) > HUNG {
                     seen.hung.insert((number, since));
                 }
             }
@@ -99,7 +100,10 @@ impl Watch {
         self.seen.lock().expect("no panic under this lock")
     }
 
-    async fn counters(&self, connection: &mut Option<MultiplexedConnection>) -> Result<(i64, i64)> {
+    async fn counters(
+        &self,
+        connection: &mut Option<MultiplexedConnection>,
+    ) -> Result<Vec<(&'static str, i64)>> {
         if connection.is_none() {
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(Some(PATIENCE))
@@ -110,10 +114,12 @@ impl Watch {
             *connection = Some(opened.await?);
         }
         let connection = connection.as_mut().expect("just opened");
-        let counters: (Option<i64>, Option<i64>) = redis::cmd("MGET")
-            .arg(&[BUSY, QUIET])
+        let names: Vec<&str> = RING.into_iter().chain([BUSY]).collect();
+        let counters: Vec<Option<i64>> = redis::cmd("MGET")
+            .arg(&names)
             .query_async(connection)
             .await?;
-        Ok((counters.0.unwrap_or(0), counters.1.unwrap_or(0)))
+        let counters = counters.into_iter().map(|counter| counter.unwrap_or(0));
+        Ok(names.into_iter().zip(counters).collect())
     }
 }

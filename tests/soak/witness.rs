@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::Result;
+use crate::{GROUPS, Result};
 
 /// A counter and a client's id; no id stands for Redisson.
 type Account = (String, Option<String>);
@@ -23,12 +23,13 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Watches the counters called `names` in the server that keeps its files in `directory`.
-    pub(crate) fn of(directory: &Path, names: &[&str]) -> Witness {
+    /// Of the server that keeps its files in `directory`.
+    pub(crate) fn of(directory: &Path) -> Witness {
+        let names = GROUPS.iter().flat_map(|(names, _)| *names);
         Witness {
             file: directory.join("appendonlydir/appendonly.aof.1.incr.aof"),
             read: 0,
-            counters: names.iter().map(|name| ((*name).to_owned(), 0)).collect(),
+            counters: names.map(|name| ((*name).to_owned(), 0)).collect(),
             taken: HashMap::new(),
         }
     }
@@ -48,14 +49,18 @@ impl Witness {
         Ok(())
     }
 
-    /// How many permits of `counter` a client has taken and not given back.
-    pub(crate) fn taken(&self, counter: &str, client: Option<&str>) -> i64 {
-        let account = (counter.to_owned(), client.map(str::to_owned));
-        self.taken.get(&account).copied().unwrap_or(0)
+    /// How many permits of a group a client has taken and not given back.
+    pub(crate) fn taken(&self, group: &[&str], client: Option<&str>) -> i64 {
+        let account = |name: &&str| ((*name).to_owned(), client.map(str::to_owned));
+        let taken = group
+            .iter()
+            .filter_map(|name| self.taken.get(&account(name)));
+        taken.sum()
     }
 
-    pub(crate) fn counter(&self, name: &str) -> i64 {
-        self.counters[name]
+    /// What the counters of a group hold together.
+    pub(crate) fn counters(&self, group: &[&str]) -> i64 {
+        group.iter().map(|name| self.counters[*name]).sum()
     }
 
     fn enter(&mut self, change: &[Vec<String>]) -> Result<()> {

@@ -10,9 +10,9 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::journal::{Line, Step};
-use crate::{BUSY, CALLERS, MOST_PERMITS, QUIET};
+use crate::{BUSY, CALLERS, MOST_PERMITS, RING};
 
-/// The argument that makes this program a worker; the server's URL follows.
+/// The argument that makes this program a worker; the server's URL and the place in the ring follow.
 pub(crate) const ARGUMENT: &str = "worker";
 
 /// Lost replies are noticed this soon, so that many calls are repeated.
@@ -21,7 +21,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Works until standard input says `stop`; without that, its end ends the process at once.
-pub(crate) async fn work(url: &str) -> crate::Result<()> {
+pub(crate) async fn work(url: &str, place: usize) -> crate::Result<()> {
     let (stop, stopping) = watch::channel(false);
     std::thread::spawn(move || {
         let mut line = String::new();
@@ -41,13 +41,17 @@ pub(crate) async fn work(url: &str) -> crate::Result<()> {
     Line::Client(client.id().to_owned()).tell();
     let tasks: Vec<_> = (0..CALLERS)
         .map(|number| {
-            // The first one works where nobody else of this process could wake it by chance.
-            let semaphore = client.semaphore(if number == 0 { QUIET } else { BUSY });
+            let semaphore = client.semaphore(if number == 0 { RING[place] } else { BUSY });
+            let next = client.semaphore(RING[(place + 1) % RING.len()]);
             let caller = Caller { number, semaphore };
-            let stopping = stopping.clone();
+            let mut stopping = stopping.clone();
             tokio::spawn(async move {
                 while !*stopping.borrow() {
-                    caller.turn().await;
+                    if number == 0 {
+                        caller.pass_on(&next, &mut stopping).await;
+                    } else {
+                        caller.turn().await;
+                    }
                     sleep(Duration::from_micros(fastrand::u64(0..15_000))).await;
                 }
                 caller.settle().await;
@@ -72,10 +76,34 @@ impl Caller {
         Line::now(self.number, step).tell();
     }
 
+    /// Takes the ring's permit when it comes and hands it on; gives up now and then, and when it is time.
+    async fn pass_on(&self, next: &RSemaphore, stopping: &mut watch::Receiver<bool>) {
+        self.tell(Step::Ask(1));
+        // Mostly it waits for as long as it takes.
+        let patience = match fastrand::u8(0..4) {
+            0 => Duration::from_millis(fastrand::u64(0..40)),
+            _ => NEVER,
+        };
+        tokio::select! {
+            answer = self.semaphore.acquire(1) => match answer {
+                Ok(()) => {
+                    self.tell(Step::Got(1));
+                    self.tell(Step::Return(1));
+                    match next.release(1).await {
+                        Ok(()) => self.tell(Step::Returned(1)),
+                        Err(error) => self.tell(Step::Failed(error.to_string())),
+                    }
+                }
+                Err(error) => self.failed(1, &error),
+            },
+            () = sleep(patience) => self.dropped().await,
+            _ = stopping.changed() => self.dropped().await,
+        }
+    }
+
     /// Asks for permits in one way or another, holds them, and gives them back in one way or another.
     async fn turn(&self) {
-        let most = if self.number == 0 { 1 } else { MOST_PERMITS };
-        let permits = fastrand::u32(1..=most);
+        let permits = fastrand::u32(1..=MOST_PERMITS);
         let patience = Duration::from_millis(fastrand::u64(0..30));
         self.tell(Step::Ask(permits));
         let asked = match fastrand::u8(0..10) {
