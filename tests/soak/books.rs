@@ -144,11 +144,13 @@ impl Books {
     pub(crate) async fn until_the_ring_has_turned(&self) -> usize {
         let since = now();
         let end = Instant::now() + HUNG;
-        loop {
+        let not_reached = || {
             let entries = self.open();
             let waits = |p: &&Process| p.standing == Standing::Works && p.ledger.ring_got < since;
-            let waiting = entries.processes.iter().filter(waits).count();
-            drop(entries);
+            entries.processes.iter().filter(waits).count()
+        };
+        loop {
+            let waiting = not_reached();
             if waiting == 0 || Instant::now() > end {
                 return waiting;
             }
