@@ -71,36 +71,37 @@ impl Queue {
         for mut queued in self.items.drain(..) {
             if let Queued::Call(call) = &mut queued {
                 call.forget_caller_who_has_gone();
+                if call.reply.is_none() && changes_nothing(call.operation) {
+                    continue;
+                }
             }
             if !keep(&mut queued) {
                 continue;
             }
-            let Queued::Call(call) = &queued else {
-                (release, release_if_exists) = (None, None);
-                swept.push_back(queued);
-                continue;
-            };
-            let twin = match call.operation {
-                Operation::TryAcquire(_) | Operation::Available if call.reply.is_none() => continue,
-                Operation::Release(_) => &mut release,
-                Operation::ReleaseIfExists(_) => &mut release_if_exists,
-                Operation::TryAcquire(_) => {
-                    swept.push_back(queued);
-                    continue;
-                }
-                _ => {
+            let twin = match &queued {
+                Queued::Call(call) => match call.operation {
+                    Operation::Release(_) => Some(&mut release),
+                    Operation::ReleaseIfExists(_) => Some(&mut release_if_exists),
+                    Operation::TryAcquire(_) => None,
+                    _ => {
+                        (release, release_if_exists) = (None, None);
+                        None
+                    }
+                },
+                Queued::Command(_) => {
                     (release, release_if_exists) = (None, None);
-                    swept.push_back(queued);
-                    continue;
+                    None
                 }
             };
-            if let Some(index) = *twin
-                && let Some(Queued::Call(earlier)) = swept.get_mut(index)
-                && add_up(earlier, call)
+            if let (Some(twin), Queued::Call(call)) = (twin, &queued)
+                && call.reply.is_none()
             {
-                continue;
-            }
-            if call.reply.is_none() {
+                if let Some(index) = *twin
+                    && let Some(Queued::Call(earlier)) = swept.get_mut(index)
+                    && add_up(earlier, call)
+                {
+                    continue;
+                }
                 *twin = Some(swept.len());
             }
             swept.push_back(queued);
@@ -108,6 +109,11 @@ impl Queue {
         self.sweep_at = (2 * swept.len()).max(SHORT);
         self.items = swept;
     }
+}
+
+/// Whether it comes to nothing without a caller: permits that it takes would be given back.
+fn changes_nothing(operation: Operation) -> bool {
+    matches!(operation, Operation::TryAcquire(_) | Operation::Available)
 }
 
 /// Adds a release that nobody waits for to an earlier one of the same kind; whether that was possible.
