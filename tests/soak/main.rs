@@ -74,7 +74,13 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .expect("a runtime can be made");
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // Of what `cargo test` passes on, only a filter and the question for the tests' names matter.
+    let listed = arguments.iter().any(|argument| argument == "--list");
+    let words: Vec<&str> = arguments
+        .iter()
+        .map(String::as_str)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
     let outcome = runtime.block_on(async {
         match words.as_slice() {
             [worker::ARGUMENT, url, place] => worker::work(url, place.parse()?).await,
@@ -82,7 +88,7 @@ fn main() -> ExitCode {
                 run().await?;
                 comparison::run().await
             }
-            // A filter of `cargo test` that is about other tests, or a question for their names.
+            _ if listed => Ok(()),
             [filter, ..] if !"soak".contains(filter) => Ok(()),
             _ => run().await,
         }
