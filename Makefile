@@ -1,7 +1,7 @@
 # Each target sets up what it needs; see scripts/setup.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench fmt clean
+.PHONY: help setup demo test bench soak fmt clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -28,6 +28,12 @@ test: setup ## check everything
 
 bench: setup ## measure against Redisson and a plain client (BENCH=quick: in two minutes)
 	cargo bench --locked --bench compare
+
+# A part of `make test`, for 30 s.
+SOAK ?= 5m
+soak: export SOAK := $(SOAK)
+soak: setup ## faults of all kinds for a while, and the same faults for Redisson (SOAK=10m)
+	cargo test --locked --release --test soak -- compare
 
 fmt: ## format the sources
 	cargo fmt

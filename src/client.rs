@@ -164,8 +164,8 @@ impl ClientBuilder {
 
     /// How long a call goes on trying while the server does not answer; 30 s by default.
     ///
-    /// After it the caller is told [`Error::Unavailable`] if nothing was sent, and
-    /// [`Error::OutcomeUnknown`] otherwise. An error may come later than that by the response time-out.
+    /// After it the caller is told [`Error::Unavailable`] if nothing was sent, [`Error::ReadOnly`] if the
+    /// server is a replica, and [`Error::OutcomeUnknown`] otherwise. An error may come later than that by the response time-out.
     pub fn retry_window(mut self, window: Duration) -> Self {
         self.config.retry_window = window;
         self

@@ -120,7 +120,8 @@ pub enum Error {
         detail: String,
     },
 
-    /// The server is a read-only replica. Nothing took effect.
+    /// The server is a read-only replica, and has been one for as long as the retry window lasts: after a
+    /// failover the same address may lead to the new primary. Nothing took effect.
     #[error("{name:?}: the server is read-only: {detail}; nothing took effect")]
     ReadOnly {
         /// The object.

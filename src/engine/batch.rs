@@ -68,6 +68,11 @@ impl Operation {
         }
     }
 
+    /// Whether it must happen, however late, when its caller has gone: others wait for the permits.
+    pub(crate) fn is_owed(self) -> bool {
+        matches!(self, Operation::Release(_) | Operation::ReleaseIfExists(_))
+    }
+
     /// The step's word, amount and, where it is no count of calls, third argument.
     fn step(self) -> (&'static str, i64, Option<Arg>) {
         match self {

@@ -45,6 +45,8 @@ pub(crate) enum Patience {
 pub(crate) struct Trouble<'a> {
     /// Whether the server may have carried it out.
     pub(crate) doubtful: bool,
+    /// Whether the server said that it is a replica.
+    pub(crate) read_only: bool,
     /// The last failure.
     pub(crate) detail: &'a str,
     pub(crate) now: Instant,
@@ -71,6 +73,8 @@ impl<'a> Trouble<'a> {
                 waited,
                 detail,
             }
+        } else if self.read_only {
+            Error::ReadOnly { name, detail }
         } else {
             Error::Unavailable {
                 name,
@@ -121,11 +125,20 @@ impl Core {
         let mut first_sent = None;
         let mut backoff = Backoff::new();
         loop {
+            let mut read_only = false;
+            // Without a connection the next attempt waits for one anyway.
+            let pause = match &failure {
+                Failure::NoConnection(_) => Duration::ZERO,
+                Failure::Refused(_) | Failure::Unanswered(_) => backoff.next(),
+            };
             let detail = match failure {
                 Failure::Refused(refusal) if refusal.is_final(first_sent.is_some()) => {
                     return Ending::Refused(refusal);
                 }
-                Failure::Refused(refusal) | Failure::NoConnection(refusal) => refusal.detail,
+                Failure::Refused(refusal) | Failure::NoConnection(refusal) => {
+                    read_only = refusal.reason == Reason::ReadOnly;
+                    refusal.detail
+                }
                 Failure::Unanswered(detail) => {
                     first_sent.get_or_insert(began);
                     request.mark_doubtful(self.next_sequence());
@@ -138,6 +151,7 @@ impl Core {
             let now = Instant::now();
             let patience = callers(&Trouble {
                 doubtful: first_sent.is_some(),
+                read_only,
                 detail: &detail,
                 now,
             });
@@ -149,7 +163,7 @@ impl Core {
                 (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
                 _ => now + LOOK_AFTER,
             };
-            tokio::time::sleep_until(next_look.min(now + backoff.next())).await;
+            tokio::time::sleep_until(next_look.min(now + pause)).await;
             failure = match self.attempt(request, next_look).await {
                 Ok(answer) => return Ending::Answer(answer),
                 Err(failure) => failure,
@@ -169,6 +183,10 @@ impl Core {
                 self.connection
                     .send(&request.full_command(), patience)
                     .await
+            }
+            Err(Failure::Refused(refusal)) if refusal.reason == Reason::ReadOnly => {
+                self.wakeups.renew();
+                Err(Failure::Refused(refusal))
             }
             answer => answer,
         }

@@ -53,6 +53,8 @@ struct Registry {
     channels: Mutex<HashMap<String, Channel>>,
     /// The set of wanted channels has changed.
     changed: Notify,
+    /// The connection leads to the wrong server.
+    moved: Notify,
     safety_interval: Duration,
 }
 
@@ -100,6 +102,7 @@ impl Wakeups {
         let registry = Arc::new(Registry {
             channels: Mutex::default(),
             changed: Notify::new(),
+            moved: Notify::new(),
             safety_interval,
         });
         let tasks = vec![
@@ -140,6 +143,11 @@ impl Wakeups {
         if let Some(known) = self.registry.lock().get_mut(channel) {
             known.set_waiting(listener, false);
         }
+    }
+
+    /// The server has become a replica: the same address may lead to the new primary.
+    pub(crate) fn renew(&self) {
+        self.registry.moved.notify_one();
     }
 
     /// Ends all subscriptions.
@@ -324,6 +332,9 @@ impl Session<'_> {
                     if let Err(failure) = self.bring_up_to_date().await {
                         return failure;
                     }
+                }
+                () = self.registry.moved.notified() => {
+                    return Failure::Unanswered("the server has become a replica".to_owned());
                 }
                 channel = self.subscriber.next_channel() => match channel {
                     Some(channel) => self.registry.wake(&channel, &Wake::Look),

@@ -36,15 +36,23 @@ use crate::guard::Permit;
 ///
 /// What every operation can answer with: [`InvalidName`](Error::InvalidName),
 /// [`WrongType`](Error::WrongType) and [`NotANumber`](Error::NotANumber) for a key that holds something
-/// else, [`PermissionDenied`](Error::PermissionDenied), [`ReadOnly`](Error::ReadOnly),
-/// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window
-/// has passed, and [`ShutDown`](Error::ShutDown). Below stands only what comes in addition.
+/// else, [`PermissionDenied`](Error::PermissionDenied),
+/// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable),
+/// [`ReadOnly`](Error::ReadOnly) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](Error::ShutDown). Below stands only what comes in addition.
 ///
 /// # Cancel safety
 ///
 /// Any future may be dropped at any await point. An operation takes its place in the line at the first
-/// poll and is carried out even if its future is dropped after that; permits acquired by a future that
-/// was dropped are given back.
+/// poll and is carried out even if its future is dropped after that: a release as soon as the server can be
+/// reached, any other change if that is within the retry window (if not, the log says so). Permits acquired by
+/// a future that was dropped are given back; where it has not been sent yet, it is not sent any more.
+///
+/// # Bounds
+///
+/// While the server does not answer, a call takes no more memory than its caller, and has its deadline, the
+/// [retry window](crate::ClientBuilder::retry_window). Calls whose callers have gone do not pile up: releases are
+/// added up, what changes nothing is dropped. One script with at most 4096 calls is under way at a time. Callers
+/// that stand in line for permits and have been answered once have no deadline.
 ///
 /// # DIFFERENCE from Redisson
 ///

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(10);
-const LONGEST: Duration = Duration::from_secs(2);
+/// A server that is back must not stay unnoticed for long.
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// The pauses of one series of failures: the bound doubles up to the longest, and each pause is between half of
 /// its bound and all of it.

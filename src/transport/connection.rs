@@ -74,10 +74,11 @@ impl Connection {
             .map_err(|error| {
                 let failure = Failure::of_command(&error);
                 match &failure {
-                    Failure::Unanswered(why) => self.replace(generation, why),
-                    // After a failover the same name may lead to the new primary.
+                    Failure::Unanswered(why) => {
+                        self.replace(generation, Refusal::unreachable(why));
+                    }
                     Failure::Refused(refusal) if refusal.reason == Reason::ReadOnly => {
-                        self.replace(generation, &refusal.detail);
+                        self.replace(generation, refusal.clone());
                     }
                     _ => {}
                 }
@@ -109,16 +110,17 @@ impl Connection {
         }
     }
 
-    fn replace(&self, generation: u64, why: &str) {
+    fn replace(&self, generation: u64, why: Refusal) {
+        let detail = why.detail.clone();
         let replaced = self.shared.link.send_if_modified(|link| {
             let current = matches!(link, Link::Up(current, _) if *current == generation);
             if current {
-                *link = Link::Down(Refusal::unreachable(why));
+                *link = Link::Down(why);
             }
             current
         });
         if replaced {
-            tracing::warn!(server = %self.shared.endpoint.address(), why, "connection lost");
+            tracing::warn!(server = %self.shared.endpoint.address(), why = detail, "connection lost");
             self.shared.broken.notify_one();
         }
     }

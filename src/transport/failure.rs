@@ -33,7 +33,7 @@ pub(crate) enum Reason {
     Permission,
     /// The key holds another type.
     WrongType,
-    /// The server is a replica.
+    /// The server is a replica. After a failover the same address may lead to the new primary.
     ReadOnly,
     /// The connection could not be made.
     Unreachable,
@@ -82,8 +82,8 @@ impl Refusal {
     /// was not carried out. What the server forbids before that says nothing about the earlier copy.
     pub(crate) fn is_final(&self, doubtful: bool) -> bool {
         match self.reason {
-            Reason::NotNow => false,
-            Reason::Permission | Reason::ReadOnly | Reason::Authentication => !doubtful,
+            Reason::NotNow | Reason::ReadOnly => false,
+            Reason::Permission | Reason::Authentication => !doubtful,
             _ => true,
         }
     }

@@ -6,4 +6,5 @@ pub mod course;
 pub mod crowd;
 pub mod operation;
 pub mod parked;
+pub mod waiting;
 pub mod world;

@@ -3,9 +3,14 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod channel;
+pub mod clients;
 pub mod keeper;
 pub mod monitor;
 pub mod peer;
+pub mod polls;
+pub mod proxy;
+pub mod refusals;
+pub mod sequence;
 pub mod server;
 pub mod snapshot;
 pub mod waiters;

@@ -3,12 +3,9 @@
 //! It reads both directions as Redis frames, so it can count the script calls (`EVAL`, `EVALSHA`) of all
 //! its connections and tell which reply belongs to which of them. As TCP does, it never loses something
 //! from the middle of a stream: a connection that has lost one reply carries no further ones.
-//!
-//! Each test binary uses a part of it.
-#![allow(dead_code, unreachable_pub)]
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -18,8 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
-use crate::support::server::RedisServer;
-use crate::support::waiters::until;
+use super::server::RedisServer;
+use super::waiters::until;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -59,7 +56,7 @@ pub struct Proxy {
 }
 
 struct Shared {
-    target: u16,
+    target: AtomicU16,
     state: Mutex<State>,
     weather: watch::Sender<Weather>,
     /// Rises with each [`Proxy::cut`].
@@ -84,7 +81,7 @@ impl Proxy {
             .expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let shared = Arc::new(Shared {
-            target: server.port(),
+            target: AtomicU16::new(server.port()),
             state: Mutex::default(),
             weather: watch::Sender::new(Weather::Clear),
             cuts: watch::Sender::new(0),
@@ -102,6 +99,11 @@ impl Proxy {
     /// The URL for the code under test: the default user without password.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// New connections lead to another server from now on; those that stand do not.
+    pub fn lead_to(&self, server: &RedisServer) {
+        self.shared.target.store(server.port(), Ordering::SeqCst);
     }
 
     /// The URL for a user of the server.
@@ -156,11 +158,16 @@ impl Proxy {
     /// Lets all that is held go on; returns when so many requests have been carried out and replies sent.
     pub async fn deliver(&self, held: u64) {
         let before = self.shared.lock().delivered;
-        self.shared.deliveries.send_modify(|count| *count += 1);
+        self.let_go();
         until(&format!("{held} held calls go on"), DEADLINE, async || {
             self.shared.lock().delivered >= before + held
         })
         .await;
+    }
+
+    /// Lets all that is held go on, whatever becomes of it.
+    pub fn let_go(&self) {
+        self.shared.deliveries.send_modify(|count| *count += 1);
     }
 
     /// Closes all connections, on both sides.
@@ -230,7 +237,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 /// One connection, from its beginning to its end.
 async fn carry(client: TcpStream, shared: Arc<Shared>) {
-    let Ok(server) = TcpStream::connect(("127.0.0.1", shared.target)).await else {
+    let Ok(server) = TcpStream::connect(("127.0.0.1", shared.target.load(Ordering::SeqCst))).await
+    else {
         return;
     };
     let _ = client.set_nodelay(true);

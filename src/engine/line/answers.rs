@@ -110,7 +110,7 @@ impl Line {
         let since = Instant::now();
         let mut state = self.lock();
         for permits in surplus {
-            state.queue.push_back(Queued::Call(Call {
+            state.queue.push(Queued::Call(Call {
                 operation: Operation::Release(*permits),
                 reply: None,
                 since,
@@ -198,17 +198,17 @@ impl Line {
         let overdue = |since: Instant| since + window <= trouble.now;
         let untouched = trouble.untouched();
         let mut state = self.lock();
-        state.queue.retain_mut(|queued| match queued {
+        state.queue.sweep(|queued| match queued {
             Queued::Call(call) if overdue(call.since) => {
-                call.forget_caller_who_has_gone();
-                if call.reply.is_none() {
-                    return true;
-                }
                 let error = untouched.error(self.keys.name(), call.operation.name(), call.since);
-                if let Some(reply) = call.reply.take() {
-                    let _ = reply.send(Err(error));
-                }
                 // A release that its caller has been told did not happen must not happen.
+                match call.reply.take() {
+                    Some(reply) => drop(reply.send(Err(error))),
+                    None if call.operation.is_owed() => return true,
+                    None => {
+                        tracing::error!(%error, operation = call.operation.name(), "not carried out");
+                    }
+                }
                 false
             }
             Queued::Command(command) if overdue(command.since()) => {

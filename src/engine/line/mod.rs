@@ -10,7 +10,8 @@
 //!
 //! | File | What it holds |
 //! |---|---|
-//! | `mod.rs` | the queue, and how calls get into it |
+//! | `mod.rs` | the line, and how calls get into it |
+//! | `queue.rs` | what waits for the next rounds, and why it stays short |
 //! | `round.rs` | what a round takes along, and how it is carried out |
 //! | `answers.rs` | who is told what when a batch has been answered, refused, or kept waiting |
 //! | `listening.rs` | the line's ear on its channel, and when a nudge is due |
@@ -18,10 +19,10 @@
 
 mod answers;
 mod listening;
+mod queue;
 mod round;
 mod seat;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -42,6 +43,7 @@ use super::turns::Turns;
 use super::waiters::{Waiter, Waiters};
 use crate::error::{Error, Result};
 use crate::transport::Value;
+use queue::Queue;
 use seat::Seat;
 
 /// One object of one client.
@@ -56,7 +58,7 @@ pub(crate) struct Line {
 }
 
 struct State {
-    queue: VecDeque<Queued>,
+    queue: Queue,
     waiters: Waiters,
     /// Permits may have become free since the waiters last asked.
     look: bool,
@@ -118,7 +120,7 @@ impl Line {
             released_again: Notify::new(),
             itself: itself.clone(),
             state: Mutex::new(State {
-                queue: VecDeque::new(),
+                queue: Queue::new(),
                 waiters: Waiters::new(),
                 look: false,
                 free: None,
@@ -263,7 +265,7 @@ impl Line {
         if state.closed && (!owed || self.core.is_finished()) {
             return Err(self.shut_down());
         }
-        state.queue.push_back(queued);
+        state.queue.push(queued);
         self.note_busy(&mut state);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Line, Queued, State, Task};
+use super::{Line, Queue, Queued, State, Task};
 use crate::engine::answer;
 use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS};
 use crate::engine::command::Command;
@@ -46,9 +46,7 @@ impl Line {
             state.look = false;
         }
         let batch = Batch::form(&mut calls, claim);
-        for call in calls.into_iter().rev() {
-            state.queue.push_front(Queued::Call(call));
-        }
+        state.queue.put_back(calls.into_iter());
         (batch.len() > 0).then_some(Task::Batch(batch))
     }
 
@@ -108,9 +106,7 @@ impl Line {
                 // Those who still wait travel with the next batch.
                 let mut state = self.lock();
                 let calls: Vec<Call> = batch.into_steps().flat_map(|step| step.calls).collect();
-                for call in calls.into_iter().rev() {
-                    state.queue.push_front(Queued::Call(call));
-                }
+                state.queue.put_back(calls.into_iter());
                 state.look = true;
                 return;
             }
@@ -175,7 +171,10 @@ impl Rounds for Line {
                 state.busy = false;
                 self.core.became_idle();
             }
-            (std::mem::take(&mut state.queue), state.waiters.take_all())
+            (
+                std::mem::replace(&mut state.queue, Queue::new()),
+                state.waiters.take_all(),
+            )
         };
         // Dropping the replies tells the callers.
         drop((queue, waiters));

@@ -68,7 +68,7 @@ impl Seat {
             return;
         };
         self.line.way_is_free(&mut state);
-        state.queue.push_back(Queued::Call(Call {
+        state.queue.push(Queued::Call(Call {
             operation: Operation::TryAcquire(waiter.permits),
             reply: Some(waiter.reply),
             since: Instant::now(),

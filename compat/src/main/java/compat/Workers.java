@@ -34,14 +34,17 @@ final class Workers {
         int permits = command.permits();
         long holdMin = command.number("holdMillisMin");
         long holdMax = command.number("holdMillisMax");
+        boolean keepOn = command.has("keepOn") && command.get("keepOn").getAsBoolean();
         for (int count = command.count("threads"); count > 0; count--) {
             int worker = threads.size() + 1;
             threads.add(Threads.start("worker " + worker, () -> {
-                try {
-                    work(worker, semaphore, gauge, permits, holdMin, holdMax);
-                } catch (Throwable e) {
-                    report("failed", worker, permits, Errors.describe(e));
-                }
+                do {
+                    try {
+                        work(worker, semaphore, gauge, permits, holdMin, holdMax);
+                    } catch (Throwable e) {
+                        report("failed", worker, permits, Errors.describe(e));
+                    }
+                } while (keepOn && !stopping);
             }));
         }
         return null;

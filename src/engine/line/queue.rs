@@ -1,0 +1,223 @@
+//! What waits for the next rounds.
+//!
+//! It stays short while the server does not answer. A call whose caller waits takes no more memory than
+//! the caller does, and has its deadline, the retry window. Of the others only the releases are kept: they
+//! are owed, and are added up. An acquisition or a question that nobody waits for is dropped. That happens
+//! whenever the queue has doubled, so it costs a call next to nothing.
+
+use std::collections::VecDeque;
+
+use super::Queued;
+use crate::engine::batch::{Call, Operation};
+
+/// Below this length nothing is looked through.
+const SHORT: usize = 1024;
+/// What one release can give back: Redisson's permits are signed 32 bits.
+const MOST_PERMITS: u32 = i32::MAX as u32;
+
+/// Calls and commands in the order in which they were made.
+pub(super) struct Queue {
+    items: VecDeque<Queued>,
+    /// The length at which those are dropped that nobody waits for.
+    sweep_at: usize,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Queue {
+            items: VecDeque::new(),
+            sweep_at: SHORT,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(super) fn front(&self) -> Option<&Queued> {
+        self.items.front()
+    }
+
+    pub(super) fn pop_front(&mut self) -> Option<Queued> {
+        self.items.pop_front()
+    }
+
+    /// Puts calls back that have not been sent, in their order.
+    pub(super) fn put_back(&mut self, calls: impl DoubleEndedIterator<Item = Call>) {
+        for call in calls.rev() {
+            self.items.push_front(Queued::Call(call));
+        }
+    }
+
+    /// The last one from now on.
+    pub(super) fn push(&mut self, queued: Queued) {
+        if let Queued::Call(call) = &queued
+            && let Some(Queued::Call(last)) = self.items.back_mut()
+            && add_up(last, call)
+        {
+            return;
+        }
+        if self.items.len() >= self.sweep_at {
+            self.sweep(|_| true);
+        }
+        self.items.push_back(queued);
+    }
+
+    /// Drops what `keep` does not want, and what nobody waits for and nothing is owed by.
+    pub(super) fn sweep(&mut self, mut keep: impl FnMut(&mut Queued) -> bool) {
+        let mut swept: VecDeque<Queued> = VecDeque::new();
+        // The owed releases that a later one may be added to: a batch may put them in this order, too.
+        let (mut release, mut release_if_exists) = (None, None);
+        for mut queued in self.items.drain(..) {
+            if let Queued::Call(call) = &mut queued {
+                call.forget_caller_who_has_gone();
+                if call.reply.is_none() && changes_nothing(call.operation) {
+                    continue;
+                }
+            }
+            if !keep(&mut queued) {
+                continue;
+            }
+            let twin = match &queued {
+                Queued::Call(call) => match call.operation {
+                    Operation::Release(_) => Some(&mut release),
+                    Operation::ReleaseIfExists(_) => Some(&mut release_if_exists),
+                    Operation::TryAcquire(_) => None,
+                    _ => {
+                        (release, release_if_exists) = (None, None);
+                        None
+                    }
+                },
+                Queued::Command(_) => {
+                    (release, release_if_exists) = (None, None);
+                    None
+                }
+            };
+            if let (Some(twin), Queued::Call(call)) = (twin, &queued)
+                && call.reply.is_none()
+            {
+                if let Some(index) = *twin
+                    && let Some(Queued::Call(earlier)) = swept.get_mut(index)
+                    && add_up(earlier, call)
+                {
+                    continue;
+                }
+                *twin = Some(swept.len());
+            }
+            swept.push_back(queued);
+        }
+        self.sweep_at = (2 * swept.len()).max(SHORT);
+        self.items = swept;
+    }
+}
+
+/// Whether it comes to nothing without a caller: permits that it takes would be given back.
+fn changes_nothing(operation: Operation) -> bool {
+    matches!(operation, Operation::TryAcquire(_) | Operation::Available)
+}
+
+/// Adds a release that nobody waits for to an earlier one of the same kind; whether that was possible.
+fn add_up(earlier: &mut Call, call: &Call) -> bool {
+    if earlier.reply.is_some() || call.reply.is_some() {
+        return false;
+    }
+    let (sum, more) = match (&mut earlier.operation, call.operation) {
+        (Operation::Release(sum), Operation::Release(more))
+        | (Operation::ReleaseIfExists(sum), Operation::ReleaseIfExists(more)) => (sum, more),
+        _ => return false,
+    };
+    let Some(total) = sum.checked_add(more).filter(|total| *total <= MOST_PERMITS) else {
+        return false;
+    };
+    *sum = total;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::engine::waiters::Reply;
+
+    fn push(queue: &mut Queue, operation: Operation, reply: Option<Reply>) {
+        queue.push(Queued::Call(Call {
+            operation,
+            reply,
+            since: Instant::now(),
+        }));
+    }
+
+    fn operations(queue: &Queue) -> Vec<Operation> {
+        let operation = |queued: &Queued| match queued {
+            Queued::Call(call) => call.operation,
+            Queued::Command(_) => panic!("none was queued"),
+        };
+        queue.items.iter().map(operation).collect()
+    }
+
+    #[test]
+    fn what_nobody_waits_for_takes_no_room_however_many_they_are() {
+        let mut queue = Queue::new();
+        let (waiting, _answer) = oneshot::channel();
+        push(&mut queue, Operation::TryAcquire(3), Some(waiting));
+        for _ in 0..100_000 {
+            for operation in [
+                Operation::TryAcquire(1),
+                Operation::Release(2),
+                Operation::ReleaseIfExists(1),
+                Operation::Available,
+            ] {
+                // Its caller goes at once.
+                push(&mut queue, operation, Some(oneshot::channel().0));
+                assert!(queue.items.len() <= SHORT, "it grows");
+            }
+        }
+        queue.sweep(|_| true);
+        assert_eq!(
+            operations(&queue),
+            [
+                Operation::TryAcquire(3),
+                Operation::Release(200_000),
+                Operation::ReleaseIfExists(100_000),
+            ]
+        );
+    }
+
+    #[test]
+    fn releases_are_not_moved_before_what_looks_at_the_whole_counter() {
+        let mut queue = Queue::new();
+        for operation in [
+            Operation::Release(1),
+            Operation::Drain,
+            Operation::Release(2),
+            Operation::TryAcquire(1),
+            Operation::Release(3),
+        ] {
+            push(&mut queue, operation, None);
+        }
+        queue.sweep(|_| true);
+        assert_eq!(
+            operations(&queue),
+            [
+                Operation::Release(1),
+                Operation::Drain,
+                Operation::Release(5)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_sum_stays_within_what_one_release_can_give_back() {
+        let mut queue = Queue::new();
+        let most = Operation::Release(MOST_PERMITS - 1);
+        for operation in [most, Operation::Release(1), Operation::Release(1)] {
+            push(&mut queue, operation, None);
+        }
+        assert_eq!(
+            operations(&queue),
+            [Operation::Release(MOST_PERMITS), Operation::Release(1)]
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! A replica takes over, with the data that got across, and the same address leads to it: what was begun
+//! at the old primary takes effect once, and who waits goes on waiting.
+
+mod support;
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Effect, Error};
+use support::clients::{LIMIT, builder, connect, release_as_redisson, served, stored};
+use support::proxy::{Fate, LOST_REPLIES, Proxy};
+use support::refusals::{all_operations, assert_clear};
+use support::server::RedisServer;
+use support::waiters::{until, until_linked, waiter};
+use tokio::time::timeout;
+
+/// Two servers, and an address that leads to the primary.
+struct Pair {
+    primary: RedisServer,
+    replica: RedisServer,
+    address: Proxy,
+}
+
+impl Pair {
+    async fn start() -> Pair {
+        let primary = RedisServer::start().await;
+        let replica = RedisServer::options().replica_of(&primary).start().await;
+        until_linked(&mut replica.connection().await).await;
+        let address = Proxy::start(&primary).await;
+        Pair {
+            primary,
+            replica,
+            address,
+        }
+    }
+
+    async fn connect(&self) -> Client {
+        connect(self.address.url()).await
+    }
+
+    /// The two change places. The address still leads to the old primary, which is a replica now.
+    async fn change_places(&mut self) {
+        replica_of(&mut self.replica.connection().await, None).await;
+        let old = &mut self.primary.connection().await;
+        replica_of(old, Some(self.replica.port())).await;
+        until_linked(old).await;
+        std::mem::swap(&mut self.primary, &mut self.replica);
+    }
+
+    /// The address leads to the new primary.
+    fn follow(&self) {
+        self.address.lead_to(&self.primary);
+    }
+
+    /// Waits until the replica has what the primary has.
+    async fn until_across(&self, name: &str) {
+        until("the change gets across", LIMIT, async || {
+            stored(&self.replica, name).await == stored(&self.primary, name).await
+        })
+        .await;
+    }
+
+    async fn until_stored(&self, name: &str, permits: i64) {
+        until(&format!("{permits} permits"), LIMIT, async || {
+            stored(&self.primary, name).await == [permits.to_string()]
+        })
+        .await;
+    }
+}
+
+async fn replica_of(server: &mut MultiplexedConnection, primary: Option<u16>) {
+    let mut command = redis::cmd("REPLICAOF");
+    match primary {
+        Some(port) => command.arg("127.0.0.1").arg(port),
+        None => command.arg(&["NO", "ONE"]),
+    };
+    let _: () = command.query_async(server).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_guard_dropped_in_the_middle_of_a_failover_gives_back() {
+    let mut pair = Pair::start().await;
+    let client = pair.connect().await;
+    let semaphore = client.semaphore("guarded");
+    semaphore.try_set_permits(3).await.unwrap();
+    for _ in 0..3 {
+        let guard = semaphore.permit(2).await.unwrap();
+        pair.until_across("guarded").await;
+        pair.change_places().await;
+        let scripts = pair.address.scripts();
+        drop(guard);
+        // Refused for the first time, and again on a new connection.
+        pair.address.until_scripts(scripts + 2).await;
+        assert_eq!(stored(&pair.primary, "guarded").await, ["1"]);
+        pair.follow();
+        pair.until_stored("guarded", 3).await;
+    }
+}
+
+#[tokio::test]
+async fn calls_in_the_middle_of_a_failover_wait_for_its_end() {
+    let mut pair = Pair::start().await;
+    let client = pair.connect().await;
+    let (semaphore, other) = (client.semaphore("called"), client.semaphore("other"));
+    semaphore.try_set_permits(5).await.unwrap();
+    pair.until_across("called").await;
+    pair.change_places().await;
+    let scripts = pair.address.scripts();
+    let calls = async {
+        tokio::join!(
+            semaphore.acquire(1),
+            semaphore.try_acquire(1),
+            semaphore.release(3),
+            semaphore.expire(LIMIT),
+            other.add_permits(4),
+        )
+    };
+    let follow = async {
+        pair.address.until_scripts(scripts + 3).await;
+        pair.follow();
+    };
+    let (answers, ()) = tokio::join!(timeout(LIMIT, calls), follow);
+    let expected = (Ok(()), Ok(true), Ok(()), Ok(true), Ok(()));
+    assert_eq!(answers.expect("they are answered"), expected);
+    assert_eq!(stored(&pair.primary, "called").await, ["6"]);
+    assert_eq!(stored(&pair.primary, "other").await, ["4"]);
+}
+
+/// The old primary has carried the call out, and the new one knows it.
+#[tokio::test]
+async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
+    let mut pair = Pair::start().await;
+    let client = pair.connect().await;
+    let semaphore = client.semaphore("across");
+    let other = client.semaphore("moved");
+    semaphore.try_set_permits(9).await.unwrap();
+    for fate in LOST_REPLIES {
+        for (call, left) in [("acquire", 7), ("release", 8), ("add", 3), ("drain", 0)] {
+            let struck = pair.address.struck();
+            pair.address.at_script(1, fate);
+            let semaphore = semaphore.clone();
+            let task = tokio::spawn(async move {
+                match call {
+                    "acquire" => semaphore.acquire(2).await.map(|()| 0),
+                    "release" => semaphore.release(1).await.map(|()| 0),
+                    "add" => semaphore.add_permits(-5).await.map(|()| 0),
+                    _ => semaphore.drain_permits().await,
+                }
+            });
+            pair.address.until_struck(struck + 1).await;
+            pair.until_across("across").await;
+            pair.change_places().await;
+            pair.follow();
+            let answer = timeout(LIMIT, task).await.expect("it ends").unwrap();
+            assert_eq!(answer, Ok(if call == "drain" { 3 } else { 0 }), "{call}");
+            assert_eq!(stored(&pair.primary, "across").await, [left.to_string()]);
+            // The next one must not begin at the new replica.
+            pair.address.cut();
+            assert_eq!(
+                client.semaphore("across").available_permits().await,
+                Ok(left)
+            );
+        }
+        semaphore.add_permits(9).await.unwrap();
+    }
+    // The new primary must know the script: else the reply that is lost says that it does not.
+    assert_eq!(semaphore.clear_expire().await, Ok(false));
+    pair.address.at_script(1, Fate::LoseReplyAndClose);
+    let struck = pair.address.struck();
+    let renamed = tokio::spawn(async move { semaphore.rename(other.name()).await.map(drop) });
+    pair.address.until_struck(struck + 1).await;
+    pair.until_across("moved").await;
+    pair.change_places().await;
+    pair.follow();
+    assert_eq!(timeout(LIMIT, renamed).await.unwrap().unwrap(), Ok(()));
+    assert_eq!(stored(&pair.primary, "moved").await, ["9"]);
+}
+
+#[tokio::test]
+async fn who_waits_is_served_by_the_new_primary() {
+    let mut pair = Pair::start().await;
+    let client = pair.connect().await;
+    let semaphore = client.semaphore("waited");
+    for cut in [false, true] {
+        let task = waiter(&mut pair.primary.connection().await, &semaphore, 2).await;
+        pair.change_places().await;
+        pair.follow();
+        if cut {
+            // The old primary is gone for this client.
+            pair.address.cut();
+        }
+        // Replicas hear the messages of their primary.
+        release_as_redisson(&mut pair.primary.connection().await, "waited", 2).await;
+        served(task).await;
+        pair.until_stored("waited", 0).await;
+        assert_eq!(semaphore.available_permits().await, Ok(0));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_stays_a_replica_is_told_when_the_window_has_passed() {
+    let pair = Pair::start().await;
+    let window = Duration::from_millis(600);
+    let client = builder(pair.replica.url())
+        .retry_window(window)
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("replica");
+    let began = std::time::Instant::now();
+    let error = semaphore.release(2).await.unwrap_err();
+    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    assert_eq!(error.effect(), Effect::None);
+    assert!(began.elapsed() >= window, "it was not tried again");
+    // What it has been told did not happen does not happen later.
+    replica_of(&mut pair.replica.connection().await, None).await;
+    semaphore.release(1).await.unwrap();
+    assert_eq!(stored(&pair.replica, "replica").await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_replica_refuses_changes() {
+    let primary = RedisServer::start().await;
+    connect(primary.url())
+        .await
+        .semaphore("copied")
+        .try_set_permits(5)
+        .await
+        .unwrap();
+    let replica = RedisServer::options().replica_of(&primary).start().await;
+    until_linked(&mut replica.connection().await).await;
+    let client = builder(replica.url())
+        .retry_window(Duration::from_millis(100))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("copied");
+    assert_eq!(semaphore.available_permits().await, Ok(5));
+    for (operation, error) in all_operations(&semaphore).await {
+        match error {
+            Some(error) => {
+                assert!(
+                    matches!(error, Error::ReadOnly { .. }),
+                    "{operation}: {error}"
+                );
+                assert_clear(&error, "copied");
+            }
+            None => assert!(
+                operation == "available_permits" || operation.starts_with("try_set"),
+                "{operation}"
+            ),
+        }
+    }
+    for error in [
+        semaphore.delete().await.unwrap_err(),
+        semaphore.rename("elsewhere").await.unwrap_err(),
+        semaphore.expire(LIMIT).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    }
+    assert_eq!(stored(&primary, "copied").await, ["5"]);
+    assert_eq!(stored(&replica, "copied").await, ["5"]);
+}

@@ -1,0 +1,116 @@
+//! Requests that arrive late, when their repetition has been answered: they do nothing.
+
+mod support;
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redisson_semaphore::{Effect, Error, RSemaphore};
+use support::proxy::Fate;
+use support::sequence::{connect, is_over, outcome, start, undisturbed};
+use support::snapshot::{snapshot, snapshot_all};
+
+/// Each request of the sequence is held back until its repetition has been answered, and delivered then.
+#[tokio::test]
+async fn each_request_of_a_sequence_arrives_again_at_once() {
+    let (server, proxy) = start().await;
+    let expected = undisturbed(&server, &proxy).await;
+    for n in 1.. {
+        proxy.at_script(n, Fate::HoldRequest);
+        let delivered = std::cell::Cell::new(false);
+        let deliver = async || {
+            if proxy.struck() == n && !delivered.replace(true) {
+                proxy.deliver(1).await;
+            }
+        };
+        let seen = outcome(&server, &proxy, &format!("again-{n}"), deliver).await;
+        assert_eq!(seen, expected, "script call {n} arrived twice");
+        if is_over(&proxy, n) {
+            return;
+        }
+        assert!(delivered.get(), "script call {n} was not delivered");
+    }
+}
+
+/// The same, but delivered when the sequence is over.
+#[tokio::test]
+async fn each_request_of_a_sequence_arrives_again_at_the_end() {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let expected = undisturbed(&server, &proxy).await;
+    for n in 1.. {
+        proxy.at_script(n, Fate::HoldRequest);
+        let name = format!("late-{n}");
+        let seen = outcome(&server, &proxy, &name, async || {}).await;
+        assert_eq!(seen, expected, "script call {n} was held");
+        if is_over(&proxy, n) {
+            return;
+        }
+        let before = snapshot_all(&mut control).await;
+        proxy.deliver(1).await;
+        let after = snapshot_all(&mut control).await;
+        for (key, one) in &before {
+            let same = one.matches(&after[key], Duration::from_secs(60));
+            assert!(same, "{key} was changed by script call {n}");
+        }
+        assert_eq!(before.len(), after.len(), "script call {n} made a key");
+    }
+}
+
+/// A request is held back, its repetition is answered with an error that says that nothing took effect,
+/// and the reason for the error goes away: the held request must not take effect then.
+async fn refused_then_delivered(
+    before: Option<&str>,
+    after: &str,
+    call: impl AsyncFnOnce(&RSemaphore) -> Error,
+) {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let client = connect(proxy.url()).await;
+    let semaphore = client.semaphore("late");
+    if let Some(text) = before {
+        let _: () = control.set("late", text).await.unwrap();
+    }
+    proxy.at_script(1, Fate::HoldRequest);
+    let error = call(&semaphore).await;
+    assert_eq!(error.effect(), Effect::None, "{error}");
+    let _: () = control.set("late", after).await.unwrap();
+    proxy.deliver(1).await;
+    assert_eq!(
+        snapshot(&mut control, "late").await.value,
+        [after],
+        "though the caller was told: {error}"
+    );
+}
+
+#[tokio::test]
+async fn a_late_copy_of_a_refused_release_does_nothing() {
+    refused_then_delivered(Some("text"), "5", async |semaphore| {
+        semaphore.release(1).await.unwrap_err()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_late_copy_of_a_refused_acquisition_does_nothing() {
+    refused_then_delivered(Some("text"), "5", async |semaphore| {
+        semaphore.try_acquire(1).await.unwrap_err()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_late_copy_of_a_refused_rename_does_nothing() {
+    refused_then_delivered(None, "5", async |semaphore| {
+        semaphore.rename("elsewhere").await.unwrap_err()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_late_copy_of_an_out_of_range_release_does_nothing() {
+    refused_then_delivered(Some("2147483647"), "5", async |semaphore| {
+        semaphore.release(1).await.unwrap_err()
+    })
+    .await;
+}

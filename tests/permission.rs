@@ -1,0 +1,327 @@
+//! Passwords and permissions that are missing or taken away: a clear error, nobody else suffers, nothing is lost.
+
+mod support;
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Error};
+use support::clients::{LIMIT, builder, connect, served};
+use support::proxy::{Fate, Proxy};
+use support::refusals::{all_operations, assert_clear};
+use support::server::RedisServer;
+use support::snapshot::{Snapshot, snapshot, snapshot_all};
+use support::waiters::{until, until_subscribers, waiter};
+use tokio::time::timeout;
+
+async fn read(server: &RedisServer, key: &str) -> Snapshot {
+    snapshot(&mut server.connection().await, key).await
+}
+
+async fn acl(server: &mut MultiplexedConnection, rules: &[&str]) {
+    let mut command = redis::cmd("ACL");
+    command.arg("SETUSER").arg(rules);
+    let _: () = command.query_async(server).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_without_being_shown() {
+    let server = RedisServer::options()
+        .password("right-secret")
+        .user("app on >app-secret ~* &* +@all")
+        .start()
+        .await;
+    let address = format!("127.0.0.1:{}", server.port());
+    let plain = format!("redis://{address}");
+    for (number, connecting) in [
+        Client::builder(format!("redis://:wrong-secret@{address}")),
+        Client::builder(format!("redis://app:wrong-secret@{address}")),
+        Client::builder(format!("redis://nobody:wrong-secret@{address}")),
+        Client::builder(server.url()).password("wrong-secret"),
+        Client::builder(plain.clone())
+            .username("app")
+            .password("wrong-secret"),
+        Client::builder(plain.clone()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let debug = format!("{connecting:?}");
+        assert!(!debug.contains("secret"), "{debug}");
+        let told = timeout(LIMIT, connecting.connect()).await.expect("at once");
+        let error = told.expect_err(&format!("number {number}"));
+        assert!(
+            matches!(&error, Error::Authentication { server, .. } if *server == address),
+            "{error}"
+        );
+        assert!(
+            !format!("{error} {error:?}").contains("secret"),
+            "{error:?}"
+        );
+    }
+    let right = Client::builder(plain)
+        .username("app")
+        .password("app-secret");
+    let client = right.connect().await.unwrap();
+    assert!(!format!("{client:?}").contains("secret"));
+    client.semaphore("fine").release(1).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_password_that_changes_while_the_client_runs() {
+    let server = RedisServer::options()
+        .user("app on >first ~* &* +@all")
+        .start()
+        .await;
+    let mut control = server.connection().await;
+    let client = builder(server.url_as("app", "first"))
+        .retry_window(Duration::from_millis(400))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("locked-out");
+    semaphore.try_set_permits(3).await.unwrap();
+    let task = waiter(&mut control, &semaphore, 4).await;
+    acl(&mut control, &["app", "resetpass", ">second"]).await;
+    server.disconnect("app").await;
+    // The first to notice may have sent something; after that nothing is.
+    let _ = client.semaphore("scout").exists().await;
+    let error = timeout(LIMIT, semaphore.try_acquire(1))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert_clear(&error, "locked-out");
+    assert!(
+        error.to_string().contains("authentication failed"),
+        "{error}"
+    );
+    assert!(!error.to_string().contains("first"), "{error}");
+    assert_eq!(read(&server, "locked-out").await.value, ["3"]);
+    acl(&mut control, &["app", "resetpass", ">first"]).await;
+    until("the client is back", LIMIT, async || {
+        semaphore.release(1).await.is_ok()
+    })
+    .await;
+    served(task).await;
+    assert_eq!(read(&server, "locked-out").await.value, ["0"]);
+}
+
+/// A server whose user `app` may do what `rules` say, and a client of that user.
+async fn limited(rules: &str) -> (RedisServer, Client) {
+    let server = RedisServer::options()
+        .user(&format!("app on >pw {rules}"))
+        .start()
+        .await;
+    let client = connect(server.url_as("app", "pw")).await;
+    (server, client)
+}
+
+fn denied(error: &Error, name: &str) {
+    assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+    assert_clear(error, name);
+}
+
+#[tokio::test]
+async fn a_forbidden_script_command_is_told() {
+    let (server, client) = limited("~* &* +@all -evalsha -eval").await;
+    let semaphore = client.semaphore("forbidden");
+    let mut control = server.connection().await;
+    let _: () = control.set("forbidden", 5).await.unwrap();
+    for (operation, error) in all_operations(&semaphore).await {
+        denied(&error.unwrap_or_else(|| panic!("{operation}")), "forbidden");
+    }
+    denied(&semaphore.delete().await.unwrap_err(), "forbidden");
+    assert!(semaphore.exists().await.unwrap());
+    assert_eq!(read(&server, "forbidden").await.value, ["5"]);
+    // A caller that has been refused does not stand in anyone's way later.
+    acl(&mut control, &["app", "+@all"]).await;
+    semaphore.acquire(5).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_forbidden_key_is_told() {
+    let (server, client) = limited("~open* ~redisson* &* +@all").await;
+    let mut control = server.connection().await;
+    let _: () = control.set("closed", 5).await.unwrap();
+    let semaphore = client.semaphore("closed");
+    for (operation, error) in all_operations(&semaphore).await {
+        denied(&error.unwrap_or_else(|| panic!("{operation}")), "closed");
+    }
+    for error in [
+        semaphore.exists().await.unwrap_err(),
+        semaphore.delete().await.unwrap_err(),
+        semaphore.remaining_ttl().await.unwrap_err(),
+    ] {
+        denied(&error, "closed");
+    }
+    let open = client.semaphore("open");
+    open.release(1).await.unwrap();
+    denied(&open.rename("closed").await.unwrap_err(), "open");
+    assert_eq!(read(&server, "closed").await.value, ["5"]);
+    assert_eq!(read(&server, "open").await.value, ["1"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_announced_is_not_carried_out() {
+    for rules in [
+        "~* &* +@all -publish",
+        "~* resetchannels &redisson_sc:{other} +@all",
+    ] {
+        let (server, client) = limited(rules).await;
+        let mut control = server.connection().await;
+        let semaphore = client.semaphore("silent");
+        for error in [
+            semaphore.try_set_permits(3).await.unwrap_err(),
+            semaphore.try_set_permits_for(3, LIMIT).await.unwrap_err(),
+            semaphore.release(1).await.unwrap_err(),
+            semaphore.add_permits(1).await.unwrap_err(),
+        ] {
+            denied(&error, "silent");
+        }
+        assert!(snapshot_all(&mut control).await.is_empty(), "{rules}");
+
+        let _: () = control.set_ex("silent", 5, 1000).await.unwrap();
+        denied(&semaphore.release(1).await.unwrap_err(), "silent");
+        denied(&semaphore.release_if_exists(1).await.unwrap_err(), "silent");
+        denied(&semaphore.add_permits(1).await.unwrap_err(), "silent");
+        let left = snapshot(&mut control, "silent").await;
+        assert_eq!(left.value, ["5"], "{rules}");
+        assert!(left.ttl.is_some(), "{rules}");
+        // What announces nothing is allowed.
+        semaphore.acquire(2).await.unwrap();
+        assert_eq!(semaphore.drain_permits().await, Ok(3));
+        semaphore.add_permits(-4).await.unwrap();
+        semaphore.release(2).await.unwrap();
+        assert_eq!(semaphore.available_permits().await, Ok(-2));
+        denied(&semaphore.release(3).await.unwrap_err(), "silent");
+        assert_eq!(
+            snapshot(&mut control, "silent").await.value,
+            ["-2"],
+            "{rules}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_others_of_a_batch_do_not_suffer_from_one_that_is_forbidden() {
+    let (server, client) = limited("~* &* +@all -publish").await;
+    let mut control = server.connection().await;
+    let semaphore = client.semaphore("mixed");
+    let _: () = control.set("mixed", 5).await.unwrap();
+    for _ in 0..20 {
+        let busy = semaphore.clone();
+        let (_, first, second, release, tried, drained) = tokio::join!(
+            busy.available_permits(),
+            semaphore.acquire(1),
+            semaphore.acquire(2),
+            semaphore.release(7),
+            semaphore.try_acquire(1),
+            semaphore.available_permits(),
+        );
+        denied(&release.unwrap_err(), "mixed");
+        first.unwrap();
+        second.unwrap();
+        assert!(tried.unwrap());
+        drained.unwrap();
+        assert_eq!(snapshot(&mut control, "mixed").await.value, ["1"]);
+        let _: i64 = control.incr("mixed", 4).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_channel_that_may_not_be_heard_is_told_to_those_who_would_wait() {
+    for rules in [
+        "~* &* +@all -subscribe",
+        "~* resetchannels &redisson_sc:{other} +@all",
+    ] {
+        let (server, client) = limited(rules).await;
+        let mut control = server.connection().await;
+        let semaphore = client.semaphore("deaf");
+        let other = client.semaphore("other");
+        let _: () = control.set("deaf", 1).await.unwrap();
+        // No need to wait, no need to hear.
+        semaphore.acquire(1).await.unwrap();
+        assert!(!semaphore.try_acquire(1).await.unwrap());
+        let error = timeout(LIMIT, semaphore.acquire(1)).await.expect("told");
+        denied(&error.unwrap_err(), "deaf");
+        let error = timeout(LIMIT, semaphore.try_acquire_for(1, LIMIT)).await;
+        denied(&error.expect("told").unwrap_err(), "deaf");
+        assert_eq!(read(&server, "deaf").await.value, ["0"], "{rules}");
+        let _: i64 = control.incr("deaf", 2).await.unwrap();
+        semaphore.acquire(2).await.unwrap();
+        // Somebody else's channel is heard all the same.
+        if rules.contains("other") {
+            let waiting = waiter(&mut control, &other, 1).await;
+            let error = timeout(LIMIT, semaphore.acquire(1)).await.expect("told");
+            denied(&error.unwrap_err(), "deaf");
+            other.release(1).await.unwrap();
+            served(waiting).await;
+        }
+        // And when it becomes allowed, waiting works.
+        acl(&mut control, &["app", "allchannels", "+@all"]).await;
+        let waiting = waiter(&mut control, &semaphore, 1).await;
+        semaphore.release(1).await.unwrap();
+        served(waiting).await;
+    }
+}
+
+/// Whether there is something to wait for is known only when the server has been asked.
+#[tokio::test]
+async fn who_need_not_wait_need_not_hear_whatever_else_is_under_way() {
+    let server = RedisServer::options()
+        .user("app on >pw ~* &* +@all -subscribe")
+        .start()
+        .await;
+    connect(server.url())
+        .await
+        .semaphore("busy")
+        .try_set_permits(3)
+        .await
+        .unwrap();
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url_as("app", "pw")).await;
+    let semaphore = client.semaphore("busy");
+    // The caller joins while something else is under way, and its own question takes a while.
+    proxy.at_script(2, Fate::LoseReply);
+    let (seen, acquired) = tokio::join!(semaphore.available_permits(), semaphore.acquire(1));
+    assert_eq!(seen, Ok(3));
+    assert_eq!(proxy.struck(), 1);
+    assert_eq!(acquired, Ok(()));
+    assert_eq!(read(&server, "busy").await.value, ["2"]);
+}
+
+#[tokio::test]
+async fn waiters_of_different_amounts_are_told_that_the_permission_is_gone() {
+    let server = RedisServer::options()
+        .user("app on >secret ~* &* +@all")
+        .start()
+        .await;
+    let client = Client::builder(server.url_as("app", "secret"))
+        .safety_interval(Duration::from_millis(50))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("forbidden");
+    let waiting: Vec<_> = [1, 2, 1]
+        .map(|permits| {
+            let semaphore = semaphore.clone();
+            tokio::spawn(async move { semaphore.acquire(permits).await })
+        })
+        .into();
+    let mut control = server.connection().await;
+    until_subscribers(&mut control, "redisson_sc:{forbidden}", 1).await;
+    let () = redis::cmd("ACL")
+        .arg(&["SETUSER", "app", "-evalsha", "-eval"])
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    for waiter in waiting {
+        let told = timeout(LIMIT, waiter).await.expect("it is told").unwrap();
+        assert!(
+            matches!(told, Err(Error::PermissionDenied { .. })),
+            "{told:?}"
+        );
+    }
+}

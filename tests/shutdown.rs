@@ -1,0 +1,273 @@
+//! Clients that are shut down and runtimes that end, with calls under way.
+
+mod support;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use redisson_semaphore::{Client, Error, Permit, RSemaphore, Result};
+use support::clients::{LIMIT, builder, connect, stored, until_stored};
+use support::polls::{poll_once, poll_times};
+use support::proxy::{Fate, Proxy};
+use support::server::RedisServer;
+use support::waiters::{until, until_subscribers};
+use tokio::time::timeout;
+
+/// The runtime that a client lives in ends while guards, waiters and calls are alive.
+#[test]
+fn a_runtime_that_ends_takes_its_waiters_along_and_panics_nowhere() {
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let outer = runtime();
+    let server = outer.block_on(RedisServer::start());
+    let inner = runtime();
+    let (client, kept, held): (Client, RSemaphore, Permit) = inner.block_on(async {
+        let client = connect(server.url()).await;
+        let semaphore = client.semaphore("ended");
+        semaphore.try_set_permits(4).await.unwrap();
+        // One is given back before the end, in the background.
+        drop(semaphore.permit(1).await.unwrap());
+        let held = semaphore.permit(1).await.unwrap();
+        let waiting = semaphore.clone();
+        tokio::spawn(async move { waiting.acquire(4).await });
+        let mut control = server.connection().await;
+        until_subscribers(&mut control, "redisson_sc:{ended}", 1).await;
+        until_stored(&server, "ended", 3).await;
+        (client, semaphore, held)
+    });
+    let waiter = {
+        let semaphore = kept.clone();
+        outer.spawn(async move { semaphore.acquire(4).await })
+    };
+    inner.shutdown_timeout(Duration::from_secs(5));
+    // No runtime, nobody to carry it out: it is only logged.
+    drop(held);
+    let told = outer.block_on(async { timeout(LIMIT, waiter).await.expect("it is told").unwrap() });
+    assert!(matches!(told, Err(Error::ShutDown { .. })), "{told:?}");
+    let told = outer.block_on(async { timeout(LIMIT, kept.try_acquire(1)).await.expect("told") });
+    assert!(told.is_err(), "{told:?}");
+    drop((client, kept));
+    outer.block_on(async {
+        let other = connect(server.url()).await.semaphore("ended");
+        assert!(other.try_acquire_for(3, LIMIT).await.unwrap());
+        assert_eq!(other.available_permits().await, Ok(0));
+    });
+}
+
+#[test]
+fn a_runtime_that_ends_at_any_moment_of_a_call_loses_no_release_and_panics_nowhere() {
+    let outer = tokio::runtime::Runtime::new().unwrap();
+    let server = outer.block_on(RedisServer::start());
+    for polls in 0..12 {
+        let inner = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let name = format!("moment-{polls}");
+        let mut calls: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> = Vec::new();
+        inner.block_on(async {
+            let semaphore = connect(server.url()).await.semaphore(&name);
+            semaphore.try_set_permits(4).await.unwrap();
+            for number in 0..3_u32 {
+                let semaphore = semaphore.clone();
+                calls.push(Box::pin(async move {
+                    // What becomes of it is told by the counter.
+                    let _ = semaphore.permit(1 + number).await;
+                }));
+            }
+            for call in &mut calls {
+                for _ in 0..polls {
+                    if poll_once(&mut call.as_mut()).await.is_ready() {
+                        *call = Box::pin(std::future::pending());
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        drop(inner);
+        // Dropped without a runtime.
+        drop(calls);
+        let left: i64 = outer.block_on(async {
+            let left = stored(&server, &name).await;
+            left[0].parse().unwrap()
+        });
+        assert!((0..=4).contains(&left), "{left} permits");
+    }
+}
+
+#[tokio::test]
+async fn shutdown_tells_those_who_wait_and_carries_out_what_is_owed() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let semaphore = client.semaphore("shut");
+    semaphore.try_set_permits(6).await.unwrap();
+    let guards = [
+        semaphore.permit(1).await.unwrap(),
+        semaphore.permit(2).await.unwrap(),
+    ];
+    let kept = semaphore.permit(3).await.unwrap();
+    let waiting = semaphore.clone();
+    let untimed = tokio::spawn(async move { waiting.acquire(7).await });
+    let waiting = semaphore.clone();
+    let timed = tokio::spawn(async move { waiting.try_acquire_for(7, LIMIT).await });
+    until_subscribers(&mut control, "redisson_sc:{shut}", 1).await;
+    drop(guards);
+    timeout(LIMIT, client.shutdown())
+        .await
+        .expect("it ends")
+        .unwrap();
+    assert_eq!(stored(&server, "shut").await, ["3"]);
+
+    let shut_down = |told: Result<bool, Error>| {
+        let error = told.expect_err("the client has ended");
+        assert!(
+            matches!(&error, Error::ShutDown { name } if name == "shut"),
+            "{error}"
+        );
+        assert!(error.to_string().contains("nothing took effect"), "{error}");
+    };
+    shut_down(untimed.await.unwrap().map(|()| true));
+    shut_down(timed.await.unwrap());
+    shut_down(semaphore.acquire(1).await.map(|()| true));
+    shut_down(semaphore.try_acquire(1).await);
+    shut_down(semaphore.try_acquire_for(1, LIMIT).await);
+    shut_down(semaphore.release(1).await.map(|()| true));
+    shut_down(semaphore.add_permits(1).await.map(|()| true));
+    shut_down(semaphore.drain_permits().await.map(|_| true));
+    shut_down(semaphore.available_permits().await.map(|_| true));
+    shut_down(semaphore.delete().await);
+    shut_down(client.semaphore("shut").try_set_permits(1).await);
+    shut_down(kept.release().await.map(|()| true));
+    assert_eq!(stored(&server, "shut").await, ["3"]);
+    // A second time does no harm, and names made after the end are closed as well.
+    client.shutdown().await.unwrap();
+    let error = client.semaphore("new").release(1).await.unwrap_err();
+    assert!(matches!(error, Error::ShutDown { .. }));
+    until("no connection for messages is left", LIMIT, async || {
+        let list: String = redis::cmd("CLIENT")
+            .arg(&["LIST", "TYPE", "pubsub"])
+            .query_async(&mut control)
+            .await
+            .unwrap();
+        list.trim().is_empty()
+    })
+    .await;
+}
+
+/// What is granted in the very moment of the end is either told or given back.
+#[tokio::test]
+async fn shutdown_while_an_answer_is_on_its_way() {
+    let server = RedisServer::start().await;
+    connect(server.url())
+        .await
+        .semaphore("warm-up")
+        .release(1)
+        .await
+        .unwrap();
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url()).await;
+    let semaphore = client.semaphore("moment");
+    semaphore.try_set_permits(5).await.unwrap();
+    proxy.at_script(1, Fate::LoseReply);
+    let call = semaphore.clone();
+    let call = tokio::spawn(async move { call.acquire(2).await });
+    proxy.until_struck(1).await;
+    timeout(LIMIT, client.shutdown())
+        .await
+        .expect("it ends")
+        .unwrap();
+    let told = call.await.unwrap();
+    assert!(matches!(told, Err(Error::ShutDown { .. })), "{told:?}");
+    assert_eq!(stored(&server, "moment").await, ["5"]);
+}
+
+#[tokio::test]
+async fn shutdown_without_a_server_ends_and_says_so() {
+    let mut server = RedisServer::start().await;
+    let client = builder(server.url())
+        .retry_window(Duration::from_millis(200))
+        .connect()
+        .await
+        .unwrap();
+    let permit = client.semaphore("gone").permit(0).await.unwrap();
+    assert_eq!(permit.permits(), 0);
+    drop(permit);
+    let semaphore = client.semaphore("gone");
+    semaphore.try_set_permits(2).await.unwrap();
+    let permit = semaphore.permit(2).await.unwrap();
+    server.stop().await;
+    drop(permit);
+    let told = timeout(LIMIT, client.shutdown()).await.expect("it ends");
+    assert!(matches!(told, Err(Error::Unavailable { .. })), "{told:?}");
+}
+
+/// The caller of another runtime carries a round out there, and leaves it to others when it is dropped.
+/// What becomes of that runtime must not matter to them: here it has ended, or nobody drives it.
+fn begun_on_another_runtime(ended: bool) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (server, proxy, client) = runtime.block_on(async {
+        let server = RedisServer::start().await;
+        connect(server.url())
+            .await
+            .semaphore("warm-up")
+            .release(1)
+            .await
+            .unwrap();
+        let proxy = Proxy::start(&server).await;
+        let client = connect(proxy.url()).await;
+        (server, proxy, client)
+    });
+    let semaphore = client.semaphore("foreign");
+    runtime.block_on(semaphore.try_set_permits(5)).unwrap();
+    proxy.at_script(1, Fate::LoseReply);
+    let other = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let answer = other.block_on(poll_times(semaphore.acquire(2), 1));
+    assert_eq!(answer, None);
+    let other = (!ended).then_some(other);
+    runtime.block_on(async {
+        let seen = timeout(LIMIT, semaphore.available_permits()).await;
+        seen.expect("no answer").expect("the client goes on");
+        until_stored(&server, "foreign", 5).await;
+    });
+    drop(other);
+}
+
+#[test]
+fn a_round_begun_on_a_runtime_that_ends_goes_on() {
+    begun_on_another_runtime(true);
+}
+
+#[test]
+fn a_round_begun_on_a_runtime_that_nobody_drives_goes_on() {
+    begun_on_another_runtime(false);
+}
+
+#[tokio::test]
+async fn a_guard_dropped_during_shutdown_gives_back() {
+    let server = RedisServer::start().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let semaphore = client.semaphore("owed");
+    semaphore.try_set_permits(2).await.unwrap();
+    let guard = semaphore.permit(2).await.unwrap();
+    let mut shutdown = std::pin::pin!(client.shutdown());
+    // Something is under way, so the first poll does not end it.
+    let busy = semaphore.clone();
+    let under_way = tokio::spawn(async move { busy.exists().await });
+    tokio::task::yield_now().await;
+    let _ = std::future::poll_fn(|cx| std::task::Poll::Ready(shutdown.as_mut().poll(cx))).await;
+    drop(guard);
+    shutdown.await.unwrap();
+    let _ = under_way.await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    assert_eq!(other.semaphore("owed").available_permits().await, Ok(2));
+}

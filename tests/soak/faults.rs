@@ -1,0 +1,209 @@
+//! What goes wrong during the run, on purpose.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::Result;
+use crate::books::Books;
+use crate::crew::Crew;
+use crate::support::clients::KINDS;
+use crate::support::proxy::{Fate, Proxy};
+use crate::support::server::RedisServer;
+
+/// The user that the Rust processes come in by; the JVM's connections are left alone.
+pub(crate) const USER: &str = "rust";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    KillCommands,
+    KillSubscriptions,
+    KillBoth,
+    Restart,
+    Crash,
+    Pause,
+    Freeze,
+    Cut,
+    Mute,
+    Blackhole,
+    LoseReplies,
+    DelayRequests,
+    DelayReplies,
+    KillProcess,
+    FlushScripts,
+}
+
+/// After a restart nothing else happens until all processes have got something, for this long.
+const RECOVERY: Duration = Duration::from_secs(10);
+
+/// How often each happens in a round.
+const ROUND: [(Fault, usize); 15] = [
+    (Fault::KillCommands, 3),
+    (Fault::KillSubscriptions, 3),
+    (Fault::KillBoth, 4),
+    (Fault::Restart, 1),
+    (Fault::Crash, 1),
+    (Fault::Pause, 1),
+    (Fault::Freeze, 1),
+    (Fault::Cut, 1),
+    (Fault::Mute, 1),
+    (Fault::Blackhole, 1),
+    (Fault::LoseReplies, 2),
+    (Fault::DelayRequests, 1),
+    (Fault::DelayReplies, 1),
+    (Fault::KillProcess, 1),
+    (Fault::FlushScripts, 1),
+];
+
+impl Fault {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Fault::KillCommands => "command connections killed",
+            Fault::KillSubscriptions => "subscriptions killed",
+            Fault::KillBoth => "all connections killed",
+            Fault::Restart => "server restarted",
+            Fault::Crash => "server killed -9 and started",
+            Fault::Pause => "CLIENT PAUSE",
+            Fault::Freeze => "server stopped by SIGSTOP for a while",
+            Fault::Cut => "connections cut on the way",
+            Fault::Mute => "all replies lost for a while",
+            Fault::Blackhole => "everything lost for a while",
+            Fault::LoseReplies => "single replies lost",
+            Fault::DelayRequests => "requests delayed",
+            Fault::DelayReplies => "replies delayed",
+            Fault::KillProcess => "Rust process killed -9",
+            Fault::FlushScripts => "SCRIPT FLUSH",
+        }
+    }
+}
+
+/// Faults in random order, each as often as it is due.
+#[derive(Default)]
+pub(crate) struct Deck(Vec<Fault>);
+
+impl Deck {
+    pub(crate) fn next(&mut self) -> Fault {
+        if self.0.is_empty() {
+            for (fault, times) in ROUND {
+                self.0.extend(std::iter::repeat_n(fault, times));
+            }
+            fastrand::shuffle(&mut self.0);
+        }
+        self.0.pop().expect("just filled")
+    }
+}
+
+/// What has been done so far.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) times: BTreeMap<Fault, u64>,
+    pub(crate) connections: u64,
+    pub(crate) restarts: u64,
+}
+
+/// What faults are done to.
+pub(crate) struct Victims {
+    pub(crate) server: RedisServer,
+    pub(crate) proxy: Proxy,
+    pub(crate) crew: Crew,
+}
+
+impl Victims {
+    pub(crate) async fn suffer(
+        &mut self,
+        fault: Fault,
+        books: &Books,
+        done: &mut Done,
+    ) -> Result<()> {
+        match fault {
+            Fault::KillCommands => done.connections += self.kill(KINDS[0]).await?,
+            Fault::KillSubscriptions => done.connections += self.kill(KINDS[1]).await?,
+            Fault::KillBoth => done.connections += self.kill(KINDS[2]).await?,
+            Fault::Restart | Fault::Crash => {
+                if fault == Fault::Crash {
+                    self.server.kill().await;
+                } else {
+                    self.server.stop().await;
+                }
+                a_while(0..1500).await;
+                self.server.restart().await;
+                books.server_is_back();
+                done.restarts += 1;
+                // The next fault would be mistaken for a slow recovery.
+                let end = Instant::now() + RECOVERY;
+                while books.somebody_recovers() && Instant::now() < end {
+                    sleep(Duration::from_millis(10)).await;
+                }
+            }
+            Fault::Pause => {
+                let pause = fastrand::u32(50..1500).to_string();
+                self.command(&["CLIENT", "PAUSE", &pause, "ALL"]).await?;
+            }
+            Fault::Freeze => {
+                self.server.freeze();
+                a_while(50..2000).await;
+                self.server.thaw();
+            }
+            Fault::Cut => self.proxy.cut(),
+            Fault::Mute => {
+                self.proxy.mute();
+                a_while(50..1500).await;
+                self.proxy.clear();
+            }
+            Fault::Blackhole => {
+                self.proxy.blackhole();
+                a_while(50..1500).await;
+                self.proxy.clear();
+            }
+            Fault::LoseReplies => {
+                for n in 1..4 {
+                    let fates = [Fate::LoseReply, Fate::LoseReplyAndClose];
+                    let fate = fates[fastrand::usize(..2)];
+                    self.proxy.at_script(n * fastrand::u64(1..20), fate);
+                }
+            }
+            Fault::DelayRequests => self.delay(Fate::HoldRequest).await,
+            Fault::DelayReplies => self.delay(Fate::HoldReply).await,
+            Fault::KillProcess => self.crew.kill_one().await?,
+            Fault::FlushScripts => self.command(&["SCRIPT", "FLUSH"]).await?,
+        }
+        *done.times.entry(fault).or_default() += 1;
+        Ok(())
+    }
+
+    /// Longer than the response time-out or shorter: the same calls come a second time, or do not.
+    async fn delay(&self, fate: Fate) {
+        for n in 1..4 {
+            self.proxy.at_script(n * fastrand::u64(1..5), fate);
+        }
+        a_while(50..1500).await;
+        self.proxy.clear_fates();
+        self.proxy.let_go();
+    }
+
+    async fn kill(&self, kinds: &[&str]) -> Result<u64> {
+        let mut connection = self.server.connection().await;
+        let mut killed = 0;
+        for kind in kinds {
+            let count: u64 = redis::cmd("CLIENT")
+                .arg(&["KILL", "USER", USER, "TYPE", kind])
+                .query_async(&mut connection)
+                .await?;
+            killed += count;
+        }
+        Ok(killed)
+    }
+
+    async fn command(&self, words: &[&str]) -> Result<()> {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        let mut connection = self.server.connection().await;
+        let () = command.query_async(&mut connection).await?;
+        Ok(())
+    }
+}
+
+async fn a_while(millis: std::ops::Range<u64>) {
+    sleep(Duration::from_millis(fastrand::u64(millis))).await;
+}

@@ -1,0 +1,146 @@
+//! The server's own account of who took how many permits: its append-only file.
+//!
+//! The file holds every change of a counter together with the record of the client that made it, in the order
+//! in which they took effect, and everything that any client was ever answered. So it tells exactly how many
+//! permits each client has taken and not given back, whatever the clients believe. Changes without a record
+//! are those of Redisson.
+
+use std::collections::HashMap;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use crate::{GROUPS, Result};
+
+/// A counter and a client's id; no id stands for Redisson.
+type Account = (String, Option<String>);
+
+pub(crate) struct Witness {
+    file: PathBuf,
+    /// How much of the file has been read, to the end of a whole change.
+    read: u64,
+    counters: HashMap<String, i64>,
+    taken: HashMap<Account, i64>,
+}
+
+impl Witness {
+    /// Of the server that keeps its files in `directory`.
+    pub(crate) fn of(directory: &Path) -> Witness {
+        let names = GROUPS.iter().flat_map(|(names, _)| *names);
+        Witness {
+            file: directory.join("appendonlydir/appendonly.aof.1.incr.aof"),
+            read: 0,
+            counters: names.map(|name| ((*name).to_owned(), 0)).collect(),
+            taken: HashMap::new(),
+        }
+    }
+
+    /// Reads what has been added to the file.
+    pub(crate) fn update(&mut self) -> Result<()> {
+        let mut bytes = Vec::new();
+        let mut file = std::fs::File::open(&self.file)?;
+        file.seek(SeekFrom::Start(self.read))?;
+        file.read_to_end(&mut bytes)?;
+        let mut rest = bytes.as_slice();
+        while let Some((change, behind)) = change(rest) {
+            self.enter(&change)?;
+            rest = behind;
+        }
+        self.read += (bytes.len() - rest.len()) as u64;
+        Ok(())
+    }
+
+    /// How many permits of a group a client has taken and not given back.
+    pub(crate) fn taken(&self, group: &[&str], client: Option<&str>) -> i64 {
+        let account = |name: &&str| ((*name).to_owned(), client.map(str::to_owned));
+        let taken = group
+            .iter()
+            .filter_map(|name| self.taken.get(&account(name)));
+        taken.sum()
+    }
+
+    /// What the counters of a group hold together.
+    pub(crate) fn counters(&self, group: &[&str]) -> i64 {
+        group.iter().map(|name| self.counters[*name]).sum()
+    }
+
+    fn enter(&mut self, change: &[Vec<String>]) -> Result<()> {
+        let client = change.iter().flatten().find_map(|word| client_id(word));
+        for (name, counter) in &mut self.counters {
+            let before = *counter;
+            for command in change {
+                apply(command, name, counter)?;
+            }
+            if *counter != before {
+                let account = (name.clone(), client.clone());
+                *self.taken.entry(account).or_default() += before - *counter;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The client that a record is of: the end of its key, or its field.
+fn client_id(word: &str) -> Option<String> {
+    let id = word.get(word.len().checked_sub(36)?..)?;
+    let dashes: Vec<usize> = id.match_indices('-').map(|(at, _)| at).collect();
+    (dashes == [8, 13, 18, 23]).then(|| id.to_owned())
+}
+
+fn apply(command: &[String], name: &str, counter: &mut i64) -> Result<()> {
+    let (Some(verb), Some(key)) = (command.first(), command.get(1)) else {
+        return Ok(());
+    };
+    if key != name {
+        return Ok(());
+    }
+    let number = || -> Result<i64> {
+        let text = command.get(2).ok_or("a number is missing")?;
+        Ok(text.parse()?)
+    };
+    match verb.to_ascii_lowercase().as_str() {
+        "set" => *counter = number()?,
+        "incrby" => *counter += number()?,
+        "decrby" => *counter -= number()?,
+        "incr" => *counter += 1,
+        "decr" => *counter -= 1,
+        "del" | "unlink" => *counter = 0,
+        other => return Err(format!("{other} on {name} is not expected").into()),
+    }
+    Ok(())
+}
+
+/// The commands that took effect together, and what comes behind them.
+fn change(bytes: &[u8]) -> Option<(Vec<Vec<String>>, &[u8])> {
+    let (first, mut rest) = command(bytes)?;
+    if first[0] != "MULTI" {
+        return Some((vec![first], rest));
+    }
+    let mut change = Vec::new();
+    loop {
+        let (next, behind) = command(rest)?;
+        rest = behind;
+        if next[0] == "EXEC" {
+            return Some((change, rest));
+        }
+        change.push(next);
+    }
+}
+
+/// One command: `*n`, then `$length` and the text of each word.
+fn command(bytes: &[u8]) -> Option<(Vec<String>, &[u8])> {
+    let (count, mut rest) = number(bytes, b'*')?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let (length, behind) = number(rest, b'$')?;
+        let word = behind.get(..length)?;
+        words.push(String::from_utf8_lossy(word).into_owned());
+        rest = behind.get(length + 2..)?;
+    }
+    Some((words, rest))
+}
+
+fn number(bytes: &[u8], mark: u8) -> Option<(usize, &[u8])> {
+    let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+    let text = std::str::from_utf8(bytes[..end].strip_prefix(&[mark])?).ok()?;
+    Some((text.parse().ok()?, &bytes[end + 2..]))
+}

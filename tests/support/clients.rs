@@ -1,0 +1,108 @@
+//! Clients that find nothing by slow looking, and what is done to their connections.
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, ClientBuilder, Result};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::server::RedisServer;
+use super::snapshot::snapshot;
+use super::waiters::{channel, until};
+
+/// Whoever has not been served by then hangs.
+pub const LIMIT: Duration = Duration::from_secs(15);
+pub const NEVER: Duration = Duration::from_secs(3600);
+
+/// The types of connections that are killed, alone and together.
+pub const KINDS: [&[&str]; 3] = [&["normal"], &["pubsub"], &["normal", "pubsub"]];
+
+/// Notices a lost reply fast, and looks for permits only when there is a reason to.
+pub fn builder(url: String) -> ClientBuilder {
+    Client::builder(url)
+        .response_timeout(Duration::from_millis(300))
+        .retry_window(Duration::from_secs(8))
+        .safety_interval(NEVER)
+}
+
+pub async fn connect(url: String) -> Client {
+    builder(url).connect().await.expect("the server runs")
+}
+
+/// Waits until a waiter has been served.
+pub async fn served(task: JoinHandle<Result<()>>) {
+    timeout(LIMIT, task)
+        .await
+        .expect("a waiter is not served")
+        .expect("a waiter panicked")
+        .expect("a waiter is served");
+}
+
+/// The counter as it stands in the server; nothing where there is none.
+pub async fn stored(server: &RedisServer, name: &str) -> Vec<String> {
+    snapshot(&mut server.connection().await, name).await.value
+}
+
+/// How many connections of a type (`normal`, `pubsub`) the code under test has.
+pub async fn connections(server: &mut MultiplexedConnection, kind: &str) -> usize {
+    let list: String = redis::cmd("CLIENT")
+        .arg(&["LIST", "TYPE", kind])
+        .query_async(server)
+        .await
+        .unwrap();
+    list.lines()
+        .filter(|line| line.contains("user=default"))
+        .count()
+}
+
+/// A message on a semaphore's channel; how many have heard it.
+pub async fn publish(server: &mut MultiplexedConnection, name: &str, payload: &str) -> u64 {
+    server.publish(channel(name), payload).await.unwrap()
+}
+
+/// One message and no second one.
+pub async fn release_as_redisson(server: &mut MultiplexedConnection, name: &str, permits: u32) {
+    let total: i64 = server.incr(name, permits).await.unwrap();
+    publish(server, name, &total.to_string()).await;
+}
+
+/// In one step: ends connections of the code under test (`normal`, `pubsub`), so that the message that
+/// follows is not heard, and gives permits back.
+pub async fn kill_and_release(
+    server: &mut MultiplexedConnection,
+    kinds: &[&str],
+    name: &str,
+    permits: u32,
+) {
+    let mut pipe = redis::pipe();
+    pipe.atomic();
+    for kind in kinds {
+        pipe.cmd("CLIENT")
+            .arg(&["KILL", "USER", "default", "TYPE", kind])
+            .ignore();
+    }
+    pipe.cmd("INCRBY").arg(name).arg(permits).ignore();
+    pipe.cmd("PUBLISH").arg(channel(name)).arg(permits);
+    let (_heard,): (u64,) = pipe.query_async(server).await.unwrap();
+}
+
+/// Ends the connections of a type; how many there were.
+pub async fn kill(server: &mut MultiplexedConnection, kind: &str) -> usize {
+    redis::cmd("CLIENT")
+        .arg(&["KILL", "USER", "default", "TYPE", kind])
+        .query_async(server)
+        .await
+        .unwrap()
+}
+
+/// Waits until the server's counter, which this client does not see otherwise, is `permits`.
+pub async fn until_stored(server: &RedisServer, name: &str, permits: i64) {
+    let mut control = server.connection().await;
+    let expected = [permits.to_string()];
+    until(&format!("{name} holds {permits}"), LIMIT, async || {
+        snapshot(&mut control, name).await.value == expected
+    })
+    .await;
+}

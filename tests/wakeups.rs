@@ -1,0 +1,177 @@
+//! Wake-ups that come at an awkward moment, or not at all.
+
+mod support;
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redisson_semaphore::RSemaphore;
+use support::clients::{LIMIT, builder, connect, release_as_redisson, served, stored};
+use support::proxy::{Fate, Proxy};
+use support::server::RedisServer;
+use support::waiters::{channel, until, until_subscribers, waiter};
+use tokio::time::{Instant, timeout};
+
+/// Only slow looking finds these.
+#[tokio::test]
+async fn permits_that_come_without_a_message() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = builder(server.url())
+        .safety_interval(Duration::from_millis(400))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("quiet");
+    let task = waiter(&mut control, &semaphore, 2).await;
+    let _: () = control.set("quiet", 2).await.unwrap();
+    served(task).await;
+    let task = waiter(&mut control, &semaphore, 2).await;
+    let source = client.semaphore("source");
+    source.try_set_permits(3).await.unwrap();
+    source.rename("quiet").await.unwrap();
+    served(task).await;
+    assert_eq!(stored(&server, "quiet").await, ["1"]);
+}
+
+/// A waiter that comes in the moment in which its channel is given up.
+#[tokio::test]
+async fn a_channel_that_is_given_up_and_wanted_again() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let semaphore = client.semaphore("again");
+    let other = connect(server.url()).await.semaphore("again");
+    for round in 0..4_u64 {
+        let leaving = waiter(&mut control, &semaphore, 1).await;
+        leaving.abort();
+        assert!(leaving.await.unwrap_err().is_cancelled());
+        until_subscribers(&mut control, &channel("again"), 0).await;
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        let task = waiter(&mut control, &semaphore, 1).await;
+        other.release(1).await.unwrap();
+        served(task).await;
+    }
+    assert_eq!(stored(&server, "again").await, ["0"]);
+}
+
+#[tokio::test]
+async fn objects_that_share_a_channel_do_not_take_each_others_wake_ups() {
+    // Redisson derives the same channel from both names.
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let other = connect(server.url()).await;
+    let plain = waiter(&mut control, &client.semaphore("seat"), 1).await;
+    let braced = client.semaphore("{seat}");
+    let call = braced.clone();
+    let braced_waiter = tokio::spawn(async move { call.acquire(1).await });
+    // Its question is answered when two more have been, one behind the other.
+    tokio::task::yield_now().await;
+    braced.available_permits().await.unwrap();
+    braced.available_permits().await.unwrap();
+    other.semaphore("seat").release(1).await.unwrap();
+    served(plain).await;
+    other.semaphore("{seat}").release(1).await.unwrap();
+    served(braced_waiter).await;
+}
+
+#[tokio::test]
+async fn whoever_was_held_up_by_a_larger_request_is_served_when_that_gives_up() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let semaphore = client.semaphore("held-up");
+    let large = semaphore.clone();
+    let patience = Duration::from_millis(5800);
+    let large = tokio::spawn(async move { large.try_acquire_for(5, patience).await });
+    until_subscribers(&mut control, &channel("held-up"), 1).await;
+    let small = waiter(&mut control, &semaphore, 1).await;
+    release_as_redisson(&mut control, "held-up", 1).await;
+    served(small).await;
+    // The line stops for the large request after five seconds.
+    let passed = Instant::now();
+    let small = waiter(&mut control, &semaphore, 1).await;
+    until("the line stops", LIMIT, async || {
+        passed.elapsed() > Duration::from_millis(5200)
+    })
+    .await;
+    release_as_redisson(&mut control, "held-up", 1).await;
+    assert!(!large.await.unwrap().unwrap());
+    timeout(Duration::from_secs(3), small)
+        .await
+        .expect("a waiter sleeps beside a free permit")
+        .unwrap()
+        .unwrap();
+}
+
+/// A wake-up that comes while an older answer is on its way must not be forgotten over that answer.
+#[tokio::test]
+async fn a_wake_up_that_overtakes_an_answer() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    connect(server.url())
+        .await
+        .semaphore("overtaken")
+        .try_set_permits(1)
+        .await
+        .unwrap();
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url())
+        .response_timeout(LIMIT)
+        .local_hand_over(LIMIT)
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("overtaken");
+    let elsewhere = client.semaphore("elsewhere");
+    let bystander = tokio::spawn(async move { elsewhere.acquire(1).await });
+    until_subscribers(&mut control, &channel("elsewhere"), 1).await;
+
+    let larger = waiter(&mut control, &semaphore, 9).await;
+    // All that the subscriptions have caused has been asked by now.
+    for quiet in [&semaphore, &client.semaphore("elsewhere")] {
+        quiet.available_permits().await.unwrap();
+        quiet.available_permits().await.unwrap();
+    }
+
+    // The large request is asked together with a reading call, when one permit is there.
+    let before = proxy.scripts();
+    proxy.at_script(1, Fate::HoldReply);
+    proxy.at_script(2, Fate::HoldReply);
+    let spawn =
+        |call: RSemaphore, permits| tokio::spawn(async move { call.acquire(permits).await });
+    let reading = semaphore.clone();
+    let reading = tokio::spawn(async move { reading.available_permits().await });
+    proxy.until_struck(1).await;
+    let large = spawn(semaphore.clone(), 3);
+    let releasing = semaphore.clone();
+    let releasing = tokio::spawn(async move {
+        let seen = releasing.available_permits().await.unwrap();
+        releasing.release(1).await.unwrap();
+        seen
+    });
+    tokio::task::yield_now().await;
+    // Who leaves the line makes the others ask.
+    larger.abort();
+    assert!(larger.await.unwrap_err().is_cancelled());
+    proxy.deliver(1).await;
+    assert_eq!(reading.await.unwrap(), Ok(1));
+    proxy.until_struck(2).await;
+
+    // Meanwhile there are enough for it; the message has been heard when the next one has been.
+    release_as_redisson(&mut control, "overtaken", 3).await;
+    let small = spawn(semaphore.clone(), 1);
+    tokio::task::yield_now().await;
+    release_as_redisson(&mut control, "elsewhere", 1).await;
+    proxy.until_scripts(before + 3).await;
+    proxy.deliver(1).await;
+
+    served(bystander).await;
+    assert_eq!(releasing.await.unwrap(), 1);
+    served(small).await;
+    served(large).await;
+    assert_eq!(stored(&server, "overtaken").await, ["1"]);
+}
