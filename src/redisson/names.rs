@@ -15,6 +15,7 @@ pub(crate) struct Keys {
     object: Arc<str>,
     channel: Arc<str>,
     record: Arc<str>,
+    turns: Arc<str>,
     flaw: Option<&'static str>,
 }
 
@@ -24,7 +25,8 @@ impl Keys {
         let channel = prefixed("redisson_sc", &object);
         Keys {
             name: name.to_owned(),
-            record: record(&object, client_id).into(),
+            record: format!("{}:{client_id}", beside("redisson_sc_once", &object)).into(),
+            turns: beside("redisson_sc_turns", &object).into(),
             flaw: flaw(&object, &channel),
             channel: channel.into(),
             object: object.into(),
@@ -49,6 +51,11 @@ impl Keys {
     /// The client's record of its last call; see `engine::once`.
     pub(crate) fn record(&self) -> &Arc<str> {
         &self.record
+    }
+
+    /// Whose callers wait since when; see `engine::turns`.
+    pub(crate) fn turns(&self) -> &Arc<str> {
+        &self.turns
     }
 
     /// Refuses names that no object can have.
@@ -76,11 +83,11 @@ fn flaw(object: &str, channel: &str) -> Option<&'static str> {
 }
 
 /// `a` and `{a}` are two objects with one channel; their records must not be one.
-fn record(object: &str, client_id: &str) -> String {
+fn beside(prefix: &str, object: &str) -> String {
     if object.contains('{') {
-        format!("redisson_sc_once::{object}:{client_id}")
+        format!("{prefix}::{object}")
     } else {
-        format!("redisson_sc_once:{{{object}}}:{client_id}")
+        format!("{prefix}:{{{object}}}")
     }
 }
 
@@ -116,6 +123,8 @@ mod tests {
     fn names_are_derived_as_redisson_does() {
         assert_eq!(&**keys("seats").channel(), "redisson_sc:{seats}");
         assert_eq!(&**keys("seats").record(), "redisson_sc_once:{seats}:id");
+        assert_eq!(&**keys("seats").turns(), "redisson_sc_turns:{seats}");
+        assert_eq!(&**keys("{seats}").turns(), "redisson_sc_turns::{seats}");
         assert_eq!(&**keys("a{b}c").channel(), "redisson_sc:a{b}c");
         assert_eq!(keys("{seats}").channel(), keys("seats").channel());
         assert_eq!(&**keys("{seats}").record(), "redisson_sc_once::{seats}:id");

@@ -225,13 +225,17 @@ impl Line {
         }
         let now = Instant::now();
         let fresh = state.seen.is_some_and(|seen| now < seen + window);
-        if !fresh || !state.turns.may_keep(now) {
+        let came = state.waiters.first_came();
+        if !fresh || !came.is_some_and(|came| state.turns.may_keep(came)) {
             return false;
         }
         let served = state.waiters.serve_exactly(permits, now);
         let handed_over = !served.is_empty();
         // A large request that has been served may have stood in the way of smaller ones.
-        let look = handed_over && state.waiters.somebody_fits(state.available, now);
+        let fits = handed_over && state.waiters.somebody_fits(state.available, now);
+        // What is known of others is asked for again before it is too old to go on.
+        let due = state.seen.is_some_and(|seen| now >= seen + window / 2);
+        let look = fits || due && state.turns.others_listen() && !state.waiters.is_empty();
         if look {
             state.look_anew();
             self.note_busy(&mut state);
@@ -257,16 +261,18 @@ impl Line {
         if state.closed {
             return Err(self.shut_down());
         }
+        let now = Instant::now();
         // Behind others, and with nothing free that is known of, there is no reason to ask yet: whatever
         // wakes those in front looks for the newcomer, too.
         let wait_quietly = !state.waiters.is_empty()
             && state.listening.confirmed
-            && i64::from(permits) > state.available;
+            && (i64::from(permits) > state.available || state.turns.is_held(now));
         state.look |= !wait_quietly;
         let ticket = state.waiters.join(Waiter {
             permits,
             reply,
-            asked: (!wait_quietly).then(Instant::now),
+            since: now,
+            asked: !wait_quietly,
         });
         self.note_busy(&mut state);
         drop(state);
