@@ -88,7 +88,7 @@ if KEYS[4] then
   listeners = count_listeners()
 end
 if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
-  local SLACK, SLACK_PART = 5000, 20
+  local SLACK, SLACK_PART = 5000, 10
   local PATIENCE = 5000
   local SKIP, SKIP_PART = 20000, 4
   local STALE, RECORD_LIFE, LINGER, REFRESH = 10000000, '10000', 1500000, 100000

@@ -97,12 +97,13 @@ impl Turns {
         !self.off && self.others > 0
     }
 
-    /// Whether a release may serve the first caller of this process, who came at `came`, without Redis.
-    pub(crate) fn may_keep(&self, came: Instant) -> bool {
+    /// Whether a release may serve callers of this process without Redis, the first of whom came at `came`
+    /// and can be served by it, or not.
+    pub(crate) fn may_keep(&self, came: Instant, fits: bool) -> bool {
         if self.off || self.others == 0 {
             return true;
         }
-        !self.strangers && self.keep_before.is_some_and(|before| came <= before)
+        fits && !self.strangers && self.keep_before.is_some_and(|before| came <= before)
     }
 
     /// Whether callers of this process are held back while permits are free.

@@ -126,9 +126,9 @@ impl Waiters {
             .collect()
     }
 
-    /// When the first in line came.
-    pub(crate) fn first_came(&self) -> Option<Instant> {
-        self.by_ticket.values().next().map(|waiter| waiter.since)
+    /// The first in line.
+    pub(crate) fn first(&self) -> Option<&Waiter> {
+        self.by_ticket.values().next()
     }
 
     /// What the server is told about them, and about those of `claim`, for the rule of turns.

@@ -225,8 +225,9 @@ impl Line {
         }
         let now = Instant::now();
         let fresh = state.seen.is_some_and(|seen| now < seen + window);
-        let came = state.waiters.first_came();
-        if !fresh || !came.is_some_and(|came| state.turns.may_keep(came)) {
+        let first = state.waiters.first();
+        let in_turn = |first: &Waiter| state.turns.may_keep(first.since, first.permits <= permits);
+        if !fresh || !first.is_some_and(in_turn) {
             return false;
         }
         let served = state.waiters.serve_exactly(permits, now);
@@ -234,7 +235,7 @@ impl Line {
         // A large request that has been served may have stood in the way of smaller ones.
         let fits = handed_over && state.waiters.somebody_fits(state.available, now);
         // What is known of others is asked for again before it is too old to go on.
-        let due = state.seen.is_some_and(|seen| now >= seen + window / 2);
+        let due = state.seen.is_some_and(|seen| now >= seen + window / 5);
         let look = fits || due && state.turns.others_listen() && !state.waiters.is_empty();
         if look {
             state.look_anew();
