@@ -100,31 +100,6 @@ impl Stage {
 
     /// Ends the processes and the server, in this order.
     pub(crate) async fn close(self) {
-        if std::env::var("COMP").is_ok() {
-            let mut r = self.redis.clone();
-            let t: String = redis::cmd("INFO")
-                .arg("commandstats")
-                .query_async(&mut r)
-                .await
-                .unwrap();
-            for l in t.lines().filter(|l| {
-                l.contains("evalsha")
-                    || l.contains("publish")
-                    || l.contains("hgetall")
-                    || l.contains("pubsub")
-            }) {
-                println!("{l}");
-            }
-            let t: Vec<String> = redis::cmd("KEYS")
-                .arg("bench*")
-                .query_async(&mut r)
-                .await
-                .unwrap_or_default();
-            for k in t {
-                let v: String = redis::cmd("GET").arg(&k).query_async(&mut r).await.unwrap();
-                println!("evalsha {k} {v}");
-            }
-        } // DEVHACK3
         let Stage {
             programs, server, ..
         } = self;

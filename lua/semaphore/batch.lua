@@ -18,13 +18,14 @@
 --   try_set: amount; count is the time to live in milliseconds, 0 for none
 --   available: the counter
 --   acquire_in_turn: as acquire, for callers who wait, by the rule of turns; only with KEYS[4]
---   With KEYS[4] seven numbers follow the steps: for how many microseconds the first in line has waited, the
+--   With KEYS[4] nine numbers follow the steps: for how many microseconds the first in line has waited, the
 --   last of those who ask now, and the last of all; how many ask; how many permits all of them want; how
---   many of the listeners are this client itself; 1: nobody may pass the first in line
+--   many of the listeners are this client itself; 1: nobody may pass the first in line; how many thousandths
+--   of an equal share strangers are offered; how many callers were served without Redis meanwhile
 -- Returns: "<listeners> <available> <result>...": listeners heard the announcement (-1: unknown); a
 --   result is how many of count were carried out, followed by ":<counter>" where the range forbade
 --   the others; "missing" (release_if_exists); the counter before it (drain); 1 or 0 (try_set, add).
---   With KEYS[4] and other listeners a last word follows, "turn:<pause>:<keep>:<strangers>", see leave_turn.
+--   With KEYS[4] and other listeners a last word follows, "turn:<number>:...", see leave_turn.
 --   "stale" for a batch older than the record; "unreadable <text>" for a counter that is no integer;
 --   "refused <error>" for a key of another type, and for a repeated number that ended with an error
 -- Publishes: the new total, 2^31-1 at the most, where permits were added and some are left, then "0" for each further permit
@@ -84,7 +85,7 @@ local results = ''
 local turn, due, leave_turn
 local listeners, steps_end = -1, #ARGV
 if KEYS[4] then
-  steps_end = steps_end - 7
+  steps_end = steps_end - 9
   listeners = count_listeners()
 end
 if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
@@ -103,18 +104,22 @@ if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
   local strangers = listeners - ARGV[at + 6]
   -- What stands in the hash; what can't be read counts as missing.
   local since, counter, credit, weight, skip = 0, nil, 0, 1, 0
+  local announced, granted = 0, 0
+  local offer = ARGV[at + 8] / 1000
   local own, others
   local shared_text
   local clients, refused, held = 1, 0, false
 
   local function read_shared(text)
     shared_text = text
-    local numbers = { string.match(text or '', '^(%d+) (%-?%d+) ([%d.]+) ([%d.]+)$') }
-    for i = 1, 4 do numbers[i] = tonumber(numbers[i]) end
-    if #numbers < 4 then return end
+    local numbers =
+      { string.match(text or '', '^(%d+) (%-?%d+) ([%d.]+) ([%d.]+) (%d+) (%d+)$') }
+    for i = 1, 6 do numbers[i] = tonumber(numbers[i]) end
+    if #numbers < 6 then return end
     since = numbers[1] <= now and numbers[1] or 0
     counter, credit = numbers[2], min(MOST_CREDIT, numbers[3])
     weight = max(LEAST_WEIGHT, min(1, numbers[4]))
+    announced, granted = numbers[5], numbers[6]
   end
 
   local function read_record(text)
@@ -182,7 +187,7 @@ if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
     local came = head + (last - head) * place / max(1, named - 1)
     local instant = came - SLACK - (now - came) / SLACK_PART
     local wanted = skip > now and 0 or refused
-    if strangers > 0 then wanted = wanted + floor(credit) end
+    if strangers > 0 and offer > 0 then wanted = wanted + floor(credit) end
     for _, other in ipairs(others) do
       if wanted + amount > total then return false end
       wanted = wanted + wanted_before(other, instant)
@@ -231,8 +236,9 @@ if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
 
   -- Leaves this client's record. Returns after how many microseconds those who were held back may take what
   -- is free, 0 if nobody was; how long a caller must have waited by now to be served within its process (may
-  -- be less than nothing); and how many strangers listen. "-": not learned.
-  leave_turn = function(total)
+  -- be less than nothing); how many strangers listen; how many clients with a record have callers who wait;
+  -- and how many messages and how many callers with permits the scripts have counted. "-": not learned.
+  leave_turn = function(total, announces)
     if not others then
       local known = redis.pcall('HMGET', KEYS[4], '*', id)
       if not known.err then
@@ -257,7 +263,7 @@ if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
       end
       keep, found = string.format('%.0f', (oldest - SLACK) / (1 + 1 / SLACK_PART)), strangers
       if strangers > 0 then
-        credit = min(MOST_CREDIT, credit + turn.taken * weight * strangers / clients)
+        credit = min(MOST_CREDIT, credit + turn.taken * weight * offer * strangers / clients)
       end
     end
     local first = head + (last - head) * min(1, turn.served / max(1, named - 1))
@@ -269,13 +275,17 @@ if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
         head = first, tail = max(first, tail), want = rest, seen = now, skip = skip,
       })
     end
-    local shared = string.format('%.0f %.0f %.4f %.4f', since, total, credit, weight)
+    if announces then announced = announced + 1 end
+    granted = granted + turn.served + ARGV[at + 9]
+    local shared = string.format('%.0f %.0f %.4f %.4f %.0f %.0f',
+      since, total, credit, weight, announced, granted)
     if shared ~= shared_text then
       fields[#fields + 1], fields[#fields + 2] = '*', shared
     end
     if #fields > 0 then redis.pcall('HSET', KEYS[4], unpack(fields)) end
     if not own or now - own.seen > REFRESH then redis.pcall('PEXPIRE', KEYS[4], RECORD_LIFE) end
-    return string.format(' turn:%.0f:%s:%s', held and max(1, since + PATIENCE - now) or 0, keep, found)
+    return string.format(' turn:%.0f:%s:%s:%s:%.0f:%.0f',
+      held and max(1, since + PATIENCE - now) or 0, keep, found, clients, announced, granted)
   end
 end
 local strict = KEYS[4] and ARGV[steps_end + 7] == '1'
@@ -389,4 +399,4 @@ if failure then
   return failure
 end
 
-return listeners .. ' ' .. answer .. (turn and leave_turn(total) or '')
+return listeners .. ' ' .. answer .. (turn and leave_turn(total, announce and total > 0) or '')

@@ -223,7 +223,7 @@ impl Batch {
 
     /// The script call. `doubtful` says that an earlier batch may still be on its way to the server.
     pub(crate) fn request(&self, keys: &Keys, record_life: Duration, doubtful: bool) -> Request {
-        let mut args = Vec::with_capacity(11 + 3 * self.len());
+        let mut args = Vec::with_capacity(13 + 3 * self.len());
         args.push(Arg::Word("PUBLISH"));
         args.push(Arg::Number(0));
         args.push(Arg::millis(record_life));
@@ -255,6 +255,8 @@ impl Batch {
                 Arg::Number(i64::try_from(report.want).unwrap_or(i64::MAX)),
                 Arg::Number(report.own.cast_signed()),
                 Arg::Number(report.strict.into()),
+                Arg::Number(report.offer),
+                Arg::Number(report.handed_over),
             ]);
         }
         Request::Script(ScriptCall {

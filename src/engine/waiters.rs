@@ -132,7 +132,7 @@ impl Waiters {
     }
 
     /// What the server is told about them, and about those of `claim`, for the rule of turns.
-    pub(crate) fn report(&self, claim: &Claim, own: u64, now: Instant) -> Report {
+    pub(crate) fn report(&self, claim: &Claim, now: Instant) -> Report {
         let waited = |waiter: Option<&Waiter>| {
             waiter.map_or(Duration::ZERO, |waiter| {
                 now.saturating_duration_since(waiter.since)
@@ -145,8 +145,8 @@ impl Waiters {
             tail: waited(self.by_ticket.values().next_back()),
             named: claim.runs.iter().map(|run| run.tickets.len()).sum(),
             want: self.want,
-            own,
             strict: claim.strict,
+            ..Report::default()
         }
     }
 

@@ -27,7 +27,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) enum Wake {
     /// The subscription is confirmed: messages sent from now on will be heard.
     Confirmed,
-    /// A message, or a reason to look all the same.
+    /// Somebody has announced permits.
+    Message,
+    /// No message that says so, but a reason to look all the same.
     Look,
     /// The connection is gone; the subscription is being made again.
     Lost,
@@ -325,8 +327,9 @@ impl Session<'_> {
                         return failure;
                     }
                 }
-                channel = self.subscriber.next_channel() => match channel {
-                    Some(channel) => self.registry.wake(&channel, &Wake::Look),
+                message = self.subscriber.next() => match message {
+                    Some((channel, true)) => self.registry.wake(&channel, &Wake::Message),
+                    Some((channel, false)) => self.registry.wake(&channel, &Wake::Look),
                     None => return Failure::Unanswered("connection closed".to_owned()),
                 },
                 _ = ping.tick() => {

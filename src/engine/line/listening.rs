@@ -78,13 +78,16 @@ impl Listener for Line {
         match wake {
             Wake::Confirmed => state.listening.confirmed = true,
             Wake::Look => {}
+            Wake::Message => state.turns.heard(),
             Wake::Lost => {
                 state.listening.confirmed = false;
+                state.turns.deaf();
                 return;
             }
             Wake::Ended => {
                 // Somebody may have asked for it again in this very moment.
                 state.listening.confirmed &= state.listening.wanted;
+                state.turns.deaf();
                 return;
             }
             Wake::Refused(refusal) => {

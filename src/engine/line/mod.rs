@@ -149,6 +149,11 @@ impl Line {
         self.keys.name()
     }
 
+    /// From now on the callers of this client take what they can get.
+    pub(crate) fn without_turns(&self) {
+        self.lock().turns.switch_off();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic under this lock")
     }
@@ -232,6 +237,7 @@ impl Line {
         }
         let served = state.waiters.serve_exactly(permits, now);
         let handed_over = !served.is_empty();
+        state.turns.handed_over(served.len());
         // A large request that has been served may have stood in the way of smaller ones.
         let fits = handed_over && state.waiters.somebody_fits(state.available, now);
         // What is known of others is asked for again before it is too old to go on.

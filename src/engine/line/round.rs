@@ -36,9 +36,8 @@ impl Line {
         if adds && !state.waiters.is_empty() {
             state.look_anew();
         }
-        let waiting = !state.waiters.is_empty();
         let answered = state.waiters.somebody_was_answered();
-        let reports = state.turns.wants_report(now, waiting, answered);
+        let reports = state.turns.wants_report(now, answered);
         let mut claim = Default::default();
         if state.look && !state.waiters.is_empty() {
             let free = state.free.take().filter(|_| !reports);
@@ -46,7 +45,7 @@ impl Line {
             state.look = false;
         }
         let own = u64::from(state.listening.confirmed);
-        let report = reports.then(|| state.waiters.report(&claim, own, now));
+        let report = reports.then(|| state.turns.report(state.waiters.report(&claim, now), own));
         let batch = Batch::form(&mut calls, claim, report);
         for call in calls.into_iter().rev() {
             state.queue.push_front(Queued::Call(call));
