@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod channel;
+pub mod crowd;
 pub mod keeper;
 pub mod monitor;
 pub mod peer;
