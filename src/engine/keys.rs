@@ -11,6 +11,7 @@ pub(crate) struct Keys {
     object: Arc<str>,
     channel: Arc<str>,
     record: Arc<str>,
+    turns: Option<Arc<str>>,
     flaw: Option<&'static str>,
 }
 
@@ -24,6 +25,7 @@ impl Keys {
             object: object.into(),
             channel: channel.into(),
             record: record.into(),
+            turns: None,
         }
     }
 
@@ -45,6 +47,17 @@ impl Keys {
     /// The client's own key beside the object; see `engine::once`.
     pub(crate) fn record(&self) -> &Arc<str> {
         &self.record
+    }
+
+    /// The same, and the key in which the clients of an object keep turns.
+    pub(crate) fn with_turns(mut self, turns: String) -> Self {
+        self.turns = Some(turns.into());
+        self
+    }
+
+    /// Whose callers wait since when, for objects whose clients keep turns; see `engine::turns`.
+    pub(crate) fn turns(&self) -> Option<&Arc<str>> {
+        self.turns.as_ref()
     }
 
     /// Refuses names that no object can have.

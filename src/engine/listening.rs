@@ -49,7 +49,7 @@ impl Listening {
                 self.confirmed = true;
                 true
             }
-            Wake::Look => true,
+            Wake::Look | Wake::Message => true,
             Wake::Lost => {
                 self.confirmed = false;
                 false

@@ -52,6 +52,11 @@ impl Arg {
     pub(crate) fn millis(duration: Duration) -> Self {
         Arg::Number(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
     }
+
+    /// A duration in microseconds.
+    pub(crate) fn micros(duration: Duration) -> Self {
+        Arg::Number(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
+    }
 }
 
 /// A script with its keys and arguments.

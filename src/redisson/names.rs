@@ -10,15 +10,16 @@ use crate::engine::keys::Keys;
 pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
     let object = mapper.map(name);
     let channel = prefixed("redisson_sc", &object);
-    let record = of_client("redisson_sc_once", &object, client_id);
-    Keys::new(name, object, channel, record)
+    let record = format!("{}:{client_id}", beside("redisson_sc_once", &object));
+    let turns = beside("redisson_sc_turns", &object);
+    Keys::new(name, object, channel, record).with_turns(turns)
 }
 
 /// The names of a lock.
 pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
     let object = mapper.map(name);
     let channel = prefixed("redisson_lock__channel", &object);
-    let fence = of_client("redisson_lock_fence", &object, client_id);
+    let fence = format!("{}:{client_id}", beside("redisson_lock_fence", &object));
     Keys::new(name, object, channel, fence)
 }
 
@@ -27,13 +28,12 @@ pub(crate) fn of_lock_token(lock: &str) -> String {
     prefixed("redisson_lock_token", lock)
 }
 
-/// A key of one client beside an object. `a` and `{a}` are two objects with one channel; their clients'
-/// keys must not be one.
-fn of_client(prefix: &str, object: &str, client_id: &str) -> String {
+/// A key beside an object. `a` and `{a}` are two objects with one channel; what stands beside them must not be one.
+fn beside(prefix: &str, object: &str) -> String {
     if object.contains('{') {
-        format!("{prefix}::{object}:{client_id}")
+        format!("{prefix}::{object}")
     } else {
-        format!("{prefix}:{{{object}}}:{client_id}")
+        format!("{prefix}:{{{object}}}")
     }
 }
 
@@ -58,6 +58,14 @@ mod tests {
     fn names_are_derived_as_redisson_does() {
         assert_eq!(&**keys("seats").channel(), "redisson_sc:{seats}");
         assert_eq!(&**keys("seats").record(), "redisson_sc_once:{seats}:id");
+        assert_eq!(
+            keys("seats").turns().map(|key| &**key),
+            Some("redisson_sc_turns:{seats}")
+        );
+        assert_eq!(
+            keys("{seats}").turns().map(|key| &**key),
+            Some("redisson_sc_turns::{seats}")
+        );
         assert_eq!(&**keys("a{b}c").channel(), "redisson_sc:a{b}c");
         assert_eq!(keys("{seats}").channel(), keys("seats").channel());
         assert_eq!(&**keys("{seats}").record(), "redisson_sc_once::{seats}:id");

@@ -91,6 +91,19 @@ impl RSemaphore {
         self.line.keys().name()
     }
 
+    /// The same semaphore, without turns between processes: this client takes what it can get.
+    ///
+    /// By default the callers of all clients of this crate are served in the order of their arrival, to within some
+    /// milliseconds, and JVMs get their share. Without that, a client with many callers hands its permits round among
+    /// them and may keep everybody else waiting for as long as it is busy; it saves some scripts, and the record in
+    /// `redisson_sc_turns:{name}`. It holds for all handles that this client has of the semaphore, those made
+    /// later included, until the last one is dropped. Others treat the client as they treat a JVM.
+    #[must_use]
+    pub fn without_turns(self) -> Self {
+        self.line.without_turns();
+        self
+    }
+
     /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
     ///
     /// Redis: `name` is set to `permits`, without expiry, and that is announced, where the key is missing.

@@ -25,8 +25,8 @@ trait Side: Send + Sync + 'static {
 
 /// What callers do with a semaphore.
 trait Semaphore: Clone + Send + Sync + 'static {
-    /// Takes one permit, waiting for it.
-    fn acquire(&self) -> impl Future<Output = Result<()>> + Send;
+    /// Takes permits, waiting for them.
+    fn acquire(&self, permits: u32) -> impl Future<Output = Result<()>> + Send;
 
     fn release(&self, permits: u32) -> impl Future<Output = Result<()>> + Send;
 }

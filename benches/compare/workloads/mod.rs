@@ -3,6 +3,7 @@
 mod line;
 mod shared;
 mod throughput;
+mod turns;
 mod wake_up;
 
 use crate::Result;
@@ -23,6 +24,11 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     }
     if wanted(shared::NAME) {
         shared::run(stage, report).await?;
+    }
+    for load in turns::LOADS {
+        if wanted(load.name) {
+            turns::run(load, stage, report).await?;
+        }
     }
     if wanted(line::NAME) {
         line::run(stage, report).await?;

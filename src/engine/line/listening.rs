@@ -73,11 +73,16 @@ impl Listener for Line {
         };
         let mut state = self.lock();
         let look = state.listening.hear(wake);
-        if let Wake::Refused(refusal) = wake {
-            let waiters = state.waiters.take_answered();
-            drop(state);
-            tell_all(waiters, &refused(self.name(), refusal));
-            return;
+        match wake {
+            Wake::Message => state.turns.heard(),
+            Wake::Lost | Wake::Ended => state.turns.deaf(),
+            Wake::Confirmed | Wake::Look => {}
+            Wake::Refused(refusal) => {
+                let waiters = state.waiters.take_answered();
+                drop(state);
+                tell_all(waiters, &refused(self.name(), refusal));
+                return;
+            }
         }
         if !look {
             return;

@@ -141,6 +141,11 @@ impl Line {
         self.keys.name()
     }
 
+    /// From now on the callers of this client take what they can get.
+    pub(crate) fn without_turns(&self) {
+        self.lock().turns.switch_off();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic under this lock")
     }
@@ -199,13 +204,19 @@ impl Line {
         }
         let now = Instant::now();
         let fresh = state.seen.is_some_and(|seen| now < seen + window);
-        if !fresh || !state.turns.may_keep(now) {
+        let first = state.waiters.first();
+        let in_turn = |first: &Waiter| state.turns.may_keep(first.since, first.permits <= permits);
+        if !fresh || !first.is_some_and(in_turn) {
             return false;
         }
         let served = state.waiters.serve_exactly(permits, now);
         let handed_over = !served.is_empty();
+        state.turns.handed_over(served.len());
         // A large request that has been served may have stood in the way of smaller ones.
-        let look = handed_over && state.waiters.somebody_fits(state.available, now);
+        let fits = handed_over && state.waiters.somebody_fits(state.available, now);
+        // What is known of others is asked for again before it is too old to go on.
+        let due = state.seen.is_some_and(|seen| now >= seen + window / 5);
+        let look = fits || due && state.turns.others_listen() && !state.waiters.is_empty();
         if look {
             state.look_anew();
             self.note_busy(&mut state);
@@ -231,16 +242,18 @@ impl Line {
         if state.closed {
             return Err(self.shut_down());
         }
+        let now = Instant::now();
         // Behind others, and with nothing free that is known of, there is no reason to ask yet: whatever
         // wakes those in front looks for the newcomer, too.
         let wait_quietly = !state.waiters.is_empty()
             && state.listening.is_confirmed()
-            && i64::from(permits) > state.available;
+            && (i64::from(permits) > state.available || state.turns.is_held(now));
         state.look |= !wait_quietly;
         let ticket = state.waiters.join(Waiter {
             permits,
             reply,
-            asked: (!wait_quietly).then(Instant::now),
+            since: now,
+            asked: !wait_quietly,
         });
         self.note_busy(&mut state);
         drop(state);

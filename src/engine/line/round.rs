@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::answers::Sent;
 use super::{Line, Queue, Queued, State, Task};
 use crate::engine::answer;
 use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS};
@@ -36,26 +37,29 @@ impl Line {
         let adds = calls.iter().any(|call: &Call| call.operation.adds());
         if adds && !state.waiters.is_empty() {
             state.look_anew();
-            if let Some(until) = state.turns.releasing(now) {
-                self.look_again_at(until);
-            }
         }
+        let answered = state.waiters.somebody_was_answered();
+        let reports = state.turns.wants_report(now, answered);
         let mut claim = Default::default();
-        if state.look && !state.waiters.is_empty() && state.turns.may_claim(now) {
-            claim = state.waiters.claim(now, state.free.take());
+        if state.look && !state.waiters.is_empty() {
+            let free = state.free.take().filter(|_| !reports);
+            claim = state.waiters.claim(now, free);
             state.look = false;
         }
-        let batch = Batch::form(&mut calls, claim);
+        let own = u64::from(state.listening.is_confirmed());
+        let report = reports.then(|| state.turns.report(state.waiters.report(&claim, now), own));
+        let batch = Batch::form(&mut calls, claim, report);
         state.queue.put_back(calls.into_iter());
         (batch.len() > 0).then_some(Task::Batch(batch))
     }
 
-    /// Looks for waiters at `instant`, when they have stood back for others.
-    fn look_again_at(&self, instant: Instant) {
+    /// Looks for waiters at `instant`, when they have been held back for others.
+    pub(super) fn look_again_at(&self, instant: Instant) {
         let line = self.itself.clone();
         self.core.runtime.spawn(async move {
             tokio::time::sleep_until(instant).await;
             if let Some(line) = line.upgrade() {
+                line.lock().look_anew();
                 drive::kick(&line);
             }
         });
@@ -69,7 +73,7 @@ impl Line {
         let mut request = batch.request(&self.keys, self.core.config.record_life(), doubtful);
         let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, &mut batch);
         request.number(self.core.next_sequence());
-        let sent = Instant::now();
+        let at = Instant::now();
         let ending = self.core.carry_out(&mut request, callers).await;
         let answer = match ending {
             Ending::Answer(value) => match Answer::read(&value, batch.len()) {
@@ -77,9 +81,15 @@ impl Line {
                     listeners,
                     available,
                     results,
+                    verdict,
                 }) => {
-                    self.lock().seen = Some(sent);
-                    self.arrive(batch, &results, available, listeners, confirmed);
+                    self.lock().seen = Some(at);
+                    let sent = Sent {
+                        at,
+                        confirmed,
+                        verdict,
+                    };
+                    self.arrive(batch, &results, available, listeners, sent);
                     return;
                 }
                 Some(Answer::Unreadable(found)) => Error::NotANumber {
@@ -149,8 +159,7 @@ impl Rounds for Line {
 
     fn has_work(&self) -> bool {
         let mut state = self.lock();
-        let claims =
-            state.look && !state.waiters.is_empty() && state.turns.may_claim(Instant::now());
+        let claims = state.look && !state.waiters.is_empty();
         if !state.queue.is_empty() || claims {
             self.note_busy(&mut state);
             return true;
