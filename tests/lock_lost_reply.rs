@@ -10,14 +10,11 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Result};
+use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::server::RedisServer;
 use support::snapshot::{snapshot, snapshot_all};
 use support::waiters::{until, until_subscribers};
 use tokio::time::timeout;
-
-#[path = "support/proxy.rs"]
-mod proxy;
-use proxy::{Fate, LOST_REPLIES, Proxy};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3600);
