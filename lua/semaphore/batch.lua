@@ -88,14 +88,15 @@ if KEYS[4] then
   steps_end = steps_end - 9
   listeners = count_listeners()
 end
-if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
+local time = listeners > 0 and listeners > ARGV[steps_end + 6] + 0 and redis.pcall('TIME')
+if time and not time.err then
   local SLACK, SLACK_PART = 5000, 10
   local PATIENCE = 5000
   local SKIP, SKIP_PART = 20000, 4
   local STALE, RECORD_LIFE, LINGER, REFRESH = 10000000, '10000', 1500000, 100000
-  local MOST_CREDIT, LEAST_WEIGHT = 8, 1 / 64
+  local MOST_CREDIT, LEAST_WEIGHT, MOST_RECORDS = 8, 1 / 64, 1000
 
-  local at, time = steps_end, redis.call('TIME')
+  local at = steps_end
   local now = time[1] * 1000000 + time[2]
   turn = { served = 0, asked = 0, taken = 0 }
   local id = string.sub(KEYS[3], -36)
@@ -113,9 +114,11 @@ if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
   local function read_shared(text)
     shared_text = text
     local numbers =
-      { string.match(text or '', '^(%d+) (%-?%d+) ([%d.]+) ([%d.]+) (%d+) (%d+)$') }
-    for i = 1, 6 do numbers[i] = tonumber(numbers[i]) end
-    if #numbers < 6 then return end
+      { string.match(text or '', '^(%d+) (%-?%d+) (%d+%.%d+) (%d+%.%d+) (%d+) (%d+)$') }
+    for i = 1, 6 do
+      numbers[i] = tonumber(numbers[i])
+      if not numbers[i] or numbers[i] >= 1e15 and i > 1 then return end
+    end
     since = numbers[1] <= now and numbers[1] or 0
     counter, credit = numbers[2], min(MOST_CREDIT, numbers[3])
     weight = max(LEAST_WEIGHT, min(1, numbers[4]))
@@ -151,6 +154,9 @@ if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
 
   local function look_around()
     others = {}
+    -- More than this would take too long to read: it is begun anew.
+    local size = redis.pcall('HLEN', KEYS[4])
+    if type(size) == 'number' and size > MOST_RECORDS then redis.pcall('DEL', KEYS[4]) end
     local all = redis.pcall('HGETALL', KEYS[4])
     for i = 1, all.err and 0 or #all, 2 do
       if all[i] == '*' then
@@ -227,8 +233,12 @@ if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
       end
       held = held or result < most
     end
-    -- The first in line keeps what it can't use yet, as others would for it.
-    if turn.asked == 0 and result == 0 then refused = amount end
+    if turn.asked == 0 then
+      -- Who comes for one permit is there, and waited for again.
+      if amount == 1 then skip = 0 end
+      -- The first in line keeps what it can't use yet, as others would for it.
+      if result == 0 then refused = amount end
+    end
     turn.asked, turn.served = turn.asked + count, turn.served + result
     turn.taken = turn.taken + result * amount
     return result
