@@ -58,7 +58,7 @@ pub enum Error {
     },
 
     /// The key holds another type. Nothing took effect.
-    #[error("{name:?} is not a string counter: the key holds another type; nothing took effect")]
+    #[error("the key of {name:?} holds another type than this object has; nothing took effect")]
     WrongType {
         /// The object.
         name: String,
@@ -84,6 +84,15 @@ pub enum Error {
         available: i64,
         /// The change that was asked for.
         delta: i64,
+    },
+
+    /// The owner does not hold the lock, or does not any more. Nothing took effect.
+    #[error("lock {name:?} is not held by {owner}; nothing took effect")]
+    NotHeld {
+        /// The lock.
+        name: String,
+        /// Who tried.
+        owner: String,
     },
 
     /// The object does not exist and the operation needs it. Nothing took effect.

@@ -6,13 +6,15 @@ mod config;
 mod engine;
 mod error;
 mod guard;
+mod lease;
 pub mod memory;
 pub mod redisson;
 mod transport;
 
-pub use api::{MAX_PERMITS, Semaphore};
+pub use api::{Hold, Lock, MAX_PERMITS, RemainingTtl, Semaphore};
 pub use client::{Client, ClientBuilder};
 pub use config::NameMapper;
 pub use error::{Effect, Error, Result};
-pub use guard::Permit;
-pub use redisson::RSemaphore;
+pub use guard::{LockGuard, Permit};
+pub use lease::Lease;
+pub use redisson::{RFencedLock, RLock, RSemaphore};

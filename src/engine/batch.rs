@@ -244,6 +244,7 @@ impl Batch {
             args,
             sequence: Some(SEQUENCE),
             record_flag: Some(RECORD_FLAG),
+            renumbered: false,
         })
     }
 }

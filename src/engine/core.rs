@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::registry::Registry;
+use super::renewal::Renewals;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -21,7 +22,9 @@ pub(crate) struct Core {
     pub(crate) runtime: Handle,
     id: String,
     sequence: AtomicU64,
+    owners: AtomicU64,
     pub(crate) objects: Registry,
+    pub(crate) renewals: Renewals,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
     /// Shut down, and the connection closed.
@@ -29,6 +32,9 @@ pub(crate) struct Core {
     /// The last of them has become idle.
     idle: Notify,
 }
+
+/// Lower numbers are left to users who pick one.
+const FIRST_OWNER: u64 = 1 << 32;
 
 impl Core {
     pub(crate) async fn connect(config: Config) -> Result<Arc<Self>> {
@@ -42,7 +48,9 @@ impl Core {
             runtime: Handle::current(),
             id: uuid::Uuid::new_v4().to_string(),
             sequence: AtomicU64::new(0),
+            owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
+            renewals: Renewals::default(),
             busy: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
             idle: Notify::new(),
@@ -57,6 +65,11 @@ impl Core {
     /// The number of the next call or batch: rises within the client, whatever the object.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The number of the next owner of a lock.
+    pub(crate) fn next_owner(&self) -> u64 {
+        self.owners.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn is_finished(&self) -> bool {

@@ -87,6 +87,7 @@ async fn send(line: &Line, starts: u32) -> Option<u64> {
         ],
         sequence: None,
         record_flag: None,
+        renumbered: false,
     });
     match line.core().try_once(&request).await {
         Ok(Value::Int(listeners)) => u64::try_from(listeners).ok(),

@@ -111,7 +111,7 @@ impl Core {
                 Failure::Refused(refusal) | Failure::NoConnection(refusal) => refusal.detail,
                 Failure::Unanswered(detail) => {
                     first_sent.get_or_insert(began);
-                    request.mark_doubtful();
+                    request.mark_doubtful(self.next_sequence());
                     detail
                 }
             };

@@ -20,6 +20,13 @@ impl Script {
     }
 }
 
+impl Script {
+    /// What tells it from others.
+    pub(crate) fn digest(&self) -> &str {
+        &self.digest
+    }
+}
+
 fn redis_digest(source: &str) -> String {
     redis::Script::new(source).get_hash().to_owned()
 }
@@ -33,9 +40,10 @@ pub(crate) enum Request {
 }
 
 /// An argument of a script.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) enum Arg {
     Word(&'static str),
+    Text(Arc<str>),
     Number(i64),
 }
 
@@ -55,6 +63,8 @@ pub(crate) struct ScriptCall {
     pub(crate) sequence: Option<usize>,
     /// Which argument says that the call must be put on record even if it changes nothing.
     pub(crate) record_flag: Option<usize>,
+    /// Whether each sending has a number of its own, instead of all having the first one's.
+    pub(crate) renumbered: bool,
 }
 
 impl Request {
@@ -86,8 +96,12 @@ impl Request {
         }
     }
 
-    /// Says that a copy of this call, or an earlier one, may still be on its way to the server.
-    pub(crate) fn mark_doubtful(&mut self) {
+    /// Says that a copy of this call, or an earlier one, may still be on its way to the server. The next
+    /// sending's number is `next`, where each has its own.
+    pub(crate) fn mark_doubtful(&mut self, next: u64) {
+        if matches!(self, Request::Script(call) if call.renumbered) {
+            self.number(next);
+        }
         if let Request::Script(ScriptCall {
             args,
             record_flag: Some(flag),
@@ -109,6 +123,7 @@ impl ScriptCall {
         for arg in &self.args {
             match arg {
                 Arg::Word(word) => command.arg(word),
+                Arg::Text(text) => command.arg(&**text),
                 Arg::Number(number) => command.arg(number),
             };
         }

@@ -3,11 +3,12 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::api::RemainingTtl;
 use crate::engine::command::Commands;
 use crate::engine::once::refused;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::error::{Error, Result};
-use crate::transport::{Refusal, Value, cmd};
+use crate::transport::{Cmd, Refusal, Value, cmd};
 
 static ONCE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../lua/engine/once.lua")));
@@ -42,17 +43,6 @@ impl ExpireCondition {
             ExpireCondition::Less => "LT",
         }
     }
-}
-
-/// How long an object goes on existing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RemainingTtl {
-    /// It does not exist (Redisson: -2).
-    Missing,
-    /// It has no expiry (Redisson: -1).
-    Persistent,
-    /// It vanishes after this time.
-    Expires(Duration),
 }
 
 /// When an object vanishes, by the server's clock.
@@ -116,7 +106,7 @@ impl<L: Commands> Object<'_, L> {
         ttl: Duration,
         condition: Option<ExpireCondition>,
     ) -> Result<bool> {
-        let millis = ttl_millis(self.line.keys().name(), ttl)?;
+        let millis = ttl_millis(self.line.keys().name(), "time to live", ttl)?;
         self.expire_with("expire", "PEXPIRE", millis, condition)
             .await
     }
@@ -169,25 +159,36 @@ impl<L: Commands> Object<'_, L> {
     pub(crate) async fn size_in_memory(&self) -> Result<u64> {
         let mut command = cmd("MEMORY");
         command.arg("USAGE").arg(&**self.line.keys().object());
-        self.line.keys().check()?;
-        let value = self
-            .line
-            .command("size_in_memory", Request::Plain(command))
-            .await?;
-        match value {
-            Value::Nil => Ok(0),
-            value => self.number("size_in_memory", &value).map(i64::unsigned_abs),
-        }
+        self.read_with("size_in_memory", command)
+            .await
+            .map(i64::unsigned_abs)
     }
 
-    /// A command that changes nothing.
+    /// What `command` says of `field` of a hash.
+    pub(crate) async fn read_field(
+        &self,
+        operation: &'static str,
+        command: &'static str,
+        field: &str,
+    ) -> Result<i64> {
+        let mut request = cmd(command);
+        request.arg(&**self.line.keys().object()).arg(field);
+        self.read_with(operation, request).await
+    }
+
+    /// A command that changes nothing, about the object's key.
     async fn read(&self, operation: &'static str, command: &'static str) -> Result<i64> {
-        self.line.keys().check()?;
         let mut request = cmd(command);
         request.arg(&**self.line.keys().object());
+        self.read_with(operation, request).await
+    }
+
+    /// A command that changes nothing; 0 where there is nothing.
+    pub(crate) async fn read_with(&self, operation: &'static str, command: Cmd) -> Result<i64> {
+        self.line.keys().check()?;
         let value = self
             .line
-            .command(operation, Request::Plain(request))
+            .command(operation, Request::Plain(command))
             .await?;
         self.number(operation, &value)
     }
@@ -231,6 +232,7 @@ impl<L: Commands> Object<'_, L> {
             args: script_args,
             sequence: Some(SEQUENCE),
             record_flag: Some(RECORD_FLAG),
+            renumbered: false,
         });
         let value = self.line.command(operation, request).await?;
         match &value {
@@ -248,6 +250,7 @@ impl<L: Commands> Object<'_, L> {
     fn number(&self, operation: &'static str, value: &Value) -> Result<i64> {
         let number = match value {
             Value::Int(number) => Some(*number),
+            Value::Nil => Some(0),
             Value::BulkString(bytes) => {
                 std::str::from_utf8(bytes).ok().and_then(|s| s.parse().ok())
             }
@@ -261,7 +264,7 @@ impl<L: Commands> Object<'_, L> {
 }
 
 /// A time to live in the milliseconds that Redis counts in.
-pub(crate) fn ttl_millis(name: &str, ttl: Duration) -> Result<i64> {
+pub(crate) fn ttl_millis(name: &str, what: &'static str, ttl: Duration) -> Result<i64> {
     let millis = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
     let reason = if millis == 0 {
         "it is shorter than a millisecond"
@@ -272,7 +275,7 @@ pub(crate) fn ttl_millis(name: &str, ttl: Duration) -> Result<i64> {
     };
     Err(Error::InvalidDuration {
         name: name.to_owned(),
-        what: "time to live",
+        what,
         value: ttl,
         reason,
     })

@@ -44,7 +44,7 @@ impl Line {
                 }
             }
             self.listen_if_needed(&mut state, confirmed);
-            let own = u64::from(state.listening.confirmed);
+            let own = u64::from(state.listening.is_confirmed());
             let others = listeners.map(|listeners| listeners.saturating_sub(own));
             if let Some(others) = others {
                 state.turns.seen(others);

@@ -34,13 +34,14 @@ use super::command::{Command, Commands};
 use super::core::Core;
 use super::drive::{self, Driver, Inline};
 use super::keys::Keys;
+use super::listening::Listening;
 use super::registry::Shared;
 use super::request::Request;
 use super::turns::Turns;
 use super::waiters::{Waiter, Waiters};
 use crate::error::{Error, Result};
 use crate::transport::Value;
-use seat::{Seat, answer_of};
+use seat::Seat;
 
 /// One object of one client.
 pub(crate) struct Line {
@@ -74,15 +75,6 @@ struct State {
     /// Counted as busy in the core.
     busy: bool,
     closed: bool,
-}
-
-/// How this line stands to its channel.
-#[derive(Debug, Default)]
-struct Listening {
-    /// Asked for: there are waiters.
-    wanted: bool,
-    /// Messages are heard.
-    confirmed: bool,
 }
 
 /// Something queued for the next round.
@@ -239,7 +231,7 @@ impl Line {
         // Behind others, and with nothing free that is known of, there is no reason to ask yet: whatever
         // wakes those in front looks for the newcomer, too.
         let wait_quietly = !state.waiters.is_empty()
-            && state.listening.confirmed
+            && state.listening.is_confirmed()
             && i64::from(permits) > state.available;
         state.look |= !wait_quietly;
         let ticket = state.waiters.join(Waiter {
@@ -301,7 +293,7 @@ impl Commands for Line {
     async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
         let (command, mut answer) = Command::new(operation, request);
         self.enqueue(Queued::Command(command))?;
-        let answer = answer_of(&mut self.drive(), &mut answer).await;
+        let answer = drive::answer_of(&mut self.drive(), &mut answer).await;
         answer.unwrap_or_else(|| Err(self.shut_down()))
     }
 }

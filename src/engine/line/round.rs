@@ -65,7 +65,7 @@ impl Line {
     async fn carry_out_batch(&self, mut batch: Batch) {
         let (doubtful, confirmed) = {
             let state = self.lock();
-            (state.doubtful, state.listening.confirmed)
+            (state.doubtful, state.listening.is_confirmed())
         };
         let mut request = batch.request(&self.keys, self.core.config.record_life(), doubtful);
         let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, &mut batch);

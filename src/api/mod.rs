@@ -1,0 +1,10 @@
+//! The object-safe traits that the implementations share, and what they all promise.
+
+mod lock;
+mod semaphore;
+mod ttl;
+
+pub use lock::{Hold, Lock};
+pub(crate) use semaphore::PASSING_LIMIT;
+pub use semaphore::{MAX_PERMITS, Semaphore};
+pub use ttl::RemainingTtl;
