@@ -11,8 +11,11 @@
 //! | `wait.rs` | one waiting caller as a future, and what its drop gives back |
 //! | `state.rs` | the counter and its time to live |
 //! | `line.rs` | the order of those who wait, and for how long it may be broken |
+//! | `leased.rs`, `leases.rs` | the semaphore whose permits have ids: the public type, and who holds and waits |
 
 mod handle;
+mod leased;
+mod leases;
 mod line;
 mod semaphore;
 mod state;
@@ -21,4 +24,5 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
+pub use leased::LeasedSemaphore;
 pub use semaphore::Semaphore;

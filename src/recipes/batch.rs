@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::line::waiting::{Claim, Reply};
 use super::names::Names;
 use super::settings::{Layout, Settings, Units};
-use super::line::waiting::{Claim, Reply};
+use crate::api::Holder;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::lease::Lease;
 use crate::transport::Value;
@@ -33,8 +34,7 @@ static FAIR: LazyLock<Script> = script!(
     "../../lua/recipes/fair.lua",
     "../../lua/recipes/batch.lua"
 );
-static SET: LazyLock<Script> =
-    script!("../../lua/recipes/set.lua", "../../lua/recipes/batch.lua");
+static SET: LazyLock<Script> = script!("../../lua/recipes/set.lua", "../../lua/recipes/batch.lua");
 static SLOTS: LazyLock<Script> =
     script!("../../lua/recipes/slots.lua", "../../lua/recipes/batch.lua");
 
@@ -265,8 +265,7 @@ impl Ids {
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
     Done(Outcome),
-    /// The holders: id, milliseconds left, slot.
-    Holders(Vec<(String, Option<Duration>, Option<u32>)>),
+    Holders(Vec<Holder>),
     /// A peer holds the lock for so long. Nothing was done.
     Locked(Duration),
     /// A score that looks like a time in other units.
@@ -360,7 +359,7 @@ fn read_bits(word: &str) -> Vec<bool> {
     bits.map(|bit| bit == b'1').collect()
 }
 
-fn read_holders(items: &[Value]) -> Option<Vec<(String, Option<Duration>, Option<u32>)>> {
+fn read_holders(items: &[Value]) -> Option<Vec<Holder>> {
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
@@ -369,7 +368,11 @@ fn read_holders(items: &[Value]) -> Option<Vec<(String, Option<Duration>, Option
         let left: i64 = text(&item[1])?.parse().ok()?;
         let slot: u32 = text(&item[2])?.parse().ok()?;
         let left = u64::try_from(left).ok().map(Duration::from_millis);
-        Some((text(&item[0])?, left, (slot > 0).then_some(slot)))
+        Some(Holder {
+            id: text(&item[0])?,
+            remaining: left,
+            slot: (slot > 0).then_some(slot),
+        })
     };
     items.chunks_exact(3).map(holder).collect()
 }

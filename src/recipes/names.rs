@@ -81,7 +81,10 @@ mod tests {
         settings.tokens = Some("t".to_owned());
         settings.lock = Some("l".to_owned());
         let names = names(&settings);
-        assert_eq!(texts(&names.keys), ["app:s", "app:o", "app:s:counter", "app:t"]);
+        assert_eq!(
+            texts(&names.keys),
+            ["app:s", "app:o", "app:s:counter", "app:t"]
+        );
         assert_eq!(names.lock.as_deref(), Some("lock:app:l"));
     }
 

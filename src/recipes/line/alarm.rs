@@ -133,11 +133,9 @@ impl Line {
 
     pub(super) fn leave_if_unneeded(&self, state: &mut State) {
         if state.waiters.is_empty() {
-            state.listening.end(
-                &self.core.wakeups,
-                &self.names.channel,
-                &self.listener(),
-            );
+            state
+                .listening
+                .end(&self.core.wakeups, &self.names.channel, &self.listener());
         }
     }
 

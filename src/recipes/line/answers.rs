@@ -1,7 +1,5 @@
 //! Who is told what: when a batch has been answered or refused, and while it is not.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::super::batch::{Batch, Call, Operation, Outcome};
@@ -19,11 +17,15 @@ impl Line {
         let until = self.settings.lease().map(|lease| sent + lease);
         let granted = outcome.served + outcome.tried;
         // First those who waited, then those who tried, without a gap between them.
-        let mut served = ids.into_iter().take(granted).enumerate().map(|(place, id)| Held {
-            id,
-            slot: outcome.slots.get(place).copied(),
-            until,
-        });
+        let mut served = ids
+            .into_iter()
+            .take(granted)
+            .enumerate()
+            .map(|(place, id)| Held {
+                id,
+                slot: outcome.slots.get(place).copied(),
+                until,
+            });
 
         let waiters = {
             let mut state = self.lock();
@@ -49,7 +51,7 @@ impl Line {
         for (waiter, held) in waiters.into_iter().zip(&mut served) {
             let id = held.id.clone();
             let done = Ok(Done::Held(Some(held)));
-            if !waiter.is_some_and(|waiter| waiter.reply.send(done).is_ok()) {
+            if waiter.is_none_or(|waiter| waiter.reply.send(done).is_err()) {
                 surplus.push(id);
             }
         }
@@ -68,7 +70,7 @@ impl Line {
             };
             let id = held.id.clone();
             let done = Ok(Done::Held(Some(held)));
-            if !call.reply.is_some_and(|reply| reply.send(done).is_ok()) {
+            if call.reply.is_none_or(|reply| reply.send(done).is_err()) {
                 surplus.push(id);
             }
         }
@@ -94,18 +96,8 @@ impl Line {
         }
     }
 
-    pub(super) fn arrive_holders(
-        &self,
-        batch: Batch,
-        holders: Vec<(String, Option<Duration>, Option<u32>)>,
-    ) {
-        let holder = |(id, remaining, slot)| Holder {
-            id,
-            remaining,
-            slot,
-        };
+    pub(super) fn arrive_holders(&self, batch: Batch, holders: Vec<Holder>) {
         self.lock().locked = None;
-        let holders = holders.into_iter().map(holder).collect();
         if let Some(call) = batch.alone {
             answer(call, Ok(Done::Holders(holders)));
         }

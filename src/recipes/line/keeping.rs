@@ -39,7 +39,13 @@ impl Line {
     }
 
     /// The answer to the refresh of something that is kept.
-    pub(super) fn refreshed(&self, id: &Arc<str>, lease: &Lease, held: bool, until: Option<Instant>) {
+    pub(super) fn refreshed(
+        &self,
+        id: &Arc<str>,
+        lease: &Lease,
+        held: bool,
+        until: Option<Instant>,
+    ) {
         let mut state = self.lock();
         state.refreshing = false;
         if held {

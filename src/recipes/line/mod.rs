@@ -110,10 +110,6 @@ impl Line {
         })
     }
 
-    pub(super) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     fn name(&self) -> &str {
         &self.settings.name
     }

@@ -18,7 +18,7 @@ const MOST_RUNS: usize = 64;
 
 /// What a call is answered with.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(in crate::recipes) enum Done {
     /// Granted or not.
     Held(Option<Held>),
     /// Whether it held.
@@ -28,57 +28,57 @@ pub(super) enum Done {
 }
 
 /// Where the answer to a caller goes.
-pub(super) type Reply = oneshot::Sender<Result<Done>>;
+pub(in crate::recipes) type Reply = oneshot::Sender<Result<Done>>;
 
 /// One caller.
 #[derive(Debug)]
-pub(super) struct Waiter {
-    pub(super) reply: Reply,
+pub(in crate::recipes) struct Waiter {
+    pub(in crate::recipes) reply: Reply,
     /// Since when it waits for its first answer; `None` when it has had it.
-    pub(super) asked: Option<Instant>,
+    pub(in crate::recipes) asked: Option<Instant>,
     /// By the server's clock, in microseconds; 0 until it has asked.
-    pub(super) arrival: u64,
+    pub(in crate::recipes) arrival: u64,
 }
 
 /// The line.
 #[derive(Debug, Default)]
-pub(super) struct Waiters {
+pub(in crate::recipes) struct Waiters {
     by_ticket: BTreeMap<u64, Waiter>,
     next_ticket: u64,
 }
 
 /// Those who ask together.
 #[derive(Debug, Default)]
-pub(super) struct Claim {
-    pub(super) runs: Vec<Run>,
+pub(in crate::recipes) struct Claim {
+    pub(in crate::recipes) runs: Vec<Run>,
     /// How many wait, named or not.
-    pub(super) waiting: usize,
+    pub(in crate::recipes) waiting: usize,
 }
 
 /// Neighbours in the line who came together.
 #[derive(Debug)]
-pub(super) struct Run {
-    pub(super) arrival: u64,
-    pub(super) tickets: Vec<u64>,
+pub(in crate::recipes) struct Run {
+    pub(in crate::recipes) arrival: u64,
+    pub(in crate::recipes) tickets: Vec<u64>,
 }
 
 impl Claim {
     /// How many are named.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::recipes) fn len(&self) -> usize {
         self.runs.iter().map(|run| run.tickets.len()).sum()
     }
 
-    pub(super) fn tickets(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(in crate::recipes) fn tickets(&self) -> impl Iterator<Item = u64> + '_ {
         self.runs.iter().flat_map(|run| run.tickets.iter().copied())
     }
 }
 
 impl Waiters {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::recipes) fn is_empty(&self) -> bool {
         self.by_ticket.is_empty()
     }
 
-    pub(super) fn join(&mut self, reply: Reply) -> u64 {
+    pub(in crate::recipes) fn join(&mut self, reply: Reply) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let waiter = Waiter {
@@ -91,16 +91,16 @@ impl Waiters {
     }
 
     /// Leaves the line, served or not.
-    pub(super) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
+    pub(in crate::recipes) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
         self.by_ticket.remove(&ticket)
     }
 
-    pub(super) fn take_all(&mut self) -> Vec<Waiter> {
+    pub(in crate::recipes) fn take_all(&mut self) -> Vec<Waiter> {
         std::mem::take(&mut self.by_ticket).into_values().collect()
     }
 
     /// Takes out those who wait although they have had their answer.
-    pub(super) fn take_answered(&mut self) -> Vec<Waiter> {
+    pub(in crate::recipes) fn take_answered(&mut self) -> Vec<Waiter> {
         let all = std::mem::take(&mut self.by_ticket).into_iter();
         let (answered, others) = all.partition(|(_, waiter)| waiter.asked.is_none());
         self.by_ticket = others;
@@ -108,7 +108,7 @@ impl Waiters {
     }
 
     /// Takes out those without any answer for longer than `window`; also says when the next one's time is up.
-    pub(super) fn take_overdue(
+    pub(in crate::recipes) fn take_overdue(
         &mut self,
         now: Instant,
         window: Duration,
@@ -128,7 +128,7 @@ impl Waiters {
     }
 
     /// Who asks now.
-    pub(super) fn claim(&self) -> Claim {
+    pub(in crate::recipes) fn claim(&self) -> Claim {
         let mut runs: Vec<Run> = Vec::new();
         for (ticket, waiter) in self.by_ticket.iter().take(MOST_CALLS) {
             let full = runs.len() == MOST_RUNS;
@@ -149,7 +149,12 @@ impl Waiters {
 
     /// The server has answered `claim` at `now` by its clock, and served the first `served`: takes those out. One who
     /// has left meanwhile comes as `None`.
-    pub(super) fn serve(&mut self, claim: &Claim, served: usize, now: u64) -> Vec<Option<Waiter>> {
+    pub(in crate::recipes) fn serve(
+        &mut self,
+        claim: &Claim,
+        served: usize,
+        now: u64,
+    ) -> Vec<Option<Waiter>> {
         for ticket in claim.tickets().skip(served) {
             if let Some(waiter) = self.by_ticket.get_mut(&ticket) {
                 waiter.asked = None;
@@ -163,7 +168,7 @@ impl Waiters {
     }
 
     /// The server has answered `claim`, if only that it must wait.
-    pub(super) fn note_answered(&mut self, claim: &Claim) {
+    pub(in crate::recipes) fn note_answered(&mut self, claim: &Claim) {
         for ticket in claim.tickets() {
             if let Some(waiter) = self.by_ticket.get_mut(&ticket) {
                 waiter.asked = None;
@@ -172,7 +177,7 @@ impl Waiters {
     }
 
     /// Whether somebody goes on waiting after an answer of the server.
-    pub(super) fn somebody_was_answered(&self) -> bool {
+    pub(in crate::recipes) fn somebody_was_answered(&self) -> bool {
         let first = self.by_ticket.values().next();
         first.is_some_and(|waiter| waiter.asked.is_none())
     }
