@@ -1,159 +1,82 @@
 //! The contract suite for the semaphores in the layouts of the classic recipes.
 
+mod layouts;
 #[macro_use]
 mod leased;
 mod support;
 
-use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use layouts::{Handle, Layout, Shape};
 use leased::{Expiring, Fixture};
-use redisson_semaphore::recipes::Units;
-use redisson_semaphore::{Client, LeasedSemaphore};
+use redisson_semaphore::Client;
 use support::server::RedisServer;
 
-/// Nobody may be served by the check: messages and expiries must do.
-const NEVER: Duration = Duration::from_secs(3600);
-
-type Handle = Arc<dyn LeasedSemaphore>;
-
-/// One layout.
-trait Recipe {
-    fn make(client: &Client, name: &str, limit: u32, lease: Duration) -> Handle;
-}
-
-struct Timestamp;
-impl Recipe for Timestamp {
-    fn make(client: &Client, name: &str, limit: u32, lease: Duration) -> Handle {
-        let semaphore = client.timestamp_semaphore(name, limit);
-        Arc::new(semaphore.timeout(lease).check_interval(NEVER))
-    }
-}
-
-struct TimestampInSeconds;
-impl Recipe for TimestampInSeconds {
-    fn make(client: &Client, name: &str, limit: u32, lease: Duration) -> Handle {
-        let semaphore = client
-            .timestamp_semaphore(name, limit)
-            .units(Units::Seconds);
-        Arc::new(semaphore.timeout(lease).check_interval(NEVER))
-    }
-}
-
-struct Fair;
-impl Recipe for Fair {
-    fn make(client: &Client, name: &str, limit: u32, lease: Duration) -> Handle {
-        let semaphore = client.fair_semaphore(name, limit);
-        Arc::new(semaphore.timeout(lease).check_interval(NEVER))
-    }
-}
-
-struct FairUnderLock;
-impl Recipe for FairUnderLock {
-    fn make(client: &Client, name: &str, limit: u32, lease: Duration) -> Handle {
-        let semaphore = client.fair_semaphore(name, limit).under_lock(name);
-        Arc::new(semaphore.timeout(lease).check_interval(NEVER))
-    }
-}
-
-struct FairWithTokens;
-impl Recipe for FairWithTokens {
-    fn make(client: &Client, name: &str, limit: u32, lease: Duration) -> Handle {
-        let semaphore = client
-            .fair_semaphore(name, limit)
-            .units(Units::Seconds)
-            .keys(&format!("{name}-owners"), &format!("{name}-counter"))
-            .tokens(&format!("{name}-tokens"));
-        Arc::new(semaphore.timeout(lease).check_interval(NEVER))
-    }
-}
-
-struct Set;
-impl Recipe for Set {
-    fn make(client: &Client, name: &str, limit: u32, _: Duration) -> Handle {
-        Arc::new(client.set_semaphore(name, limit).check_interval(NEVER))
-    }
-}
-
-struct Slots;
-impl Recipe for Slots {
-    fn make(client: &Client, name: &str, limit: u32, lease: Duration) -> Handle {
-        let semaphore = client.slot_semaphore(name, limit);
-        Arc::new(semaphore.timeout(lease).check_interval(NEVER))
-    }
-}
-
 /// A private server and two clients of it.
-struct Redis<R> {
+struct Redis {
+    layout: Layout,
     made: AtomicU32,
     first: Client,
     second: Client,
-    recipe: PhantomData<R>,
     _server: RedisServer,
 }
 
-impl<R: Recipe> Redis<R> {
-    async fn start() -> Self {
+impl Redis {
+    async fn start(layout: Layout) -> Self {
         let server = RedisServer::start().await;
         let connect = || async {
-            // Messages only.
-            let builder = Client::builder(server.url()).safety_interval(NEVER);
+            // Nobody may be served by a check.
+            let never = Duration::from_secs(3600);
+            let builder = Client::builder(server.url()).safety_interval(never);
             let client = builder.connect().await;
             client.expect("the server has just been started")
         };
         Redis {
+            layout,
             made: AtomicU32::new(0),
             first: connect().await,
             second: connect().await,
-            recipe: PhantomData,
             _server: server,
         }
     }
 }
 
-impl<R: Recipe> Fixture for Redis<R> {
+impl Fixture for Redis {
     fn fresh(&self, limit: u32) -> Handle {
         self.lasting(limit, Duration::from_secs(10))
     }
 
     fn second(&self, of: &Handle) -> Handle {
         let lease = of.lease().unwrap_or(Duration::from_secs(10));
-        R::make(&self.second, of.name(), of.limit(), lease)
+        let shape = Shape::new(of.limit()).lease(lease);
+        self.layout.make(&self.second, of.name(), shape)
     }
 }
 
-impl<R: Recipe> Expiring for Redis<R> {
+impl Expiring for Redis {
     fn lasting(&self, limit: u32, lease: Duration) -> Handle {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
-        R::make(&self.first, &format!("semaphore-{number}"), limit, lease)
+        let name = format!("semaphore-{number}");
+        let shape = Shape::new(limit).lease(lease);
+        self.layout.make(&self.first, &name, shape)
     }
 }
 
-leased_suite!(timestamp, Redis::<Timestamp>::start().await);
-leased_suite!(
-    timestamp_in_seconds,
-    Redis::<TimestampInSeconds>::start().await
-);
-leased_suite!(fair, Redis::<Fair>::start().await);
-leased_suite!(fair_under_lock, Redis::<FairUnderLock>::start().await);
-leased_suite!(fair_with_tokens, Redis::<FairWithTokens>::start().await);
-leased_suite!(set, Redis::<Set>::start().await);
-leased_suite!(slots, Redis::<Slots>::start().await);
+/// Both suites, or that one alone that is for permits without an end.
+macro_rules! suites {
+    ($($suite:ident $(, $expiring:ident)?: $layout:ident;)*) => {$(
+        leased_suite!($suite, Redis::start(Layout::$layout).await);
+        $(expiring_suite!($expiring, Redis::start(Layout::$layout).await);)?
+    )*};
+}
 
-expiring_suite!(timestamp_expiring, Redis::<Timestamp>::start().await);
-expiring_suite!(
-    timestamp_in_seconds_expiring,
-    Redis::<TimestampInSeconds>::start().await
-);
-expiring_suite!(fair_expiring, Redis::<Fair>::start().await);
-expiring_suite!(
-    fair_under_lock_expiring,
-    Redis::<FairUnderLock>::start().await
-);
-expiring_suite!(
-    fair_with_tokens_expiring,
-    Redis::<FairWithTokens>::start().await
-);
-expiring_suite!(slots_expiring, Redis::<Slots>::start().await);
+suites! {
+    timestamp, timestamp_expiring: Timestamp;
+    timestamp_in_seconds, timestamp_in_seconds_expiring: TimestampInSeconds;
+    fair, fair_expiring: Fair;
+    fair_under_lock, fair_under_lock_expiring: FairUnderLock;
+    fair_with_tokens, fair_with_tokens_expiring: FairWithTokens;
+    set: Set;
+    slots, slots_expiring: Slots;
+}

@@ -100,6 +100,9 @@ local function bits(list, count)
   return count > 0 and table.concat(text) or '-'
 end
 
+-- An error of the server that is the answer to all.
+local refused
+
 -- The answer, and whether anything was changed that must not be done twice.
 local function work()
   if setting.locked then
@@ -139,14 +142,18 @@ local function work()
   if granted > 0 then
     local ids, number = {}, tonumber(ARGV[14])
     for i = 1, granted do ids[i] = ARGV[13] .. string.format('%012x', number + i - 1) end
-    local done, outcome = pcall(store.take, setting, ids)
-    if done then
+    local done, outcome, reason = pcall(store.take, setting, ids)
+    if done and not reason then
       slots = outcome
       free = free - granted
     else
-      if freed + refreshes == 0 then error(outcome) end
+      -- What others have asked for is done all the same; where nobody has, the server's error is the answer.
+      if not done and freed + refreshes == 0 then
+        refused = outcome
+        return
+      end
       pcall(store.drop, setting, ids)
-      failure = type(outcome) == 'table' and outcome.err or outcome
+      failure = reason or type(outcome) == 'table' and outcome.err or outcome
       served, tried, granted = 0, 0, 0
     end
   end
@@ -174,7 +181,8 @@ if record then
 end
 
 local done, answer, changed = pcall(work)
-if not done then
+if refused or not done then
+  answer = refused or answer
   local text = type(answer) == 'table' and answer.err or tostring(answer)
   if ARGV[4] == '1' then redis.call('SET', RECORD, ARGV[2] .. ' refused ' .. text, 'PX', ARGV[3]) end
   return type(answer) == 'table' and answer or redis.error_reply(text)

@@ -28,12 +28,14 @@ end
 local function drop_strays(setting, strays, owned)
   local from = 0
   for _ = 1, 2 do
-    local ids = redis.call('ZRANGE', KEYS[2], from, from + WINDOW - 1)
+    local ids, gone = redis.call('ZRANGE', KEYS[2], from, from + WINDOW - 1), {}
     local scores = redis.call('ZMSCORE', KEYS[1], unpack(ids))
     for i = 1, #ids do
-      if not scores[i] then strays = strays - redis.call('ZREM', KEYS[2], ids[i]) end
+      if not scores[i] then gone[#gone + 1] = ids[i] end
     end
-    if strays <= 0 or owned <= WINDOW then return false end
+    if #gone > 0 then redis.call('ZREM', KEYS[2], unpack(gone)) end
+    strays, owned = strays - #gone, owned - #gone
+    if strays <= 0 then return false end
     from = setting.now % owned
   end
   return true
@@ -72,6 +74,7 @@ function store.held()
   return math.max(count_both())
 end
 
+-- Makes holders of `ids`, behind all others; or returns nil, and why not.
 function store.take(setting, ids)
   local timed, owned = count_both()
   local from = store.counter
@@ -81,7 +84,7 @@ function store.take(setting, ids)
     local highest = redis.call('ZREVRANGEBYSCORE', KEYS[2], EXACT, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
     if highest then from = math.max(from, math.floor(tonumber(highest))) end
   end
-  if from + #ids > EXACT then error({ err = 'ERR the counter is at its end until nobody holds' }) end
+  if from > EXACT - #ids then return nil, 'ERR the counter is at its end until nobody holds' end
 
   local entries = {}
   for i = 1, #ids do
@@ -148,7 +151,7 @@ function store.settle(setting, given_back, taken)
   local promoted = math.max(0, math.max(0, store.before - setting.limit) - math.max(0, owned - setting.limit))
   local tokens, wanted = redis.call('LLEN', KEYS[4]), free + promoted
   if tokens > wanted and taken > 0 then
-    redis.call('LTRIM', KEYS[4], 0, wanted - 1)
+    redis.call('RPOP', KEYS[4], tokens - wanted)
   end
   for _ = 1, math.min(given_back, wanted - tokens) do redis.call('LPUSH', KEYS[4], '1') end
 end

@@ -31,13 +31,13 @@ function store.held(setting)
   return held
 end
 
--- Gives each of `ids` the lowest slot that is free, and returns their numbers.
+-- Gives each of `ids` the lowest slot that is free, and returns their numbers; or nil, and why not.
 function store.take(setting, ids)
   local given, slot = {}, 0
   for i = 1, #ids do
     repeat slot = slot + 1 until not store.ids[slot]
     local done = redis.call('SET', KEYS[slot], ids[i], 'NX', 'PX', setting.timeout)
-    if not done then error({ err = 'WRONGTYPE slot ' .. slot .. ' is no string' }) end
+    if not done then return nil, 'WRONGTYPE slot ' .. slot .. ' is no string' end
     store.ids[slot], store.slots[ids[i]], given[i] = ids[i], slot, slot
   end
   return given

@@ -18,25 +18,32 @@ use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::lease::Lease;
 use crate::transport::Value;
 
-macro_rules! script {
-    ($($part:literal),*) => {
-        LazyLock::new(|| Script::new(concat!($(include_str!($part), "\n"),*)))
-    };
-}
-
-static TIMESTAMP: LazyLock<Script> = script!(
-    "../../lua/recipes/times.lua",
-    "../../lua/recipes/timestamp.lua",
-    "../../lua/recipes/batch.lua"
-);
-static FAIR: LazyLock<Script> = script!(
-    "../../lua/recipes/times.lua",
-    "../../lua/recipes/fair.lua",
-    "../../lua/recipes/batch.lua"
-);
-static SET: LazyLock<Script> = script!("../../lua/recipes/set.lua", "../../lua/recipes/batch.lua");
-static SLOTS: LazyLock<Script> =
-    script!("../../lua/recipes/slots.lua", "../../lua/recipes/batch.lua");
+static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/recipes/times.lua"),
+        include_str!("../../lua/recipes/timestamp.lua"),
+        include_str!("../../lua/recipes/batch.lua"),
+    ))
+});
+static FAIR: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/recipes/times.lua"),
+        include_str!("../../lua/recipes/fair.lua"),
+        include_str!("../../lua/recipes/batch.lua"),
+    ))
+});
+static SET: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/recipes/set.lua"),
+        include_str!("../../lua/recipes/batch.lua"),
+    ))
+});
+static SLOTS: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/recipes/slots.lua"),
+        include_str!("../../lua/recipes/batch.lua"),
+    ))
+});
 
 /// A batch takes this many calls of a kind at the most: it bounds the script's time.
 pub(super) const MOST_CALLS: usize = 256;
