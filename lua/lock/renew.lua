@@ -1,5 +1,5 @@
 -- Purpose: puts off the end of the locks that one client holds, as long as its owners hold them.
--- Counterpart: the watchdog of RLock
+-- Counterpart: extension (the watchdog of RLock)
 -- KEYS[1..] lock: hash, the owner that holds it -> how often
 -- ARGV[1] lease in milliseconds
 -- ARGV[2..] the owner of each lock

@@ -9,8 +9,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use tokio::sync::oneshot;
-
 use crate::engine::sync::{Mutex, MutexGuard, yield_now};
 
 /// One round of work: what is queued now, together.
@@ -191,26 +189,4 @@ impl<R: Rounds> Drop for Inline<R> {
             hand_over(&self.line, &mut state);
         }
     }
-}
-
-/// Waits for `answer`, carrying a round out first if that has fallen to this caller. `None`: nobody is
-/// left to answer.
-pub(crate) async fn answer_of<R: Rounds, T>(
-    inline: &mut Option<Inline<R>>,
-    answer: &mut oneshot::Receiver<T>,
-) -> Option<T> {
-    std::future::poll_fn(|cx| {
-        let Some(round) = inline else {
-            return Poll::Ready(());
-        };
-        // Without its waker in the channel, an answer that comes out of its own round does not wake the
-        // caller for a second time. The round may go on behind the answer; a task sees to that.
-        if Pin::new(round).poll(cx).is_pending() && answer.is_empty() && !answer.is_terminated() {
-            return Poll::Pending;
-        }
-        *inline = None;
-        Poll::Ready(())
-    })
-    .await;
-    answer.await.ok()
 }

@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often waiting callers look without having been woken.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// The longest time that makes sense, far from where arithmetic ends.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+/// The longest time that a double counts exactly.
+const LONGEST: Duration = Duration::from_millis(1 << 53);
 /// As many keys travel with each script call of slot strings.
 const MOST_SLOTS: u32 = 1024;
 /// The most permits that a semaphore can have.
@@ -112,7 +112,7 @@ impl Settings {
             let reason = if value < Duration::from_millis(1) {
                 "it is below a millisecond"
             } else if value > LONGEST {
-                "it is above ten years"
+                "it is above 2^53 ms"
             } else {
                 continue;
             };

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::api::RemainingTtl;
+use crate::api::{LONGEST_MILLIS, RemainingTtl, check_millis};
 use crate::engine::command::Commands;
 use crate::engine::once::refused;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
@@ -56,9 +56,6 @@ pub enum ExpireTime {
     At(SystemTime),
 }
 
-/// The longest time to live, in milliseconds: exact in a Lua number, and below what Redis can add to its clock.
-const LONGEST_TTL: i64 = 1 << 53;
-
 /// The operations, for one object.
 pub(crate) struct Object<'a, L> {
     pub(crate) line: &'a Arc<L>,
@@ -106,7 +103,7 @@ impl<L: Commands> Object<'_, L> {
         ttl: Duration,
         condition: Option<ExpireCondition>,
     ) -> Result<bool> {
-        let millis = ttl_millis(self.line.keys().name(), "time to live", ttl)?;
+        let millis = check_millis(self.line.keys().name(), "time to live", ttl)?;
         self.expire_with("expire", "PEXPIRE", millis, condition)
             .await
     }
@@ -118,8 +115,8 @@ impl<L: Commands> Object<'_, L> {
     ) -> Result<bool> {
         // A time in the past deletes the object, as in Redis; so does any time before 1970.
         let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let millis = i64::try_from(since_epoch.as_millis()).unwrap_or(LONGEST_TTL);
-        let millis = millis.min(LONGEST_TTL);
+        let millis = i64::try_from(since_epoch.as_millis()).unwrap_or(LONGEST_MILLIS);
+        let millis = millis.min(LONGEST_MILLIS);
         self.expire_with("expire_at", "PEXPIREAT", millis, condition)
             .await
     }
@@ -261,22 +258,4 @@ impl<L: Commands> Object<'_, L> {
             detail: format!("unexpected answer to {operation}: {value:?}"),
         })
     }
-}
-
-/// A time to live in the milliseconds that Redis counts in.
-pub(crate) fn ttl_millis(name: &str, what: &'static str, ttl: Duration) -> Result<i64> {
-    let millis = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
-    let reason = if millis == 0 {
-        "it is shorter than a millisecond"
-    } else if millis > LONGEST_TTL {
-        "it is longer than Redis can count"
-    } else {
-        return Ok(millis);
-    };
-    Err(Error::InvalidDuration {
-        name: name.to_owned(),
-        what,
-        value: ttl,
-        reason,
-    })
 }

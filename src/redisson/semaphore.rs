@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 
 use super::names;
-use super::object::{ExpireCondition, ExpireTime, Object, ttl_millis};
-use crate::api::{MAX_PERMITS, RemainingTtl, Semaphore};
+use super::object::{ExpireCondition, ExpireTime, Object};
+use crate::api::{MAX_PERMITS, RemainingTtl, Semaphore, check_millis};
 use crate::engine::batch::Operation;
 use crate::engine::command::Commands;
 use crate::engine::line::deadline;
@@ -106,7 +106,7 @@ impl RSemaphore {
     /// [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
     pub async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool> {
         self.check(permits)?;
-        ttl_millis(self.name(), "time to live", ttl)?;
+        check_millis(self.name(), "time to live", ttl)?;
         self.flag(Operation::TrySet(permits, Some(ttl))).await
     }
 

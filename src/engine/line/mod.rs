@@ -29,6 +29,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::answer::answer_of;
 use super::batch::{Batch, Call, Operation};
 use super::command::{Command, Commands};
 use super::core::Core;
@@ -293,7 +294,7 @@ impl Commands for Line {
     async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
         let (command, mut answer) = Command::new(operation, request);
         self.enqueue(Queued::Command(command))?;
-        let answer = drive::answer_of(&mut self.drive(), &mut answer).await;
+        let answer = answer_of(&mut self.drive(), &mut answer).await;
         answer.unwrap_or_else(|| Err(self.shut_down()))
     }
 }

@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Line, Queued};
+use crate::engine::answer::answer_of;
 use crate::engine::batch::{Call, Operation};
 use crate::engine::drive::{self, Inline};
 use crate::error::Result;
@@ -39,7 +40,7 @@ impl Seat {
 
     /// Waits for the answer.
     pub(crate) async fn served(&mut self) -> Result<i64> {
-        let answer = drive::answer_of(&mut self.inline, &mut self.answer).await;
+        let answer = answer_of(&mut self.inline, &mut self.answer).await;
         self.ticket = None;
         self.permits = 0;
         answer.unwrap_or_else(|| Err(self.line.shut_down()))

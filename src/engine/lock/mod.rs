@@ -44,6 +44,7 @@ pub(crate) use self::calls::{Claim, Kind, Term};
 use self::holds::Holds;
 use self::seat::Seat;
 use self::waiting::Waiting;
+use super::answer::answer_of;
 use super::command::{Command, Commands};
 use super::core::Core;
 use super::drive::{self, Driver, Inline};
@@ -253,7 +254,7 @@ impl Commands for LockLine {
     async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
         let (command, mut answer) = Command::new(operation, request);
         self.enqueue(Queued::Command(command))?;
-        let answer = drive::answer_of(&mut self.drive(), &mut answer).await;
+        let answer = answer_of(&mut self.drive(), &mut answer).await;
         answer.unwrap_or_else(|| Err(self.shut_down()))
     }
 }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::calls::{Call, Outcome, Step};
 use super::{LockLine, Queued};
+use crate::engine::answer::answer_of;
 use crate::engine::drive::{self, Inline};
 use crate::error::Result;
 
@@ -59,7 +60,7 @@ impl Seat {
     }
 
     async fn answered(&mut self) -> Result<Outcome> {
-        let answer = drive::answer_of(&mut self.inline, &mut self.answer).await;
+        let answer = answer_of(&mut self.inline, &mut self.answer).await;
         self.ticket = None;
         self.owner = None;
         answer.unwrap_or_else(|| Err(self.line.shut_down()))

@@ -14,7 +14,8 @@ impl Line {
     /// Tells the callers of a batch what has become of their calls.
     pub(super) fn arrive(&self, batch: Batch, outcome: Outcome, sent: Instant, confirmed: bool) {
         let ids: Vec<_> = batch.ids().collect();
-        let until = self.settings.lease().map(|lease| sent + lease);
+        let lease = self.settings.lease();
+        let until = lease.and_then(|lease| sent.checked_add(lease));
         let granted = outcome.served + outcome.tried;
         // First those who waited, then those who tried, without a gap between them.
         let mut served = ids

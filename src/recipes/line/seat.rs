@@ -1,8 +1,6 @@
 //! A caller's place in a line.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -10,7 +8,7 @@ use tokio::time::Instant;
 use super::super::batch::{Call, Operation};
 use super::Line;
 use super::waiting::Done;
-use crate::engine::drive::{self, Inline};
+use crate::engine::drive::{self, Inline, answer_of};
 use crate::error::Result;
 
 /// A caller's place: what it has asked for, and where the answer comes.
@@ -39,22 +37,9 @@ impl Seat {
 
     /// Waits for the answer, carrying a round out first if that has fallen to this caller.
     pub(in crate::recipes) async fn served(&mut self) -> Result<Done> {
-        std::future::poll_fn(|cx| {
-            let Some(round) = &mut self.inline else {
-                return Poll::Ready(());
-            };
-            // The round may go on behind the answer; a task sees to that.
-            let pending = Pin::new(round).poll(cx).is_pending();
-            if pending && self.answer.is_empty() && !self.answer.is_terminated() {
-                return Poll::Pending;
-            }
-            self.inline = None;
-            Poll::Ready(())
-        })
-        .await;
-        let answer = (&mut self.answer).await;
+        let answer = answer_of(&mut self.inline, &mut self.answer).await;
         self.ticket = None;
-        answer.unwrap_or_else(|_| Err(self.line.shut_down()))
+        answer.unwrap_or_else(|| Err(self.line.shut_down()))
     }
 
     /// Waits for the answer until `deadline`, and then for the answer to one last try.

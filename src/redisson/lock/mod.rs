@@ -10,8 +10,8 @@ use std::time::Duration;
 pub use fenced::RFencedLock;
 
 use super::names;
-use super::object::{Object, ttl_millis};
-use crate::api::{Hold, Lock, RemainingTtl};
+use super::object::Object;
+use crate::api::{Hold, Lock, RemainingTtl, check_millis};
 use crate::engine::Core;
 use crate::engine::command::Commands;
 use crate::engine::lock::{Claim, Kind, LockLine, Term};
@@ -215,7 +215,7 @@ impl RLock {
     ) -> Result<Option<Hold>> {
         let term = match lease {
             Some(lease) => {
-                ttl_millis(self.name(), "lease", lease)?;
+                check_millis(self.name(), "lease", lease)?;
                 Term::Limited(lease)
             }
             None => Term::Watched,
