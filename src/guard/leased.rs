@@ -94,10 +94,12 @@ impl LeasedPermit {
         let release = semaphore.release(&id);
         // From here on the semaphore's own future carries the release out, even when it is dropped.
         self.held = None;
-        let lease = self.lease.clone();
-        drop(self);
+        semaphore.unkeep(&self.id);
+        let lease = self.lease.clone().ended_on_drop();
         let done = release.await;
-        lease.end();
+        if done == Ok(false) {
+            lease.lose();
+        }
         done
     }
 

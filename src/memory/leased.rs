@@ -195,7 +195,9 @@ impl api::LeasedSemaphore for LeasedSemaphore {
     }
 
     fn release_detached(&self, id: &str) {
-        self.shared.lock().release(id);
+        let mut leases = self.shared.lock();
+        leases.unkeep(id);
+        leases.release(id);
     }
 
     fn keep(&self, held: &Held) -> Lease {

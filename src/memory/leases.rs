@@ -115,8 +115,9 @@ impl Leases {
         self.drop_expired();
         let entry = self.holders.remove(id);
         let held = entry.is_some();
+        // Its guard would have ended the keeping first.
         if let Some(lease) = entry.and_then(|entry| entry.kept) {
-            lease.end();
+            lease.lose();
         }
         self.serve();
         held
@@ -151,7 +152,7 @@ impl Leases {
         if let Some(entry) = self.holders.get_mut(id)
             && let Some(lease) = entry.kept.take()
         {
-            lease.end();
+            lease.extend(until);
             entry.until = until;
         }
         self.tell_first();

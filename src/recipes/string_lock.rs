@@ -109,21 +109,28 @@ impl Lock for StringLock {
         };
         if let Some(former) = self.own().replace(own) {
             // It is in other hands, as this owner has it again.
-            former.handle.unkeep(&former.held.id);
             former.lease.lose();
+            former.handle.unkeep(&former.held.id);
         }
         Ok(Some(Hold { lease, token: None }))
     }
 
     async fn unlock(&self) -> Result<()> {
         let own = self.own().take().ok_or_else(|| self.not_held())?;
-        own.lease.end();
-        let released = own.handle.release(&own.held.id).await;
-        if released.is_err() {
-            // It may be tried again, unless the owner has it anew by now.
-            self.own().get_or_insert(own);
+        own.handle.unkeep(&own.held.id);
+        let lease = own.lease.clone().ended_on_drop();
+        match own.handle.release(&own.held.id).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                lease.lose();
+                Err(self.not_held())
+            }
+            Err(error) => {
+                // It may be tried again, unless the owner has it anew by now.
+                self.own().get_or_insert(own);
+                Err(error)
+            }
         }
-        released?.then_some(()).ok_or_else(|| self.not_held())
     }
 
     async fn force_unlock(&self) -> Result<bool> {

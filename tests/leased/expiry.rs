@@ -69,6 +69,20 @@ pub(crate) async fn a_guard_whose_permit_is_taken_away_is_lost(fixture: &impl Ex
     assert!(permit.lease().is_lost());
 }
 
+pub(crate) async fn a_guard_whose_permit_somebody_releases_is_lost(fixture: &impl Expiring) {
+    let semaphore = fixture.lasting(2, LEASE);
+    for releaser in [semaphore.clone(), fixture.second(&semaphore)] {
+        let permit = semaphore.permit().await.unwrap();
+        assert!(releaser.release(permit.id()).await.unwrap());
+        timeout(LIMIT, permit.lost())
+            .await
+            .expect("the guard is not told");
+        let lease = permit.lease().clone();
+        assert!(!permit.release().await.unwrap());
+        assert!(lease.is_lost());
+    }
+}
+
 pub(crate) async fn a_guard_that_is_lost_releases_nothing(fixture: &impl Expiring) {
     let semaphore = fixture.lasting(1, LEASE);
     let permit = semaphore.permit().await.unwrap();

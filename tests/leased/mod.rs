@@ -104,6 +104,7 @@ macro_rules! expiring_suite {
                 a_guard_is_kept_beyond_its_lease,
                 a_guard_whose_permit_is_taken_away_is_lost,
                 a_guard_that_is_lost_releases_nothing,
+                a_guard_whose_permit_somebody_releases_is_lost,
                 a_forgotten_permit_expires,
                 a_lease_below_a_millisecond_is_refused,
             ]

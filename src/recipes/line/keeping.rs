@@ -32,10 +32,7 @@ impl Line {
 
     /// Refreshes it no more.
     pub(in crate::recipes) fn unkeep(&self, id: &str) {
-        let kept = self.lock().kept.remove(id);
-        if let Some(lease) = kept {
-            lease.end();
-        }
+        self.lock().kept.remove(id);
     }
 
     /// The answer to the refresh of something that is kept.

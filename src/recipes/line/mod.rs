@@ -121,9 +121,6 @@ impl Line {
     /// Carries `operation` out. Queued at the first poll; carried out even when the future is dropped after that,
     /// and then what it took, if anything, is given back.
     pub(super) async fn call(self: &Arc<Self>, operation: Operation) -> Result<Done> {
-        if let Operation::Release(id) = &operation {
-            self.unkeep(id);
-        }
         let (reply, answer) = oneshot::channel();
         self.enqueue(Call {
             operation,

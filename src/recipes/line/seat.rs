@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::super::batch::{Call, Operation};
 use super::Line;
 use super::waiting::Done;
-use crate::engine::drive::{self, Inline, answer_of};
+use crate::engine::answer::answer_of;
+use crate::engine::drive::{self, Inline};
 use crate::error::Result;
 
 /// A caller's place: what it has asked for, and where the answer comes.
