@@ -522,7 +522,7 @@ async fn tokens_wake_peers_and_never_pile_up() {
     assert!(ours.release(mine.id()).await.unwrap());
     let theirs = theirs.await.unwrap().value;
     let theirs = theirs.as_str().expect("woken").to_owned();
-    assert_eq!(ids(&ours).await, [theirs.clone()]);
+    assert_eq!(ids(&ours).await, [theirs.as_str()]);
     assert_eq!(length().await, 0);
     assert_eq!(ours.try_acquire().await.unwrap(), None);
     let cards: (u64, u64) = redis::pipe()
