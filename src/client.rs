@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::config::{Config, NameMapper};
 use crate::engine::Core;
 use crate::error::{Error, Result};
+use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
 use crate::redisson::{RFencedLock, RLock, RSemaphore};
 
 /// A client of one Redis server: two connections, however many objects and waiters.
@@ -64,6 +65,38 @@ impl Client {
     #[must_use]
     pub fn fenced_lock(&self, name: &str) -> RFencedLock {
         RFencedLock::new(&self.core, name)
+    }
+
+    /// The timestamp semaphore called `name`, of the classic recipes: a handle, made without I/O.
+    ///
+    /// A name or setting that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn timestamp_semaphore(&self, name: &str, limit: u32) -> TimestampSemaphore {
+        TimestampSemaphore::new(&self.core, name, limit)
+    }
+
+    /// The fair semaphore called `name`, of the classic recipes: a handle, made without I/O.
+    #[must_use]
+    pub fn fair_semaphore(&self, name: &str, limit: u32) -> FairSemaphore {
+        FairSemaphore::new(&self.core, name, limit)
+    }
+
+    /// The set semaphore called `name`, of the classic recipes: a handle, made without I/O.
+    #[must_use]
+    pub fn set_semaphore(&self, name: &str, limit: u32) -> SetSemaphore {
+        SetSemaphore::new(&self.core, name, limit)
+    }
+
+    /// The slot strings called `name`, of the classic recipes: a handle, made without I/O.
+    #[must_use]
+    pub fn slot_semaphore(&self, name: &str, limit: u32) -> SlotSemaphore {
+        SlotSemaphore::new(&self.core, name, limit)
+    }
+
+    /// The string lock `lock:name`, of the classic recipes: a handle, made without I/O, that is an owner of its own.
+    #[must_use]
+    pub fn string_lock(&self, name: &str) -> StringLock {
+        StringLock::new(&self.core, name)
     }
 
     /// The client's id, a random UUID: it stands in the keys of its records.

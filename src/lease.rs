@@ -112,6 +112,11 @@ impl Lease {
         });
     }
 
+    /// The same lease, which ends with what is returned: it is being given back.
+    pub(crate) fn ended_on_drop(self) -> Ending {
+        Ending(self)
+    }
+
     /// It has been given back.
     pub(crate) fn end(&self) {
         self.change(|state| match state {
@@ -138,6 +143,23 @@ impl Lease {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock().expect("no panic under this lock")
+    }
+}
+
+/// A lease that is being given back.
+pub(crate) struct Ending(Lease);
+
+impl std::ops::Deref for Ending {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.0
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

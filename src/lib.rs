@@ -8,13 +8,14 @@ mod error;
 mod guard;
 mod lease;
 pub mod memory;
+pub mod recipes;
 pub mod redisson;
 mod transport;
 
-pub use api::{Hold, Lock, MAX_PERMITS, RemainingTtl, Semaphore};
+pub use api::{Held, Hold, Holder, LeasedSemaphore, Lock, MAX_PERMITS, RemainingTtl, Semaphore};
 pub use client::{Client, ClientBuilder};
 pub use config::NameMapper;
 pub use error::{Effect, Error, Result};
-pub use guard::{LockGuard, Permit};
+pub use guard::{LeasedPermit, LockGuard, Permit};
 pub use lease::Lease;
 pub use redisson::{RFencedLock, RLock, RSemaphore};

@@ -11,9 +11,12 @@
 //! | `wait.rs` | one waiting caller as a future, and what its drop gives back |
 //! | `state.rs` | the counter and its time to live |
 //! | `line.rs` | the order of those who wait, and for how long it may be broken |
+//! | `leased.rs`, `leases.rs` | the semaphore whose permits have ids: the public type, and who holds and waits |
 //! | `lock.rs` | the lock |
 
 mod handle;
+mod leased;
+mod leases;
 mod line;
 mod lock;
 mod semaphore;
@@ -23,5 +26,6 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
+pub use leased::LeasedSemaphore;
 pub use lock::Lock;
 pub use semaphore::Semaphore;
