@@ -84,6 +84,7 @@ impl Line {
         let window = self.core.config.retry_window;
         let trouble = Trouble {
             doubtful: false,
+            read_only: false,
             detail: "a peer holds the semaphore's lock",
             now,
         };
