@@ -13,9 +13,7 @@ use support::snapshot::snapshot_all;
 use support::waiters::until;
 use tokio::time::timeout;
 
-#[path = "support/proxy.rs"]
-mod proxy;
-use proxy::{Fate, LOST_REPLIES, Proxy};
+use support::proxy::{Fate, LOST_REPLIES, Proxy};
 
 const LIMIT: Duration = Duration::from_secs(15);
 
