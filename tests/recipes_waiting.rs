@@ -13,9 +13,7 @@ use support::server::RedisServer;
 use support::waiters::{until, until_subscribers};
 use tokio::time::{Instant, timeout};
 
-#[path = "support/proxy.rs"]
-mod proxy;
-use proxy::Proxy;
+use support::proxy::Proxy;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
