@@ -13,6 +13,12 @@ pub(crate) enum Make {
     Plain,
     /// The real Redisson in a JVM.
     Redisson,
+    /// The fair semaphore of the classic recipes, of this crate.
+    Fair,
+    /// The original, with a round trip for each step.
+    FairOriginal,
+    /// The original in two transactions.
+    FairInTransactions,
 }
 
 impl Make {
@@ -23,6 +29,9 @@ impl Make {
             Make::OursViaRedis => "ours-via-redis",
             Make::Plain => "plain",
             Make::Redisson => "redisson",
+            Make::Fair => "fair",
+            Make::FairOriginal => "fair-original",
+            Make::FairInTransactions => "fair-in-transactions",
         }
     }
 }
@@ -37,6 +46,9 @@ pub(crate) enum Contestant {
     RedissonSync,
     /// All callers as futures.
     RedissonAsync,
+    Fair,
+    FairOriginal,
+    FairInTransactions,
 }
 
 impl Contestant {
@@ -46,6 +58,9 @@ impl Contestant {
             Contestant::OursViaRedis => Make::OursViaRedis,
             Contestant::Plain => Make::Plain,
             Contestant::RedissonSync | Contestant::RedissonAsync => Make::Redisson,
+            Contestant::Fair => Make::Fair,
+            Contestant::FairOriginal => Make::FairOriginal,
+            Contestant::FairInTransactions => Make::FairInTransactions,
         }
     }
 
@@ -61,7 +76,9 @@ impl Contestant {
 impl fmt::Display for Contestant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Contestant::Ours => "ours",
+            Contestant::Ours | Contestant::Fair => "ours",
+            Contestant::FairOriginal => "original",
+            Contestant::FairInTransactions => "in transactions",
             Contestant::OursViaRedis => "ours via Redis",
             Contestant::Plain => "plain",
             Contestant::RedissonSync => "Redisson sync",

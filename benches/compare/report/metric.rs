@@ -43,6 +43,11 @@ pub(crate) static CLIENT_PER_PAIR: Metric = metric(
     "client µs/pair",
     Unit::Precise,
 );
+pub(crate) static REDIS_PER_SCRIPT: Metric = metric(
+    "redis_cpu_micros_per_script",
+    "Redis µs/script",
+    Unit::Precise,
+);
 pub(crate) static PERMIT_USE: Metric = metric("permit_use", "permits held", Unit::Percent);
 pub(crate) static BYTES_PER_WAITER: Metric = metric("bytes_per_waiter", "B/waiter", Unit::Count);
 pub(crate) static SCRIPTS_PER_RELEASE_OF_1: Metric =

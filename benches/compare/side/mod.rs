@@ -4,6 +4,7 @@
 //! standard input, so it cannot outlive the benchmark.
 
 mod crowd;
+mod fair;
 mod ours;
 mod parked;
 mod plain;
@@ -39,6 +40,12 @@ pub(crate) async fn serve(word: &str, url: &str) -> Result<()> {
         serve::serve(ours::Ours::connect_via_redis(url).await?).await
     } else if word == Make::Plain.word() {
         serve::serve(plain::Plain::connect(url).await?).await
+    } else if word == Make::Fair.word() {
+        serve::serve(fair::Fair::connect(url).await?).await
+    } else if word == Make::FairOriginal.word() {
+        serve::serve(fair::Original::connect(url, false).await?).await
+    } else if word == Make::FairInTransactions.word() {
+        serve::serve(fair::Original::connect(url, true).await?).await
     } else {
         Err(format!("no such side: {word}").into())
     }

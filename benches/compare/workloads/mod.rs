@@ -1,6 +1,7 @@
 //! What the contestants are made to do.
 
 mod line;
+mod recipes;
 mod shared;
 mod throughput;
 mod turns;
@@ -15,6 +16,11 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     let only = stage.settings.only.clone().unwrap_or_default();
     let wanted = |name: &str| name.contains(&only);
     for workload in throughput::all() {
+        if wanted(workload.name) {
+            workload.run(stage, report).await?;
+        }
+    }
+    for workload in recipes::all() {
         if wanted(workload.name) {
             workload.run(stage, report).await?;
         }
