@@ -392,7 +392,8 @@ async fn what_was_never_sent_never_happens() {
     // Now the client knows.
     lock.token().await.unwrap_err();
     let (waits, tries) = (lock.with_owner(1), lock.with_owner(2));
-    let (waited, tried) = tokio::join!(waits.lock(), tries.try_lock());
+    let both = async { tokio::join!(waits.lock(), tries.try_lock()) };
+    let (waited, tried) = timeout(LIMIT, both).await.expect("they are told");
     for error in [waited.unwrap_err(), tried.unwrap_err()] {
         assert_eq!(error.effect(), Effect::None, "{error}");
     }

@@ -24,7 +24,7 @@ pub(crate) enum Ending {
     Answer(Value),
     /// The server refuses it: nothing took effect.
     Refused(Refusal),
-    /// It was never sent, and not all of its callers wait for it any more.
+    /// It was never sent, or would have changed nothing, and not all of its callers wait for it any more.
     NotSent,
     /// It was sent, and for the time that the record allows no answer came.
     Unknown,
@@ -160,6 +160,8 @@ impl Core {
                     return Ending::Unknown;
                 }
                 (Patience::Nobody, None) => return Ending::NotSent,
+                // Nobody wants to know, and those behind it are not held up.
+                (Patience::Nobody, _) if request.is_plain() => return Ending::NotSent,
                 (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
                 _ => now + LOOK_AFTER,
             };

@@ -90,6 +90,11 @@ impl Request {
         }
     }
 
+    /// Whether it changes nothing.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, Request::Plain(_))
+    }
+
     /// Gives the call its place in the order of the client's calls.
     pub(crate) fn number(&mut self, number: u64) {
         if let Request::Script(ScriptCall {
