@@ -53,7 +53,7 @@ impl Side for Fair {
 }
 
 impl Semaphore for (FairSemaphore, Ids) {
-    async fn acquire(&self) -> Result<()> {
+    async fn acquire(&self, _permits: u32) -> Result<()> {
         keep(&self.1, self.0.acquire().await?.id());
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Steps {
 }
 
 impl Semaphore for Steps {
-    async fn acquire(&self) -> Result<()> {
+    async fn acquire(&self, _permits: u32) -> Result<()> {
         while !self.try_acquire().await? {
             tokio::time::sleep(PAUSE).await;
         }

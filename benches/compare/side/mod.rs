@@ -5,6 +5,7 @@
 
 mod crowd;
 mod fair;
+mod lock;
 mod ours;
 mod parked;
 mod plain;
@@ -46,6 +47,10 @@ pub(crate) async fn serve(word: &str, url: &str) -> Result<()> {
         serve::serve(fair::Original::connect(url, false).await?).await
     } else if word == Make::FairInTransactions.word() {
         serve::serve(fair::Original::connect(url, true).await?).await
+    } else if word == Make::Lock.word() {
+        serve::serve(lock::Ours::connect(url).await?).await
+    } else if word == Make::LockPlain.word() {
+        serve::serve(lock::Plain::connect(url).await?).await
     } else {
         Err(format!("no such side: {word}").into())
     }

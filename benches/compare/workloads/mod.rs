@@ -1,6 +1,7 @@
 //! What the contestants are made to do.
 
 mod line;
+mod lock;
 mod recipes;
 mod shared;
 mod throughput;
@@ -35,6 +36,12 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
         if wanted(load.name) {
             turns::run(load, stage, report).await?;
         }
+    }
+    if wanted(lock::ALONE) {
+        lock::alone(stage, report).await?;
+    }
+    if wanted(lock::HAND_OVER) {
+        lock::hand_over(stage, report).await?;
     }
     if wanted(line::NAME) {
         line::run(stage, report).await?;

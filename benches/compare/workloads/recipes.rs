@@ -45,6 +45,7 @@ impl Recipe {
         report.begin(self.name, self.title);
         let crowd = Crowd {
             callers: self.callers,
+            permits: 1,
             hold: Duration::ZERO,
             semaphores: None,
         };
