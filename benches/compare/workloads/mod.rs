@@ -37,6 +37,9 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
             turns::run(load, stage, report).await?;
         }
     }
+    if wanted(turns::FROZEN) {
+        turns::run_frozen(stage, report).await?;
+    }
     if wanted(lock::ALONE) {
         lock::alone(stage, report).await?;
     }
