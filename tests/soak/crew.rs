@@ -7,14 +7,16 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::books::Books;
 use crate::journal::Line;
+use crate::support::server::RedisServer;
 use crate::{Result, worker};
 
 /// Who has not ended by then hangs.
 const PATIENCE: Duration = Duration::from_secs(40);
+const PAUSE: Duration = Duration::from_millis(5);
 
 pub(crate) struct Crew {
     books: Arc<Books>,
@@ -74,12 +76,26 @@ impl Crew {
     }
 
     /// Kills a process by `kill -9` and puts another one in its place.
-    pub(crate) async fn kill_one(&mut self) -> Result<()> {
+    pub(crate) async fn kill_one(&mut self, server: &RedisServer) -> Result<()> {
         let chosen = fastrand::usize(..self.members.len());
         let mut member = self.members.swap_remove(chosen);
+        let name = member.child.id().map(worker::client_name);
         member.child.kill().await?;
         // What it has told before that is in the pipe.
         member.reading.await?;
+        // What it has sent before that is still carried out.
+        let name = format!(" name={} ", name.ok_or("the process had ended")?);
+        let mut connection = server.connection().await;
+        loop {
+            let list: String = redis::cmd("CLIENT")
+                .arg("LIST")
+                .query_async(&mut connection)
+                .await?;
+            if !list.contains(&name) {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
         self.books.ended(member.number, true);
         self.add(member.place)
     }

@@ -165,7 +165,7 @@ impl Victims {
             }
             Fault::DelayRequests => self.delay(Fate::HoldRequest).await,
             Fault::DelayReplies => self.delay(Fate::HoldReply).await,
-            Fault::KillProcess => self.crew.kill_one().await?,
+            Fault::KillProcess => self.crew.kill_one(&self.server).await?,
             Fault::FlushScripts => self.command(&["SCRIPT", "FLUSH"]).await?,
         }
         *done.times.entry(fault).or_default() += 1;

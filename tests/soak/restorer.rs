@@ -28,7 +28,7 @@ impl Restorer {
         }
     }
 
-    /// For all processes that were killed. What they have sent may still arrive, so it is done again and again.
+    /// For all processes that were killed, once for each: the dead change nothing any more.
     pub(crate) async fn restore_killed(&mut self) -> Result<()> {
         let killed: Vec<String> = {
             let entries = self.books.open();
@@ -40,7 +40,10 @@ impl Restorer {
         };
         for client in killed {
             for (group, _) in GROUPS {
-                self.restore(group, Some(client.clone())).await?;
+                let account = (group[0], Some(client.clone()));
+                if !self.restored.contains_key(&account) {
+                    self.restore(group, account.1).await?;
+                }
             }
         }
         Ok(())
@@ -48,6 +51,11 @@ impl Restorer {
 
     /// For Redisson, while none of its threads holds anything; how much it has lost since the last time.
     pub(crate) async fn restore_java(&mut self) -> Result<i64> {
+        // What it has given up waiting for may still be on its way to the server, or lie there unread: it has been
+        // carried out when the server has looked around twice.
+        for _ in 0..2 {
+            self.semaphores[BUSY].exists().await?;
+        }
         self.restore(&[BUSY], None).await
     }
 

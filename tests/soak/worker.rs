@@ -36,6 +36,7 @@ pub(crate) async fn work(url: &str, place: usize) -> crate::Result<()> {
     let client = Client::builder(url)
         .response_timeout(RESPONSE_TIMEOUT)
         .safety_interval(NEVER)
+        .client_name(client_name(std::process::id()))
         .connect()
         .await?;
     Line::Client(client.id().to_owned()).tell();
@@ -64,6 +65,11 @@ pub(crate) async fn work(url: &str, place: usize) -> crate::Result<()> {
     client.shutdown().await?;
     Line::End.tell();
     Ok(())
+}
+
+/// What the command connection of a process is called.
+pub(crate) fn client_name(process: u32) -> String {
+    format!("soak-{process}")
 }
 
 struct Caller {
