@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// What the scripts need besides `EVALSHA`.
 const COMMANDS: &str = "+eval +evalsha +get +set +del +exists +time +publish +subscribe +unsubscribe +ping +client \
-    +hgetall +hset +hdel +pexpire +pttl +object +mget +zadd +zrem +zcard +zscore +zmscore +zrange +zrangebyscore \
+    +hgetall +hset +hdel +pexpire +pttl +object +mget +incrby +zadd +zrem +zcard +zscore +zmscore +zrange +zrangebyscore \
     +zrevrangebyscore +llen +lpush +rpop +sadd +srem +scard +smembers +smismember";
 
 async fn as_user(server: &RedisServer, user: &str) -> Client {

@@ -27,8 +27,7 @@
 --   "done <now> <free> <ms until one expires, or -1> <others who wait> <1: look again at once> <granted to
 --   those who wait> <granted to those who try> <cleared> <1 or 0 for each release> <the same for each
 --   refresh> <slots of those granted, by commas> <why nothing could be granted>", "-" for what is empty;
---   "locked <ms>" while a peer holds the lock; "units <score>", "unreadable <text>" for what is found
---   in the keys; "stale" for a batch older than the record; "refused <error>" for a repeated number that ended so
+--   "locked <ms>" while a peer holds the lock; "units <score>" for what is found in the keys; "stale" for a batch older than the record; "refused <error>" for a repeated number that ended so
 -- Publishes: "1" where permits are left and other clients of ours wait
 -- Repeat-safe: yes, the record answers a repeated sequence number
 -- Invariant: permits go to those of our clients who wait in the order of their arrival; nothing is changed
@@ -100,8 +99,8 @@ local function bits(list, count)
   return count > 0 and table.concat(text) or '-'
 end
 
--- An error of the server that is the answer to all.
-local refused
+-- An error of the server that is the answer to all; who has become a holder.
+local refused, holders
 
 -- The answer, and whether anything was changed that must not be done twice.
 local function work()
@@ -141,10 +140,11 @@ local function work()
   local granted, slots, failure = served + tried, nil, '-'
   if granted > 0 then
     local ids, number = {}, tonumber(ARGV[14])
-    for i = 1, granted do ids[i] = ARGV[13] .. string.format('%012x', number + i - 1) end
+    local prefix, format = ARGV[13], string.format
+    for i = 1, granted do ids[i] = prefix .. format('%012x', number + i - 1) end
     local done, outcome, reason = pcall(store.take, setting, ids)
     if done and not reason then
-      slots = outcome
+      slots, holders = outcome, ids
       free = free - granted
     else
       -- What others have asked for is done all the same; where nobody has, the server's error is the answer.
@@ -188,6 +188,11 @@ if refused or not done then
   return type(answer) == 'table' and answer or redis.error_reply(text)
 end
 if type(answer) == 'string' and (changed or ARGV[4] == '1') then
-  redis.call('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
+  local recorded = redis.pcall('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
+  if recorded.err and holders then
+    -- Nobody holds what could be granted twice.
+    store.drop(setting, holders)
+    return recorded
+  end
 end
 return answer

@@ -277,8 +277,6 @@ pub(super) enum Answer {
     Locked(Duration),
     /// A score that looks like a time in other units.
     Units(String),
-    /// A counter that is no integer.
-    Unreadable(String),
     /// The error that an earlier copy of this batch was answered with.
     Refused(String),
     /// A later batch is on record already.
@@ -319,7 +317,6 @@ impl Answer {
             "done" => read_outcome(rest).map(Answer::Done),
             "locked" => Some(Answer::Locked(Duration::from_millis(rest.parse().ok()?))),
             "units" => Some(Answer::Units(rest_of(rest))),
-            "unreadable" => Some(Answer::Unreadable(rest_of(rest))),
             "refused" => Some(Answer::Refused(rest_of(rest))),
             "stale" => Some(Answer::Stale),
             _ => None,
