@@ -16,7 +16,6 @@ local LAST = 4503599627370496
 local WINDOW = 256
 -- A word that is no key.
 local IDLETIME = 'IDLETIME'
-local call = redis.call
 local store = {}
 local timed, owned, owned_before
 
@@ -26,12 +25,12 @@ local timed, owned, owned_before
 local function drop_strays(setting, strays)
   local from = 0
   for _ = 1, 2 do
-    local ids, gone = call('ZRANGE', KEYS[2], from, from + WINDOW - 1), {}
-    local scores = call('ZMSCORE', KEYS[1], unpack(ids))
+    local ids, gone = redis.call('ZRANGE', KEYS[2], from, from + WINDOW - 1), {}
+    local scores = redis.call('ZMSCORE', KEYS[1], unpack(ids))
     for i = 1, #ids do
       if not scores[i] then gone[#gone + 1] = ids[i] end
     end
-    if #gone > 0 then call('ZREM', KEYS[2], unpack(gone)) end
+    if #gone > 0 then redis.call('ZREM', KEYS[2], unpack(gone)) end
     strays, owned = strays - #gone, owned - #gone
     if strays <= 0 then return false end
     from = setting.now % owned
@@ -41,16 +40,16 @@ end
 
 -- Looks for flaws, and removes what has expired: a refusal or nil, and whether there is more to remove.
 function store.open(setting)
-  owned = call('ZCARD', KEYS[2])
+  owned = redis.call('ZCARD', KEYS[2])
   owned_before = owned
-  if setting.tokens then call('LLEN', KEYS[4]) end
+  if setting.tokens then redis.call('LLEN', KEYS[4]) end
   local refusal, expired, more = times.expired(setting)
   if refusal then return refusal end
   if #expired > 0 then
-    owned = owned - call('ZREM', KEYS[2], unpack(expired))
-    call('ZREM', KEYS[1], unpack(expired))
+    owned = owned - redis.call('ZREM', KEYS[2], unpack(expired))
+    redis.call('ZREM', KEYS[1], unpack(expired))
   end
-  timed = call('ZCARD', KEYS[1])
+  timed = redis.call('ZCARD', KEYS[1])
   if owned > timed then more = drop_strays(setting, owned - timed) or more end
   return nil, more
 end
@@ -72,7 +71,7 @@ local function give_out(setting, count)
   end
   local last = redis.pcall('INCRBY', KEYS[3], count)
   if type(last) == 'table' then
-    local text = call('GET', KEYS[3])
+    local text = redis.call('GET', KEYS[3])
     if not string.match(text, '^-?%d+$') then return nil, 'unreadable ' .. string.sub(text, 1, 64) end
     last = LAST * 2
   end
@@ -81,11 +80,11 @@ local function give_out(setting, count)
     before = 0
   elseif before < owned then
     -- Somebody has deleted it or set it back.
-    local highest = call('ZREVRANGEBYSCORE', KEYS[2], LAST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    local highest = redis.call('ZREVRANGEBYSCORE', KEYS[2], LAST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
     before = highest and math.max(before, math.floor(tonumber(highest))) or before
   end
   if before > LAST - count then return nil, 'ERR the counter is at its end until nobody holds' end
-  if before + count ~= last then call('SET', KEYS[3], string.format('%.0f', before + count)) end
+  if before + count ~= last then redis.call('SET', KEYS[3], string.format('%.0f', before + count)) end
   return before
 end
 
@@ -97,7 +96,7 @@ function store.take(setting, ids)
   for i = 1, #ids do
     entries[2 * i - 1], entries[2 * i] = before + i, ids[i]
   end
-  call('ZADD', KEYS[2], unpack(entries))
+  redis.call('ZADD', KEYS[2], unpack(entries))
   times.enter(setting, ids)
   timed, owned = timed + #ids, owned + #ids
 end
@@ -105,17 +104,17 @@ end
 -- Removes all traces of `ids`; which of them were there.
 function store.drop(_, ids)
   local count, held = #ids, nil
-  if count > 1 then held = call('ZMSCORE', KEYS[1], unpack(ids)) end
-  owned = owned - call('ZREM', KEYS[2], unpack(ids))
-  local removed = call('ZREM', KEYS[1], unpack(ids))
+  if count > 1 then held = redis.call('ZMSCORE', KEYS[1], unpack(ids)) end
+  owned = owned - redis.call('ZREM', KEYS[2], unpack(ids))
+  local removed = redis.call('ZREM', KEYS[1], unpack(ids))
   timed = timed - removed
   return held or { removed == 1 }
 end
 
 -- Which of `ids` hold; those do from now on. Nothing is left of the others.
 function store.refresh(setting, ids)
-  local held, kept, gone = call('ZMSCORE', KEYS[1], unpack(ids)), {}, {}
-  local number = call('ZMSCORE', KEYS[2], unpack(ids))
+  local held, kept, gone = redis.call('ZMSCORE', KEYS[1], unpack(ids)), {}, {}
+  local number = redis.call('ZMSCORE', KEYS[2], unpack(ids))
   for i = 1, #ids do
     held[i] = held[i] and number[i]
     local list = held[i] and kept or gone
@@ -131,13 +130,13 @@ function store.first_end(setting)
 end
 
 function store.list(setting)
-  return times.left(setting, call('ZRANGE', KEYS[2], 0, setting.limit - 1))
+  return times.left(setting, redis.call('ZRANGE', KEYS[2], 0, setting.limit - 1))
 end
 
 function store.clear()
   local held = store.held()
-  call('DEL', KEYS[2])
-  call('DEL', KEYS[1])
+  redis.call('DEL', KEYS[2])
+  redis.call('DEL', KEYS[1])
   timed, owned = 0, 0
   return held
 end
@@ -148,9 +147,9 @@ function store.settle(setting, given_back, taken)
   if not setting.tokens or given_back + taken == 0 then return end
   local free = math.max(0, setting.limit - owned)
   local promoted = math.max(0, math.max(0, owned_before - setting.limit) - math.max(0, owned - setting.limit))
-  local tokens, wanted = call('LLEN', KEYS[4]), free + promoted
+  local tokens, wanted = redis.call('LLEN', KEYS[4]), free + promoted
   if tokens > wanted and taken > 0 then
-    call('RPOP', KEYS[4], tokens - wanted)
+    redis.call('RPOP', KEYS[4], tokens - wanted)
   end
-  for _ = 1, math.min(given_back, wanted - tokens) do call('LPUSH', KEYS[4], '1') end
+  for _ = 1, math.min(given_back, wanted - tokens) do redis.call('LPUSH', KEYS[4], '1') end
 end

@@ -325,9 +325,8 @@ impl Answer {
 }
 
 fn read_outcome(text: &str) -> Option<Outcome> {
-    let mut words = text.splitn(12, ' ');
+    let mut words = text.splitn(11, ' ');
     let now = words.next()?.parse().ok()?;
-    let _free: u64 = words.next()?.parse().ok()?;
     let first_end: i64 = words.next()?.parse().ok()?;
     let _others: u64 = words.next()?.parse().ok()?;
     let more = words.next()? == "1";
@@ -388,7 +387,7 @@ mod tests {
     #[test]
     fn answers_are_read() {
         let read = |text: &str| Answer::read(&Value::BulkString(text.as_bytes().to_vec()));
-        let done = read("done 17 3 250 0 1 2 1 0 10 - 4,5,6 -");
+        let done = read("done 17 250 0 1 2 1 0 10 - 4,5,6 -");
         let expected = Outcome {
             now: 17,
             first_end: Some(Duration::from_millis(250)),
@@ -400,7 +399,7 @@ mod tests {
             ..Outcome::default()
         };
         assert_eq!(done, Some(Answer::Done(expected)));
-        let Some(Answer::Done(failed)) = read("done 1 3 -1 0 0 0 0 7 - 1 - OOM no memory") else {
+        let Some(Answer::Done(failed)) = read("done 1 -1 0 0 0 0 7 - 1 - OOM no memory") else {
             panic!("not read");
         };
         assert_eq!(failed.failure.as_deref(), Some("OOM no memory"));
