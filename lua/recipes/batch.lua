@@ -24,11 +24,10 @@
 -- ARGV[18..] the ids of those who release; of those who refresh; then for those who wait, in order:
 --   arrival in microseconds ("0": now), how many
 -- Returns: for "list" an array of id, milliseconds left (-1: for ever), slot (0: none); else
---   "done <now> <free> <ms until one expires, or -1> <others who wait> <1: look again at once> <granted to
+--   "done <now> <ms until one expires, or -1> <others who wait> <1: look again at once> <granted to
 --   those who wait> <granted to those who try> <cleared> <1 or 0 for each release> <the same for each
 --   refresh> <slots of those granted, by commas> <why nothing could be granted>", "-" for what is empty;
---   "locked <ms>" while a peer holds the lock; "units <score>", "unreadable <text>" for what is found
---   in the keys; "stale" for a batch older than the record; "refused <error>" for a repeated number that ended so
+--   "locked <ms>" while a peer holds the lock; "units <score>" for what is found in the keys; "stale" for a batch older than the record; "refused <error>" for a repeated number that ended so
 -- Publishes: "1" where permits are left and other clients of ours wait
 -- Repeat-safe: yes, the record answers a repeated sequence number
 -- Invariant: permits go to those of our clients who wait in the order of their arrival; nothing is changed
@@ -100,8 +99,8 @@ local function bits(list, count)
   return count > 0 and table.concat(text) or '-'
 end
 
--- An error of the server that is the answer to all.
-local refused
+-- An error of the server that is the answer to all; who has become a holder.
+local refused, holders
 
 -- The answer, and whether anything was changed that must not be done twice.
 local function work()
@@ -118,53 +117,57 @@ local function work()
   if refusal then return refusal end
   if ARGV[5] == 'list' then return store.list(setting) end
 
-  local cleared, freed, dropped, kept = 0, 0, {}, {}
-  if ARGV[5] == 'clear' then
-    cleared = store.clear(setting)
-  end
-  if releases > 0 then
-    dropped = store.drop(setting, { unpack(ARGV, 18, 17 + releases) })
-  end
-  if refreshes > 0 then
-    kept = store.refresh(setting, { unpack(ARGV, 18 + releases, first_run - 1) })
-  end
-  freed = cleared
-  for i = 1, releases do freed = freed + (dropped[i] and 1 or 0) end
-
   local others_head, others, stood = others_in_line()
   local waiting = tonumber(ARGV[12])
-  local free = max(0, setting.limit - store.held(setting))
-  local served, arrival = serve(free, others_head)
-  -- What those who wait are due to is not for those who only try.
-  local tried = max(0, min(tries, free - served - others - (waiting - served)))
+  local cleared, freed, dropped, kept = 0, 0, nil, nil
+  local served, tried, granted, arrival, slots, failure = 0, 0, 0, nil, nil, '-'
 
-  local granted, slots, failure = served + tried, nil, '-'
-  if granted > 0 then
-    local ids, number = {}, tonumber(ARGV[14])
-    for i = 1, granted do ids[i] = ARGV[13] .. string.format('%012x', number + i - 1) end
+  local function take_back()
+    if ARGV[5] == 'clear' then cleared = store.clear(setting) end
+    if releases > 0 then dropped = store.drop(setting, { unpack(ARGV, 18, 17 + releases) }) end
+    if refreshes > 0 then kept = store.refresh(setting, { unpack(ARGV, 18 + releases, first_run - 1) }) end
+    freed = cleared
+    for i = 1, releases do freed = freed + (dropped[i] and 1 or 0) end
+  end
+
+  local function grant(free)
+    served, arrival = serve(free, others_head)
+    -- What those who wait are due to is not for those who only try.
+    tried = max(0, min(tries, free - served - others - (waiting - served)))
+    granted = served + tried
+    if granted == 0 then return end
+    local ids, number, prefix, format = {}, tonumber(ARGV[14]), ARGV[13], string.format
+    for i = 1, granted do ids[i] = prefix .. format('%012x', number + i - 1) end
     local done, outcome, reason = pcall(store.take, setting, ids)
     if done and not reason then
-      slots = outcome
-      free = free - granted
-    else
-      -- What others have asked for is done all the same; where nobody has, the server's error is the answer.
-      if not done and freed + refreshes == 0 then
-        refused = outcome
-        return
-      end
-      pcall(store.drop, setting, ids)
-      failure = reason or type(outcome) == 'table' and outcome.err or outcome
-      served, tried, granted = 0, 0, 0
+      slots, holders = outcome, ids
+      return
     end
+    pcall(store.drop, setting, ids)
+    failure = reason or type(outcome) == 'table' and outcome.err or outcome
+    -- What others have asked for is done all the same; where nobody has, the server's error is the answer.
+    if not done and releases + refreshes + cleared == 0 then refused = outcome end
+    served, tried, granted = 0, 0, 0
   end
+
+  -- Where there is room for all beforehand, they come before the others go: nobody can tell, and a zset that is
+  -- never empty is not made anew each time.
+  local free = releases > 0 and setting.wanted > 0 and setting.limit - store.held(setting) or 0
+  if free > 0 and free >= setting.wanted + others then grant(free) end
+  take_back()
+  if granted == 0 and setting.wanted > 0 then
+    failure = '-'
+    grant(max(0, setting.limit - store.held(setting)))
+  end
+  if refused then return end
   stand_in_line(arrival, waiting - served, stood)
   store.settle(setting, freed, granted)
-  if free > 0 and others > 0 then redis.call(ARGV[1], CHANNEL, '1') end
+  if others > 0 and store.held(setting) < setting.limit then redis.call(ARGV[1], CHANNEL, '1') end
 
   local first_end = -1
   if waiting > served then first_end = store.first_end(setting) end
   local answer = {
-    'done', string.format('%.0f', setting.now), free, string.format('%.0f', first_end), others, more and 1 or 0,
+    'done', string.format('%.0f', setting.now), string.format('%.0f', first_end), others, more and 1 or 0,
     served, tried, cleared, bits(dropped, releases), bits(kept, refreshes),
     slots and table.concat(slots, ',') or '-', failure,
   }
@@ -188,6 +191,11 @@ if refused or not done then
   return type(answer) == 'table' and answer or redis.error_reply(text)
 end
 if type(answer) == 'string' and (changed or ARGV[4] == '1') then
-  redis.call('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
+  local recorded = redis.pcall('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
+  if recorded.err and holders then
+    -- Nobody holds what could be granted twice.
+    store.drop(setting, holders)
+    return recorded
+  end
 end
 return answer

@@ -10,22 +10,19 @@
 -- Repeat-safe: yes, batch.lua keeps a record
 -- Invariant: an id enters both zsets or none; the counter never falls below a score that is given out
 
--- A double is exact up to here.
-local EXACT = 9007199254740992
+-- Half of what a double counts exactly: 2^52.
+local LAST = 4503599627370496
 -- So many owners are looked at together.
 local WINDOW = 256
 -- A word that is no key.
 local IDLETIME = 'IDLETIME'
-local store = { before = 0, counter = 0 }
-
-local function count_both()
-  return redis.call('ZCARD', KEYS[1]), redis.call('ZCARD', KEYS[2])
-end
+local store = {}
+local timed, owned, owned_before
 
 -- Owners without a time are left where another program has removed them from the first zset only. The
 -- originals intersect both zsets each time; here it is looked for where there are more owners than times, first
 -- among the oldest, then anywhere; `true` while some may be left.
-local function drop_strays(setting, strays, owned)
+local function drop_strays(setting, strays)
   local from = 0
   for _ = 1, 2 do
     local ids, gone = redis.call('ZRANGE', KEYS[2], from, from + WINDOW - 1), {}
@@ -43,87 +40,88 @@ end
 
 -- Looks for flaws, and removes what has expired: a refusal or nil, and whether there is more to remove.
 function store.open(setting)
-  local timed, owned = count_both()
-  store.before = owned
+  owned = redis.call('ZCARD', KEYS[2])
+  owned_before = owned
   if setting.tokens then redis.call('LLEN', KEYS[4]) end
-  if setting.wanted > 0 then
-    -- Untouched for longer than a holder lasts: then nobody has taken a value and not entered it yet.
-    if timed == 0 and owned == 0 and not setting.locked then
-      local idle = redis.pcall('OBJECT', IDLETIME, KEYS[3])
-      store.idle = type(idle) == 'number' and idle * 1e3 > setting.timeout
-    end
-    local text = redis.call('GET', KEYS[3]) or '0'
-    if not string.match(text, '^-?%d+$') then return 'unreadable ' .. string.sub(text, 1, 64) end
-    store.counter = tonumber(text)
-  end
-  local foreign = times.foreign(setting)
-  if foreign then return 'units ' .. foreign end
-
-  local expired, more = times.expired(setting)
+  local refusal, expired, more = times.expired(setting)
+  if refusal then return refusal end
   if #expired > 0 then
-    timed = timed - redis.call('ZREM', KEYS[1], unpack(expired))
     owned = owned - redis.call('ZREM', KEYS[2], unpack(expired))
+    redis.call('ZREM', KEYS[1], unpack(expired))
   end
-  if owned > timed then more = drop_strays(setting, owned - timed, owned) or more end
+  timed = redis.call('ZCARD', KEYS[1])
+  if owned > timed then more = drop_strays(setting, owned - timed) or more end
   return nil, more
 end
 
 -- An entry that is in the first zset only is somebody in the middle of his steps, or his leavings: he
 -- may have a counter's value below the next one, so he counts.
 function store.held()
-  return math.max(count_both())
+  return math.max(timed, owned)
+end
+
+-- Gives out `count` values of the counter: the one before the first of them; or nil, and why not.
+local function give_out(setting, count)
+  local empty = timed == 0 and owned == 0
+  local restarts = empty and setting.locked
+  if empty and not restarts then
+    -- Untouched for longer than a holder lasts: then nobody has taken a value and not entered it yet.
+    local idle = redis.pcall('OBJECT', IDLETIME, KEYS[3])
+    restarts = type(idle) == 'number' and idle * 1e3 > setting.timeout
+  end
+  local last = redis.pcall('INCRBY', KEYS[3], count)
+  if type(last) == 'table' then
+    local text = redis.call('GET', KEYS[3])
+    if not string.match(text, '^-?%d+$') then return nil, 'unreadable ' .. string.sub(text, 1, 64) end
+    last = LAST * 2
+  end
+  local before = last - count
+  if restarts or empty and before >= LAST / 2 then
+    before = 0
+  elseif before < owned then
+    -- Somebody has deleted it or set it back.
+    local highest = redis.call('ZREVRANGEBYSCORE', KEYS[2], LAST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    before = highest and math.max(before, math.floor(tonumber(highest))) or before
+  end
+  if before > LAST - count then return nil, 'ERR the counter is at its end until nobody holds' end
+  if before + count ~= last then redis.call('SET', KEYS[3], string.format('%.0f', before + count)) end
+  return before
 end
 
 -- Makes holders of `ids`, behind all others; or returns nil, and why not.
 function store.take(setting, ids)
-  local timed, owned = count_both()
-  local from = store.counter
-  if timed == 0 and owned == 0 then
-    if setting.locked or store.idle or from >= EXACT / 2 then from = 0 end
-  else
-    local highest = redis.call('ZREVRANGEBYSCORE', KEYS[2], EXACT, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-    if highest then from = math.max(from, math.floor(tonumber(highest))) end
-  end
-  if from > EXACT - #ids then return nil, 'ERR the counter is at its end until nobody holds' end
-
+  local before, reason = give_out(setting, #ids)
+  if not before then return nil, reason end
   local entries = {}
   for i = 1, #ids do
-    entries[2 * i - 1], entries[2 * i] = string.format('%.0f', from + i), ids[i]
+    entries[2 * i - 1], entries[2 * i] = before + i, ids[i]
   end
-  redis.call('SET', KEYS[3], string.format('%.0f', from + #ids))
   redis.call('ZADD', KEYS[2], unpack(entries))
   times.enter(setting, ids)
+  timed, owned = timed + #ids, owned + #ids
 end
 
--- Which of `ids` stand in both zsets.
-local function holding(ids)
-  local timed = redis.call('ZMSCORE', KEYS[1], unpack(ids))
-  local owned = redis.call('ZMSCORE', KEYS[2], unpack(ids))
-  for i = 1, #ids do timed[i] = timed[i] and owned[i] end
-  return timed
-end
-
-local function remove(ids)
-  redis.call('ZREM', KEYS[1], unpack(ids))
-  redis.call('ZREM', KEYS[2], unpack(ids))
-end
-
--- Removes all traces of `ids`; which of them held.
+-- Removes all traces of `ids`; which of them were there.
 function store.drop(_, ids)
-  local held = holding(ids)
-  remove(ids)
-  return held
+  local count, held = #ids, nil
+  if count > 1 then held = redis.call('ZMSCORE', KEYS[1], unpack(ids)) end
+  owned = owned - redis.call('ZREM', KEYS[2], unpack(ids))
+  local removed = redis.call('ZREM', KEYS[1], unpack(ids))
+  timed = timed - removed
+  return held or { removed == 1 }
 end
 
 -- Which of `ids` hold; those do from now on. Nothing is left of the others.
 function store.refresh(setting, ids)
-  local held, kept, gone = holding(ids), {}, {}
+  local held, kept, gone = redis.call('ZMSCORE', KEYS[1], unpack(ids)), {}, {}
+  local number = redis.call('ZMSCORE', KEYS[2], unpack(ids))
   for i = 1, #ids do
+    held[i] = held[i] and number[i]
     local list = held[i] and kept or gone
     list[#list + 1] = ids[i]
   end
   if #kept > 0 then times.enter(setting, kept) end
-  if #gone > 0 then remove(gone) end
+  if #gone > 0 then store.drop(setting, gone) end
   return held
 end
 
@@ -137,8 +135,9 @@ end
 
 function store.clear()
   local held = store.held()
-  redis.call('DEL', KEYS[1])
   redis.call('DEL', KEYS[2])
+  redis.call('DEL', KEYS[1])
+  timed, owned = 0, 0
   return held
 end
 
@@ -146,9 +145,8 @@ end
 -- call and for each permit left, as far as permits were given back; none for a permit that was taken.
 function store.settle(setting, given_back, taken)
   if not setting.tokens or given_back + taken == 0 then return end
-  local owned = redis.call('ZCARD', KEYS[2])
   local free = math.max(0, setting.limit - owned)
-  local promoted = math.max(0, math.max(0, store.before - setting.limit) - math.max(0, owned - setting.limit))
+  local promoted = math.max(0, math.max(0, owned_before - setting.limit) - math.max(0, owned - setting.limit))
   local tokens, wanted = redis.call('LLEN', KEYS[4]), free + promoted
   if tokens > wanted and taken > 0 then
     redis.call('RPOP', KEYS[4], tokens - wanted)

@@ -25,17 +25,24 @@ function times.score(micros, seconds)
 end
 
 -- A score that would be a time of these days if it were in the other unit.
-function times.foreign(setting)
+local function is_foreign(setting, score)
   local other = setting.seconds and setting.now / 1e3 or setting.now / 1e6
-  local found = redis.call('ZRANGEBYSCORE', KEYS[1], other / 2, other * 2, 'WITHSCORES', 'LIMIT', 0, 1)
-  return found[2]
+  return score >= other / 2 and score <= other * 2
 end
 
--- Ids whose time is over; the second value says whether there may be more of them.
+-- Ids whose time is over, and whether there may be more of them; before that a refusal, where times are in
+-- the other unit. Seconds among milliseconds look long over; milliseconds among seconds come last.
 function times.expired(setting)
   local last = times.score(setting.now - setting.timeout * 1e3, setting.seconds)
-  local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', last, 'LIMIT', 0, MOST_EXPIRED)
-  return ids, #ids == MOST_EXPIRED
+  local found = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', last, 'WITHSCORES', 'LIMIT', 0, MOST_EXPIRED)
+  local latest = setting.seconds and redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
+  if latest and is_foreign(setting, tonumber(latest)) then return 'units ' .. latest end
+  local ids = {}
+  for i = 1, #found, 2 do
+    if is_foreign(setting, tonumber(found[i + 1])) then return 'units ' .. found[i + 1] end
+    ids[#ids + 1] = found[i]
+  end
+  return nil, ids, #ids == MOST_EXPIRED
 end
 
 -- Enters ids with the time of now; no entry is set back.

@@ -10,9 +10,8 @@ local store = {}
 
 -- Looks for flaws, and removes what has expired: a refusal or nil, and whether there is more to remove.
 function store.open(setting)
-  local foreign = times.foreign(setting)
-  if foreign then return 'units ' .. foreign end
-  local expired, more = times.expired(setting)
+  local refusal, expired, more = times.expired(setting)
+  if refusal then return refusal end
   if #expired > 0 then redis.call('ZREM', KEYS[1], unpack(expired)) end
   return nil, more
 end
@@ -28,9 +27,9 @@ end
 
 -- Removes all traces of `ids`; which of them held.
 function store.drop(_, ids)
-  local held = redis.call('ZMSCORE', KEYS[1], unpack(ids))
-  redis.call('ZREM', KEYS[1], unpack(ids))
-  return held
+  local held = #ids > 1 and redis.call('ZMSCORE', KEYS[1], unpack(ids))
+  local removed = redis.call('ZREM', KEYS[1], unpack(ids))
+  return held or { removed == 1 }
 end
 
 -- Which of `ids` hold; those do from now on.

@@ -277,8 +277,6 @@ pub(super) enum Answer {
     Locked(Duration),
     /// A score that looks like a time in other units.
     Units(String),
-    /// A counter that is no integer.
-    Unreadable(String),
     /// The error that an earlier copy of this batch was answered with.
     Refused(String),
     /// A later batch is on record already.
@@ -319,7 +317,6 @@ impl Answer {
             "done" => read_outcome(rest).map(Answer::Done),
             "locked" => Some(Answer::Locked(Duration::from_millis(rest.parse().ok()?))),
             "units" => Some(Answer::Units(rest_of(rest))),
-            "unreadable" => Some(Answer::Unreadable(rest_of(rest))),
             "refused" => Some(Answer::Refused(rest_of(rest))),
             "stale" => Some(Answer::Stale),
             _ => None,
@@ -328,9 +325,8 @@ impl Answer {
 }
 
 fn read_outcome(text: &str) -> Option<Outcome> {
-    let mut words = text.splitn(12, ' ');
+    let mut words = text.splitn(11, ' ');
     let now = words.next()?.parse().ok()?;
-    let _free: u64 = words.next()?.parse().ok()?;
     let first_end: i64 = words.next()?.parse().ok()?;
     let _others: u64 = words.next()?.parse().ok()?;
     let more = words.next()? == "1";
@@ -391,7 +387,7 @@ mod tests {
     #[test]
     fn answers_are_read() {
         let read = |text: &str| Answer::read(&Value::BulkString(text.as_bytes().to_vec()));
-        let done = read("done 17 3 250 0 1 2 1 0 10 - 4,5,6 -");
+        let done = read("done 17 250 0 1 2 1 0 10 - 4,5,6 -");
         let expected = Outcome {
             now: 17,
             first_end: Some(Duration::from_millis(250)),
@@ -403,7 +399,7 @@ mod tests {
             ..Outcome::default()
         };
         assert_eq!(done, Some(Answer::Done(expected)));
-        let Some(Answer::Done(failed)) = read("done 1 3 -1 0 0 0 0 7 - 1 - OOM no memory") else {
+        let Some(Answer::Done(failed)) = read("done 1 -1 0 0 0 0 7 - 1 - OOM no memory") else {
             panic!("not read");
         };
         assert_eq!(failed.failure.as_deref(), Some("OOM no memory"));

@@ -20,8 +20,8 @@ use crate::engine::Core;
 /// but not yet in the second, he counts as a holder here. What ours cannot help: two peers that do it to each other, and a peer
 /// that does it to one of ours. Peers that [lock](FairSemaphore::under_lock) can't.
 ///
-/// The counter restarts when nobody holds: at once under a lock; else when nobody has touched it for longer than the
-/// timeout, as a peer could have been given a value and not have used it yet; and at 2^52 in any case.
+/// The counter restarts when nobody holds: at once under a lock; else, as a peer could have been given a value and not
+/// have used it yet, when nobody has touched it for longer than the timeout; and from 2^51 on in any case.
 ///
 /// ```no_run
 /// # async fn work(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {

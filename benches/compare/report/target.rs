@@ -64,6 +64,8 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
             report.times_better("fair-1", pairs, "original"), AtLeast(3.0)),
         target("fair semaphore, 256 callers: pairs/s, x the original",
             report.times_better("fair-256", pairs, "original"), AtLeast(10.0)),
+        target("fair semaphore, 256 callers on 8 permits: pairs/s, x the original",
+            report.times_better("fair-scarce", pairs, "original"), AtLeast(10.0)),
         target("fair semaphore, 10,000 holders: Redis CPU a script in ms",
             ours("fair-held", &metric::REDIS_PER_SCRIPT).map(|micros| micros / 1e3), AtMost(1.0)),
         target("wake-up across processes: p50, x Redisson's",

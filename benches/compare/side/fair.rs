@@ -14,8 +14,15 @@ use redisson_semaphore::{Client, LeasedSemaphore};
 use super::{Semaphore, Side};
 use crate::Result;
 
-/// More than there are callers.
-const LIMIT: u32 = 1_000_000;
+/// More than there are callers; where the semaphore is called scarce, fewer.
+fn limit_of(name: &str) -> u32 {
+    if name.contains("scarce") {
+        8
+    } else {
+        1_000_000
+    }
+}
+
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// A refused caller of the original asks again so soon.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -47,7 +54,7 @@ impl Side for Fair {
     type Semaphore = (FairSemaphore, Ids);
 
     fn semaphore(&self, name: &str) -> Self::Semaphore {
-        let semaphore = self.0.fair_semaphore(name, LIMIT).timeout(TIMEOUT);
+        let semaphore = self.0.fair_semaphore(name, limit_of(name)).timeout(TIMEOUT);
         (semaphore, Ids::default())
     }
 }
@@ -93,6 +100,7 @@ impl Side for Original {
         Steps {
             connection: self.connection.clone(),
             in_transactions: self.in_transactions,
+            limit: limit_of(name).into(),
             name: name.into(),
             owners: format!("{name}:owner").into(),
             counter: format!("{name}:counter").into(),
@@ -105,6 +113,7 @@ impl Side for Original {
 pub(crate) struct Steps {
     connection: MultiplexedConnection,
     in_transactions: bool,
+    limit: u64,
     name: Arc<str>,
     owners: Arc<str>,
     counter: Arc<str>,
@@ -147,11 +156,11 @@ impl Steps {
             let () = redis.zadd(owners, &id, number).await?;
             redis.zrank(owners, &id).await?
         };
-        keep(&self.ids, &id);
-        if rank < LIMIT.into() {
+        if rank < self.limit {
+            keep(&self.ids, &id);
             return Ok(true);
         }
-        self.release(1).await?;
+        self.remove(&id).await?;
         Ok(false)
     }
 }
@@ -166,19 +175,25 @@ impl Semaphore for Steps {
 
     async fn release(&self, _: u32) -> Result<()> {
         let id = take(&self.ids)?;
+        self.remove(&id).await
+    }
+}
+
+impl Steps {
+    async fn remove(&self, id: &str) -> Result<()> {
         let mut redis = self.connection.clone();
         if self.in_transactions {
             let () = redis::pipe()
                 .atomic()
-                .zrem(&*self.name, &id)
+                .zrem(&*self.name, id)
                 .ignore()
-                .zrem(&*self.owners, &id)
+                .zrem(&*self.owners, id)
                 .ignore()
                 .query_async(&mut redis)
                 .await?;
         } else {
-            let () = redis.zrem(&*self.name, &id).await?;
-            let () = redis.zrem(&*self.owners, &id).await?;
+            let () = redis.zrem(&*self.name, id).await?;
+            let () = redis.zrem(&*self.owners, id).await?;
         }
         Ok(())
     }

@@ -32,6 +32,12 @@ pub(crate) fn all() -> Vec<Recipe> {
         workload("fair-1", "fair semaphore, 1 caller", 1, 0),
         workload("fair-256", "fair semaphore, 256 callers", 256, 0),
         workload(
+            "fair-scarce",
+            "fair semaphore, 256 callers on 8 permits",
+            256,
+            0,
+        ),
+        workload(
             "fair-held",
             "fair semaphore, 1 caller beside 10,000 holders",
             1,

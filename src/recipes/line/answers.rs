@@ -58,7 +58,13 @@ impl Line {
         }
 
         let failure = outcome.failure.as_ref();
-        let failure = failure.map(|failure| self.refused(&Refusal::from_text(failure)));
+        let failure = failure.map(|failure| match failure.strip_prefix("unreadable ") {
+            Some(found) => Error::NotANumber {
+                name: self.names.keys[2].to_string(),
+                found: found.to_owned(),
+            },
+            None => self.refused(&Refusal::from_text(failure)),
+        });
         let mut again = Vec::new();
         for call in batch.tries {
             let Some(held) = served.next() else {

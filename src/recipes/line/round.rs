@@ -73,10 +73,6 @@ impl Line {
                     units: self.settings.units,
                     found,
                 },
-                Some(Answer::Unreadable(found)) => Error::NotANumber {
-                    name: self.names.keys[2].to_string(),
-                    found,
-                },
                 Some(Answer::Refused(error)) => self.refused(&Refusal::from_text(&error)),
                 Some(Answer::Stale) | None => Error::Server {
                     name: self.name().to_owned(),
