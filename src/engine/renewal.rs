@@ -52,11 +52,10 @@ impl Renewals {
         Some(self.lock().watched.get(&watched)?.lease.clone())
     }
 
-    /// Renews no more; what is on its way has no consequence here.
-    pub(crate) fn forget(&self, key: &Arc<str>, owner: &Arc<str>) {
-        self.lock()
-            .watched
-            .remove(&(Arc::clone(key), Arc::clone(owner)));
+    /// Renews no more; what is on its way has no consequence here. Returns the lease, if it was renewed.
+    pub(crate) fn forget(&self, key: &Arc<str>, owner: &Arc<str>) -> Option<Lease> {
+        let watched = (Arc::clone(key), Arc::clone(owner));
+        Some(self.lock().watched.remove(&watched)?.lease)
     }
 }
 

@@ -118,13 +118,23 @@ impl LockLine {
 
     /// `claim`'s owner holds the lock `count` times, other than was thought here.
     fn correct(&self, state: &mut State, claim: &Claim, count: u32) {
-        let (key, owner) = (self.keys.object(), &claim.owner);
+        let (renewals, key, owner) = (&self.core.renewals, self.keys.object(), &claim.owner);
         if count == 0 {
-            self.core.renewals.forget(key, owner);
+            self.not_held_any_more(state, owner);
+            return;
         }
-        let watched = self.core.renewals.lease(key, owner).is_some();
-        let term = if watched { Term::Watched } else { claim.term };
-        state.holds.correct(owner, count, term);
+        let watched = renewals.lease(key, owner);
+        let term = watched.as_ref().map_or(claim.term, |_| Term::Watched);
+        let lease = watched.unwrap_or_else(|| Lease::until(None));
+        state.holds.correct(owner, count, term, lease);
+    }
+
+    /// The server says that `owner` does not hold the lock.
+    fn not_held_any_more(&self, state: &mut State, owner: &Arc<str>) {
+        if let Some(lease) = self.core.renewals.forget(self.keys.object(), owner) {
+            lease.lose();
+        }
+        state.holds.lost(owner);
     }
 
     /// Notes what an answer means for the holds, which end at `until` for the time being.
@@ -143,7 +153,9 @@ impl LockLine {
             (Step::Release(owner, _), StepAnswer::Released(left)) => {
                 state.holds.released(owner, left, Some(until));
                 if left == 0 {
-                    self.core.renewals.forget(self.keys.object(), owner);
+                    if let Some(lease) = self.core.renewals.forget(self.keys.object(), owner) {
+                        lease.end();
+                    }
                     state.waiting.look_anew();
                 }
                 Ok(Outcome::Released)
@@ -156,8 +168,7 @@ impl LockLine {
                 Ok(Outcome::Released)
             }
             (Step::Release(owner, _), StepAnswer::NotHeld) => {
-                self.core.renewals.forget(self.keys.object(), owner);
-                state.holds.lost(owner);
+                self.not_held_any_more(state, owner);
                 Err(self.not_held(owner))
             }
             (Step::Force, StepAnswer::Forced(forced)) => {

@@ -94,16 +94,13 @@ impl Holds {
         }
     }
 
-    /// The server says that `owner` holds the lock `count` times. What is not known here was taken for `term`.
-    pub(crate) fn correct(&mut self, owner: &Arc<str>, count: u32, term: Term) {
-        if count == 0 {
-            self.lost(owner);
-            return;
-        }
+    /// The server says that `owner` holds the lock `count` times, more than 0. What is not known here was taken for
+    /// `term`, and has the `lease`.
+    pub(crate) fn correct(&mut self, owner: &Arc<str>, count: u32, term: Term, lease: Lease) {
         let held = self.by_owner.entry(Arc::clone(owner));
         let held = held.or_insert_with(|| Holding {
             terms: Vec::new(),
-            lease: Lease::until(None),
+            lease,
         });
         held.terms.resize(count as usize, term);
     }
@@ -172,14 +169,15 @@ mod tests {
         let owner: Arc<str> = "a".into();
         let mut holds = Holds::default();
         let lease = holds.taken(&owner, 1, SHORT, later());
-        holds.correct(&owner, 0, SHORT);
-        assert!(lease.is_lost());
-        assert_eq!(holds.count("a"), 0);
-        holds.correct(&owner, 2, Term::Watched);
+        holds.correct(&owner, 3, SHORT, Lease::ended());
+        assert_eq!(holds.count("a"), 3);
+        assert!(holds.lease("a").unwrap().is_same(&lease));
+        holds.lost("a");
+        let lease = Lease::until(None);
+        holds.correct(&owner, 2, Term::Watched, lease.clone());
         assert_eq!(holds.count("a"), 2);
         assert!(holds.is_watched("a"));
-        let lease = holds.taken(&owner, 3, SHORT, later());
-        assert!(!lease.is_lost());
+        assert!(holds.taken(&owner, 3, SHORT, later()).is_same(&lease));
         assert_eq!(holds.term_below("a"), Some(Term::Watched));
     }
 
