@@ -13,9 +13,7 @@ use support::waiters::until;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
 
-#[path = "support/proxy.rs"]
-mod proxy;
-use proxy::{Fate, Proxy};
+use support::proxy::{Fate, Proxy};
 
 const LIMIT: Duration = Duration::from_secs(20);
 

@@ -11,9 +11,7 @@ use support::waiters::until_subscribers;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-#[path = "support/proxy.rs"]
-mod proxy;
-use proxy::Proxy;
+use support::proxy::Proxy;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const CHANNEL: &str = "redisson_lock__channel:{door}";

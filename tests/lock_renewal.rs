@@ -15,9 +15,7 @@ use support::server::RedisServer;
 use support::waiters::until;
 use tokio::time::timeout;
 
-#[path = "support/proxy.rs"]
-mod proxy;
-use proxy::Proxy;
+use support::proxy::Proxy;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
