@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crate::transport::{Cmd, cmd};
+use crate::transport::Cmd;
 
 /// A Lua script, embedded at build time, and its digest.
 pub(crate) struct Script {
@@ -132,8 +132,11 @@ impl Request {
 
 impl ScriptCall {
     fn command(&self, verb: &str, script: &str) -> Cmd {
-        let mut command = cmd(verb);
-        command.arg(script).arg(self.keys.len());
+        // Verb, script and number of keys come in addition; most arguments are short.
+        let count = 3 + self.keys.len() + self.args.len();
+        let keys: usize = self.keys.iter().map(|key| key.len()).sum();
+        let mut command = Cmd::with_capacity(count, script.len() + keys + 16 * count);
+        command.arg(verb).arg(script).arg(self.keys.len());
         for key in &self.keys {
             command.arg(&**key);
         }

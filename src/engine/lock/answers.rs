@@ -55,6 +55,12 @@ impl LockLine {
             let own = u64::from(state.waiting.listening.is_confirmed());
             state.waiting.others = listeners > own;
         }
+        let forced = |(answer, _): &(StepAnswer, _)| matches!(answer, StepAnswer::Forced(true));
+        if doubtful || answers.iter().any(forced) {
+            // It has left a fence: nothing that was sent before can do harm any more.
+            state.doubtful = false;
+            state.fenced_until = Instant::now().checked_add(self.core.config.record_life());
+        }
         let mut answers = answers.into_iter();
         for (call, (answer, lease)) in batch.calls.into_iter().zip(&mut answers) {
             if let (Step::Acquire(claim), StepAnswer::Differs(count)) = (&call.step, &answer) {

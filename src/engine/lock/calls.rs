@@ -19,8 +19,69 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// Carries steps out; `lua/lock/batch.lua` describes arguments and answer.
     pub(crate) steps: &'static LazyLock<Script>,
+    /// The usual cases, in short; see `lua/lock/take.lua` and `lua/lock/give.lua`.
+    pub(crate) usual: Option<Usual>,
     /// Puts off the end of what is held; `lua/lock/renew.lua` describes arguments and answer.
     pub(crate) renewal: &'static LazyLock<Script>,
+}
+
+/// The scripts for the usual cases.
+pub(crate) struct Usual {
+    pub(crate) take: &'static LazyLock<Script>,
+    pub(crate) give: &'static LazyLock<Script>,
+}
+
+impl Usual {
+    /// The request for `step` alone, where it is a usual case.
+    pub(crate) fn request(&self, keys: &Keys, step: &Step, known: Known) -> Option<Request> {
+        let (script, script_keys, args) = match step {
+            Step::Acquire(claim) if known.holds == 0 && !claim.fenced => (
+                self.take,
+                vec![Arc::clone(keys.object()), Arc::clone(keys.record())],
+                vec![
+                    Arg::Text(Arc::clone(&claim.owner)),
+                    Arg::millis(known.lease),
+                ],
+            ),
+            Step::Release(owner, _) if known.holds == 1 => (
+                self.give,
+                vec![
+                    Arc::clone(keys.object()),
+                    Arc::clone(keys.channel()),
+                    Arc::clone(keys.record()),
+                ],
+                vec![Arg::Word("PUBLISH"), Arg::Text(Arc::clone(owner))],
+            ),
+            _ => return None,
+        };
+        Some(Request::Script(ScriptCall {
+            script,
+            keys: script_keys,
+            args,
+            sequence: None,
+            record_flag: None,
+            renumbered: false,
+        }))
+    }
+
+    /// How many hear the channel, where that was learned, and the answer to `step`; `None` if it was no usual case.
+    pub(crate) fn read(value: &Value, step: &Step) -> Option<(Option<u64>, StepAnswer)> {
+        let Value::Int(number) = *value else {
+            return None;
+        };
+        match step {
+            Step::Acquire(_) if number > 0 => Some((None, StepAnswer::Taken(1, 0))),
+            Step::Acquire(_) if number < 0 => {
+                let ttl = u64::try_from(-2 - number).ok();
+                Some((None, StepAnswer::Busy(ttl.map(Duration::from_millis))))
+            }
+            Step::Release(..) if number > 0 => {
+                let listeners = u64::try_from(number - 1).ok();
+                Some((listeners, StepAnswer::Released(0)))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Where in the script's arguments the sending's number stands, and whether it is doubtful.
@@ -132,14 +193,15 @@ pub(crate) fn request(
     keys: &Keys,
     token: Option<&Arc<str>>,
     record_life: Duration,
-    steps: &[(&Step, Known)],
+    steps: &[Step],
+    known: &[Known],
 ) -> Request {
     let mut script_keys = vec![
         Arc::clone(keys.object()),
         Arc::clone(keys.channel()),
         Arc::clone(keys.record()),
     ];
-    if steps.iter().any(|(step, _)| step.is_fenced()) {
+    if steps.iter().any(Step::is_fenced) {
         script_keys.extend(token.map(Arc::clone));
     }
     let mut args = Vec::with_capacity(4 + 4 * steps.len());
@@ -147,7 +209,7 @@ pub(crate) fn request(
     args.push(Arg::Number(0));
     args.push(Arg::millis(record_life));
     args.push(Arg::Number(0));
-    for (step, known) in steps {
+    for (step, known) in steps.iter().zip(known) {
         let word = match step {
             Step::Acquire(Claim { fenced: true, .. }) => "acquire_fenced",
             Step::Acquire(_) => "acquire",
@@ -189,7 +251,7 @@ pub(crate) enum StepAnswer {
 
 /// How many hear the channel, where that was learned, and the answers to `steps`. `None` for an answer that
 /// makes no sense.
-pub(crate) fn read(value: &Value, steps: &[&Step]) -> Option<(Option<u64>, Vec<StepAnswer>)> {
+pub(crate) fn read(value: &Value, steps: &[Step]) -> Option<(Option<u64>, Vec<StepAnswer>)> {
     let Value::Array(values) = value else {
         return None;
     };
@@ -257,7 +319,7 @@ mod tests {
     #[test]
     fn answers_are_read_by_what_was_asked() {
         let (take, release) = (take(), Step::Release("a".into(), None));
-        let steps = [&release, &take, &take, &Step::Force];
+        let steps = [release.clone(), take.clone(), take.clone(), Step::Force];
         let value = numbers(&[3, 0, 0, 2, 17, 0, 250, 1, 0]);
         let (listeners, answers) = read(&value, &steps).unwrap();
         assert_eq!(listeners, Some(3));
@@ -271,11 +333,25 @@ mod tests {
                 StepAnswer::Forced(true)
             ]
         );
-        let (listeners, answers) = read(&numbers(&[-1, -1, 0, 0, -1]), &[&release, &take]).unwrap();
+        let (listeners, answers) = read(&numbers(&[-1, -1, 0, 0, -1]), &steps[..2]).unwrap();
         assert_eq!(listeners, None);
         assert_eq!(answers, [StepAnswer::NotHeld, StepAnswer::Busy(None)]);
-        let (_, answers) = read(&numbers(&[-1, -3, 2]), &[&take]).unwrap();
+        let (_, answers) = read(&numbers(&[-1, -3, 2]), &steps[1..2]).unwrap();
         assert_eq!(answers, [StepAnswer::Differs(2)]);
+    }
+
+    #[test]
+    fn usual_answers_are_one_number() {
+        let (take, release) = (take(), Step::Release("a".into(), None));
+        let read = |number, step| Usual::read(&Value::Int(number), step);
+        assert_eq!(read(1, &take), Some((None, StepAnswer::Taken(1, 0))));
+        assert_eq!(read(0, &take), None);
+        assert_eq!(read(-1, &take), Some((None, StepAnswer::Busy(None))));
+        let busy = StepAnswer::Busy(Some(Duration::from_millis(7)));
+        assert_eq!(read(-9, &take), Some((None, busy)));
+        assert_eq!(read(1, &release), Some((Some(0), StepAnswer::Released(0))));
+        assert_eq!(read(4, &release), Some((Some(3), StepAnswer::Released(0))));
+        assert_eq!(read(0, &release), None);
     }
 
     #[test]
@@ -290,7 +366,10 @@ mod tests {
             Value::Nil,
             Value::SimpleString("stale".to_owned()),
         ] {
-            assert!(read(&value, &[&take]).is_none(), "{value:?}");
+            assert!(
+                read(&value, std::slice::from_ref(&take)).is_none(),
+                "{value:?}"
+            );
         }
     }
 }

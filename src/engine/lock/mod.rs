@@ -19,6 +19,9 @@
 //! acquisition is not carried out but answered with that count, and asked for again: otherwise its repetition could
 //! not tell the hold that was lost from the new one.
 //!
+//! The usual cases (nobody holds the lock; its owner holds it once) travel as shorter scripts, which need neither
+//! number nor count: they do nothing while there is a fence.
+//!
 //! | File | What it holds |
 //! |---|---|
 //! | `mod.rs` | the queue, and how calls get into it |
@@ -45,7 +48,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use self::calls::{Call, Outcome, Step};
-pub(crate) use self::calls::{Claim, Kind, Term};
+pub(crate) use self::calls::{Claim, Kind, Term, Usual};
 use self::holds::Holds;
 use self::seat::Seat;
 use self::waiting::Waiting;
@@ -79,6 +82,8 @@ struct State {
     holds: Holds,
     /// A request was given up whose copies may still reach the server.
     doubtful: bool,
+    /// A fence has been left that is there until then.
+    fenced_until: Option<Instant>,
     /// Counted as busy in the core.
     busy: bool,
     closed: bool,
@@ -111,6 +116,7 @@ impl LockLine {
                     waiting: Waiting::default(),
                     holds: Holds::default(),
                     doubtful: false,
+                    fenced_until: None,
                     busy: false,
                     closed,
                 }),

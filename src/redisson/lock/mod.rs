@@ -14,7 +14,7 @@ use super::object::Object;
 use crate::api::{Hold, Lock, RemainingTtl, check_millis};
 use crate::engine::Core;
 use crate::engine::command::Commands;
-use crate::engine::lock::{Claim, Kind, LockLine, Term};
+use crate::engine::lock::{Claim, Kind, LockLine, Term, Usual};
 use crate::engine::request::Script;
 use crate::error::Result;
 use crate::guard::LockGuard;
@@ -22,12 +22,20 @@ use crate::lease::Lease;
 
 static STEPS: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../lua/lock/batch.lua")));
+static TAKE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/lock/take.lua")));
+static GIVE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/lock/give.lua")));
 static RENEWAL: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../lua/lock/renew.lua")));
 
 static KIND: Kind = Kind {
     name: "lock",
     steps: &STEPS,
+    usual: Some(Usual {
+        take: &TAKE,
+        give: &GIVE,
+    }),
     renewal: &RENEWAL,
 };
 
@@ -71,7 +79,7 @@ static KIND: Kind = Kind {
 /// | key `redisson_lock_fence:{name}:<client id>` | string: left behind only by a call that had to be repeated, so that copies of it which arrive late do no harm, and by one that forced the lock open; vanishes after ten minutes, or four retry windows where that is longer |
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last key begins with
-/// `redisson_lock_fence::`. Scripts: `lua/lock/batch.lua`, `lua/lock/renew.lua`.
+/// `redisson_lock_fence::`. Scripts: `lua/lock/`.
 ///
 /// # Errors
 ///
