@@ -30,13 +30,14 @@ async fn connect(url: String) -> Client {
     builder(url).connect().await.expect("the server runs")
 }
 
-/// A server that knows the script, so that each call is one script call, and a proxy in front of it.
+/// A server that knows the scripts, so that each call is one script call, and a proxy in front of it.
 async fn start() -> (RedisServer, Proxy) {
     let server = RedisServer::start().await;
     let client = connect(server.url()).await;
     let lock = client.lock("warm-up");
     lock.lock().await.unwrap();
     lock.unlock().await.unwrap();
+    lock.force_unlock().await.unwrap();
     let proxy = Proxy::start(&server).await;
     (server, proxy)
 }
