@@ -93,7 +93,7 @@ if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
   local PATIENCE = 5000
   local SKIP, SKIP_PART = 20000, 4
   local STALE, RECORD_LIFE, LINGER, REFRESH = 10000000, '10000', 1500000, 100000
-  local MOST_CREDIT, LEAST_WEIGHT = 8, 1 / 64
+  local MOST_CREDIT, LEAST_WEIGHT, MOST_RECORDS = 8, 1 / 64, 1000
 
   local at, time = steps_end, redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
@@ -113,9 +113,11 @@ if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
   local function read_shared(text)
     shared_text = text
     local numbers =
-      { string.match(text or '', '^(%d+) (%-?%d+) ([%d.]+) ([%d.]+) (%d+) (%d+)$') }
-    for i = 1, 6 do numbers[i] = tonumber(numbers[i]) end
-    if #numbers < 6 then return end
+      { string.match(text or '', '^(%d+) (%-?%d+) (%d+%.%d+) (%d+%.%d+) (%d+) (%d+)$') }
+    for i = 1, 6 do
+      numbers[i] = tonumber(numbers[i])
+      if not numbers[i] or numbers[i] >= 1e15 and i > 1 then return end
+    end
     since = numbers[1] <= now and numbers[1] or 0
     counter, credit = numbers[2], min(MOST_CREDIT, numbers[3])
     weight = max(LEAST_WEIGHT, min(1, numbers[4]))
@@ -151,6 +153,9 @@ if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
 
   local function look_around()
     others = {}
+    -- More than this would take too long to read: it is begun anew.
+    local size = redis.pcall('HLEN', KEYS[4])
+    if type(size) == 'number' and size > MOST_RECORDS then redis.pcall('DEL', KEYS[4]) end
     local all = redis.pcall('HGETALL', KEYS[4])
     for i = 1, all.err and 0 or #all, 2 do
       if all[i] == '*' then

@@ -335,7 +335,7 @@ impl Answer {
             return Some(Answer::Stale);
         }
         let (text, verdict) = match text.rsplit_once(' ') {
-            Some((rest, last)) if last.starts_with("turn:") => (rest, Some(Verdict::read(last)?)),
+            Some((rest, last)) if last.starts_with("turn:") => (rest, Verdict::read(last)),
             _ => (&*text, None),
         };
         let mut words = text.split(' ').filter(|word| !word.is_empty());
