@@ -100,6 +100,20 @@ fn assert_alike(shares: &[i64]) {
     assert!(max < min.map(|min| min * 2).as_ref(), "{shares:?}");
 }
 
+async fn replace(connection: &mut MultiplexedConnection) {
+    let channel = format!("redisson_sc:{{{NAME}}}");
+    let () = redis::pipe()
+        .cmd("INCRBY")
+        .arg(NAME)
+        .arg(PERMITS)
+        .cmd("PUBLISH")
+        .arg(channel)
+        .arg(PERMITS)
+        .query_async(connection)
+        .await
+        .unwrap();
+}
+
 #[tokio::test]
 async fn a_frozen_and_a_killed_process_cost_what_they_hold() {
     let server = RedisServer::start().await;
@@ -114,35 +128,13 @@ async fn a_frozen_and_a_killed_process_cost_what_they_hold() {
     let mut processes: Vec<Keeper> = names.iter().map(|name| start(&server, name)).collect();
     assert_alike(&go_on(&mut connection, &names, 100).await);
 
-    // What a frozen or dead process holds is missing: it is replaced, so that all of it can be counted.
+    // What a frozen or dead process holds is missing, all permits perhaps: they are replaced.
     processes[3].signal("STOP");
-    let () = redis::cmd("INCRBY")
-        .arg(NAME)
-        .arg(1)
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    let () = redis::cmd("PUBLISH")
-        .arg("redisson_sc:{processes}")
-        .arg(1)
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    replace(&mut connection).await;
     assert_alike(&go_on(&mut connection, &names[..3], 100).await);
 
     processes[2].signal("KILL");
-    let () = redis::cmd("INCRBY")
-        .arg(NAME)
-        .arg(1)
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    let () = redis::cmd("PUBLISH")
-        .arg("redisson_sc:{processes}")
-        .arg(1)
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    replace(&mut connection).await;
     assert_alike(&go_on(&mut connection, &names[..2], 100).await);
 
     // Thawed, it takes part again.

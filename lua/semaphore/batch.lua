@@ -232,8 +232,12 @@ if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
       end
       held = held or result < most
     end
-    -- The first in line keeps what it can't use yet, as others would for it.
-    if turn.asked == 0 and result == 0 then refused = amount end
+    if turn.asked == 0 then
+      -- Who comes for one permit is there, and waited for again.
+      if amount == 1 then skip = 0 end
+      -- The first in line keeps what it can't use yet, as others would for it.
+      if result == 0 then refused = amount end
+    end
     turn.asked, turn.served = turn.asked + count, turn.served + result
     turn.taken = turn.taken + result * amount
     return result
