@@ -88,14 +88,15 @@ if KEYS[4] then
   steps_end = steps_end - 9
   listeners = count_listeners()
 end
-if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
+local time = listeners > 0 and listeners > ARGV[steps_end + 6] + 0 and redis.pcall('TIME')
+if time and not time.err then
   local SLACK, SLACK_PART = 5000, 10
   local PATIENCE = 5000
   local SKIP, SKIP_PART = 20000, 4
   local STALE, RECORD_LIFE, LINGER, REFRESH = 10000000, '10000', 1500000, 100000
   local MOST_CREDIT, LEAST_WEIGHT, MOST_RECORDS = 8, 1 / 64, 1000
 
-  local at, time = steps_end, redis.call('TIME')
+  local at = steps_end
   local now = time[1] * 1000000 + time[2]
   turn = { served = 0, asked = 0, taken = 0 }
   local id = string.sub(KEYS[3], -36)

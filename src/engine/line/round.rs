@@ -59,8 +59,15 @@ impl Line {
         self.core.runtime.spawn(async move {
             tokio::time::sleep_until(instant).await;
             if let Some(line) = line.upgrade() {
-                line.lock().look_anew();
-                drive::kick(&line);
+                let mut state = line.lock();
+                let held = state.turns.is_held_until(instant);
+                if held {
+                    state.look_anew();
+                }
+                drop(state);
+                if held {
+                    drive::kick(&line);
+                }
             }
         });
     }
