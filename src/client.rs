@@ -169,8 +169,8 @@ impl ClientBuilder {
     ///
     /// The effect is that of a release and an acquisition back to back, so nobody can tell; except that
     /// permits taken away by others (`add_permits` with a negative number) are noticed that much later,
-    /// and that a missing key is not created by it. As long as others listen for permits, they stay within the
-    /// process for 5 ms at the most. Zero switches it off.
+    /// and that a missing key is not created by it. While others wait for permits it is for callers whose turn it
+    /// is. Zero switches it off.
     pub fn local_hand_over(mut self, window: Duration) -> Self {
         self.config.local_hand_over = window;
         self

@@ -25,9 +25,10 @@ use crate::guard::Permit;
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
 /// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it |
 /// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; vanishes after ten minutes, or four retry windows where that is longer |
+/// | key `redisson_sc_turns:{name}` | hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanishes after ten seconds |
 ///
-/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last key begins with
-/// `redisson_sc_once::`. Every operation on the counter is a step of one script, `lua/semaphore/batch.lua`; the calls that the tasks of a client make
+/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last two keys begin with
+/// `redisson_sc_once::` and `redisson_sc_turns::`. Every operation on the counter is a step of one script, `lua/semaphore/batch.lua`; the calls that the tasks of a client make
 /// at the same time travel in one call of it.
 ///
 /// # Errors
@@ -126,7 +127,9 @@ impl RSemaphore {
     /// releases, when the subscription was made anew, and looks by itself every few seconds
     /// ([`safety_interval`](crate::ClientBuilder::safety_interval)). The callers of one client are served
     /// in the order of their arrival; smaller requests may pass the first in line, if that does not fit, for 5
-    /// seconds, then the line stops until it is served. Between clients there is no order.
+    /// seconds, then the line stops until it is served. Between clients the order is that of arrival, too, to
+    /// within a few milliseconds ([`without_turns`](Self::without_turns) switches that off); JVMs are given an equal
+    /// share.
     ///
     /// Redis: `name` falls by `permits`, keeping its time to live, where there are enough; nothing is sent where
     /// a release of this client serves the caller (`local_hand_over`). Redisson: `acquire(int)`.
