@@ -292,8 +292,13 @@ if time and not time.err then
     if shared ~= shared_text then
       fields[#fields + 1], fields[#fields + 2] = '*', shared
     end
-    if #fields > 0 then redis.pcall('HSET', KEYS[4], unpack(fields)) end
-    if not own or now - own.seen > REFRESH then redis.pcall('PEXPIRE', KEYS[4], RECORD_LIFE) end
+    -- Who only releases makes no hash, and who is the last to wait leaves none.
+    if rest == 0 and others and #others == 0 then
+      if shared_text then redis.pcall('DEL', KEYS[4]) end
+    elseif #fields > 0 and (want > 0 or shared_text) then
+      redis.pcall('HSET', KEYS[4], unpack(fields))
+      if not own or now - own.seen > REFRESH then redis.pcall('PEXPIRE', KEYS[4], RECORD_LIFE) end
+    end
     return string.format(' turn:%.0f:%s:%s:%s:%.0f:%.0f',
       held and max(1, since + PATIENCE - now) or 0, keep, found, clients, announced, granted)
   end
