@@ -123,42 +123,22 @@ fn nonsense(now: i64) -> String {
         6 => fastrand::i64(..),
         _ => fastrand::i64(0..1_000),
     };
+    let n = [(); 6].map(|()| number());
+    let [a, b, c, d, e, f] = n;
     match fastrand::u8(0..8) {
         0 => String::new(),
         1 => "nan inf -inf 1e999 0x10".to_owned(),
         2 => (0..fastrand::usize(0..200))
             .map(|_| fastrand::char(..))
             .collect(),
-        3 => format!(
-            "{} {} 99999999999999999999999999 {now} 0",
-            number(),
-            number()
-        ),
-        4 => format!(
-            "{} {} {}.5 1.0.0 {} {}",
-            number(),
-            number(),
-            number(),
-            number(),
-            number()
-        ),
+        3 => format!("{a} {b} 99999999999999999999999999 {now} 1 0"),
+        4 => format!("{a} {b} {}.5 1.0.0 {e} {f}", fastrand::u8(..)),
         5 => format!(
-            "{} {} {} {} {} {}",
-            number(),
-            number(),
-            number(),
-            number(),
-            number(),
-            number()
+            "{a} {b} {}.5 {}.25 {e} {f}",
+            fastrand::u8(..),
+            fastrand::u8(..)
         ),
-        _ => format!(
-            "{} {} {} {} {}",
-            number(),
-            number(),
-            number(),
-            number(),
-            number()
-        ),
+        _ => format!("{a} {b} {c} {d} {e} {f}"),
     }
 }
 
@@ -188,7 +168,7 @@ async fn nobody_waits_for_clients_that_do_not_come() {
         async |connection| {
             // Always first, always waiting, never there.
             let now = now(connection).await;
-            let ghost = format!("{} {} 1000 {now} 0", now - 9_000_000, now - 1_000_000);
+            let ghost = format!("{} {} 1000 {now} 1 0", now - 9_000_000, now - 1_000_000);
             write(connection, "00000000-0000-0000-0000-000000000000", &ghost).await;
         },
         200,
@@ -219,7 +199,7 @@ async fn a_permit_kept_for_a_ghost_is_free_for_all_after_a_moment() {
         .collect();
     support::waiters::until_subscribers(&mut connection, "redisson_sc:{recorded}", 2).await;
     let now = now(&mut connection).await;
-    let ghost = format!("{} {} 1000 {now} 0", now - 5_000_000, now - 1_000_000);
+    let ghost = format!("{} {} 1000 {now} 1 0", now - 5_000_000, now - 1_000_000);
     write(
         &mut connection,
         "00000000-0000-0000-0000-000000000000",
@@ -252,7 +232,7 @@ async fn two_hundred_records_keep_the_script_short() {
     let mut connection = server.connection().await;
     let time = now(&mut connection).await;
     for number in 0..200 {
-        let other = format!("{} {time} 64 {time} 0", time - number);
+        let other = format!("{} {time} 64 {time} 1 0", time - number);
         write(&mut connection, &format!("{number:036}"), &other).await;
     }
     let crowds: Vec<Crowd> = clients

@@ -88,6 +88,13 @@ impl Program {
         self.pid
     }
 
+    /// Sends the process a signal: `STOP`, `KILL`.
+    pub(crate) fn signal(&self, name: &str) -> Result<()> {
+        let mut kill = std::process::Command::new("kill");
+        kill.args(["-s", name, &self.pid.to_string()]).status()?;
+        Ok(())
+    }
+
     /// Sends a command and waits for its answer, beside other calls; `fields` is a JSON object.
     pub(crate) async fn call(&self, op: &str, mut fields: Value) -> Result<Value> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;

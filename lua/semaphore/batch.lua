@@ -91,7 +91,7 @@ end
 local time = listeners > 0 and listeners > ARGV[steps_end + 6] + 0 and redis.pcall('TIME')
 if time and not time.err then
   local SLACK, SLACK_PART = 5000, 10
-  local PATIENCE = 5000
+  local PATIENCE, PATIENCE_STEP, MOST_STEPS = 5000, 1000, 3
   local SKIP, SKIP_PART = 20000, 4
   local STALE, RECORD_LIFE, LINGER, REFRESH = 10000000, '10000', 1500000, 100000
   local MOST_CREDIT, LEAST_WEIGHT, MOST_RECORDS = 8, 1 / 64, 1000
@@ -104,7 +104,7 @@ if time and not time.err then
   local named, want = ARGV[at + 4] + 0, ARGV[at + 5] + 0
   local strangers = listeners - ARGV[at + 6]
   -- What stands in the hash; what can't be read counts as missing.
-  local since, counter, credit, weight, skip = 0, nil, 0, 1, 0
+  local since, counter, credit, weight, need, skip = 0, nil, 0, 1, 1, 0
   local announced, granted = 0, 0
   local offer = ARGV[at + 8] / 1000
   local own, others
@@ -126,22 +126,23 @@ if time and not time.err then
   end
 
   local function read_record(text)
-    local head, tail, want, seen, skip = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    local head, tail, want, seen, need, skip =
+      string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
     if not skip or math.abs(now - seen) > STALE then return nil end
     return {
       head = head + 0, tail = tail + 0, want = want + 0, seen = seen + 0,
-      skip = min(skip + 0, now + STALE),
+      need = need + 0, skip = min(skip + 0, now + STALE),
     }
   end
 
   local function write_record(record)
-    return string.format('%.0f %.0f %.0f %.0f %.0f',
-      record.head, record.tail, record.want, record.seen, record.skip)
+    return string.format('%.0f %.0f %.0f %.0f %.0f %.0f',
+      record.head, record.tail, record.want, record.seen, record.need, record.skip)
   end
 
   local function read_own(text)
     own = read_record(text)
-    skip = own and own.skip or 0
+    if own then need, skip = own.need, own.skip end
   end
 
   -- Permits that went to strangers since our last script are off their account.
@@ -180,9 +181,11 @@ if time and not time.err then
     settle()
   end
 
-  -- How many permits `other` wants for callers who came before `instant`; they are taken to have come evenly.
-  local function wanted_before(other, instant)
-    if other.skip > now or other.head >= instant then return 0 end
+  -- How many permits of `total` are kept for those callers of `other` who came before `instant`; they are taken to
+  -- have come evenly. One that is skipped has come again where it needs something, and may need more than there is.
+  local function wanted_before(other, instant, total)
+    if other.skip > now and (other.need == 0 or other.need > total) then return 0 end
+    if other.head >= instant then return 0 end
     if other.tail <= instant then return other.want end
     return math.ceil(other.want * (instant - other.head) / (other.tail - other.head))
   end
@@ -196,7 +199,7 @@ if time and not time.err then
     if strangers > 0 and offer > 0 then wanted = wanted + floor(credit) end
     for _, other in ipairs(others) do
       if wanted + amount > total then return false end
-      wanted = wanted + wanted_before(other, instant)
+      wanted = wanted + wanted_before(other, instant, total)
     end
     return wanted + amount <= total
   end
@@ -205,8 +208,8 @@ if time and not time.err then
   local function lose_patience()
     local function until_when(head) return now + SKIP + max(0, now - head) / SKIP_PART end
     for _, other in ipairs(others) do
-      if other.head < head and other.skip <= now then
-        other.skip, other.skipped = until_when(other.head), true
+      if other.want > 0 and other.head < head and (other.skip <= now or other.need > 0) then
+        other.need, other.skip, other.skipped = 0, until_when(other.head), true
       end
     end
     if refused > 0 then skip = until_when(head) end
@@ -234,8 +237,7 @@ if time and not time.err then
       held = held or result < most
     end
     if turn.asked == 0 then
-      -- Who comes for one permit is there, and waited for again.
-      if amount == 1 then skip = 0 end
+      need = amount
       -- The first in line keeps what it can't use yet, as others would for it.
       if result == 0 then refused = amount end
     end
@@ -262,11 +264,12 @@ if time and not time.err then
       since = now
     end
     local fields = {}
-    local keep, found = '-', '-'
+    local keep, found, before_us = '-', '-', 0
     if others then
       local oldest = 0
       for _, other in ipairs(others) do
-        if other.skip <= now then oldest = max(oldest, now - other.head) end
+        if other.skip <= now or other.need == 1 then oldest = max(oldest, now - other.head) end
+        if other.head < head then before_us = before_us + 1 end
         if other.skipped then
           fields[#fields + 1], fields[#fields + 2] = other.id, write_record(other)
         end
@@ -280,9 +283,10 @@ if time and not time.err then
     local rest = max(0, want - turn.taken)
     -- What has hardly changed need not be written again.
     if not own or now - own.seen > REFRESH or math.abs(first - own.head) > REFRESH / 100
-      or own.skip ~= skip or (rest == 0) ~= (own.want == 0) then
+      or own.skip ~= skip or own.need ~= need or (rest == 0) ~= (own.want == 0) then
       fields[#fields + 1], fields[#fields + 2] = id, write_record({
-        head = first, tail = max(first, tail), want = rest, seen = now, skip = skip,
+        head = first, tail = max(first, tail), want = rest, seen = now,
+        need = need, skip = skip,
       })
     end
     if announces then announced = announced + 1 end
@@ -299,8 +303,10 @@ if time and not time.err then
       redis.pcall('HSET', KEYS[4], unpack(fields))
       if not own or now - own.seen > REFRESH then redis.pcall('PEXPIRE', KEYS[4], RECORD_LIFE) end
     end
+    -- Of those who are held back the first ones come first, then, too.
+    local pause = since + PATIENCE + min(MOST_STEPS, before_us) * PATIENCE_STEP - now
     return string.format(' turn:%.0f:%s:%s:%s:%.0f:%.0f',
-      held and max(1, since + PATIENCE - now) or 0, keep, found, clients, announced, granted)
+      held and max(1, pause) or 0, keep, found, clients, announced, granted)
   end
 end
 local strict = KEYS[4] and ARGV[steps_end + 7] == '1'

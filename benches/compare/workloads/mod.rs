@@ -30,6 +30,9 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
             turns::run(load, stage, report).await?;
         }
     }
+    if wanted(turns::FROZEN) {
+        turns::run_frozen(stage, report).await?;
+    }
     if wanted(line::NAME) {
         line::run(stage, report).await?;
     }

@@ -1,12 +1,16 @@
 //! Processes that are not alike on one semaphore, held 5 ms: does each caller get its turn?
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use serde_json::json;
 
 use crate::Result;
 use crate::contestant::Contestant::{self, Ours, RedissonSync};
+use crate::program::Program;
 use crate::report::{Report, metric};
-use crate::sample::{Crowd, Entrant, Sample, measure_each};
-use crate::stage::Stage;
+use crate::sample::{Crowd, Entrant, Sample, measure, measure_each};
+use crate::stage::{Stage, crowd_fields};
 use crate::waits::Waits;
 
 const HOLD: Duration = Duration::from_millis(5);
@@ -143,6 +147,72 @@ pub(crate) const LOADS: &[Load] = &[
         ],
     },
 ];
+
+/// One of four freezes, one is killed.
+pub(crate) const FROZEN: &str = "turns-frozen";
+
+pub(crate) async fn run_frozen(stage: &mut Stage, report: &mut Report) -> Result<()> {
+    report.begin(
+        FROZEN,
+        "4 processes of 64 callers, 8 permits held 5 ms: one frozen, one killed; the other two and what is left",
+    );
+    for contestant in [Ours, RedissonSync] {
+        let name = format!("bench:{FROZEN}:{}", contestant.make().word());
+        let crowd = Crowd {
+            callers: 64,
+            permits: 1,
+            hold: HOLD,
+            semaphores: None,
+        };
+        // These two are not used again.
+        let mut others = Vec::new();
+        for _ in 0..2 {
+            others.push((contestant, stage.start(contestant.make()).await?));
+        }
+        let alive: Vec<Entrant> = stage
+            .programs(contestant.make(), 2)
+            .await?
+            .into_iter()
+            .map(|program| (contestant, program))
+            .collect();
+        stage.set(&name, 8).await?;
+        let time = stage.settings.measure_shared;
+        let endless = crowd_fields(contestant, &name, crowd.callers, time * 10);
+        let endless = |program: Arc<Program>| {
+            let mut fields = endless.clone();
+            fields["holdMicros"] = json!(HOLD.as_micros() as u64);
+            tokio::spawn(async move { program.call("crowd", fields).await.is_ok() })
+        };
+        let endless: Vec<_> = others
+            .iter()
+            .map(|(_, program)| endless(program.clone()))
+            .collect();
+        measure(
+            stage,
+            &alive,
+            &name,
+            &crowd,
+            stage.settings.warm_up.max(time / 4),
+        )
+        .await?;
+        others[0].1.signal("STOP")?;
+        others[1].1.signal("KILL")?;
+        let sample = measure(stage, &alive, &name, &crowd, time).await?;
+        let left: u64 = redis::cmd("GET")
+            .arg(&name)
+            .query_async(&mut stage.redis)
+            .await?;
+        others[0].1.signal("KILL")?;
+        for call in endless {
+            call.await?;
+        }
+        let mut numbers = metric::of_sample(&sample);
+        numbers.push((&metric::PERMIT_USE, sample.use_of(left)));
+        report.add_shared(contestant.to_string(), numbers, sample.shares());
+    }
+    report.end();
+    Ok(())
+}
 
 pub(crate) async fn run(load: &Load, stage: &mut Stage, report: &mut Report) -> Result<()> {
     report.begin(load.name, load.title);

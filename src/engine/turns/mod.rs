@@ -8,8 +8,8 @@
 //! allowance lets a client hand a permit on within its process instead of passing it round for every caller.
 //!
 //! Nothing is kept for ever. Permits that have been free for 5 ms, while callers whom they would fit were held
-//! back, are *free for all*; those for whom they were kept are not waited for again for 20 ms and a quarter of their
-//! wait, or until they come. So a client that is frozen or dead, or a record that nobody knows, costs a few
+//! back, are *free for all*; those for whom they were kept are skipped for 20 ms and a quarter of their wait, or
+//! until they come, and then as long as there is not enough for the first of them. So a client that is frozen or dead, or a record that nobody knows, costs a few
 //! milliseconds now and then, for ten seconds at the most. A large request is waited for in the same way: for 5 ms
 //! small ones leave it what comes free, then they pass.
 //!
@@ -30,7 +30,7 @@
 //!
 //! | field | value | pattern |
 //! |---|---|---|
-//! | a client's id (36 bytes) | when its first caller in line came; when its last one came; how many permits all of them want, 0 where nobody waits any more; when this was written; until when it is not waited for, or 0 | `^\d+ \d+ \d+ \d+ \d+$` |
+//! | a client's id (36 bytes) | when its first caller in line came; when its last one came; how many permits all of them want, 0 where nobody waits any more; when this was written; how many the first one wants, 0 if it has not come since it was last skipped; until when it is skipped, or 0 | `^\d+ \d+ \d+ \d+ \d+ \d+$` |
 //! | `*` | since when permits are free while callers are held back, or 0; the counter behind the last script; what is to the strangers' credit; how much of it they are given (0.0156 to 1); how many messages have announced permits; how many callers have had permits | `^\d+ -?\d+ \d+\.\d+ \d+\.\d+ \d+ \d+$` |
 //!
 //! Callers between the first and the last are taken to have come evenly. A client's field counts for 10 s from
