@@ -5,7 +5,7 @@
 //! `compat/README.md`). For this crate and the plain client these are this program once more. The
 //! contestants of a workload are measured back to back, in turns, so that their ratios are of one moment.
 //!
-//! `BENCH=quick` takes two minutes instead of seven. `ONLY=text` leaves out the workloads without that text
+//! `BENCH=quick` takes two minutes instead of ten. `ONLY=text` leaves out the workloads without that text
 //! in their names.
 //!
 //! - [`side`]: what is measured, inside the processes

@@ -77,15 +77,29 @@ impl Report {
         }
     }
 
-    /// A number, if it was measured.
-    fn value(&self, workload: &str, contestant: &str, metric: &Metric) -> Option<f64> {
+    fn row(&self, workload: &str, contestant: &str) -> Option<&Row> {
         self.workloads
             .iter()
             .find(|known| known.name == workload)?
             .rows
             .iter()
-            .find(|row| row.contestant == contestant)?
-            .value(metric)
+            .find(|row| row.contestant == contestant)
+    }
+
+    /// A number, if it was measured.
+    fn value(&self, workload: &str, contestant: &str, metric: &Metric) -> Option<f64> {
+        self.row(workload, contestant)?.value(metric)
+    }
+
+    /// The smallest share of a process, as a part of the mean share.
+    fn smallest_share(&self, workload: &str, contestant: &str) -> Option<f64> {
+        let shares = &self.row(workload, contestant)?.shares;
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        shares
+            .iter()
+            .copied()
+            .reduce(f64::min)
+            .map(|smallest| smallest / mean)
     }
 
     /// Shows the targets and writes the files.

@@ -44,6 +44,12 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
     let ours = |workload, metric: &Metric| report.value(workload, "ours", metric);
     let part = |better: Option<f64>| better.map(f64::recip);
     let target = |text, measured, needed| Target { text, measured, needed };
+    let ratio = |(workload, row, metric): (&str, &str, &Metric), (other, below): (&str, &Metric)|
+        Some(report.value(workload, row, metric)? / report.value(workload, other, below)?);
+    let within = |workload, row, metric, below| ratio((workload, row, metric), (row, below));
+    let (p50, p99, max, mean) =
+        (&metric::WAIT_P50, &metric::WAIT_P99, &metric::WAIT_MAX, &metric::WAIT_MEAN);
+    let held = &metric::PERMIT_USE;
     vec![
         target("1 caller: pairs/s, x plain", plain("ample-1", pairs), AtLeast(0.95)),
         target("1 caller: pairs/s, x Redisson", redisson("ample-1", pairs), AtLeast(1.3)),
@@ -76,6 +82,26 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
         target("lock, 1 caller: pairs/s, x Redisson", redisson("lock-1", pairs), AtLeast(1.3)),
         target("lock from process to process: p50, x Redisson's",
             part(redisson("lock-hand-over", &metric::WAIT_P50)), AtMost(0.5)),
+        target("4 x 64 callers, 8 permits: part of them held", ours("shared", held), AtLeast(0.97)),
+        target("4 x 64 callers, 8 permits: wait p99, x p50", within("shared", "ours", p99, p50), AtMost(1.2)),
+        target("4 x 64 callers, 8 permits: longest wait, x p50", within("shared", "ours", max, p50), AtMost(1.5)),
+        target("4 x 64 callers, 8 permits: smallest share, x the mean", report.smallest_share("shared", "ours"), AtLeast(0.95)),
+        target("16 and 112 callers: mean wait of 16, x that of 112",
+            ratio(("turns-sizes", "- 16 callers", mean), ("- 112 callers", mean)).map(|ratio| ratio.max(ratio.recip())),
+            AtMost(1.1)),
+        target("4 x 16 callers, 1 permit: smallest share, x the mean",
+            report.smallest_share("turns-one-permit", "ours"), AtLeast(0.9)),
+        target("4 x 16 callers, 1 permit: wait p99, x p50", within("turns-one-permit", "ours", p99, p50), AtMost(1.3)),
+        target("amounts 1 and 5: longest wait for 5, x the mean", within("turns-amounts", "- amount 5", max, mean), AtMost(3.0)),
+        target("amounts 1 and 5: part of the permits held", ours("turns-amounts", held), AtLeast(0.85)),
+        target("2 of ours, 2 JVMs: Java's wait p50, x among JVMs",
+            ratio(("shared", "- Redisson sync", p50), ("Redisson sync", p50)), AtMost(1.0)),
+        target("2 of ours, 2 JVMs: Java's wait p99, x among JVMs",
+            ratio(("shared", "- Redisson sync", p99), ("Redisson sync", p99)), AtMost(1.0)),
+        target("2 of ours, 2 JVMs: smallest share, x the mean", report.smallest_share("shared", "two of each"), AtLeast(0.6)),
+        target("2 of ours, 2 JVMs: part of the permits held", report.value("shared", "two of each", held), AtLeast(0.9)),
+        target("1,000 of ours, 4 Java threads: Java's mean wait, x ours",
+            ratio(("turns-crowd", "- 4 Java threads", mean), ("- ours", mean)), AtMost(1.0)),
         target("100,000 waiters: bytes each", ours("line", &metric::BYTES_PER_WAITER), AtMost(1024.0)),
         target("100,000 waiters: scripts per release of 1", ours("line", &metric::SCRIPTS_PER_RELEASE_OF_1), AtMost(10.0)),
         target("100,000 waiters: scripts per release of 1,000", ours("line", &metric::SCRIPTS_PER_RELEASE_OF_1000), AtMost(10.0)),
