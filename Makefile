@@ -6,7 +6,7 @@
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-setup: ## install what is missing: redis-server, a JDK, Maven, Redisson
+setup: ## install what is missing: redis-server, a JDK, Maven, Redisson, redis-py
 	scripts/setup.sh
 
 demo: setup ## show Rust and Java sharing a semaphore

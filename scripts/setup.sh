@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what `make demo` and `make test` need and is missing. Changes nothing when nothing is missing.
 #
-#   scripts/setup.sh [redis] [java] [rust]     the parts; all of them without arguments
+#   scripts/setup.sh [redis] [java] [python] [rust]     the parts; all of them without arguments
 #
 # REDISSON_VERSIONS names the versions of Redisson to fetch; without it compat/build.sh takes all it knows.
 set -euo pipefail
@@ -75,7 +75,7 @@ rust() {
     done
 }
 
-parts=${*:-redis java rust}
+parts=${*:-redis java python rust}
 packages=()
 for part in $parts; do
     case $part in
@@ -84,8 +84,10 @@ for part in $parts; do
             have_jdk || packages+=(jdk)
             have mvn || packages+=(maven)
             ;;
+        # Debian's python3 comes without what a virtual environment needs.
+        python) python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv) ;;
         rust) rust ;;
-        *) fail "no such part: $part (there are redis, java and rust)" ;;
+        *) fail "no such part: $part (there are redis, java, python and rust)" ;;
     esac
 done
 
@@ -96,3 +98,5 @@ if [[ " $parts " = *" java "* ]]; then
     # shellcheck disable=SC2086
     compat/build.sh ${REDISSON_VERSIONS:-}
 fi
+
+if [[ " $parts " = *" python "* ]]; then compat/python/build.sh; fi

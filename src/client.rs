@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::config::{Config, NameMapper};
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::redisson::RSemaphore;
+use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
+use crate::redisson::{RFencedLock, RLock, RSemaphore};
 
 /// A client of one Redis server: two connections, however many objects and waiters.
 ///
@@ -49,6 +50,53 @@ impl Client {
     #[must_use]
     pub fn semaphore(&self, name: &str) -> RSemaphore {
         RSemaphore::new(&self.core, name)
+    }
+
+    /// The lock called `name`: a handle, made without I/O, that is an owner of its own. Redisson: `getLock(String)`.
+    ///
+    /// A name that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn lock(&self, name: &str) -> RLock {
+        RLock::new(&self.core, name)
+    }
+
+    /// The lock called `name` that gives fencing tokens: a handle as [`lock`](Self::lock) makes one. Redisson:
+    /// `getFencedLock(String)`.
+    #[must_use]
+    pub fn fenced_lock(&self, name: &str) -> RFencedLock {
+        RFencedLock::new(&self.core, name)
+    }
+
+    /// The timestamp semaphore called `name`, of the classic recipes: a handle, made without I/O.
+    ///
+    /// A name or setting that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn timestamp_semaphore(&self, name: &str, limit: u32) -> TimestampSemaphore {
+        TimestampSemaphore::new(&self.core, name, limit)
+    }
+
+    /// The fair semaphore called `name`, of the classic recipes: a handle, made without I/O.
+    #[must_use]
+    pub fn fair_semaphore(&self, name: &str, limit: u32) -> FairSemaphore {
+        FairSemaphore::new(&self.core, name, limit)
+    }
+
+    /// The set semaphore called `name`, of the classic recipes: a handle, made without I/O.
+    #[must_use]
+    pub fn set_semaphore(&self, name: &str, limit: u32) -> SetSemaphore {
+        SetSemaphore::new(&self.core, name, limit)
+    }
+
+    /// The slot strings called `name`, of the classic recipes: a handle, made without I/O.
+    #[must_use]
+    pub fn slot_semaphore(&self, name: &str, limit: u32) -> SlotSemaphore {
+        SlotSemaphore::new(&self.core, name, limit)
+    }
+
+    /// The string lock `lock:name`, of the classic recipes: a handle, made without I/O, that is an owner of its own.
+    #[must_use]
+    pub fn string_lock(&self, name: &str) -> StringLock {
+        StringLock::new(&self.core, name)
     }
 
     /// The client's id, a random UUID: it stands in the keys of its records.
@@ -169,10 +217,17 @@ impl ClientBuilder {
     ///
     /// The effect is that of a release and an acquisition back to back, so nobody can tell; except that
     /// permits taken away by others (`add_permits` with a negative number) are noticed that much later,
-    /// and that a missing key is not created by it. As long as others listen for permits, they stay within the
-    /// process for 5 ms at the most. Zero switches it off.
+    /// and that a missing key is not created by it. While others wait for permits it is for callers whose turn it
+    /// is. Zero switches it off.
     pub fn local_hand_over(mut self, window: Duration) -> Self {
         self.config.local_hand_over = window;
+        self
+    }
+
+    /// How long a lock that was taken without a lease stays locked after its holder's process has gone; 30 s by
+    /// default. It is renewed every third of this; 100 ms at the least. Redisson: `lockWatchdogTimeout`.
+    pub fn lock_watchdog_timeout(mut self, timeout: Duration) -> Self {
+        self.config.lock_watchdog_timeout = timeout;
         self
     }
 
@@ -191,6 +246,7 @@ impl ClientBuilder {
             connect_timeout,
             retry_window,
             safety_interval,
+            lock_watchdog_timeout,
             ..
         } = self.config;
         for (name, value) in [
@@ -198,6 +254,7 @@ impl ClientBuilder {
             ("connect_timeout", connect_timeout),
             ("retry_window", retry_window),
             ("safety_interval", safety_interval),
+            ("lock_watchdog_timeout", lock_watchdog_timeout),
         ] {
             if value.is_zero() || value > LONGEST_SETTING {
                 return Err(Error::Configuration {
@@ -207,10 +264,20 @@ impl ClientBuilder {
                 });
             }
         }
+        if lock_watchdog_timeout < SHORTEST_WATCHDOG_TIMEOUT {
+            return Err(Error::Configuration {
+                reason: format!(
+                    "lock_watchdog_timeout of {lock_watchdog_timeout:?} is below {SHORTEST_WATCHDOG_TIMEOUT:?}"
+                ),
+            });
+        }
         let core = Core::connect(self.config).await?;
         Ok(Client { core })
     }
 }
+
+/// A lock has to be renewed three times in this, over the network.
+const SHORTEST_WATCHDOG_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// No time-out makes sense above a day, and arithmetic stays far from overflow.
 const LONGEST_SETTING: Duration = Duration::from_secs(24 * 60 * 60);

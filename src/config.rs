@@ -68,6 +68,7 @@ pub(crate) struct Config {
     pub(crate) retry_window: Duration,
     pub(crate) safety_interval: Duration,
     pub(crate) local_hand_over: Duration,
+    pub(crate) lock_watchdog_timeout: Duration,
 }
 
 impl Config {
@@ -84,12 +85,18 @@ impl Config {
             retry_window: Duration::from_secs(30),
             safety_interval: Duration::from_secs(5),
             local_hand_over: Duration::from_millis(5),
+            lock_watchdog_timeout: Duration::from_secs(30),
         }
     }
 
     /// How long the server keeps the record that makes a repeated call harmless.
     pub(crate) fn record_life(&self) -> Duration {
         RECORD_LIFE.max(self.retry_window * 4)
+    }
+
+    /// How often the end of what is held is put off.
+    pub(crate) fn renewal_period(&self) -> Duration {
+        self.lock_watchdog_timeout / 3
     }
 
     /// How long after its first sending a call may be repeated: the record must still be there.

@@ -28,6 +28,30 @@ pub enum Error {
         permits: u32,
     },
 
+    /// A limit that no semaphore with ids can have. Nothing was sent.
+    #[error("semaphore {name:?}: a limit of {limit} is not between 1 and {most}; nothing was sent")]
+    InvalidLimit {
+        /// The semaphore.
+        name: String,
+        /// The limit of the handle.
+        limit: u32,
+        /// The highest possible one.
+        most: u32,
+    },
+
+    /// The times in the key are in other units than the handle is set to. Nothing took effect.
+    #[error(
+        "semaphore {name:?} is set to {units:?}, but the time {found} in its key looks like the other unit; nothing took effect"
+    )]
+    WrongUnits {
+        /// The semaphore.
+        name: String,
+        /// What the handle is set to.
+        units: crate::recipes::Units,
+        /// A time that was found.
+        found: String,
+    },
+
     /// An object name that cannot be used. Nothing was sent.
     #[error("object name {name:?} cannot be used: {reason}; nothing was sent")]
     InvalidName {
@@ -58,7 +82,7 @@ pub enum Error {
     },
 
     /// The key holds another type. Nothing took effect.
-    #[error("{name:?} is not a string counter: the key holds another type; nothing took effect")]
+    #[error("the key of {name:?} holds another type than this object has; nothing took effect")]
     WrongType {
         /// The object.
         name: String,
@@ -84,6 +108,15 @@ pub enum Error {
         available: i64,
         /// The change that was asked for.
         delta: i64,
+    },
+
+    /// The owner does not hold the lock, or does not any more. Nothing took effect.
+    #[error("lock {name:?} is not held by {owner}; nothing took effect")]
+    NotHeld {
+        /// The lock.
+        name: String,
+        /// Who tried.
+        owner: String,
     },
 
     /// The object does not exist and the operation needs it. Nothing took effect.

@@ -13,6 +13,16 @@ pub(crate) enum Make {
     Plain,
     /// The real Redisson in a JVM.
     Redisson,
+    /// The fair semaphore of the classic recipes, of this crate.
+    Fair,
+    /// The original, with a round trip for each step.
+    FairOriginal,
+    /// The original in two transactions.
+    FairInTransactions,
+    /// The lock of this crate.
+    Lock,
+    /// One script per call over the `redis` crate.
+    LockPlain,
 }
 
 impl Make {
@@ -23,6 +33,11 @@ impl Make {
             Make::OursViaRedis => "ours-via-redis",
             Make::Plain => "plain",
             Make::Redisson => "redisson",
+            Make::Fair => "fair",
+            Make::FairOriginal => "fair-original",
+            Make::FairInTransactions => "fair-in-transactions",
+            Make::Lock => "lock",
+            Make::LockPlain => "lock-plain",
         }
     }
 }
@@ -37,6 +52,13 @@ pub(crate) enum Contestant {
     RedissonSync,
     /// All callers as futures.
     RedissonAsync,
+    Fair,
+    FairOriginal,
+    FairInTransactions,
+    Lock,
+    LockPlain,
+    /// One thread a caller.
+    RedissonLock,
 }
 
 impl Contestant {
@@ -45,14 +67,29 @@ impl Contestant {
             Contestant::Ours => Make::Ours,
             Contestant::OursViaRedis => Make::OursViaRedis,
             Contestant::Plain => Make::Plain,
-            Contestant::RedissonSync | Contestant::RedissonAsync => Make::Redisson,
+            Contestant::RedissonSync | Contestant::RedissonAsync | Contestant::RedissonLock => {
+                Make::Redisson
+            }
+            Contestant::Fair => Make::Fair,
+            Contestant::FairOriginal => Make::FairOriginal,
+            Contestant::FairInTransactions => Make::FairInTransactions,
+            Contestant::Lock => Make::Lock,
+            Contestant::LockPlain => Make::LockPlain,
+        }
+    }
+
+    /// The `object` of the Java peer's crowd; the others have one only.
+    pub(crate) fn object(self) -> &'static str {
+        match self {
+            Contestant::RedissonLock => "lock",
+            _ => "semaphore",
         }
     }
 
     /// The `mode` of the Java peer's commands; the others have no choice.
     pub(crate) fn mode(self) -> &'static str {
         match self {
-            Contestant::RedissonSync => "sync",
+            Contestant::RedissonSync | Contestant::RedissonLock => "sync",
             _ => "async",
         }
     }
@@ -61,10 +98,12 @@ impl Contestant {
 impl fmt::Display for Contestant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Contestant::Ours => "ours",
+            Contestant::Ours | Contestant::Fair | Contestant::Lock => "ours",
+            Contestant::FairOriginal => "original",
+            Contestant::FairInTransactions => "in transactions",
             Contestant::OursViaRedis => "ours via Redis",
-            Contestant::Plain => "plain",
-            Contestant::RedissonSync => "Redisson sync",
+            Contestant::Plain | Contestant::LockPlain => "plain",
+            Contestant::RedissonSync | Contestant::RedissonLock => "Redisson sync",
             Contestant::RedissonAsync => "Redisson async",
         })
     }

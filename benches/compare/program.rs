@@ -2,15 +2,18 @@
 //!
 //! It ends at the end of its input, so it cannot outlive the benchmark.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::Mutex;
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::contestant::Make;
@@ -32,13 +35,14 @@ pub(crate) struct Program {
     log: PathBuf,
     // Ends with the program's owner.
     _process: Child,
-    channel: Mutex<Channel>,
+    commands: mpsc::UnboundedSender<String>,
+    waiting: Waiting,
+    last_id: AtomicU64,
 }
 
-struct Channel {
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-}
+type Output = Lines<BufReader<ChildStdout>>;
+/// The calls without an answer, by number; `None` once the process is gone.
+type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Value>>>>>;
 
 impl Program {
     /// Starts the `number`-th process of a make and returns when it is connected to Redis at `url`.
@@ -51,47 +55,84 @@ impl Program {
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| format!("{} does not start: {error}", make.word()))?;
-        let program = Program {
+        let mut input = process.stdin.take().ok_or("not piped")?;
+        let mut output = BufReader::new(process.stdout.take().ok_or("not piped")?).lines();
+        let ready = match timeout(DEADLINE, output.next_line()).await {
+            Ok(Ok(Some(line))) => serde_json::from_str::<Value>(&line)?,
+            _ => Value::Null,
+        };
+        if ready["event"] != "ready" {
+            return Err(format!("not ready: {ready}: see {}", log.display()).into());
+        }
+        let (commands, mut to_write) = mpsc::unbounded_channel::<String>();
+        tokio::spawn(async move {
+            while let Some(line) = to_write.recv().await {
+                if input.write_all(line.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let waiting = Waiting::new(Mutex::new(Some(HashMap::new())));
+        tokio::spawn(deliver(output, Arc::clone(&waiting)));
+        Ok(Program {
             pid: process.id().ok_or("ended at once")?,
             log,
-            channel: Mutex::new(Channel {
-                input: process.stdin.take().ok_or("not piped")?,
-                output: BufReader::new(process.stdout.take().ok_or("not piped")?).lines(),
-            }),
             _process: process,
-        };
-        let ready = program.line(&mut *program.channel.lock().await).await?;
-        if ready["event"] != "ready" {
-            return Err(format!("not ready: {ready}").into());
-        }
-        Ok(program)
+            commands,
+            waiting,
+            last_id: AtomicU64::new(0),
+        })
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Sends a command and waits for its answer; `fields` is a JSON object.
+    /// Sends the process a signal: `STOP`, `KILL`.
+    pub(crate) fn signal(&self, name: &str) -> Result<()> {
+        let mut kill = std::process::Command::new("kill");
+        kill.args(["-s", name, &self.pid.to_string()]).status()?;
+        Ok(())
+    }
+
+    /// Sends a command and waits for its answer, beside other calls; `fields` is a JSON object.
     pub(crate) async fn call(&self, op: &str, mut fields: Value) -> Result<Value> {
-        fields["id"] = json!(1);
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        fields["id"] = json!(id);
         fields["op"] = json!(op);
-        let mut channel = self.channel.lock().await;
-        let line = format!("{fields}\n");
-        channel.input.write_all(line.as_bytes()).await?;
-        let answer = self.line(&mut channel).await?;
+        let (sender, answer) = oneshot::channel();
+        if let Some(waiting) = self.waiting.lock().expect("never poisoned").as_mut() {
+            waiting.insert(id, sender);
+        }
+        // Where the process has gone, the sender is dropped, and the answer says so.
+        let _ = self.commands.send(format!("{fields}\n"));
+        let answer = match timeout(DEADLINE, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => {
+                return Err(format!("a process has ended: see {}", self.log.display()).into());
+            }
+            Err(_) => return Err("no answer for a long time".into()),
+        };
         match answer["error"].as_str() {
             Some(error) => Err(format!("{op}: {error}").into()),
             None => Ok(answer),
         }
     }
+}
 
-    async fn line(&self, channel: &mut Channel) -> Result<Value> {
-        match timeout(DEADLINE, channel.output.next_line()).await {
-            Ok(Ok(Some(line))) => Ok(serde_json::from_str(&line)?),
-            Ok(_) => Err(format!("a process has ended: see {}", self.log.display()).into()),
-            Err(_) => Err("no answer for a long time".into()),
+/// Brings answers to those who wait for them, until the process ends.
+async fn deliver(mut output: Output, waiting: Waiting) {
+    while let Ok(Some(line)) = output.next_line().await {
+        let answer: Value = serde_json::from_str(&line).unwrap_or_default();
+        let waiter = answer["id"].as_u64().and_then(|id| {
+            let mut waiting = waiting.lock().expect("never poisoned");
+            waiting.as_mut()?.remove(&id)
+        });
+        if let Some(waiter) = waiter {
+            let _ = waiter.send(answer);
         }
     }
+    *waiting.lock().expect("never poisoned") = None;
 }
 
 fn command(make: Make, url: &str) -> Result<Command> {

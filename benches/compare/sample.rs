@@ -19,6 +19,8 @@ pub(crate) type Entrant = (Contestant, Arc<Program>);
 #[derive(Debug, Clone)]
 pub(crate) struct Crowd {
     pub(crate) callers: u64,
+    /// That each takes at a time.
+    pub(crate) permits: u64,
     pub(crate) hold: Duration,
     /// More than one: the callers are spread over so many.
     pub(crate) semaphores: Option<u64>,
@@ -41,6 +43,8 @@ pub(crate) struct Sample {
 pub(crate) struct SideSample {
     /// While the time ran; the callers who waited then finished their turn.
     in_time: u64,
+    /// That each caller takes.
+    permits: u64,
     cpu_micros: u64,
     pub(crate) waits: Waits,
 }
@@ -53,15 +57,30 @@ pub(crate) async fn measure(
     crowd: &Crowd,
     time: Duration,
 ) -> Result<Sample> {
+    let crowds: Vec<_> = entrants
+        .iter()
+        .map(|entrant| (entrant.clone(), crowd.clone()))
+        .collect();
+    measure_each(stage, &crowds, name, time).await
+}
+
+/// As [`measure`], with a crowd of its own for each entrant; a process may come several times.
+pub(crate) async fn measure_each(
+    stage: &mut Stage,
+    crowds: &[(Entrant, Crowd)],
+    name: &str,
+    time: Duration,
+) -> Result<Sample> {
     let processors = || -> Result<Vec<u64>> {
-        let cpu = |(_, program): &Entrant| meter::cpu_micros(program.pid());
-        entrants.iter().map(cpu).collect()
+        let cpu = |((_, program), _): &(Entrant, Crowd)| meter::cpu_micros(program.pid());
+        crowds.iter().map(cpu).collect()
     };
     let server_before = ServerUse::read(&mut stage.redis).await?;
     let before = processors()?;
-    let calls = entrants.iter().map(|(contestant, program)| {
+    let calls = crowds.iter().map(|((contestant, program), crowd)| {
         let mut fields = crowd_fields(*contestant, name, crowd.callers, time);
         fields["holdMicros"] = json!(crowd.hold.as_micros() as u64);
+        fields["permits"] = json!(crowd.permits);
         if let Some(semaphores) = crowd.semaphores {
             fields["semaphores"] = json!(semaphores);
         }
@@ -76,19 +95,21 @@ pub(crate) async fn measure(
         scripts: server_after.scripts - server_before.scripts,
         ..Sample::default()
     };
-    for (answer, (before, after)) in answers.iter().zip(before.iter().zip(after)) {
-        sample.take(&answer["ok"], after - before)?;
+    let answers = answers.iter().zip(crowds);
+    for ((answer, (_, crowd)), (before, after)) in answers.zip(before.iter().zip(after)) {
+        sample.take(&answer["ok"], after - before, crowd.permits)?;
     }
     Ok(sample)
 }
 
 impl Sample {
-    fn take(&mut self, answer: &Value, cpu_micros: u64) -> Result<()> {
+    fn take(&mut self, answer: &Value, cpu_micros: u64, permits: u64) -> Result<()> {
         let number = |field: &str| answer[field].as_u64().ok_or("not a crowd's answer");
         self.pairs += number("acquisitions")?;
         self.held += Duration::from_micros(number("heldMicros")?);
         self.sides.push(SideSample {
             in_time: number("inTime")?,
+            permits,
             cpu_micros,
             waits: Waits::from_json(&answer["waits"]).ok_or("no waits in a crowd's answer")?,
         });
@@ -146,7 +167,9 @@ impl Sample {
     /// The part of the time of `permits` permits in which they were held.
     pub(crate) fn use_of(&self, permits: u64) -> f64 {
         let hold = self.held.as_secs_f64() / (self.pairs.max(1) as f64);
-        self.pairs_per_second() * hold / permits as f64
+        let taken = |side: &SideSample| (side.in_time * side.permits) as f64;
+        let taken = self.sides.iter().map(taken).sum::<f64>() / self.time.as_secs_f64();
+        taken * hold / permits as f64
     }
 
     fn per_pair(&self, amount: u64) -> f64 {

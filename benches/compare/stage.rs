@@ -118,6 +118,7 @@ pub(crate) fn crowd_fields(
     json!({
         "name": name,
         "mode": contestant.mode(),
+        "object": contestant.object(),
         "callers": callers,
         "millis": time.as_millis() as u64,
     })

@@ -50,6 +50,11 @@ impl Waits {
         0
     }
 
+    pub(crate) fn mean(&self) -> f64 {
+        let sum: u64 = self.iter().map(|(micros, count)| micros * count).sum();
+        sum as f64 / self.count().max(1) as f64
+    }
+
     pub(crate) fn max(&self) -> u64 {
         self.iter().last().map_or(0, |(micros, _)| micros)
     }

@@ -5,6 +5,7 @@
 -- KEYS[1] semaphore: string, the permits available as a decimal integer
 -- KEYS[2] channel: where waiters of every client listen
 -- KEYS[3] record: string, "<sequence number> <answer>" of this client's last batch that is on record
+-- KEYS[4] turns: hash, whose callers wait and since when; given where others listen, see src/engine/turns
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] sequence number of this batch, rising within a client
 -- ARGV[3] time to live of the record in milliseconds
@@ -16,16 +17,22 @@
 --   add: amount, may be negative           drain: to zero
 --   try_set: amount; count is the time to live in milliseconds, 0 for none
 --   available: the counter
+--   acquire_in_turn: as acquire, for callers who wait, by the rule of turns; only with KEYS[4]
+--   With KEYS[4] nine numbers follow the steps: for how many microseconds the first in line has waited, the
+--   last of those who ask now, and the last of all; how many ask; how many permits all of them want; how
+--   many of the listeners are this client itself; 1: nobody may pass the first in line; how many thousandths
+--   of an equal share strangers are offered; how many callers were served without Redis meanwhile
 -- Returns: "<listeners> <available> <result>...": listeners heard the announcement (-1: unknown); a
 --   result is how many of count were carried out, followed by ":<counter>" where the range forbade
 --   the others; "missing" (release_if_exists); the counter before it (drain); 1 or 0 (try_set, add).
+--   With KEYS[4] and other listeners a last word follows, "turn:<number>:...", see leave_turn.
 --   "stale" for a batch older than the record; "unreadable <text>" for a counter that is no integer;
 --   "refused <error>" for a key of another type, and for a repeated number that ended with an error
 -- Publishes: the new total, 2^31-1 at the most, where permits were added and some are left, then "0" for each further permit
 --   added, as long as somebody hears it, so that each async waiter of a JVM is started
 -- Repeat-safe: yes, the record answers a repeated sequence number
 -- Invariant: the counter changes by exactly what the results say, keeps its time to live, and stays
---   within 32 bits; after an error nothing has changed
+--   within 32 bits; after an error nothing has changed. Nothing depends on what KEYS[4] holds but who comes first
 
 local LOWEST, HIGHEST = -2147483648, 2147483647
 local MOST_ZEROS = 64
@@ -41,6 +48,13 @@ local function record(answer)
   if not last or last < sequence then return old end
   redis.call('SET', KEYS[3], old, 'PX', ARGV[3])
   return old, last == sequence and string.sub(old, space + 1) or 'stale'
+end
+
+-- How many listen; -1 if that can't be learned.
+local function count_listeners()
+  local counting = ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
+  local counted = redis.pcall('PUBSUB', counting, KEYS[2])
+  return counted.err and -1 or counted[2]
 end
 
 -- Below 10^14 a Lua number and its text are both exact. Only a text that Redis itself would write is an
@@ -66,7 +80,238 @@ local total, exists, life = before, text ~= false, '0'
 local added, taken, announce, line_stopped = 0, false, false, false
 local results = ''
 
-for i = 5, #ARGV, 3 do
+-- The rule of turns, for which src/engine/turns has the reasons; nothing of it runs where nobody else listens.
+-- Times are in microseconds of the server's clock.
+local turn, due, leave_turn
+local listeners, steps_end = -1, #ARGV
+if KEYS[4] then
+  steps_end = steps_end - 9
+  listeners = count_listeners()
+end
+local time = listeners > 0 and listeners > ARGV[steps_end + 6] + 0 and redis.pcall('TIME')
+if time and not time.err then
+  local SLACK, SLACK_PART = 5000, 10
+  local PATIENCE, PATIENCE_STEP, MOST_STEPS = 5000, 1000, 3
+  local SKIP, SKIP_PART = 20000, 4
+  local STALE, RECORD_LIFE, LINGER, REFRESH = 10000000, '10000', 1500000, 100000
+  local MOST_CREDIT, LEAST_WEIGHT, MOST_RECORDS = 8, 1 / 64, 1000
+
+  local at = steps_end
+  local now = time[1] * 1000000 + time[2]
+  turn = { served = 0, asked = 0, taken = 0 }
+  local id = string.sub(KEYS[3], -36)
+  local head, last, tail = now - ARGV[at + 1], now - ARGV[at + 2], now - ARGV[at + 3]
+  local named, want = ARGV[at + 4] + 0, ARGV[at + 5] + 0
+  local strangers = listeners - ARGV[at + 6]
+  -- What stands in the hash; what can't be read counts as missing.
+  local since, counter, credit, weight, need, skip = 0, nil, 0, 1, 1, 0
+  local announced, granted = 0, 0
+  local offer = ARGV[at + 8] / 1000
+  local own, others
+  local shared_text
+  local clients, refused, held = 1, 0, false
+
+  local function read_shared(text)
+    shared_text = text
+    local numbers =
+      { string.match(text or '', '^(%d+) (%-?%d+) (%d+%.%d+) (%d+%.%d+) (%d+) (%d+)$') }
+    for i = 1, 6 do
+      numbers[i] = tonumber(numbers[i])
+      if not numbers[i] or numbers[i] >= 1e15 and i > 1 then return end
+    end
+    since = numbers[1] <= now and numbers[1] or 0
+    counter, credit = numbers[2], min(MOST_CREDIT, numbers[3])
+    weight = max(LEAST_WEIGHT, min(1, numbers[4]))
+    announced, granted = numbers[5], numbers[6]
+  end
+
+  local function read_record(text)
+    local head, tail, want, seen, need, skip =
+      string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    if not skip or math.abs(now - seen) > STALE then return nil end
+    return {
+      head = head + 0, tail = tail + 0, want = want + 0, seen = seen + 0,
+      need = need + 0, skip = min(skip + 0, now + STALE),
+    }
+  end
+
+  local function write_record(record)
+    return string.format('%.0f %.0f %.0f %.0f %.0f %.0f',
+      record.head, record.tail, record.want, record.seen, record.need, record.skip)
+  end
+
+  local function read_own(text)
+    own = read_record(text)
+    if own then need, skip = own.need, own.skip end
+  end
+
+  -- Permits that went to strangers since our last script are off their account.
+  local function settle()
+    if strangers > 0 and counter and counter > before then
+      credit = max(0, credit - (counter - before))
+      weight = min(1, weight * 2)
+    end
+  end
+
+  local function look_around()
+    others = {}
+    -- More than this would take too long to read: it is begun anew.
+    local size = redis.pcall('HLEN', KEYS[4])
+    if type(size) == 'number' and size > MOST_RECORDS then redis.pcall('DEL', KEYS[4]) end
+    local all = redis.pcall('HGETALL', KEYS[4])
+    for i = 1, all.err and 0 or #all, 2 do
+      if all[i] == '*' then
+        read_shared(all[i + 1])
+      elseif all[i] == id then
+        read_own(all[i + 1])
+      else
+        local other = read_record(all[i + 1])
+        if not other then
+          redis.pcall('HDEL', KEYS[4], all[i])
+        elseif other.want > 0 then
+          other.id = all[i]
+          others[#others + 1], clients = other, clients + 1
+          strangers = strangers - 1
+        elseif now - other.seen < LINGER then
+          strangers = strangers - 1
+        end
+      end
+    end
+    strangers = max(0, strangers)
+    settle()
+  end
+
+  -- How many permits of `total` are kept for those callers of `other` who came before `instant`; they are taken to
+  -- have come evenly. One that is skipped has come again where it needs something, and may need more than there is.
+  local function wanted_before(other, instant, total)
+    if other.skip > now and (other.need == 0 or other.need > total) then return 0 end
+    if other.head >= instant then return 0 end
+    if other.tail <= instant then return other.want end
+    return math.ceil(other.want * (instant - other.head) / (other.tail - other.head))
+  end
+
+  -- Whether, with `total` permits free, the caller at `place` among those who ask may take `amount` of them: what
+  -- remains must do for all who came before.
+  local function may_take(total, amount, place)
+    local came = head + (last - head) * place / max(1, named - 1)
+    local instant = came - SLACK - (now - came) / SLACK_PART
+    local wanted = skip > now and 0 or refused
+    if strangers > 0 and offer > 0 then wanted = wanted + floor(credit) end
+    for _, other in ipairs(others) do
+      if wanted + amount > total then return false end
+      wanted = wanted + wanted_before(other, instant, total)
+    end
+    return wanted + amount <= total
+  end
+
+  -- Those who were waited for had their chance, and are not waited for again for a while.
+  local function lose_patience()
+    local function until_when(head) return now + SKIP + max(0, now - head) / SKIP_PART end
+    for _, other in ipairs(others) do
+      if other.want > 0 and other.head < head and (other.skip <= now or other.need > 0) then
+        other.need, other.skip, other.skipped = 0, until_when(other.head), true
+      end
+    end
+    if refused > 0 then skip = until_when(head) end
+    if strangers > 0 and credit >= 1 then credit, weight = 0, weight / 2 end
+  end
+
+  -- How many of `count` callers may take `amount` permits each.
+  due = function(total, amount, count)
+    local most, result = min(count, floor(total / amount)), 0
+    if most > 0 then
+      if not others then look_around() end
+      local high = most
+      while result < high do
+        local middle = math.ceil((result + high) / 2)
+        if may_take(total - (middle - 1) * amount, amount, turn.asked + middle - 1) then
+          result = middle
+        else
+          high = middle - 1
+        end
+      end
+      if result < most and since > 0 and now - since >= PATIENCE then
+        lose_patience()
+        result = most
+      end
+      held = held or result < most
+    end
+    if turn.asked == 0 then
+      need = amount
+      -- The first in line keeps what it can't use yet, as others would for it.
+      if result == 0 then refused = amount end
+    end
+    turn.asked, turn.served = turn.asked + count, turn.served + result
+    turn.taken = turn.taken + result * amount
+    return result
+  end
+
+  -- Leaves this client's record. Returns after how many microseconds those who were held back may take what
+  -- is free, 0 if nobody was; how long a caller must have waited by now to be served within its process (may
+  -- be less than nothing); how many strangers listen; how many clients with a record have callers who wait;
+  -- and how many messages and how many callers with permits the scripts have counted. "-": not learned.
+  leave_turn = function(total, announces)
+    if not others then
+      local known = redis.pcall('HMGET', KEYS[4], '*', id)
+      if not known.err then
+        read_shared(known[1])
+        read_own(known[2])
+      end
+    end
+    if total < 1 then
+      since = 0
+    elseif held and since == 0 then
+      since = now
+    end
+    local fields = {}
+    local keep, found, before_us = '-', '-', 0
+    if others then
+      local oldest = 0
+      for _, other in ipairs(others) do
+        if other.skip <= now or other.need == 1 then oldest = max(oldest, now - other.head) end
+        if other.head < head then before_us = before_us + 1 end
+        if other.skipped then
+          fields[#fields + 1], fields[#fields + 2] = other.id, write_record(other)
+        end
+      end
+      keep, found = string.format('%.0f', (oldest - SLACK) / (1 + 1 / SLACK_PART)), strangers
+      if strangers > 0 then
+        credit = min(MOST_CREDIT, credit + turn.taken * weight * offer * strangers / clients)
+      end
+    end
+    local first = head + (last - head) * min(1, turn.served / max(1, named - 1))
+    local rest = max(0, want - turn.taken)
+    -- What has hardly changed need not be written again.
+    if not own or now - own.seen > REFRESH or math.abs(first - own.head) > REFRESH / 100
+      or own.skip ~= skip or own.need ~= need or (rest == 0) ~= (own.want == 0) then
+      fields[#fields + 1], fields[#fields + 2] = id, write_record({
+        head = first, tail = max(first, tail), want = rest, seen = now,
+        need = need, skip = skip,
+      })
+    end
+    if announces then announced = announced + 1 end
+    granted = granted + turn.served + ARGV[at + 9]
+    local shared = string.format('%.0f %.0f %.4f %.4f %.0f %.0f',
+      since, total, credit, weight, announced, granted)
+    if shared ~= shared_text then
+      fields[#fields + 1], fields[#fields + 2] = '*', shared
+    end
+    -- Who only releases makes no hash, and who is the last to wait leaves none.
+    if rest == 0 and others and #others == 0 then
+      if shared_text then redis.pcall('DEL', KEYS[4]) end
+    elseif #fields > 0 and (want > 0 or shared_text) then
+      redis.pcall('HSET', KEYS[4], unpack(fields))
+      if not own or now - own.seen > REFRESH then redis.pcall('PEXPIRE', KEYS[4], RECORD_LIFE) end
+    end
+    -- Of those who are held back the first ones come first, then, too.
+    local pause = since + PATIENCE + min(MOST_STEPS, before_us) * PATIENCE_STEP - now
+    return string.format(' turn:%.0f:%s:%s:%s:%.0f:%.0f',
+      held and max(1, pause) or 0, keep, found, clients, announced, granted)
+  end
+end
+local strict = KEYS[4] and ARGV[steps_end + 7] == '1'
+
+for i = 5, steps_end, 3 do
   local kind, amount, count = ARGV[i], ARGV[i + 1] + 0, ARGV[i + 2] + 0
   local result
   if kind == 'acquire' or kind == 'acquire_in_line' then
@@ -77,6 +322,13 @@ for i = 5, #ARGV, 3 do
       total, taken = total - result * amount, true
     end
     line_stopped = line_stopped or in_line and result < count
+  elseif kind == 'acquire_in_turn' then
+    result = 0
+    if exists and not (strict and line_stopped) then
+      result = turn and due(total, amount, count) or min(count, floor(max(0, total) / amount))
+      total, taken = total - result * amount, taken or result > 0
+    end
+    line_stopped = line_stopped or result < count
   elseif kind == 'release_if_exists' and not exists then
     result = 'missing'
   elseif kind == 'release' or kind == 'release_if_exists' then
@@ -136,7 +388,6 @@ if changed then
   failure = written.err and written
 end
 
-local listeners = -1
 if failure then
   changed = false
 elseif announce and total > 0 then
@@ -148,11 +399,9 @@ elseif announce and total > 0 then
     if heard == 0 then break end
     heard = redis.call(ARGV[1], KEYS[2], '0')
   end
-elseif added > 0 and taken then
+elseif added > 0 and taken and not KEYS[4] then
   -- All that was given back went to this client's own callers: does anybody else wait for permits?
-  local counting = ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
-  local counted = redis.pcall('PUBSUB', counting, KEYS[2])
-  if not counted.err then listeners = counted[2] end
+  listeners = count_listeners()
 end
 
 if failure then
@@ -171,4 +420,4 @@ if failure then
   return failure
 end
 
-return listeners .. ' ' .. answer
+return listeners .. ' ' .. answer .. (turn and leave_turn(total, announce and total > 0) or '')

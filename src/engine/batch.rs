@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::keys::Keys;
 use super::request::{Arg, Request, Script, ScriptCall};
+use super::turns::{Report, Verdict};
 use super::waiters::{Claim, Reply, Run};
 use crate::error::Error;
-use crate::redisson::names::Keys;
 use crate::transport::Value;
 
 static BATCH: LazyLock<Script> =
@@ -130,15 +131,22 @@ pub(crate) struct Batch {
     pub(crate) claim: Claim,
     /// The callers that only try.
     pub(crate) after: Vec<Step>,
+    /// What the server is told about the waiting callers where others listen.
+    pub(crate) report: Option<Report>,
 }
 
 impl Batch {
     /// Puts `calls` in order; calls that find no room are left in `calls`.
-    pub(crate) fn form(calls: &mut std::collections::VecDeque<Call>, claim: Claim) -> Self {
+    pub(crate) fn form(
+        calls: &mut std::collections::VecDeque<Call>,
+        claim: Claim,
+        report: Option<Report>,
+    ) -> Self {
         let mut batch = Batch {
             before: Vec::new(),
             claim,
             after: Vec::new(),
+            report,
         };
         // From here on releases of equal amounts may be merged.
         let mut segment = 0;
@@ -178,6 +186,7 @@ impl Batch {
             before,
             claim,
             after: Vec::new(),
+            report: None,
         };
         let mut batches: Vec<Batch> = Vec::new();
         for step in self.before {
@@ -219,7 +228,7 @@ impl Batch {
 
     /// The script call. `doubtful` says that an earlier batch may still be on its way to the server.
     pub(crate) fn request(&self, keys: &Keys, record_life: Duration, doubtful: bool) -> Request {
-        let mut args = Vec::with_capacity(4 + 3 * self.len());
+        let mut args = Vec::with_capacity(13 + 3 * self.len());
         args.push(Arg::Word("PUBLISH"));
         args.push(Arg::Number(0));
         args.push(Arg::millis(record_life));
@@ -227,7 +236,9 @@ impl Batch {
         for step in &self.before {
             step.push_to(&mut args);
         }
-        let word = if self.claim.strict {
+        let word = if self.report.is_some() {
+            "acquire_in_turn"
+        } else if self.claim.strict {
             "acquire_in_line"
         } else {
             "acquire"
@@ -239,16 +250,27 @@ impl Batch {
         for step in &self.after {
             step.push_to(&mut args);
         }
+        let mut keys_used = Vec::with_capacity(4);
+        keys_used.extend([keys.object(), keys.channel(), keys.record()].map(Arc::clone));
+        if let Some(report) = self.report {
+            keys_used.extend(keys.turns().map(Arc::clone));
+            args.extend([report.head, report.last, report.tail].map(Arg::micros));
+            args.extend([
+                count(report.named),
+                Arg::Number(i64::try_from(report.want).unwrap_or(i64::MAX)),
+                Arg::Number(report.own.cast_signed()),
+                Arg::Number(report.strict.into()),
+                Arg::Number(report.offer),
+                Arg::Number(report.handed_over),
+            ]);
+        }
         Request::Script(ScriptCall {
             script: &BATCH,
-            keys: vec![
-                Arc::clone(keys.object()),
-                Arc::clone(keys.channel()),
-                Arc::clone(keys.record()),
-            ],
+            keys: keys_used,
             args,
             sequence: Some(SEQUENCE),
             record_flag: Some(RECORD_FLAG),
+            renumbered: false,
         })
     }
 }
@@ -292,6 +314,8 @@ pub(crate) enum Answer {
         /// The counter behind the batch.
         available: i64,
         results: Vec<StepResult>,
+        /// The answer to the report, where others listen.
+        verdict: Option<Verdict>,
     },
     /// A later batch of this client is on record already.
     Stale,
@@ -316,6 +340,10 @@ impl Answer {
         if text == "stale" {
             return Some(Answer::Stale);
         }
+        let (text, verdict) = match text.rsplit_once(' ') {
+            Some((rest, last)) if last.starts_with("turn:") => (rest, Verdict::read(last)),
+            _ => (&*text, None),
+        };
         let mut words = text.split(' ').filter(|word| !word.is_empty());
         let listeners = words.next()?.parse::<i64>().ok()?;
         let available = words.next()?.parse().ok()?;
@@ -325,6 +353,7 @@ impl Answer {
             listeners: u64::try_from(listeners).ok(),
             available,
             results,
+            verdict,
         })
     }
 }

@@ -1,21 +1,20 @@
 //! What all objects of one client share.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::line::Line;
+use super::registry::Registry;
+use super::renewal::Renewals;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::redisson::names::Keys;
 use crate::transport::{Connection, Endpoint};
 
-/// The shared part of a client: its connections, its identity, its lines.
+/// The shared part of a client: its connections, its identity, its objects.
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) connection: Connection,
@@ -23,8 +22,10 @@ pub(crate) struct Core {
     pub(crate) runtime: Handle,
     id: String,
     sequence: AtomicU64,
-    lines: Mutex<Lines>,
-    /// How many lines have calls that are not answered yet.
+    owners: AtomicU64,
+    pub(crate) objects: Registry,
+    pub(crate) renewals: Renewals,
+    /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
     /// Shut down, and the connection closed.
     finished: AtomicBool,
@@ -32,11 +33,8 @@ pub(crate) struct Core {
     idle: Notify,
 }
 
-#[derive(Default)]
-struct Lines {
-    by_key: HashMap<String, Weak<Line>>,
-    closed: bool,
-}
+/// Lower numbers are left to users who pick one.
+const FIRST_OWNER: u64 = 1 << 32;
 
 impl Core {
     pub(crate) async fn connect(config: Config) -> Result<Arc<Self>> {
@@ -50,7 +48,9 @@ impl Core {
             runtime: Handle::current(),
             id: uuid::Uuid::new_v4().to_string(),
             sequence: AtomicU64::new(0),
-            lines: Mutex::default(),
+            owners: AtomicU64::new(FIRST_OWNER),
+            objects: Registry::default(),
+            renewals: Renewals::default(),
             busy: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
             idle: Notify::new(),
@@ -67,30 +67,9 @@ impl Core {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The one line of the object called `name`.
-    pub(crate) fn line(self: &Arc<Self>, name: &str) -> Arc<Line> {
-        let keys = Keys::of_semaphore(name, &self.config.name_mapper, &self.id);
-        let mut lines = self.lines.lock().expect("no panic under this lock");
-        if let Some(line) = lines.by_key.get(&**keys.object()).and_then(Weak::upgrade) {
-            return line;
-        }
-        let line = Line::new(Arc::clone(self), keys, lines.closed);
-        let weak = Arc::downgrade(&line);
-        lines.by_key.insert(line.keys().object().to_string(), weak);
-        line
-    }
-
-    /// Forgets a line that is no longer used.
-    pub(crate) fn forget(&self, key: &str) {
-        let mut lines = self.lines.lock().expect("no panic under this lock");
-        // A successor of the same name may be in its place already.
-        if lines
-            .by_key
-            .get(key)
-            .is_some_and(|line| line.strong_count() == 0)
-        {
-            lines.by_key.remove(key);
-        }
+    /// The number of the next owner of a lock.
+    pub(crate) fn next_owner(&self) -> u64 {
+        self.owners.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn is_finished(&self) -> bool {
@@ -110,14 +89,7 @@ impl Core {
 
     /// Ends all waiting, refuses new calls, and carries out what has been asked for.
     pub(crate) async fn shutdown(&self) -> Result<()> {
-        let lines: Vec<_> = {
-            let mut lines = self.lines.lock().expect("no panic under this lock");
-            lines.closed = true;
-            lines.by_key.values().filter_map(Weak::upgrade).collect()
-        };
-        for line in lines {
-            line.close();
-        }
+        self.objects.close();
         let limit = self.config.retry_window + Duration::from_secs(1);
         let idle = async {
             while self.busy.load(Ordering::SeqCst) > 0 {

@@ -9,12 +9,19 @@
 //! One [`line::Line`] stands for one object in Redis; it has at most one script in flight, so the calls
 //! of one client on one object keep their order. Who carries the scripts out is told in [`drive`].
 
+pub(crate) mod answer;
 pub(crate) mod batch;
+pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod drive;
+pub(crate) mod keys;
 pub(crate) mod line;
+pub(crate) mod listening;
+pub(crate) mod lock;
 pub(crate) mod nudge;
 pub(crate) mod once;
+pub(crate) mod registry;
+pub(crate) mod renewal;
 pub(crate) mod request;
 pub(crate) mod sync;
 pub(crate) mod turns;

@@ -7,6 +7,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use super::command::Commands;
 use super::line::Line;
 use super::request::{Arg, Request, Script, ScriptCall};
 use crate::transport::{Backoff, Failure, Value};
@@ -86,6 +87,7 @@ async fn send(line: &Line, starts: u32) -> Option<u64> {
         ],
         sequence: None,
         record_flag: None,
+        renumbered: false,
     });
     match line.core().try_once(&request).await {
         Ok(Value::Int(listeners)) => u64::try_from(listeners).ok(),

@@ -24,7 +24,7 @@ pub(crate) enum Ending {
     Answer(Value),
     /// The server refuses it: nothing took effect.
     Refused(Refusal),
-    /// It was never sent, and not all of its callers wait for it any more.
+    /// It was never sent, or would have changed nothing, and not all of its callers wait for it any more.
     NotSent,
     /// It was sent, and for the time that the record allows no answer came.
     Unknown,
@@ -94,17 +94,34 @@ impl Core {
     pub(crate) async fn carry_out(
         &self,
         request: &mut Request,
-        mut callers: impl FnMut(&Trouble<'_>) -> Patience,
+        callers: impl FnMut(&Trouble<'_>) -> Patience,
     ) -> Ending {
         // The usual case first: nothing is prepared for trouble that does not come.
         let began = Instant::now();
-        let mut failure = match self
-            .attempt(request, began + LOOK_AFTER.min(self.config.retry_window))
-            .await
-        {
-            Ok(answer) => return Ending::Answer(answer),
-            Err(failure) => failure,
-        };
+        match self.first_attempt(request, began).await {
+            Ok(answer) => Ending::Answer(answer),
+            Err(failure) => self.carry_on(request, began, failure, callers).await,
+        }
+    }
+
+    /// The first sending of a request that is made now; [`carry_on`](Self::carry_on) takes it from there.
+    pub(crate) async fn first_attempt(
+        &self,
+        request: &Request,
+        began: Instant,
+    ) -> Result<Value, Failure> {
+        let patience = began + LOOK_AFTER.min(self.config.retry_window);
+        self.attempt(request, patience).await
+    }
+
+    /// Goes on when the first sending, begun at `began`, has ended with `failure`.
+    pub(crate) async fn carry_on(
+        &self,
+        request: &mut Request,
+        began: Instant,
+        mut failure: Failure,
+        mut callers: impl FnMut(&Trouble<'_>) -> Patience,
+    ) -> Ending {
         let mut first_sent = None;
         let mut backoff = Backoff::new();
         loop {
@@ -124,7 +141,7 @@ impl Core {
                 }
                 Failure::Unanswered(detail) => {
                     first_sent.get_or_insert(began);
-                    request.mark_doubtful();
+                    request.mark_doubtful(self.next_sequence());
                     detail
                 }
             };
@@ -143,6 +160,8 @@ impl Core {
                     return Ending::Unknown;
                 }
                 (Patience::Nobody, None) => return Ending::NotSent,
+                // Nobody wants to know, and those behind it are not held up.
+                (Patience::Nobody, _) if request.is_plain() => return Ending::NotSent,
                 (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
                 _ => now + LOOK_AFTER,
             };

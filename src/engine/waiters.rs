@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::turns::Report;
 use crate::api::PASSING_LIMIT;
 use crate::error::Result;
 
@@ -26,8 +27,10 @@ pub(crate) type Reply = oneshot::Sender<Result<i64>>;
 pub(crate) struct Waiter {
     pub(crate) permits: u32,
     pub(crate) reply: Reply,
-    /// Since when it waits for its first answer; `None` if it has joined without asking.
-    pub(crate) asked: Option<Instant>,
+    /// When it came.
+    pub(crate) since: Instant,
+    /// Whether it waits for an answer since then, or has joined without asking.
+    pub(crate) asked: bool,
 }
 
 /// The line.
@@ -36,6 +39,8 @@ pub(crate) struct Waiters {
     /// How many wait for each amount.
     amounts: BTreeMap<u32, usize>,
     next_ticket: u64,
+    /// How many permits all of them want.
+    want: u64,
     /// The server has answered all that joined before this one, if only by serving others first.
     answered_before: u64,
     /// The waiter that others have passed, and since when.
@@ -68,6 +73,7 @@ impl Waiters {
             by_ticket: BTreeMap::new(),
             amounts: BTreeMap::new(),
             next_ticket: 0,
+            want: 0,
             answered_before: 0,
             passed: None,
             reach: FIRST_REACH,
@@ -83,6 +89,7 @@ impl Waiters {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         *self.amounts.entry(waiter.permits).or_default() += 1;
+        self.want += u64::from(waiter.permits);
         self.by_ticket.insert(ticket, waiter);
         ticket
     }
@@ -90,6 +97,7 @@ impl Waiters {
     /// Leaves the line, served or not.
     pub(crate) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
         let waiter = self.by_ticket.remove(&ticket)?;
+        self.want -= u64::from(waiter.permits);
         if let Some(count) = self.amounts.get_mut(&waiter.permits) {
             *count -= 1;
             if *count == 0 {
@@ -102,19 +110,44 @@ impl Waiters {
     /// Empties the line.
     pub(crate) fn take_all(&mut self) -> Vec<Waiter> {
         self.amounts.clear();
+        self.want = 0;
         std::mem::take(&mut self.by_ticket).into_values().collect()
     }
 
     /// Takes out those that wait although they have had their answer.
     pub(crate) fn take_answered(&mut self) -> Vec<Waiter> {
         let answered = |(ticket, waiter): (&u64, &Waiter)| {
-            (*ticket < self.answered_before || waiter.asked.is_none()).then_some(*ticket)
+            (*ticket < self.answered_before || !waiter.asked).then_some(*ticket)
         };
         let tickets: Vec<u64> = self.by_ticket.iter().filter_map(answered).collect();
         tickets
             .into_iter()
             .filter_map(|ticket| self.leave(ticket))
             .collect()
+    }
+
+    /// The first in line.
+    pub(crate) fn first(&self) -> Option<&Waiter> {
+        self.by_ticket.values().next()
+    }
+
+    /// What the server is told about them, and about those of `claim`, for the rule of turns.
+    pub(crate) fn report(&self, claim: &Claim, now: Instant) -> Report {
+        let waited = |waiter: Option<&Waiter>| {
+            waiter.map_or(Duration::ZERO, |waiter| {
+                now.saturating_duration_since(waiter.since)
+            })
+        };
+        let last = claim.runs.last().and_then(|run| run.tickets.last());
+        Report {
+            head: waited(self.by_ticket.values().next()),
+            last: waited(last.and_then(|ticket| self.by_ticket.get(ticket))),
+            tail: waited(self.by_ticket.values().next_back()),
+            named: claim.runs.iter().map(|run| run.tickets.len()).sum(),
+            want: self.want,
+            strict: claim.strict,
+            ..Report::default()
+        }
     }
 
     /// Whether somebody goes on waiting after the server's answer.
@@ -135,10 +168,10 @@ impl Waiters {
         let mut overdue = Vec::new();
         let mut next = None;
         for (ticket, waiter) in &self.by_ticket {
-            let Some(since) = waiter.asked.filter(|_| *ticket >= self.answered_before) else {
+            if !waiter.asked || *ticket < self.answered_before {
                 continue;
-            };
-            let due = since + window;
+            }
+            let due = waiter.since + window;
             if due <= now {
                 overdue.push(*ticket);
             } else {

@@ -27,7 +27,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) enum Wake {
     /// The subscription is confirmed: messages sent from now on will be heard.
     Confirmed,
-    /// A message, or a reason to look all the same.
+    /// Somebody has announced permits.
+    Message,
+    /// No message that says so, but a reason to look all the same.
     Look,
     /// The connection is gone; the subscription is being made again.
     Lost,
@@ -336,8 +338,9 @@ impl Session<'_> {
                 () = self.registry.moved.notified() => {
                     return Failure::Unanswered("the server has become a replica".to_owned());
                 }
-                channel = self.subscriber.next_channel() => match channel {
-                    Some(channel) => self.registry.wake(&channel, &Wake::Look),
+                message = self.subscriber.next() => match message {
+                    Some((channel, true)) => self.registry.wake(&channel, &Wake::Message),
+                    Some((channel, false)) => self.registry.wake(&channel, &Wake::Look),
                     None => return Failure::Unanswered("connection closed".to_owned()),
                 },
                 _ = ping.tick() => {

@@ -2,7 +2,7 @@
 //!
 //! [`Semaphore`] behaves as the one in Redis does, to the error: a counter that may be missing or
 //! negative and fits signed 32 bits, a time to live, waiting in the order of arrival. Its clones share
-//! the permits; nothing outside of the process sees them.
+//! the permits; nothing outside of the process sees them. [`Lock`] is the reentrant lock.
 //!
 //! | File | What it holds |
 //! |---|---|
@@ -11,9 +11,14 @@
 //! | `wait.rs` | one waiting caller as a future, and what its drop gives back |
 //! | `state.rs` | the counter and its time to live |
 //! | `line.rs` | the order of those who wait, and for how long it may be broken |
+//! | `leased.rs`, `leases.rs` | the semaphore whose permits have ids: the public type, and who holds and waits |
+//! | `lock.rs` | the lock |
 
 mod handle;
+mod leased;
+mod leases;
 mod line;
+mod lock;
 mod semaphore;
 mod state;
 mod wait;
@@ -21,4 +26,6 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
+pub use leased::LeasedSemaphore;
+pub use lock::Lock;
 pub use semaphore::Semaphore;

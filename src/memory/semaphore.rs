@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::line::Wakers;
 use super::state::State;
 use super::wait::{Shared, Wait, wake};
-use crate::api::MAX_PERMITS;
+use crate::api::{MAX_PERMITS, check_millis};
 use crate::error::{Error, Result};
 use crate::guard::Permit;
 
@@ -370,19 +370,17 @@ impl Semaphore {
 
     /// When a time to live that begins now ends.
     fn expiry(&self, ttl: Duration) -> Result<Instant> {
-        let invalid = |reason| Error::InvalidDuration {
-            name: self.shared.name.clone(),
-            what: "time to live",
-            value: ttl,
-            reason,
-        };
-        let too_far = || invalid("it is too far away");
-        let millis = u64::try_from(ttl.as_millis()).map_err(|_| too_far())?;
-        if millis == 0 {
-            return Err(invalid("it is less than a millisecond"));
-        }
-        let ttl = Duration::from_millis(millis);
-        Instant::now().checked_add(ttl).ok_or_else(too_far)
+        let name = &self.shared.name;
+        let millis = check_millis(name, "time to live", ttl)?;
+        let ttl = Duration::from_millis(millis.unsigned_abs());
+        Instant::now()
+            .checked_add(ttl)
+            .ok_or_else(|| Error::InvalidDuration {
+                name: name.clone(),
+                what: "time to live",
+                value: ttl,
+                reason: "the clock cannot express its end",
+            })
     }
 }
 

@@ -1,8 +1,11 @@
 //! The family shared with Java's Redisson: same keys, same values, same channels.
 
+mod lock;
 pub(crate) mod names;
 pub(crate) mod object;
 mod semaphore;
 
-pub use object::{ExpireCondition, ExpireTime, RemainingTtl};
+pub use crate::api::RemainingTtl;
+pub use lock::{RFencedLock, RLock};
+pub use object::{ExpireCondition, ExpireTime};
 pub use semaphore::RSemaphore;

@@ -3,84 +3,37 @@
 //! Redisson derives every name from the mapped name `R`: with a prefix, `prefix:{R}`, or `prefix:R` where
 //! `R` contains a `{` already. In a cluster the braces keep all keys of an object in one slot.
 
-use std::sync::Arc;
-
 use crate::config::NameMapper;
-use crate::error::{Error, Result};
+use crate::engine::keys::Keys;
 
-/// The names that belong to one object.
-#[derive(Debug, Clone)]
-pub(crate) struct Keys {
-    name: String,
-    object: Arc<str>,
-    channel: Arc<str>,
-    record: Arc<str>,
-    flaw: Option<&'static str>,
+/// The names of a semaphore.
+pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
+    let object = mapper.map(name);
+    let channel = prefixed("redisson_sc", &object);
+    let record = format!("{}:{client_id}", beside("redisson_sc_once", &object));
+    let turns = beside("redisson_sc_turns", &object);
+    Keys::new(name, object, channel, record).with_turns(turns)
 }
 
-impl Keys {
-    pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> Self {
-        let object = mapper.map(name);
-        let channel = prefixed("redisson_sc", &object);
-        Keys {
-            name: name.to_owned(),
-            record: record(&object, client_id).into(),
-            flaw: flaw(&object, &channel),
-            channel: channel.into(),
-            object: object.into(),
-        }
-    }
-
-    /// The name that the user gave.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The object's own key.
-    pub(crate) fn object(&self) -> &Arc<str> {
-        &self.object
-    }
-
-    /// Where waiters listen.
-    pub(crate) fn channel(&self) -> &Arc<str> {
-        &self.channel
-    }
-
-    /// The client's record of its last call; see `engine::once`.
-    pub(crate) fn record(&self) -> &Arc<str> {
-        &self.record
-    }
-
-    /// Refuses names that no object can have.
-    pub(crate) fn check(&self) -> Result<()> {
-        match self.flaw {
-            None => Ok(()),
-            Some(reason) => Err(Error::InvalidName {
-                name: self.object.to_string(),
-                reason,
-            }),
-        }
-    }
+/// The names of a lock.
+pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
+    let object = mapper.map(name);
+    let channel = prefixed("redisson_lock__channel", &object);
+    let fence = format!("{}:{client_id}", beside("redisson_lock_fence", &object));
+    Keys::new(name, object, channel, fence)
 }
 
-/// What makes a name unusable.
-fn flaw(object: &str, channel: &str) -> Option<&'static str> {
-    if object.is_empty() {
-        return Some("it is empty");
-    }
-    // Redisson asks only whether there is a `{`, and such objects break when the Redis they live in
-    // becomes a cluster.
-    (hash_tag(object) != hash_tag(channel)).then_some(
-        "in a cluster its braces would put the object and its channel into different slots",
-    )
+/// The counter of a lock's fencing tokens; `lock` is the mapped name.
+pub(crate) fn of_lock_token(lock: &str) -> String {
+    prefixed("redisson_lock_token", lock)
 }
 
-/// `a` and `{a}` are two objects with one channel; their records must not be one.
-fn record(object: &str, client_id: &str) -> String {
+/// A key beside an object. `a` and `{a}` are two objects with one channel; what stands beside them must not be one.
+fn beside(prefix: &str, object: &str) -> String {
     if object.contains('{') {
-        format!("redisson_sc_once::{object}:{client_id}")
+        format!("{prefix}::{object}")
     } else {
-        format!("redisson_sc_once:{{{object}}}:{client_id}")
+        format!("{prefix}:{{{object}}}")
     }
 }
 
@@ -92,37 +45,39 @@ fn prefixed(prefix: &str, name: &str) -> String {
     }
 }
 
-/// The part of a key that decides its slot in a cluster.
-fn hash_tag(key: &str) -> &str {
-    let tag = key
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .map(|(tag, _)| tag);
-    match tag {
-        Some(tag) if !tag.is_empty() => tag,
-        _ => key,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     fn keys(name: &str) -> Keys {
-        Keys::of_semaphore(name, &NameMapper::default(), "id")
+        of_semaphore(name, &NameMapper::default(), "id")
     }
 
     #[test]
     fn names_are_derived_as_redisson_does() {
         assert_eq!(&**keys("seats").channel(), "redisson_sc:{seats}");
         assert_eq!(&**keys("seats").record(), "redisson_sc_once:{seats}:id");
+        assert_eq!(
+            keys("seats").turns().map(|key| &**key),
+            Some("redisson_sc_turns:{seats}")
+        );
+        assert_eq!(
+            keys("{seats}").turns().map(|key| &**key),
+            Some("redisson_sc_turns::{seats}")
+        );
         assert_eq!(&**keys("a{b}c").channel(), "redisson_sc:a{b}c");
         assert_eq!(keys("{seats}").channel(), keys("seats").channel());
         assert_eq!(&**keys("{seats}").record(), "redisson_sc_once::{seats}:id");
-        let mapped = Keys::of_semaphore("seats", &NameMapper::prefix("app:"), "id");
+        let mapped = of_semaphore("seats", &NameMapper::prefix("app:"), "id");
         assert_eq!(&**mapped.object(), "app:seats");
         assert_eq!(&**mapped.channel(), "redisson_sc:{app:seats}");
         assert_eq!(mapped.name(), "seats");
+        let lock = of_lock("door", &NameMapper::default(), "id");
+        assert_eq!(&**lock.channel(), "redisson_lock__channel:{door}");
+        assert_eq!(&**lock.record(), "redisson_lock_fence:{door}:id");
+        assert_eq!(of_lock_token("door"), "redisson_lock_token:{door}");
+        assert_eq!(of_lock_token("a{b}"), "redisson_lock_token:a{b}");
     }
 
     #[test]

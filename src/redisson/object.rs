@@ -3,11 +3,12 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::engine::Line;
+use crate::api::{LONGEST_MILLIS, RemainingTtl, check_millis};
+use crate::engine::command::Commands;
 use crate::engine::once::refused;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::error::{Error, Result};
-use crate::transport::{Refusal, Value, cmd};
+use crate::transport::{Cmd, Refusal, Value, cmd};
 
 static ONCE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../lua/engine/once.lua")));
@@ -44,17 +45,6 @@ impl ExpireCondition {
     }
 }
 
-/// How long an object goes on existing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RemainingTtl {
-    /// It does not exist (Redisson: -2).
-    Missing,
-    /// It has no expiry (Redisson: -1).
-    Persistent,
-    /// It vanishes after this time.
-    Expires(Duration),
-}
-
 /// When an object vanishes, by the server's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExpireTime {
@@ -66,15 +56,12 @@ pub enum ExpireTime {
     At(SystemTime),
 }
 
-/// The longest time to live, in milliseconds: exact in a Lua number, and below what Redis can add to its clock.
-const LONGEST_TTL: i64 = 1 << 53;
-
 /// The operations, for one object.
-pub(crate) struct Object<'a> {
-    pub(crate) line: &'a Arc<Line>,
+pub(crate) struct Object<'a, L> {
+    pub(crate) line: &'a Arc<L>,
 }
 
-impl Object<'_> {
+impl<L: Commands> Object<'_, L> {
     pub(crate) async fn exists(&self) -> Result<bool> {
         self.read("exists", "EXISTS").await.map(|count| count > 0)
     }
@@ -116,7 +103,7 @@ impl Object<'_> {
         ttl: Duration,
         condition: Option<ExpireCondition>,
     ) -> Result<bool> {
-        let millis = ttl_millis(self.line.keys().name(), ttl)?;
+        let millis = check_millis(self.line.keys().name(), "time to live", ttl)?;
         self.expire_with("expire", "PEXPIRE", millis, condition)
             .await
     }
@@ -128,8 +115,8 @@ impl Object<'_> {
     ) -> Result<bool> {
         // A time in the past deletes the object, as in Redis; so does any time before 1970.
         let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let millis = i64::try_from(since_epoch.as_millis()).unwrap_or(LONGEST_TTL);
-        let millis = millis.min(LONGEST_TTL);
+        let millis = i64::try_from(since_epoch.as_millis()).unwrap_or(LONGEST_MILLIS);
+        let millis = millis.min(LONGEST_MILLIS);
         self.expire_with("expire_at", "PEXPIREAT", millis, condition)
             .await
     }
@@ -169,25 +156,36 @@ impl Object<'_> {
     pub(crate) async fn size_in_memory(&self) -> Result<u64> {
         let mut command = cmd("MEMORY");
         command.arg("USAGE").arg(&**self.line.keys().object());
-        self.line.keys().check()?;
-        let value = self
-            .line
-            .command("size_in_memory", Request::Plain(command))
-            .await?;
-        match value {
-            Value::Nil => Ok(0),
-            value => self.number("size_in_memory", &value).map(i64::unsigned_abs),
-        }
+        self.read_with("size_in_memory", command)
+            .await
+            .map(i64::unsigned_abs)
     }
 
-    /// A command that changes nothing.
+    /// What `command` says of `field` of a hash.
+    pub(crate) async fn read_field(
+        &self,
+        operation: &'static str,
+        command: &'static str,
+        field: &str,
+    ) -> Result<i64> {
+        let mut request = cmd(command);
+        request.arg(&**self.line.keys().object()).arg(field);
+        self.read_with(operation, request).await
+    }
+
+    /// A command that changes nothing, about the object's key.
     async fn read(&self, operation: &'static str, command: &'static str) -> Result<i64> {
-        self.line.keys().check()?;
         let mut request = cmd(command);
         request.arg(&**self.line.keys().object());
+        self.read_with(operation, request).await
+    }
+
+    /// A command that changes nothing; 0 where there is nothing.
+    pub(crate) async fn read_with(&self, operation: &'static str, command: Cmd) -> Result<i64> {
+        self.line.keys().check()?;
         let value = self
             .line
-            .command(operation, Request::Plain(request))
+            .command(operation, Request::Plain(command))
             .await?;
         self.number(operation, &value)
     }
@@ -231,6 +229,7 @@ impl Object<'_> {
             args: script_args,
             sequence: Some(SEQUENCE),
             record_flag: Some(RECORD_FLAG),
+            renumbered: false,
         });
         let value = self.line.command(operation, request).await?;
         match &value {
@@ -248,6 +247,7 @@ impl Object<'_> {
     fn number(&self, operation: &'static str, value: &Value) -> Result<i64> {
         let number = match value {
             Value::Int(number) => Some(*number),
+            Value::Nil => Some(0),
             Value::BulkString(bytes) => {
                 std::str::from_utf8(bytes).ok().and_then(|s| s.parse().ok())
             }
@@ -258,22 +258,4 @@ impl Object<'_> {
             detail: format!("unexpected answer to {operation}: {value:?}"),
         })
     }
-}
-
-/// A time to live in the milliseconds that Redis counts in.
-pub(crate) fn ttl_millis(name: &str, ttl: Duration) -> Result<i64> {
-    let millis = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
-    let reason = if millis == 0 {
-        "it is shorter than a millisecond"
-    } else if millis > LONGEST_TTL {
-        "it is longer than Redis can count"
-    } else {
-        return Ok(millis);
-    };
-    Err(Error::InvalidDuration {
-        name: name.to_owned(),
-        what: "time to live",
-        value: ttl,
-        reason,
-    })
 }

@@ -6,9 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use super::object::{ExpireCondition, ExpireTime, Object, RemainingTtl, ttl_millis};
-use crate::api::{MAX_PERMITS, Semaphore};
+use super::names;
+use super::object::{ExpireCondition, ExpireTime, Object};
+use crate::api::{MAX_PERMITS, RemainingTtl, Semaphore, check_millis};
 use crate::engine::batch::Operation;
+use crate::engine::command::Commands;
 use crate::engine::line::deadline;
 use crate::engine::{Core, Line};
 use crate::error::{Error, Result};
@@ -25,9 +27,10 @@ use crate::guard::Permit;
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
 /// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it |
 /// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; vanishes after ten minutes, or four retry windows where that is longer |
+/// | key `redisson_sc_turns:{name}` | hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanishes after ten seconds |
 ///
-/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last key begins with
-/// `redisson_sc_once::`. Every operation on the counter is a step of one script, `lua/semaphore/batch.lua`; the calls that the tasks of a client make
+/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last two keys begin with
+/// `redisson_sc_once::` and `redisson_sc_turns::`. Every operation on the counter is a step of one script, `lua/semaphore/batch.lua`; the calls that the tasks of a client make
 /// at the same time travel in one call of it.
 ///
 /// # Errors
@@ -76,9 +79,10 @@ pub struct RSemaphore {
 
 impl RSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
+        let keys = names::of_semaphore(name, &core.config.name_mapper, core.id());
         RSemaphore {
             core: Arc::clone(core),
-            line: core.line(name),
+            line: Line::of(core, keys),
         }
     }
 
@@ -86,6 +90,19 @@ impl RSemaphore {
     #[must_use]
     pub fn name(&self) -> &str {
         self.line.keys().name()
+    }
+
+    /// The same semaphore, without turns between processes: this client takes what it can get.
+    ///
+    /// By default the callers of all clients of this crate are served in the order of their arrival, to within some
+    /// milliseconds, and JVMs get their share. Without that, a client with many callers hands its permits round among
+    /// them and may keep everybody else waiting for as long as it is busy; it saves some scripts, and the record in
+    /// `redisson_sc_turns:{name}`. It holds for all handles that this client has of the semaphore, those made
+    /// later included, until the last one is dropped. Others treat the client as they treat a JVM.
+    #[must_use]
+    pub fn without_turns(self) -> Self {
+        self.line.without_turns();
+        self
     }
 
     /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
@@ -111,7 +128,7 @@ impl RSemaphore {
     /// [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
     pub async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool> {
         self.check(permits)?;
-        ttl_millis(self.name(), ttl)?;
+        check_millis(self.name(), "time to live", ttl)?;
         self.flag(Operation::TrySet(permits, Some(ttl))).await
     }
 
@@ -121,7 +138,9 @@ impl RSemaphore {
     /// releases, when the subscription was made anew, and looks by itself every few seconds
     /// ([`safety_interval`](crate::ClientBuilder::safety_interval)). The callers of one client are served
     /// in the order of their arrival; smaller requests may pass the first in line, if that does not fit, for 5
-    /// seconds, then the line stops until it is served. Between clients there is no order.
+    /// seconds, then the line stops until it is served. Between clients the order is that of arrival, too, to
+    /// within a few milliseconds ([`without_turns`](Self::without_turns) switches that off); JVMs are given an equal
+    /// share.
     ///
     /// Redis: `name` falls by `permits`, keeping its time to live, where there are enough; nothing is sent where
     /// a release of this client serves the caller (`local_hand_over`). Redisson: `acquire(int)`.
@@ -296,7 +315,7 @@ impl RSemaphore {
 /// command. Cancel safety: sent in its turn after the first poll, and carried out even if the future is
 /// dropped after that.
 impl RSemaphore {
-    fn object(&self) -> Object<'_> {
+    fn object(&self) -> Object<'_, Line> {
         Object { line: &self.line }
     }
 

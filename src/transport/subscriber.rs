@@ -27,12 +27,14 @@ impl Subscriber {
         Ok((subscriptions, Subscriber { stream }))
     }
 
-    /// The channel of the next message; `None` when the connection is gone.
+    /// The channel of the next message, and whether it is not one of the zeros that follow an announcement;
+    /// `None` when the connection is gone.
     ///
-    /// The payload is of no interest: a message means "look again", never "you own something".
-    pub(crate) async fn next_channel(&mut self) -> Option<String> {
+    /// Else the payload is of no interest: a message means "look again", never "you own something".
+    pub(crate) async fn next(&mut self) -> Option<(String, bool)> {
         let message = self.stream.next().await?;
-        Some(message.get_channel_name().to_owned())
+        let announces = message.get_payload_bytes() != b"0";
+        Some((message.get_channel_name().to_owned(), announces))
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod channel;
 pub mod clients;
+pub mod crowd;
 pub mod keeper;
 pub mod monitor;
 pub mod peer;

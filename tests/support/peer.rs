@@ -95,16 +95,41 @@ impl JavaPeer {
 
     /// As [`start`](JavaPeer::start), with more arguments for the peer (`--prefix P`).
     pub async fn start_with(version: &str, url: &str, arguments: &[&str]) -> JavaPeer {
-        let mut process = Command::new("java")
+        let mut command = Command::new("java");
+        command
             .args(JVM_FLAGS)
             .args(["-cp", &classpath(version), "compat.Peer", "--redis", url])
-            .args(arguments)
+            .args(arguments);
+        JavaPeer::launch(command).await
+    }
+
+    /// Starts a peer that carries out the classic recipes with Jedis.
+    pub async fn jedis(url: &str) -> JavaPeer {
+        let mut command = Command::new("java");
+        let class = "compat.recipes.RecipePeer";
+        command
+            .args(JVM_FLAGS)
+            .args(["-cp", &classpath("4.7.0"), class, "--redis", url]);
+        JavaPeer::launch(command).await
+    }
+
+    /// Starts a peer of the same kind, though no JVM: Python with redis-py.
+    pub async fn python(url: &str) -> JavaPeer {
+        let compat = concat!(env!("CARGO_MANIFEST_DIR"), "/compat");
+        let mut command = Command::new(format!("{compat}/target/python/bin/python"));
+        let program = format!("{compat}/python/peer.py");
+        command.args(["-B", &program, "--redis", url]);
+        JavaPeer::launch(command).await
+    }
+
+    async fn launch(mut command: Command) -> JavaPeer {
+        let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .unwrap_or_else(|error| panic!("java does not start ({error}): run `make setup`"));
+            .unwrap_or_else(|error| panic!("the peer does not start ({error}): run `make setup`"));
         let (commands, commands_to_write) = mpsc::unbounded_channel();
         let (events_read, events) = mpsc::unbounded_channel();
         let waiting = Waiting::new(Mutex::new(Some(HashMap::new())));

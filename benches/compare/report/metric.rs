@@ -31,6 +31,7 @@ const fn metric(key: &'static str, head: &'static str, unit: Unit) -> Metric {
 
 pub(crate) static PAIRS_PER_SECOND: Metric = metric("pairs_per_second", "pairs/s", Unit::Count);
 pub(crate) static WAIT_P50: Metric = metric("wait_p50_micros", "wait p50", Unit::Micros);
+pub(crate) static WAIT_MEAN: Metric = metric("wait_mean_micros", "mean", Unit::Micros);
 pub(crate) static WAIT_P99: Metric = metric("wait_p99_micros", "p99", Unit::Micros);
 pub(crate) static WAIT_MAX: Metric = metric("wait_max_micros", "max", Unit::Micros);
 pub(crate) static REDIS_PER_PAIR: Metric =
@@ -40,6 +41,11 @@ pub(crate) static SCRIPTS_PER_PAIR: Metric =
 pub(crate) static CLIENT_PER_PAIR: Metric = metric(
     "client_cpu_micros_per_pair",
     "client µs/pair",
+    Unit::Precise,
+);
+pub(crate) static REDIS_PER_SCRIPT: Metric = metric(
+    "redis_cpu_micros_per_script",
+    "Redis µs/script",
     Unit::Precise,
 );
 pub(crate) static PERMIT_USE: Metric = metric("permit_use", "permits held", Unit::Percent);
@@ -73,6 +79,7 @@ pub(crate) fn of_sample(sample: &Sample) -> Numbers {
 
 pub(crate) fn of_waits(waits: &Waits) -> Numbers {
     vec![
+        (&WAIT_MEAN, waits.mean()),
         (&WAIT_P50, waits.percentile(50) as f64),
         (&WAIT_P99, waits.percentile(99) as f64),
         (&WAIT_MAX, waits.max() as f64),

@@ -12,6 +12,8 @@ use crate::waits::Waits;
 #[derive(Clone, Copy)]
 pub(crate) struct Order {
     pub(crate) callers: u64,
+    /// That each takes at a time.
+    pub(crate) permits: u32,
     pub(crate) time: Duration,
     pub(crate) hold: Duration,
 }
@@ -30,7 +32,7 @@ pub(crate) async fn run<S: Semaphore>(semaphores: Vec<S>, order: Order) -> Resul
     let end = began + order.time;
     let mut callers = JoinSet::new();
     for semaphore in semaphores.iter().cycle().take(order.callers as usize) {
-        callers.spawn(call(semaphore.clone(), end, order.hold));
+        callers.spawn(call(semaphore.clone(), end, order));
     }
     let mut waits = Waits::default();
     let (mut in_time, mut held) = (0, Duration::ZERO);
@@ -51,22 +53,22 @@ pub(crate) async fn run<S: Semaphore>(semaphores: Vec<S>, order: Order) -> Resul
     }))
 }
 
-async fn call<S: Semaphore>(semaphore: S, end: Instant, hold: Duration) -> Result<Tally> {
+async fn call<S: Semaphore>(semaphore: S, end: Instant, order: Order) -> Result<Tally> {
     let mut tally = Tally::default();
     loop {
         let began = Instant::now();
         if began >= end {
             return Ok(tally);
         }
-        semaphore.acquire().await?;
+        semaphore.acquire(order.permits).await?;
         let got = Instant::now();
         let wait = (got - began).as_micros();
         tally.waits.push(u32::try_from(wait).unwrap_or(u32::MAX));
         tally.in_time += u64::from(got < end);
-        if !hold.is_zero() {
-            tokio::time::sleep(hold).await;
+        if !order.hold.is_zero() {
+            tokio::time::sleep(order.hold).await;
             tally.held += got.elapsed();
         }
-        semaphore.release(1).await?;
+        semaphore.release(order.permits).await?;
     }
 }

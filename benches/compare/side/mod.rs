@@ -4,6 +4,8 @@
 //! standard input, so it cannot outlive the benchmark.
 
 mod crowd;
+mod fair;
+mod lock;
 mod ours;
 mod parked;
 mod plain;
@@ -25,8 +27,8 @@ trait Side: Send + Sync + 'static {
 
 /// What callers do with a semaphore.
 trait Semaphore: Clone + Send + Sync + 'static {
-    /// Takes one permit, waiting for it.
-    fn acquire(&self) -> impl Future<Output = Result<()>> + Send;
+    /// Takes permits, waiting for them.
+    fn acquire(&self, permits: u32) -> impl Future<Output = Result<()>> + Send;
 
     fn release(&self, permits: u32) -> impl Future<Output = Result<()>> + Send;
 }
@@ -39,6 +41,16 @@ pub(crate) async fn serve(word: &str, url: &str) -> Result<()> {
         serve::serve(ours::Ours::connect_via_redis(url).await?).await
     } else if word == Make::Plain.word() {
         serve::serve(plain::Plain::connect(url).await?).await
+    } else if word == Make::Fair.word() {
+        serve::serve(fair::Fair::connect(url).await?).await
+    } else if word == Make::FairOriginal.word() {
+        serve::serve(fair::Original::connect(url, false).await?).await
+    } else if word == Make::FairInTransactions.word() {
+        serve::serve(fair::Original::connect(url, true).await?).await
+    } else if word == Make::Lock.word() {
+        serve::serve(lock::Ours::connect(url).await?).await
+    } else if word == Make::LockPlain.word() {
+        serve::serve(lock::Plain::connect(url).await?).await
     } else {
         Err(format!("no such side: {word}").into())
     }

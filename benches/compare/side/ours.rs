@@ -29,8 +29,8 @@ impl Side for Ours {
 }
 
 impl Semaphore for RSemaphore {
-    async fn acquire(&self) -> Result<()> {
-        Ok(RSemaphore::acquire(self, 1).await?)
+    async fn acquire(&self, permits: u32) -> Result<()> {
+        Ok(RSemaphore::acquire(self, permits).await?)
     }
 
     async fn release(&self, permits: u32) -> Result<()> {

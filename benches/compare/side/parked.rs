@@ -28,7 +28,7 @@ impl Parked {
         for number in 0..callers {
             let (semaphore, line) = (semaphore.clone(), Arc::clone(&parked));
             let mut caller = Box::pin(async move {
-                match semaphore.acquire().await {
+                match semaphore.acquire(1).await {
                     Ok(()) => line.note(number),
                     Err(error) => drop(line.failure.set(error.to_string())),
                 }

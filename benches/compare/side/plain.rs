@@ -125,11 +125,11 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    async fn try_acquire(&self) -> Result<bool> {
+    async fn try_acquire(&self, permits: u32) -> Result<bool> {
         let mut connection = self.connection.clone();
         let taken: i64 = ACQUIRE
             .key(&*self.name)
-            .arg(1)
+            .arg(permits)
             .invoke_async(&mut connection)
             .await?;
         Ok(taken == 1)
@@ -146,8 +146,8 @@ impl Handle {
 }
 
 impl Semaphore for Handle {
-    async fn acquire(&self) -> Result<()> {
-        if self.try_acquire().await? {
+    async fn acquire(&self, permits: u32) -> Result<()> {
+        if self.try_acquire(permits).await? {
             return Ok(());
         }
         self.subscribe().await?;
@@ -155,7 +155,7 @@ impl Semaphore for Handle {
             let mut woken = pin!(self.signal.waiters.notified());
             // In line before the question, so that no message is missed.
             woken.as_mut().enable();
-            if self.try_acquire().await? {
+            if self.try_acquire(permits).await? {
                 return Ok(());
             }
             let _ = timeout(POLL, woken).await;

@@ -53,7 +53,7 @@ impl<S: Side> Server<S> {
         let name = command["name"].as_str().unwrap_or_default();
         match command["op"].as_str() {
             Some("acquire") => {
-                self.semaphore(name).acquire().await?;
+                self.semaphore(name).acquire(1).await?;
                 Ok(Value::Null)
             }
             Some("release") => {
@@ -65,6 +65,7 @@ impl<S: Side> Server<S> {
             Some("crowd") => {
                 let order = Order {
                     callers: number(command, "callers")?,
+                    permits: u32::try_from(command["permits"].as_u64().unwrap_or(1))?,
                     time: Duration::from_millis(number(command, "millis")?),
                     hold: Duration::from_micros(command["holdMicros"].as_u64().unwrap_or(0)),
                 };

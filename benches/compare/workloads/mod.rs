@@ -1,8 +1,11 @@
 //! What the contestants are made to do.
 
 mod line;
+mod lock;
+mod recipes;
 mod shared;
 mod throughput;
+mod turns;
 mod wake_up;
 
 use crate::Result;
@@ -18,11 +21,30 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
             workload.run(stage, report).await?;
         }
     }
+    for workload in recipes::all() {
+        if wanted(workload.name) {
+            workload.run(stage, report).await?;
+        }
+    }
     if wanted(wake_up::NAME) {
         wake_up::run(stage, report).await?;
     }
     if wanted(shared::NAME) {
         shared::run(stage, report).await?;
+    }
+    for load in turns::LOADS {
+        if wanted(load.name) {
+            turns::run(load, stage, report).await?;
+        }
+    }
+    if wanted(turns::FROZEN) {
+        turns::run_frozen(stage, report).await?;
+    }
+    if wanted(lock::ALONE) {
+        lock::alone(stage, report).await?;
+    }
+    if wanted(lock::HAND_OVER) {
+        lock::hand_over(stage, report).await?;
     }
     if wanted(line::NAME) {
         line::run(stage, report).await?;

@@ -14,6 +14,7 @@ pub(crate) const NAME: &str = "shared";
 const PERMITS: u64 = 8;
 const CROWD: Crowd = Crowd {
     callers: 64,
+    permits: 1,
     hold: Duration::from_millis(5),
     semaphores: None,
 };

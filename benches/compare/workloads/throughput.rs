@@ -74,6 +74,7 @@ impl Throughput {
     pub(crate) async fn run(&self, stage: &mut Stage, report: &mut Report) -> Result<()> {
         report.begin(self.name, self.title);
         let crowd = Crowd {
+            permits: 1,
             callers: self.callers,
             hold: Duration::ZERO,
             semaphores: self.semaphores,

@@ -6,7 +6,16 @@ use super::{Line, Queued, tell_all};
 use crate::engine::batch::{Batch, Call, Operation, Step, StepResult};
 use crate::engine::nudge;
 use crate::engine::once::{Patience, Trouble};
+use crate::engine::turns::Verdict;
 use crate::error::Error;
+
+/// How things stood when a batch was sent, and what the server said to its report.
+pub(super) struct Sent {
+    pub(super) at: Instant,
+    /// Messages were heard.
+    pub(super) confirmed: bool,
+    pub(super) verdict: Option<Verdict>,
+}
 
 impl Line {
     /// Tells the callers of a batch what has become of their calls.
@@ -16,7 +25,7 @@ impl Line {
         results: &[StepResult],
         available: i64,
         listeners: Option<u64>,
-        confirmed: bool,
+        sent: Sent,
     ) {
         let claim = std::mem::take(&mut batch.claim);
         let claimed = batch.before.len()..batch.before.len() + claim.runs.len();
@@ -34,7 +43,8 @@ impl Line {
             let mut state = self.lock();
             state.available = available;
             let granted = state.waiters.serve(&claim, &served, now);
-            if !claim.is_empty() && !state.waiters.is_empty() {
+            let held = sent.verdict.is_some_and(|verdict| verdict.pause.is_some());
+            if !held && !claim.is_empty() && !state.waiters.is_empty() {
                 if claim.is_satisfied(&served) {
                     state.look = true;
                 } else if !state.look && state.waiters.somebody_fits(available, now) {
@@ -43,11 +53,18 @@ impl Line {
                     state.free = Some(available);
                 }
             }
-            self.listen_if_needed(&mut state, confirmed);
-            let own = u64::from(state.listening.confirmed);
+            self.listen_if_needed(&mut state, sent.confirmed);
+            let own = u64::from(state.listening.is_confirmed());
             let others = listeners.map(|listeners| listeners.saturating_sub(own));
             if let Some(others) = others {
-                state.turns.seen(others);
+                state.turns.seen(others, now);
+            }
+            if batch.report.is_some() {
+                let waiting = !state.waiters.is_empty();
+                let held = state.turns.answered(sent.verdict, waiting, sent.at, now);
+                if let Some(until) = held {
+                    self.look_again_at(until);
+                }
             }
             // An answer out of the record does not know how many heard the announcement.
             let somebody = others.is_none_or(|others| others > 0);
@@ -170,7 +187,7 @@ impl Line {
         let (overdue, due) = self.lock().waiters.take_overdue(now, window);
         let untouched = trouble.untouched();
         for (ticket, waiter) in overdue {
-            let Some(since) = waiter.asked else { continue };
+            let since = waiter.since;
             let asked = batch.claim.may_include(ticket);
             let trouble = if asked { trouble } else { &untouched };
             let error = trouble.error(self.name(), "acquire", since);
@@ -210,11 +227,8 @@ impl Line {
                 }
                 false
             }
-            Queued::Command(command) if overdue(command.since) => {
-                let error = untouched.error(self.keys.name(), command.operation, command.since);
-                if let Some(reply) = command.reply.take() {
-                    let _ = reply.send(Err(error));
-                }
+            Queued::Command(command) if overdue(command.since()) => {
+                command.give_up(self.keys.name(), &untouched);
                 false
             }
             _ => true,

@@ -2,7 +2,7 @@
 
 use std::sync::Weak;
 
-use super::{Line, Listening, State, tell_all};
+use super::{Line, State, tell_all};
 use crate::engine::drive;
 use crate::engine::once::refused;
 use crate::engine::wakeups::{Listener, Wake};
@@ -12,17 +12,14 @@ impl Line {
     /// they asked last.
     pub(super) fn listen_if_needed(&self, state: &mut State, confirmed: bool) {
         self.leave_if_unneeded(state);
-        if state.listening.wanted || !state.waiters.somebody_was_answered() {
-            return;
+        if state.waiters.somebody_was_answered() {
+            let channel = self.keys.channel();
+            // A message between their question and the subscription would have been missed.
+            state.look |=
+                state
+                    .listening
+                    .begin(&self.core.wakeups, channel, &self.listener(), confirmed);
         }
-        state.listening.wanted = true;
-        let stands = self
-            .core
-            .wakeups
-            .listen(self.keys.channel(), &self.listener());
-        state.listening.confirmed = stands;
-        // A message between their question and the subscription would have been missed.
-        state.look |= stands && !confirmed;
     }
 
     pub(super) fn listener(&self) -> Weak<dyn Listener> {
@@ -36,17 +33,17 @@ impl Line {
     }
 
     pub(super) fn leave_if_unneeded(&self, state: &mut State) {
-        if state.waiters.is_empty() && state.listening.wanted {
-            state.listening.wanted = false;
-            self.core
-                .wakeups
-                .leave(self.keys.channel(), &self.listener());
+        if state.waiters.is_empty() {
+            let channel = self.keys.channel();
+            state
+                .listening
+                .end(&self.core.wakeups, channel, &self.listener());
         }
     }
 
     /// How many of the channel's listeners are this client itself.
     pub(crate) fn own_subscriptions(&self) -> u64 {
-        u64::from(self.lock().listening.confirmed)
+        u64::from(self.lock().listening.is_confirmed())
     }
 
     /// Ends when a release has left permits while somebody else listens.
@@ -75,25 +72,20 @@ impl Listener for Line {
             return;
         };
         let mut state = self.lock();
+        let look = state.listening.hear(wake);
         match wake {
-            Wake::Confirmed => state.listening.confirmed = true,
-            Wake::Look => {}
-            Wake::Lost => {
-                state.listening.confirmed = false;
-                return;
-            }
-            Wake::Ended => {
-                // Somebody may have asked for it again in this very moment.
-                state.listening.confirmed &= state.listening.wanted;
-                return;
-            }
+            Wake::Message => state.turns.heard(),
+            Wake::Lost | Wake::Ended => state.turns.deaf(),
+            Wake::Confirmed | Wake::Look => {}
             Wake::Refused(refusal) => {
-                state.listening = Listening::default();
                 let waiters = state.waiters.take_answered();
                 drop(state);
                 tell_all(waiters, &refused(self.name(), refusal));
                 return;
             }
+        }
+        if !look {
+            return;
         }
         state.look_anew();
         let waiting = !state.waiters.is_empty();

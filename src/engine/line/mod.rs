@@ -30,17 +30,21 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::answer::answer_of;
 use super::batch::{Batch, Call, Operation};
+use super::command::{Command, Commands};
 use super::core::Core;
 use super::drive::{self, Driver, Inline};
+use super::keys::Keys;
+use super::listening::Listening;
+use super::registry::Shared;
 use super::request::Request;
 use super::turns::Turns;
 use super::waiters::{Waiter, Waiters};
 use crate::error::{Error, Result};
-use crate::redisson::names::Keys;
 use crate::transport::Value;
 use queue::Queue;
-use seat::{Seat, answer_of};
+use seat::Seat;
 
 /// One object of one client.
 pub(crate) struct Line {
@@ -76,27 +80,10 @@ struct State {
     closed: bool,
 }
 
-/// How this line stands to its channel.
-#[derive(Debug, Default)]
-struct Listening {
-    /// Asked for: there are waiters.
-    wanted: bool,
-    /// Messages are heard.
-    confirmed: bool,
-}
-
 /// Something queued for the next round.
 enum Queued {
     Call(Call),
     Command(Command),
-}
-
-/// A call that is no operation on the counter: a request of its own.
-pub(crate) struct Command {
-    pub(crate) operation: &'static str,
-    pub(crate) request: Request,
-    reply: Option<oneshot::Sender<Result<Value>>>,
-    since: Instant,
 }
 
 impl State {
@@ -113,8 +100,19 @@ enum Task {
     Command(Command),
 }
 
+/// What the client's registry knows lines by.
+const KIND: &str = "semaphore";
+
 impl Line {
-    pub(crate) fn new(core: Arc<Core>, keys: Keys, closed: bool) -> Arc<Self> {
+    /// The client's one line of the object with these names.
+    pub(crate) fn of(core: &Arc<Core>, keys: Keys) -> Arc<Self> {
+        let object = Arc::clone(keys.object());
+        core.objects.find_or_make(KIND, &object, |closed| {
+            Line::new(Arc::clone(core), keys, closed)
+        })
+    }
+
+    fn new(core: Arc<Core>, keys: Keys, closed: bool) -> Arc<Self> {
         Arc::new_cyclic(|itself| Line {
             core,
             keys,
@@ -139,16 +137,13 @@ impl Line {
         })
     }
 
-    pub(crate) fn core(&self) -> &Core {
-        &self.core
-    }
-
-    pub(crate) fn keys(&self) -> &Keys {
-        &self.keys
-    }
-
     fn name(&self) -> &str {
         self.keys.name()
+    }
+
+    /// From now on the callers of this client take what they can get.
+    pub(crate) fn without_turns(&self) {
+        self.lock().turns.switch_off();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -196,24 +191,6 @@ impl Line {
         }
     }
 
-    /// Sends `request` in its turn.
-    pub(crate) async fn command(
-        self: &Arc<Self>,
-        operation: &'static str,
-        request: Request,
-    ) -> Result<Value> {
-        let (reply, answer) = oneshot::channel();
-        self.enqueue(Queued::Command(Command {
-            operation,
-            request,
-            reply: Some(reply),
-            since: Instant::now(),
-        }))?;
-        let mut answer = answer;
-        let answer = answer_of(&mut self.drive(), &mut answer).await;
-        answer.unwrap_or_else(|| Err(self.shut_down()))
-    }
-
     /// Lets a release serve waiting callers of this process without Redis; whether it did.
     ///
     /// It is as if the release and their acquisitions had run back to back, which leaves the counter as it
@@ -227,13 +204,19 @@ impl Line {
         }
         let now = Instant::now();
         let fresh = state.seen.is_some_and(|seen| now < seen + window);
-        if !fresh || !state.turns.may_keep(now) {
+        let first = state.waiters.first();
+        let in_turn = |first: &Waiter| state.turns.may_keep(first.since, first.permits <= permits);
+        if !fresh || !first.is_some_and(in_turn) {
             return false;
         }
         let served = state.waiters.serve_exactly(permits, now);
         let handed_over = !served.is_empty();
+        state.turns.handed_over(served.len());
         // A large request that has been served may have stood in the way of smaller ones.
-        let look = handed_over && state.waiters.somebody_fits(state.available, now);
+        let fits = handed_over && state.waiters.somebody_fits(state.available, now);
+        // What is known of others is asked for again before it is too old to go on.
+        let due = state.seen.is_some_and(|seen| now >= seen + window / 5);
+        let look = fits || due && state.turns.others_listen() && !state.waiters.is_empty();
         if look {
             state.look_anew();
             self.note_busy(&mut state);
@@ -261,16 +244,18 @@ impl Line {
         if state.closed {
             return Err(self.shut_down());
         }
+        let now = Instant::now();
         // Behind others, and with nothing free that is known of, there is no reason to ask yet: whatever
         // wakes those in front looks for the newcomer, too.
         let wait_quietly = !state.waiters.is_empty()
-            && state.listening.confirmed
-            && i64::from(permits) > state.available;
+            && state.listening.is_confirmed()
+            && (i64::from(permits) > state.available || state.turns.is_held(now));
         state.look |= !wait_quietly;
         let ticket = state.waiters.join(Waiter {
             permits,
             reply,
-            asked: (!wait_quietly).then(Instant::now),
+            since: now,
+            asked: !wait_quietly,
         });
         self.note_busy(&mut state);
         drop(state);
@@ -306,17 +291,6 @@ impl Line {
         }
     }
 
-    /// Ends all waiting and refuses new calls; what is queued is carried out.
-    pub(crate) fn close(self: &Arc<Self>) {
-        let waiters = {
-            let mut state = self.lock();
-            state.closed = true;
-            state.waiters.take_all()
-        };
-        tell_all(waiters, &self.shut_down());
-        drive::kick(self);
-    }
-
     fn note_busy(&self, state: &mut State) {
         if !state.busy {
             state.busy = true;
@@ -325,9 +299,38 @@ impl Line {
     }
 }
 
+impl Commands for Line {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
+        let (command, mut answer) = Command::new(operation, request);
+        self.enqueue(Queued::Command(command))?;
+        let answer = answer_of(&mut self.drive(), &mut answer).await;
+        answer.unwrap_or_else(|| Err(self.shut_down()))
+    }
+}
+
+impl Shared for Line {
+    fn close(self: Arc<Self>) {
+        let waiters = {
+            let mut state = self.lock();
+            state.closed = true;
+            state.waiters.take_all()
+        };
+        tell_all(waiters, &self.shut_down());
+        drive::kick(&self);
+    }
+}
+
 impl Drop for Line {
     fn drop(&mut self) {
-        self.core.forget(self.keys.object());
+        self.core.objects.forget(KIND, self.keys.object());
     }
 }
 

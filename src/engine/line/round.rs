@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Command, Line, Queue, Queued, State, Task};
+use super::answers::Sent;
+use super::{Line, Queue, Queued, State, Task};
+use crate::engine::answer;
 use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS};
+use crate::engine::command::Command;
 use crate::engine::drive::{self, Driver, Round, Rounds};
-use crate::engine::once::{Ending, Patience, Trouble, refused};
+use crate::engine::once::{Ending, Trouble, refused};
 use crate::error::Error;
 use crate::transport::{Reason, Refusal};
 
@@ -34,27 +37,37 @@ impl Line {
         let adds = calls.iter().any(|call: &Call| call.operation.adds());
         if adds && !state.waiters.is_empty() {
             state.look_anew();
-            if let Some(until) = state.turns.releasing(now) {
-                self.look_again_at(until);
-            }
         }
+        let answered = state.waiters.somebody_was_answered();
+        let reports = state.turns.wants_report(now, answered);
         let mut claim = Default::default();
-        if state.look && !state.waiters.is_empty() && state.turns.may_claim(now) {
-            claim = state.waiters.claim(now, state.free.take());
+        if state.look && !state.waiters.is_empty() {
+            let free = state.free.take().filter(|_| !reports);
+            claim = state.waiters.claim(now, free);
             state.look = false;
         }
-        let batch = Batch::form(&mut calls, claim);
+        let own = u64::from(state.listening.is_confirmed());
+        let report = reports.then(|| state.turns.report(state.waiters.report(&claim, now), own));
+        let batch = Batch::form(&mut calls, claim, report);
         state.queue.put_back(calls.into_iter());
         (batch.len() > 0).then_some(Task::Batch(batch))
     }
 
-    /// Looks for waiters at `instant`, when they have stood back for others.
-    fn look_again_at(&self, instant: Instant) {
+    /// Looks for waiters at `instant`, when they have been held back for others.
+    pub(super) fn look_again_at(&self, instant: Instant) {
         let line = self.itself.clone();
         self.core.runtime.spawn(async move {
             tokio::time::sleep_until(instant).await;
             if let Some(line) = line.upgrade() {
-                drive::kick(&line);
+                let mut state = line.lock();
+                let held = state.turns.is_held_until(instant);
+                if held {
+                    state.look_anew();
+                }
+                drop(state);
+                if held {
+                    drive::kick(&line);
+                }
             }
         });
     }
@@ -62,12 +75,12 @@ impl Line {
     async fn carry_out_batch(&self, mut batch: Batch) {
         let (doubtful, confirmed) = {
             let state = self.lock();
-            (state.doubtful, state.listening.confirmed)
+            (state.doubtful, state.listening.is_confirmed())
         };
         let mut request = batch.request(&self.keys, self.core.config.record_life(), doubtful);
         let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, &mut batch);
         request.number(self.core.next_sequence());
-        let sent = Instant::now();
+        let at = Instant::now();
         let ending = self.core.carry_out(&mut request, callers).await;
         let answer = match ending {
             Ending::Answer(value) => match Answer::read(&value, batch.len()) {
@@ -75,9 +88,15 @@ impl Line {
                     listeners,
                     available,
                     results,
+                    verdict,
                 }) => {
-                    self.lock().seen = Some(sent);
-                    self.arrive(batch, &results, available, listeners, confirmed);
+                    self.lock().seen = Some(at);
+                    let sent = Sent {
+                        at,
+                        confirmed,
+                        verdict,
+                    };
+                    self.arrive(batch, &results, available, listeners, sent);
                     return;
                 }
                 Some(Answer::Unreadable(found)) => Error::NotANumber {
@@ -119,36 +138,14 @@ impl Line {
         self.fail(batch, &answer);
     }
 
-    async fn carry_out_command(&self, mut command: Command) {
-        let window = self.core.config.retry_window;
-        let Command {
-            operation,
-            ref mut request,
-            ref mut reply,
-            since,
-        } = command;
-        let callers = |trouble: &Trouble<'_>| {
-            self.tell_queued(trouble);
-            if since + window > trouble.now {
-                return Patience::Until(since + window);
-            }
-            if let Some(reply) = reply.take() {
-                let _ = reply.send(Err(trouble.error(self.name(), operation, since)));
-            }
-            Patience::Nobody
-        };
-        request.number(self.core.next_sequence());
-        let answer = match self.core.carry_out(request, callers).await {
-            Ending::Answer(value) => Ok(value),
-            Ending::Refused(refusal) => Err(refused(self.name(), &refusal)),
-            Ending::NotSent => return,
-            Ending::Unknown => {
-                self.lock().doubtful = true;
-                return;
-            }
-        };
-        if let Some(reply) = command.reply {
-            let _ = reply.send(answer);
+    async fn carry_out_command(&self, command: Command) {
+        let others = |trouble: &Trouble<'_>| self.tell_queued(trouble);
+        if !self
+            .core
+            .carry_out_command(self.name(), command, others)
+            .await
+        {
+            self.lock().doubtful = true;
         }
     }
 }
@@ -156,25 +153,20 @@ impl Line {
 impl Rounds for Line {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core.runtime.clone();
-        let mut round = Box::pin(async move {
+        let round = async move {
             let task = self.depart(&mut self.lock());
             match task {
                 Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,
                 Some(Task::Command(command)) => self.carry_out_command(command).await,
                 None => {}
             }
-        });
-        // Its timers are the client's, whichever runtime a caller polls it on.
-        Box::pin(std::future::poll_fn(move |cx| {
-            let _runtime = runtime.enter();
-            round.as_mut().poll(cx)
-        }))
+        };
+        Box::pin(answer::within(runtime, round))
     }
 
     fn has_work(&self) -> bool {
         let mut state = self.lock();
-        let claims =
-            state.look && !state.waiters.is_empty() && state.turns.may_claim(Instant::now());
+        let claims = state.look && !state.waiters.is_empty();
         if !state.queue.is_empty() || claims {
             self.note_busy(&mut state);
             return true;

@@ -1,38 +1,15 @@
 //! A caller's place in a line.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Line, Queued};
+use crate::engine::answer::answer_of;
 use crate::engine::batch::{Call, Operation};
 use crate::engine::drive::{self, Inline};
 use crate::error::Result;
-
-/// Waits for `answer`, carrying a round out first if that has fallen to this caller. `None`: nobody is
-/// left to answer.
-pub(super) async fn answer_of<T>(
-    inline: &mut Option<Inline<Line>>,
-    answer: &mut oneshot::Receiver<T>,
-) -> Option<T> {
-    std::future::poll_fn(|cx| {
-        let Some(round) = inline else {
-            return Poll::Ready(());
-        };
-        // Without its waker in the channel, an answer that comes out of its own round does not wake the
-        // caller for a second time. The round may go on behind the answer; a task sees to that.
-        if Pin::new(round).poll(cx).is_pending() && answer.is_empty() && !answer.is_terminated() {
-            return Poll::Pending;
-        }
-        *inline = None;
-        Poll::Ready(())
-    })
-    .await;
-    answer.await.ok()
-}
 
 /// A caller's place: what it has asked for, and where the answer comes.
 ///

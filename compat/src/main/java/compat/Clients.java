@@ -22,6 +22,9 @@ final class Clients {
     static RedissonClient connect(Options options) {
         Config config = new Config();
         BaseConfig<?> servers = options.cluster() ? cluster(config, options) : single(config, options);
+        if (options.watchdogMs() != null) {
+            config.setLockWatchdogTimeout(options.watchdogMs());
+        }
         if (options.password() != null) {
             Setter.find("setPassword", config, servers).call(options.password());
         }

@@ -10,13 +10,16 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.stream.IntStream;
+import org.redisson.api.RLock;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** Many callers of one or more semaphores at once, each in a loop of acquire, hold, release. */
+/** Many callers of one or more semaphores, or threads at one lock, at once, each in a loop of acquire, hold, release. */
 final class Crowd {
 
     private final List<RSemaphore> semaphores;
+    /** Taken instead of the semaphores, where the crowd is one of threads at a lock. */
+    private final RLock lock;
     private final Gauge gauge;
     private final int callers;
     private final long loops;
@@ -32,6 +35,7 @@ final class Crowd {
 
     private Crowd(RedissonClient client, Command command) {
         semaphores = semaphores(client, command);
+        lock = isOfLock(command) ? client.getLock(command.name()) : null;
         gauge = new Gauge(client, command);
         callers = command.count("callers");
         millis = command.number("millis", Long.MAX_VALUE);
@@ -46,6 +50,10 @@ final class Crowd {
             Crowd crowd = new Crowd(client, command);
             return command.isAsync() ? crowd.runAsync() : crowd.runThreads();
         });
+    }
+
+    private static boolean isOfLock(Command command) {
+        return command.has("object") && command.text("object").equals("lock");
     }
 
     private static List<RSemaphore> semaphores(RedissonClient client, Command command) {
@@ -101,11 +109,27 @@ final class Crowd {
         for (long done = 0; goesOn(done); done++) {
             int permits = choosePermits();
             long began = System.nanoTime();
-            semaphore.acquire(permits);
+            take(semaphore, permits);
             note(began);
             gauge.add(permits);
             hold();
             gauge.add(-permits);
+            give(semaphore, permits);
+        }
+    }
+
+    private void take(RSemaphore semaphore, int permits) throws InterruptedException {
+        if (lock != null) {
+            lock.lock();
+        } else {
+            semaphore.acquire(permits);
+        }
+    }
+
+    private void give(RSemaphore semaphore, int permits) {
+        if (lock != null) {
+            lock.unlock();
+        } else {
             semaphore.release(permits);
         }
     }

@@ -1,26 +1,28 @@
 package compat;
 
 /** What the command line says. */
-record Options(String redis, String password, String prefix, boolean cluster) {
+record Options(String redis, String password, String prefix, boolean cluster, Long watchdogMs) {
 
     static Options parse(String[] args) {
         String redis = null;
         String password = null;
         String prefix = null;
         boolean cluster = false;
+        Long watchdogMs = null;
         for (int i = 0; i < args.length; i++) {
             switch (args[i]) {
                 case "--redis" -> redis = valueOf(args, i++);
                 case "--password" -> password = valueOf(args, i++);
                 case "--prefix" -> prefix = valueOf(args, i++);
                 case "--cluster" -> cluster = true;
+                case "--watchdog" -> watchdogMs = Long.valueOf(valueOf(args, i++));
                 default -> throw new IllegalArgumentException("unknown option " + args[i]);
             }
         }
         if (redis == null) {
             throw new IllegalArgumentException("--redis redis://HOST:PORT is required");
         }
-        return new Options(redis, password, prefix, cluster);
+        return new Options(redis, password, prefix, cluster, watchdogMs);
     }
 
     private static String valueOf(String[] args, int option) {

@@ -51,6 +51,9 @@ public final class Peer {
         new SemaphoreOps(client).addTo(ops);
         new KeyOps(client).addTo(ops);
         new ExpiryOps(client).addTo(ops);
+        new LockOps(client).addTo(ops);
+        new FencedLockOps(client).addTo(ops);
+        LockCrowd.addTo(ops, client);
         Crowd.addTo(ops, client);
         Parked.addTo(ops, client);
         new Workers(client, out).addTo(ops);

@@ -1,4 +1,4 @@
-//! The object-safe trait that every implementation shares, and what they all promise.
+//! [`Semaphore`]: what every counting semaphore can do and promises.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,201 @@
+-- Purpose: carries out, once, the calls that the tasks of one client made on one semaphore with ids: first
+--   what is released, then what is refreshed, then those who wait, in order, then those who only try
+-- Counterpart: extension: the last part of the scripts; `store`, from the part before, keeps the holders
+-- KEYS[1..] keys: the store's; then, counted from the end: channel: where our waiters listen; line: hash,
+--   who of our clients waits, "<arrival of his first> <good until> <how many>" in microseconds; record:
+--   string, "<sequence number> <answer>"; lock: string, the lock of peers, where there is one
+-- ARGV[1] publish command: PUBLISH or SPUBLISH
+-- ARGV[2] sequence number of this batch, rising within a client
+-- ARGV[3] time to live of the record in milliseconds
+-- ARGV[4] "1": put the batch on record even if it changes nothing (an earlier copy may still arrive)
+-- ARGV[5] what to do: "batch", "list" the holders, "clear": release all
+-- ARGV[6] limit
+-- ARGV[7] how long a holder lasts without a refresh, in milliseconds
+-- ARGV[8] flags: "s" times are in seconds, "t" the store has tokens, "r" an expiry that is missing is set
+-- ARGV[9] time to live that a peer's lock without one is given, in milliseconds; "0": there is no lock
+-- ARGV[10] the field of this client in the line
+-- ARGV[11] how long that stays good, in milliseconds
+-- ARGV[12] how many of this client wait, named here or not
+-- ARGV[13] first part of the ids of those who acquire
+-- ARGV[14] number that the last part of the first id is made of; the next ones follow
+-- ARGV[15] how many release
+-- ARGV[16] how many refresh
+-- ARGV[17] how many only try
+-- ARGV[18..] the ids of those who release; of those who refresh; then for those who wait, in order:
+--   arrival in microseconds ("0": now), how many
+-- Returns: for "list" an array of id, milliseconds left (-1: for ever), slot (0: none); else
+--   "done <now> <ms until one expires, or -1> <others who wait> <1: look again at once> <granted to
+--   those who wait> <granted to those who try> <cleared> <1 or 0 for each release> <the same for each
+--   refresh> <slots of those granted, by commas> <why nothing could be granted>", "-" for what is empty;
+--   "locked <ms>" while a peer holds the lock; "units <score>" for what is found in the keys; "stale" for a batch older than the record; "refused <error>" for a repeated number that ended so
+-- Publishes: "1" where permits are left and other clients of ours wait
+-- Repeat-safe: yes, the record answers a repeated sequence number
+-- Invariant: permits go to those of our clients who wait in the order of their arrival; nothing is changed
+--   while a peer holds the lock; after a refusal nothing has changed
+
+local CHANNEL, LINE, RECORD = KEYS[#KEYS], KEYS[#KEYS - 1], KEYS[#KEYS - 2]
+local floor, max, min = math.floor, math.max, math.min
+
+local releases, refreshes, tries = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
+local first_run = 18 + releases + refreshes
+local time = redis.call('TIME')
+local named = 0
+for i = first_run, #ARGV, 2 do named = named + tonumber(ARGV[i + 1]) end
+local setting = {
+  now = time[1] * 1000000 + time[2],
+  limit = tonumber(ARGV[6]),
+  timeout = tonumber(ARGV[7]),
+  seconds = string.find(ARGV[8], 's', 1, true),
+  tokens = string.find(ARGV[8], 't', 1, true),
+  repair = string.find(ARGV[8], 'r', 1, true),
+  locked = ARGV[9] ~= '0',
+  wanted = named + tries,
+}
+
+-- The first of other clients' waiting callers, and how many they are; clients that are silent are forgotten.
+local function others_in_line()
+  local head, waiting, own = math.huge, 0, false
+  local line = redis.call('HGETALL', LINE)
+  for i = 1, #line, 2 do
+    local arrival, good_until, count = string.match(line[i + 1], '^(%d+) (%d+) (%d+)$')
+    if line[i] == ARGV[10] then
+      own = true
+    elseif not count or tonumber(good_until) < setting.now then
+      redis.call('HDEL', LINE, line[i])
+    else
+      head, waiting = min(head, tonumber(arrival)), waiting + tonumber(count)
+    end
+  end
+  return head, waiting, own
+end
+
+-- Notes who of this client waits from now on.
+local function stand_in_line(arrival, count, stood)
+  if count > 0 and arrival then
+    local good_until = setting.now + ARGV[11] * 1000
+    redis.call('HSET', LINE, ARGV[10], string.format('%.0f %.0f %.0f', arrival, good_until, count))
+    redis.call('PEXPIRE', LINE, ARGV[11] * 10)
+  elseif stood then
+    redis.call('HDEL', LINE, ARGV[10])
+  end
+end
+
+-- How many of those who wait may be served, and when the first of the others came.
+local function serve(free, others_head)
+  local served, arrival = 0, nil
+  for i = first_run, #ARGV, 2 do
+    local came, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
+    if came == 0 then came = setting.now end
+    local some = came <= others_head and min(count, max(0, free - served)) or 0
+    served = served + some
+    if some < count then return served, came end
+  end
+  return served, arrival
+end
+
+local function bits(list, count)
+  local text = {}
+  for i = 1, count do text[i] = list[i] and '1' or '0' end
+  return count > 0 and table.concat(text) or '-'
+end
+
+-- An error of the server that is the answer to all; who has become a holder.
+local refused, holders
+
+-- The answer, and whether anything was changed that must not be done twice.
+local function work()
+  if setting.locked then
+    local left = redis.call('PTTL', KEYS[#KEYS - 3])
+    -- A lock without an expiry is one whose holder is about to set it, or has died before he could.
+    if left == -1 then
+      redis.call('PEXPIRE', KEYS[#KEYS - 3], ARGV[9])
+      left = ARGV[9]
+    end
+    if left ~= -2 then return 'locked ' .. left end
+  end
+  local refusal, more = store.open(setting)
+  if refusal then return refusal end
+  if ARGV[5] == 'list' then return store.list(setting) end
+
+  local others_head, others, stood = others_in_line()
+  local waiting = tonumber(ARGV[12])
+  local cleared, freed, dropped, kept = 0, 0, nil, nil
+  local served, tried, granted, arrival, slots, failure = 0, 0, 0, nil, nil, '-'
+
+  local function take_back()
+    if ARGV[5] == 'clear' then cleared = store.clear(setting) end
+    if releases > 0 then dropped = store.drop(setting, { unpack(ARGV, 18, 17 + releases) }) end
+    if refreshes > 0 then kept = store.refresh(setting, { unpack(ARGV, 18 + releases, first_run - 1) }) end
+    freed = cleared
+    for i = 1, releases do freed = freed + (dropped[i] and 1 or 0) end
+  end
+
+  local function grant(free)
+    served, arrival = serve(free, others_head)
+    -- What those who wait are due to is not for those who only try.
+    tried = max(0, min(tries, free - served - others - (waiting - served)))
+    granted = served + tried
+    if granted == 0 then return end
+    local ids, number, prefix, format = {}, tonumber(ARGV[14]), ARGV[13], string.format
+    for i = 1, granted do ids[i] = prefix .. format('%012x', number + i - 1) end
+    local done, outcome, reason = pcall(store.take, setting, ids)
+    if done and not reason then
+      slots, holders = outcome, ids
+      return
+    end
+    pcall(store.drop, setting, ids)
+    failure = reason or type(outcome) == 'table' and outcome.err or outcome
+    -- What others have asked for is done all the same; where nobody has, the server's error is the answer.
+    if not done and releases + refreshes + cleared == 0 then refused = outcome end
+    served, tried, granted = 0, 0, 0
+  end
+
+  -- Where there is room for all beforehand, they come before the others go: nobody can tell, and a zset that is
+  -- never empty is not made anew each time.
+  local free = releases > 0 and setting.wanted > 0 and setting.limit - store.held(setting) or 0
+  if free > 0 and free >= setting.wanted + others then grant(free) end
+  take_back()
+  if granted == 0 and setting.wanted > 0 then
+    failure = '-'
+    grant(max(0, setting.limit - store.held(setting)))
+  end
+  if refused then return end
+  stand_in_line(arrival, waiting - served, stood)
+  store.settle(setting, freed, granted)
+  if others > 0 and store.held(setting) < setting.limit then redis.call(ARGV[1], CHANNEL, '1') end
+
+  local first_end = -1
+  if waiting > served then first_end = store.first_end(setting) end
+  local answer = {
+    'done', string.format('%.0f', setting.now), string.format('%.0f', first_end), others, more and 1 or 0,
+    served, tried, cleared, bits(dropped, releases), bits(kept, refreshes),
+    slots and table.concat(slots, ',') or '-', failure,
+  }
+  return table.concat(answer, ' '), granted + freed + releases + refreshes > 0
+end
+
+local sequence = tonumber(ARGV[2])
+local record = redis.call('GET', RECORD)
+if record then
+  local last, answer = string.match(record, '^(%d+) (.*)$')
+  last = tonumber(last)
+  if last == sequence then return answer end
+  if last and last > sequence then return 'stale' end
+end
+
+local done, answer, changed = pcall(work)
+if refused or not done then
+  answer = refused or answer
+  local text = type(answer) == 'table' and answer.err or tostring(answer)
+  if ARGV[4] == '1' then redis.call('SET', RECORD, ARGV[2] .. ' refused ' .. text, 'PX', ARGV[3]) end
+  return type(answer) == 'table' and answer or redis.error_reply(text)
+end
+if type(answer) == 'string' and (changed or ARGV[4] == '1') then
+  local recorded = redis.pcall('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
+  if recorded.err and holders then
+    -- Nobody holds what could be granted twice.
+    store.drop(setting, holders)
+    return recorded
+  end
+end
+return answer

@@ -1,0 +1,100 @@
+-- Purpose: where slot strings keep their holders: a string for each permit, which holds an id and expires;
+--   a string lock is the one with a single slot
+-- Counterpart: extension: the part before batch.lua
+-- KEYS[1..] slots: strings, the id of the holder; as many as the limit, then the keys of batch.lua
+-- Returns: nothing by itself; it defines `store` for batch.lua
+-- Publishes: nothing
+-- Repeat-safe: yes, batch.lua keeps a record
+-- Invariant: a slot is taken only where there is no key, and freed only by its holder
+
+local store = { ids = {}, slots = {} }
+
+-- Looks who holds what. A slot without an expiry is given one where that is asked for.
+function store.open(setting)
+  store.ids = redis.call('MGET', unpack(KEYS, 1, setting.limit))
+  for slot = 1, setting.limit do
+    local id = store.ids[slot]
+    if id then
+      store.slots[id] = slot
+      if setting.repair and redis.call('PTTL', KEYS[slot]) == -1 then
+        redis.call('PEXPIRE', KEYS[slot], setting.timeout)
+      end
+    end
+  end
+end
+
+function store.held(setting)
+  local held = 0
+  for slot = 1, setting.limit do
+    if store.ids[slot] then held = held + 1 end
+  end
+  return held
+end
+
+-- Gives each of `ids` the lowest slot that is free, and returns their numbers; or nil, and why not.
+function store.take(setting, ids)
+  local given, slot = {}, 0
+  for i = 1, #ids do
+    repeat slot = slot + 1 until not store.ids[slot]
+    local done = redis.call('SET', KEYS[slot], ids[i], 'NX', 'PX', setting.timeout)
+    if not done then return nil, 'WRONGTYPE slot ' .. slot .. ' is no string' end
+    store.ids[slot], store.slots[ids[i]], given[i] = ids[i], slot, slot
+  end
+  return given
+end
+
+-- Frees the slots of `ids`; which of them held.
+function store.drop(_, ids)
+  local held = {}
+  for i = 1, #ids do
+    local slot = store.slots[ids[i]]
+    held[i] = slot ~= nil
+    if slot then
+      redis.call('DEL', KEYS[slot])
+      store.ids[slot], store.slots[ids[i]] = false, nil
+    end
+  end
+  return held
+end
+
+-- Which of `ids` hold; those do from now on.
+function store.refresh(setting, ids)
+  local held = {}
+  for i = 1, #ids do
+    local slot = store.slots[ids[i]]
+    held[i] = slot ~= nil
+    if slot then redis.call('PEXPIRE', KEYS[slot], setting.timeout) end
+  end
+  return held
+end
+
+-- Milliseconds until the first slot falls free by itself; -1 where none will.
+function store.first_end(setting)
+  local first = -1
+  for slot = 1, setting.limit do
+    local left = store.ids[slot] and redis.call('PTTL', KEYS[slot]) or -1
+    if left >= 0 and (first < 0 or left < first) then first = left end
+  end
+  return first
+end
+
+function store.list(setting)
+  local list = {}
+  for slot = 1, setting.limit do
+    if store.ids[slot] then
+      list[#list + 1] = store.ids[slot]
+      list[#list + 1] = tostring(redis.call('PTTL', KEYS[slot]))
+      list[#list + 1] = tostring(slot)
+    end
+  end
+  return list
+end
+
+function store.clear(setting)
+  local held = store.held(setting)
+  redis.call('DEL', unpack(KEYS, 1, setting.limit))
+  store.ids, store.slots = {}, {}
+  return held
+end
+
+function store.settle() end

@@ -1,0 +1,59 @@
+-- Purpose: where a timestamp semaphore keeps its holders: one zset by time; who stands in it holds
+-- Counterpart: extension: the part behind times.lua and before batch.lua
+-- KEYS[1] times: zset, id -> time
+-- Returns: nothing by itself; it defines `store` for batch.lua
+-- Publishes: nothing
+-- Repeat-safe: yes, batch.lua keeps a record
+-- Invariant: no more ids are entered than batch.lua has found room for
+
+local store = {}
+
+-- Looks for flaws, and removes what has expired: a refusal or nil, and whether there is more to remove.
+function store.open(setting)
+  local refusal, expired, more = times.expired(setting)
+  if refusal then return refusal end
+  if #expired > 0 then redis.call('ZREM', KEYS[1], unpack(expired)) end
+  return nil, more
+end
+
+function store.held()
+  return redis.call('ZCARD', KEYS[1])
+end
+
+-- Makes holders of `ids`.
+function store.take(setting, ids)
+  times.enter(setting, ids)
+end
+
+-- Removes all traces of `ids`; which of them held.
+function store.drop(_, ids)
+  local held = #ids > 1 and redis.call('ZMSCORE', KEYS[1], unpack(ids))
+  local removed = redis.call('ZREM', KEYS[1], unpack(ids))
+  return held or { removed == 1 }
+end
+
+-- Which of `ids` hold; those do from now on.
+function store.refresh(setting, ids)
+  local held, kept = redis.call('ZMSCORE', KEYS[1], unpack(ids)), {}
+  for i = 1, #ids do
+    if held[i] then kept[#kept + 1] = ids[i] end
+  end
+  if #kept > 0 then times.enter(setting, kept) end
+  return held
+end
+
+function store.first_end(setting)
+  return times.first_end(setting)
+end
+
+function store.list(setting)
+  return times.left(setting, redis.call('ZRANGE', KEYS[1], 0, -1))
+end
+
+function store.clear()
+  local held = redis.call('ZCARD', KEYS[1])
+  redis.call('DEL', KEYS[1])
+  return held
+end
+
+function store.settle() end

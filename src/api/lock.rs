@@ -1,0 +1,187 @@
+//! [`Lock`]: what every lock can do and promises.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::RemainingTtl;
+use crate::error::{Error, Result};
+use crate::guard::LockGuard;
+use crate::lease::Lease;
+
+/// A lock that is held by an owner for a time, wherever it is kept.
+///
+/// # Owners
+///
+/// Async code has no threads to go by, so every handle is an owner; its clones are the same one. Nobody but the
+/// owner that holds the lock can unlock it.
+///
+/// # Leases
+///
+/// A lock that is taken with a lease is free again when the lease has run out. One that is taken without is
+/// renewed in the background for as long as it is held and the process lives. Either may be lost: the lease
+/// runs out, someone forces the lock open, the server loses its data. [`lease`](Lock::lease) and the guards tell.
+///
+/// # Cancel safety
+///
+/// Every future may be dropped at any await point. A lock that was granted to a caller who has gone is given
+/// back or handed to the next one in line; an unlock that was asked for is carried out.
+///
+/// # Order
+///
+/// Waiting callers of one process are served in the order of their arrival. `try_lock` takes the lock when it is
+/// free, whoever waits.
+#[async_trait]
+pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
+    /// The lock's name, as the user gave it.
+    fn name(&self) -> &str;
+
+    /// Who this handle is.
+    fn owner(&self) -> &str;
+
+    /// Another handle to the same lock and of the same owner; costs no I/O.
+    fn clone_handle(&self) -> Arc<dyn Lock>;
+
+    /// Takes the lock, waiting for `wait` at the most (without limit for `None`, not at all for zero), for as long
+    /// as `lease` (renewed until it is unlocked for `None`). `None` when the time has run out.
+    ///
+    /// This is what the other ways to take the lock are made of.
+    async fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<Hold>>;
+
+    /// Gives the lock back, or one hold of it where the owner has several.
+    ///
+    /// # Errors
+    ///
+    /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold it, or does not any more.
+    async fn unlock(&self) -> Result<()>;
+
+    /// Takes the lock away from whoever holds it; `false` if nobody does.
+    async fn force_unlock(&self) -> Result<bool>;
+
+    /// Whether anybody holds it.
+    async fn is_locked(&self) -> Result<bool>;
+
+    /// How often this owner holds it; 0 if it does not.
+    async fn hold_count(&self) -> Result<u32>;
+
+    /// How long it stays locked if nothing happens.
+    async fn remaining_ttl(&self) -> Result<RemainingTtl>;
+
+    /// What is known here of this owner's hold, without asking anybody.
+    fn lease(&self) -> Lease;
+
+    /// Gives the lock back without waiting for it: what a guard does when it is dropped.
+    ///
+    /// A failure is only logged. May be called outside of a runtime.
+    fn unlock_detached(&self);
+
+    /// [`unlock`](Lock::unlock) of this one hold: what a guard does. A hold that was lost is not given back in
+    /// place of one that the same owner has taken since.
+    ///
+    /// # Errors
+    ///
+    /// As there; [`NotHeld`](crate::Error::NotHeld) also where this hold was lost.
+    async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
+        if hold.lease.is_lost() {
+            return Err(Error::NotHeld {
+                name: self.name().to_owned(),
+                owner: self.owner().to_owned(),
+            });
+        }
+        self.unlock().await
+    }
+
+    /// [`unlock_detached`](Lock::unlock_detached) of this one hold: what a guard does when it is dropped.
+    fn unlock_hold_detached(&self, hold: &Hold) {
+        if !hold.lease.is_lost() {
+            self.unlock_detached();
+        }
+    }
+
+    /// Whether this owner holds it.
+    async fn is_held(&self) -> Result<bool> {
+        Ok(self.hold_count().await? > 0)
+    }
+
+    /// Takes the lock, waiting until it is free.
+    async fn lock(&self) -> Result<()> {
+        self.hold(None, None).await.map(drop)
+    }
+
+    /// As [`lock`](Lock::lock), for as long as `lease` at the most.
+    async fn lock_with_lease(&self, lease: Duration) -> Result<()> {
+        self.hold(None, Some(lease)).await.map(drop)
+    }
+
+    /// Takes the lock if it is free now, or held by this owner already.
+    async fn try_lock(&self) -> Result<bool> {
+        self.try_lock_for(Duration::ZERO).await
+    }
+
+    /// As [`try_lock`](Lock::try_lock), for as long as `lease` at the most.
+    async fn try_lock_with_lease(&self, lease: Duration) -> Result<bool> {
+        self.try_lock_for_with_lease(Duration::ZERO, lease).await
+    }
+
+    /// Takes the lock, waiting for `wait` at the most; tries once more at the end of it.
+    async fn try_lock_for(&self, wait: Duration) -> Result<bool> {
+        Ok(self.hold(Some(wait), None).await?.is_some())
+    }
+
+    /// As [`try_lock_for`](Lock::try_lock_for), for as long as `lease` at the most.
+    async fn try_lock_for_with_lease(&self, wait: Duration, lease: Duration) -> Result<bool> {
+        Ok(self.hold(Some(wait), Some(lease)).await?.is_some())
+    }
+
+    /// [`lock`](Lock::lock) with a guard that unlocks.
+    async fn guard(&self) -> Result<LockGuard> {
+        Ok(self.guarded(None, None).await?.expect("waited for"))
+    }
+
+    /// [`lock_with_lease`](Lock::lock_with_lease) with a guard that unlocks.
+    async fn guard_with_lease(&self, lease: Duration) -> Result<LockGuard> {
+        Ok(self.guarded(None, Some(lease)).await?.expect("waited for"))
+    }
+
+    /// [`try_lock`](Lock::try_lock) with a guard; `None` when someone else holds it.
+    async fn try_guard(&self) -> Result<Option<LockGuard>> {
+        self.guarded(Some(Duration::ZERO), None).await
+    }
+
+    /// [`try_lock_for`](Lock::try_lock_for) with a guard; `None` when the time has run out.
+    async fn guard_for(&self, wait: Duration) -> Result<Option<LockGuard>> {
+        self.guarded(Some(wait), None).await
+    }
+
+    /// [`hold`](Lock::hold) with a guard; `None` when the time has run out.
+    async fn guarded(
+        &self,
+        wait: Option<Duration>,
+        lease: Option<Duration>,
+    ) -> Result<Option<LockGuard>> {
+        let hold = self.hold(wait, lease).await?;
+        Ok(hold.map(|hold| LockGuard::new(self.clone_handle(), hold)))
+    }
+}
+
+/// A lock taken: what was granted with it.
+#[derive(Debug, Clone)]
+pub struct Hold {
+    pub(crate) lease: Lease,
+    pub(crate) token: Option<u64>,
+}
+
+impl Hold {
+    /// Whether and for how long it is still held.
+    #[must_use]
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// The fencing token, from locks that give one: higher than those of all earlier holds.
+    #[must_use]
+    pub fn token(&self) -> Option<u64> {
+        self.token
+    }
+}

@@ -1,0 +1,41 @@
+//! How a caller carries a round out while it waits for its answer.
+
+use std::pin::Pin;
+use std::task::Poll;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::drive::{Inline, Rounds};
+
+/// Waits for `answer`, carrying a round out first if that has fallen to this caller. `None`: nobody is
+/// left to answer.
+pub(crate) async fn answer_of<R: Rounds, T>(
+    inline: &mut Option<Inline<R>>,
+    answer: &mut oneshot::Receiver<T>,
+) -> Option<T> {
+    std::future::poll_fn(|cx| {
+        let Some(round) = inline else {
+            return Poll::Ready(());
+        };
+        // Without its waker in the channel, an answer that comes out of its own round does not wake the
+        // caller for a second time. The round may go on behind the answer; a task sees to that.
+        if Pin::new(round).poll(cx).is_pending() && answer.is_empty() && !answer.is_terminated() {
+            return Poll::Pending;
+        }
+        *inline = None;
+        Poll::Ready(())
+    })
+    .await;
+    answer.await.ok()
+}
+
+/// `round` with its timers being those of `runtime`, whichever runtime a caller polls it on.
+pub(crate) async fn within(runtime: Handle, round: impl Future<Output = ()>) {
+    let mut round = std::pin::pin!(round);
+    std::future::poll_fn(|cx| {
+        let _runtime = runtime.enter();
+        round.as_mut().poll(cx)
+    })
+    .await;
+}

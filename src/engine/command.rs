@@ -1,0 +1,110 @@
+//! A call that is a request of its own: it travels alone, in its turn among an object's calls.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::core::Core;
+use super::keys::Keys;
+use super::once::{Ending, Patience, Trouble, refused};
+use super::request::Request;
+use crate::error::Result;
+use crate::transport::Value;
+
+/// An object that takes such calls.
+pub(crate) trait Commands: Send + Sync {
+    fn core(&self) -> &Core;
+
+    fn keys(&self) -> &Keys;
+
+    /// Sends `request` in its turn.
+    fn command(
+        self: &Arc<Self>,
+        operation: &'static str,
+        request: Request,
+    ) -> impl Future<Output = Result<Value>> + Send;
+}
+
+/// One such call.
+pub(crate) struct Command {
+    request: Request,
+    caller: Caller,
+}
+
+/// Who waits for its answer.
+struct Caller {
+    operation: &'static str,
+    reply: Option<oneshot::Sender<Result<Value>>>,
+    since: Instant,
+}
+
+impl Command {
+    pub(crate) fn new(
+        operation: &'static str,
+        request: Request,
+    ) -> (Self, oneshot::Receiver<Result<Value>>) {
+        let (reply, answer) = oneshot::channel();
+        let caller = Caller {
+            operation,
+            reply: Some(reply),
+            since: Instant::now(),
+        };
+        (Command { request, caller }, answer)
+    }
+
+    /// Since when its caller waits.
+    pub(crate) fn since(&self) -> Instant {
+        self.caller.since
+    }
+
+    /// Tells the caller that it is not tried any more.
+    pub(crate) fn give_up(&mut self, name: &str, trouble: &Trouble<'_>) {
+        self.caller.give_up(name, trouble);
+    }
+}
+
+impl Caller {
+    fn give_up(&mut self, name: &str, trouble: &Trouble<'_>) {
+        if let Some(reply) = self.reply.take() {
+            let error = trouble.error(name, self.operation, self.since);
+            let _ = reply.send(Err(error));
+        }
+    }
+}
+
+impl Core {
+    /// Carries `command` on the object called `name` out and answers its caller; `false` if its outcome stays
+    /// unknown. `others` sees to those who wait behind it.
+    pub(crate) async fn carry_out_command(
+        &self,
+        name: &str,
+        command: Command,
+        others: impl Fn(&Trouble<'_>),
+    ) -> bool {
+        let Command {
+            mut request,
+            mut caller,
+        } = command;
+        let due = caller.since + self.config.retry_window;
+        let callers = |trouble: &Trouble<'_>| {
+            others(trouble);
+            if due > trouble.now {
+                return Patience::Until(due);
+            }
+            caller.give_up(name, trouble);
+            Patience::Nobody
+        };
+        request.number(self.next_sequence());
+        let answer = match self.carry_out(&mut request, callers).await {
+            Ending::Answer(value) => Ok(value),
+            Ending::Refused(refusal) => Err(refused(name, &refusal)),
+            Ending::NotSent => return true,
+            Ending::Unknown => return false,
+        };
+        if let Some(reply) = caller.reply {
+            let _ = reply.send(answer);
+        }
+        true
+    }
+}

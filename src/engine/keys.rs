@@ -1,0 +1,97 @@
+//! The names that belong to one object in Redis, whichever family derives them.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+/// The names of one object.
+#[derive(Debug, Clone)]
+pub(crate) struct Keys {
+    name: String,
+    object: Arc<str>,
+    channel: Arc<str>,
+    record: Arc<str>,
+    turns: Option<Arc<str>>,
+    flaw: Option<&'static str>,
+}
+
+impl Keys {
+    /// `name` is what the user gave, `record` what the client writes beside the object to make repeated
+    /// calls harmless.
+    pub(crate) fn new(name: &str, object: String, channel: String, record: String) -> Self {
+        Keys {
+            name: name.to_owned(),
+            flaw: flaw(&object, &channel),
+            object: object.into(),
+            channel: channel.into(),
+            record: record.into(),
+            turns: None,
+        }
+    }
+
+    /// The name that the user gave.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The object's own key.
+    pub(crate) fn object(&self) -> &Arc<str> {
+        &self.object
+    }
+
+    /// Where waiters listen.
+    pub(crate) fn channel(&self) -> &Arc<str> {
+        &self.channel
+    }
+
+    /// The client's own key beside the object; see `engine::once`.
+    pub(crate) fn record(&self) -> &Arc<str> {
+        &self.record
+    }
+
+    /// The same, and the key in which the clients of an object keep turns.
+    pub(crate) fn with_turns(mut self, turns: String) -> Self {
+        self.turns = Some(turns.into());
+        self
+    }
+
+    /// Whose callers wait since when, for objects whose clients keep turns; see `engine::turns`.
+    pub(crate) fn turns(&self) -> Option<&Arc<str>> {
+        self.turns.as_ref()
+    }
+
+    /// Refuses names that no object can have.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.flaw {
+            None => Ok(()),
+            Some(reason) => Err(Error::InvalidName {
+                name: self.object.to_string(),
+                reason,
+            }),
+        }
+    }
+}
+
+/// What makes a name unusable.
+fn flaw(object: &str, channel: &str) -> Option<&'static str> {
+    if object.is_empty() {
+        return Some("it is empty");
+    }
+    // Redisson asks only whether there is a `{`, and such objects break when the Redis they live in
+    // becomes a cluster.
+    (hash_tag(object) != hash_tag(channel)).then_some(
+        "in a cluster its braces would put the object and its channel into different slots",
+    )
+}
+
+/// The part of a key that decides its slot in a cluster.
+fn hash_tag(key: &str) -> &str {
+    let tag = key
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .map(|(tag, _)| tag);
+    match tag {
+        Some(tag) if !tag.is_empty() => tag,
+        _ => key,
+    }
+}

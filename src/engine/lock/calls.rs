@@ -1,0 +1,375 @@
+//! The calls on a lock, and how they travel: as steps of one script call.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::api::Hold;
+use crate::engine::keys::Keys;
+use crate::engine::request::{Arg, Request, Script, ScriptCall};
+use crate::error::Result;
+use crate::lease::Lease;
+use crate::transport::{Refusal, Value};
+
+/// The scripts of a kind of lock. Both kinds take the same arguments and answer alike.
+pub(crate) struct Kind {
+    /// What the client's registry knows it by.
+    pub(crate) name: &'static str,
+    /// Carries steps out; `lua/lock/batch.lua` describes arguments and answer.
+    pub(crate) steps: &'static LazyLock<Script>,
+    /// The usual cases, in short; see `lua/lock/take.lua` and `lua/lock/give.lua`.
+    pub(crate) usual: Option<Usual>,
+    /// Puts off the end of what is held; `lua/lock/renew.lua` describes arguments and answer.
+    pub(crate) renewal: &'static LazyLock<Script>,
+}
+
+/// The scripts for the usual cases.
+pub(crate) struct Usual {
+    pub(crate) take: &'static LazyLock<Script>,
+    pub(crate) give: &'static LazyLock<Script>,
+}
+
+impl Usual {
+    /// The request for `step` alone, where it is a usual case.
+    pub(crate) fn request(&self, keys: &Keys, step: &Step, known: Known) -> Option<Request> {
+        let (script, script_keys, args) = match step {
+            Step::Acquire(claim) if known.holds == 0 && !claim.fenced => (
+                self.take,
+                vec![Arc::clone(keys.object()), Arc::clone(keys.record())],
+                vec![
+                    Arg::Text(Arc::clone(&claim.owner)),
+                    Arg::millis(known.lease),
+                ],
+            ),
+            Step::Release(owner, _) if known.holds == 1 => (
+                self.give,
+                vec![
+                    Arc::clone(keys.object()),
+                    Arc::clone(keys.channel()),
+                    Arc::clone(keys.record()),
+                ],
+                vec![Arg::Word("PUBLISH"), Arg::Text(Arc::clone(owner))],
+            ),
+            _ => return None,
+        };
+        Some(Request::Script(ScriptCall {
+            script,
+            keys: script_keys,
+            args,
+            sequence: None,
+            record_flag: None,
+            renumbered: false,
+        }))
+    }
+
+    /// How many hear the channel, where that was learned, and the answer to `step`; `None` if it was no usual case.
+    pub(crate) fn read(value: &Value, step: &Step) -> Option<(Option<u64>, StepAnswer)> {
+        let Value::Int(number) = *value else {
+            return None;
+        };
+        match step {
+            Step::Acquire(_) if number > 0 => Some((None, StepAnswer::Taken(1, 0))),
+            Step::Acquire(_) if number < 0 => {
+                let ttl = u64::try_from(-2 - number).ok();
+                Some((None, StepAnswer::Busy(ttl.map(Duration::from_millis))))
+            }
+            Step::Release(..) if number > 0 => {
+                let listeners = u64::try_from(number - 1).ok();
+                Some((listeners, StepAnswer::Released(0)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Where in the script's arguments the sending's number stands, and whether it is doubtful.
+const SEQUENCE: usize = 1;
+const DOUBTFUL: usize = 3;
+
+/// For how long a lock is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Term {
+    /// For as long as it is held: it is renewed.
+    Watched,
+    /// For this long at the most.
+    Limited(Duration),
+}
+
+impl Term {
+    /// The time to live that is set.
+    pub(crate) fn lease(self, watchdog_timeout: Duration) -> Duration {
+        match self {
+            Term::Watched => watchdog_timeout,
+            Term::Limited(lease) => lease,
+        }
+    }
+}
+
+/// Who takes the lock, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub(crate) owner: Arc<str>,
+    pub(crate) term: Term,
+    /// Asks for a fencing token.
+    pub(crate) fenced: bool,
+}
+
+/// What a caller asks for.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Acquire(Claim),
+    /// One hold of an owner; where its lease is known, of that one and no later one.
+    Release(Arc<str>, Option<Lease>),
+    Force,
+}
+
+impl Step {
+    /// The name for error texts.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Step::Acquire(_) => "lock",
+            Step::Release(..) => "unlock",
+            Step::Force => "force_unlock",
+        }
+    }
+
+    pub(crate) fn owner(&self) -> Option<&Arc<str>> {
+        match self {
+            Step::Acquire(claim) => Some(&claim.owner),
+            Step::Release(owner, _) => Some(owner),
+            Step::Force => None,
+        }
+    }
+
+    pub(crate) fn is_fenced(&self) -> bool {
+        matches!(self, Step::Acquire(claim) if claim.fenced)
+    }
+}
+
+/// What a caller is answered.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Taken(Hold),
+    /// Somebody else holds it.
+    Busy,
+    Released,
+    /// Whether there was anything to take away.
+    Forced(bool),
+}
+
+pub(crate) type Reply = oneshot::Sender<Result<Outcome>>;
+
+/// One call and its caller.
+pub(crate) struct Call {
+    pub(crate) step: Step,
+    /// `None` once the caller has been answered, or where there is none.
+    pub(crate) reply: Option<Reply>,
+    /// When it was made.
+    pub(crate) since: Instant,
+}
+
+impl Call {
+    pub(crate) fn forget_caller_who_has_gone(&mut self) {
+        if self.reply.as_ref().is_some_and(Reply::is_closed) {
+            self.reply = None;
+        }
+    }
+}
+
+/// What is known of a step's owner when it departs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    /// How often it holds the lock.
+    pub(crate) holds: u32,
+    /// The time to live to be set.
+    pub(crate) lease: Duration,
+}
+
+/// The request for `steps`.
+pub(crate) fn request(
+    kind: &Kind,
+    keys: &Keys,
+    token: Option<&Arc<str>>,
+    record_life: Duration,
+    steps: &[Step],
+    known: &[Known],
+) -> Request {
+    let mut script_keys = vec![
+        Arc::clone(keys.object()),
+        Arc::clone(keys.channel()),
+        Arc::clone(keys.record()),
+    ];
+    if steps.iter().any(Step::is_fenced) {
+        script_keys.extend(token.map(Arc::clone));
+    }
+    let mut args = Vec::with_capacity(4 + 4 * steps.len());
+    args.push(Arg::Word("PUBLISH"));
+    args.push(Arg::Number(0));
+    args.push(Arg::millis(record_life));
+    args.push(Arg::Number(0));
+    for (step, known) in steps.iter().zip(known) {
+        let word = match step {
+            Step::Acquire(Claim { fenced: true, .. }) => "acquire_fenced",
+            Step::Acquire(_) => "acquire",
+            Step::Release(..) => "release",
+            Step::Force => "force",
+        };
+        args.push(Arg::Word(word));
+        args.push(match step.owner() {
+            Some(owner) => Arg::Text(Arc::clone(owner)),
+            None => Arg::Word(""),
+        });
+        args.push(Arg::Number(known.holds.into()));
+        args.push(Arg::millis(known.lease));
+    }
+    Request::Script(ScriptCall {
+        script: kind.steps,
+        keys: script_keys,
+        args,
+        sequence: Some(SEQUENCE),
+        record_flag: Some(DOUBTFUL),
+        renumbered: true,
+    })
+}
+
+/// What the server answers to one step.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum StepAnswer {
+    /// How often the owner holds it now, and the token.
+    Taken(u32, i64),
+    /// How long the other one may keep it; `None` where it has no time to live.
+    Busy(Option<Duration>),
+    /// Nothing was done: the owner does not hold it as often as was thought, but this often.
+    Differs(u32),
+    Released(u32),
+    NotHeld,
+    Forced(bool),
+    Refused(String),
+}
+
+/// How many hear the channel, where that was learned, and the answers to `steps`. `None` for an answer that
+/// makes no sense.
+pub(crate) fn read(value: &Value, steps: &[Step]) -> Option<(Option<u64>, Vec<StepAnswer>)> {
+    let Value::Array(values) = value else {
+        return None;
+    };
+    let (Value::Int(listeners), results) = values.split_first()? else {
+        return None;
+    };
+    if results.len() != 2 * steps.len() {
+        return None;
+    }
+    let answers = steps.iter().zip(results.chunks_exact(2));
+    let answers = answers.map(|(step, pair)| read_step(step, &pair[0], &pair[1]));
+    Some((
+        u64::try_from(*listeners).ok(),
+        answers.collect::<Option<_>>()?,
+    ))
+}
+
+fn read_step(step: &Step, result: &Value, extra: &Value) -> Option<StepAnswer> {
+    let Value::Int(result) = *result else {
+        return None;
+    };
+    let extra = match extra {
+        Value::Int(extra) => *extra,
+        Value::BulkString(error) if result == -2 => {
+            return Some(StepAnswer::Refused(
+                String::from_utf8_lossy(error).into_owned(),
+            ));
+        }
+        _ => return None,
+    };
+    let holds = u32::try_from(result);
+    Some(match step {
+        Step::Acquire(_) if result == 0 => {
+            StepAnswer::Busy(u64::try_from(extra).ok().map(Duration::from_millis))
+        }
+        Step::Acquire(_) if result == -3 => StepAnswer::Differs(u32::try_from(extra).ok()?),
+        Step::Acquire(_) => StepAnswer::Taken(holds.ok()?, extra),
+        Step::Release(..) if result == -1 => StepAnswer::NotHeld,
+        Step::Release(..) => StepAnswer::Released(holds.ok()?),
+        Step::Force => StepAnswer::Forced(result == 1),
+    })
+}
+
+/// The error behind a step that was refused on its own.
+pub(crate) fn refusal(error: &str) -> Refusal {
+    Refusal::from_text(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take() -> Step {
+        Step::Acquire(Claim {
+            owner: "a".into(),
+            term: Term::Watched,
+            fenced: false,
+        })
+    }
+
+    fn numbers(numbers: &[i64]) -> Value {
+        Value::Array(numbers.iter().copied().map(Value::Int).collect())
+    }
+
+    #[test]
+    fn answers_are_read_by_what_was_asked() {
+        let (take, release) = (take(), Step::Release("a".into(), None));
+        let steps = [release.clone(), take.clone(), take.clone(), Step::Force];
+        let value = numbers(&[3, 0, 0, 2, 17, 0, 250, 1, 0]);
+        let (listeners, answers) = read(&value, &steps).unwrap();
+        assert_eq!(listeners, Some(3));
+        let busy = StepAnswer::Busy(Some(Duration::from_millis(250)));
+        assert_eq!(
+            answers,
+            [
+                StepAnswer::Released(0),
+                StepAnswer::Taken(2, 17),
+                busy,
+                StepAnswer::Forced(true)
+            ]
+        );
+        let (listeners, answers) = read(&numbers(&[-1, -1, 0, 0, -1]), &steps[..2]).unwrap();
+        assert_eq!(listeners, None);
+        assert_eq!(answers, [StepAnswer::NotHeld, StepAnswer::Busy(None)]);
+        let (_, answers) = read(&numbers(&[-1, -3, 2]), &steps[1..2]).unwrap();
+        assert_eq!(answers, [StepAnswer::Differs(2)]);
+    }
+
+    #[test]
+    fn usual_answers_are_one_number() {
+        let (take, release) = (take(), Step::Release("a".into(), None));
+        let read = |number, step| Usual::read(&Value::Int(number), step);
+        assert_eq!(read(1, &take), Some((None, StepAnswer::Taken(1, 0))));
+        assert_eq!(read(0, &take), None);
+        assert_eq!(read(-1, &take), Some((None, StepAnswer::Busy(None))));
+        let busy = StepAnswer::Busy(Some(Duration::from_millis(7)));
+        assert_eq!(read(-9, &take), Some((None, busy)));
+        assert_eq!(read(1, &release), Some((Some(0), StepAnswer::Released(0))));
+        assert_eq!(read(4, &release), Some((Some(3), StepAnswer::Released(0))));
+        assert_eq!(read(0, &release), None);
+    }
+
+    #[test]
+    fn answers_that_make_no_sense_are_none() {
+        let take = take();
+        for value in [
+            numbers(&[]),
+            numbers(&[-1]),
+            numbers(&[-1, 1]),
+            numbers(&[-1, 1, 0, 1]),
+            numbers(&[-1, -7, 0]),
+            Value::Nil,
+            Value::SimpleString("stale".to_owned()),
+        ] {
+            assert!(
+                read(&value, std::slice::from_ref(&take)).is_none(),
+                "{value:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The calls of one client on one lock: queued, sent in rounds, answered one by one.
+//!
+//! As with the semaphore's line there is one round at a time, so the calls keep their order, and a caller that is
+//! alone carries its round out itself. Callers that wait for the lock stand in a queue of the process, of which only
+//! the first one ever asks Redis. When a local owner unlocks, the next one's turn travels in the same script, which
+//! writes the new owner: it costs no round trip more, and nobody sees the lock free in between. Others get their
+//! turn: while somebody else listens, the lock stays within the process for `local_hand_over` at the most.
+//!
+//! # Once only
+//!
+//! A lock's hash tells how often an owner holds it, and all calls on it of one client run one behind the other. So
+//! a repeated step sees by the count whether its first copy was carried out: no record is needed, and nothing is
+//! left behind in Redis by the locks that a client has used. Only a copy that arrives late, after its call has been
+//! answered from a repetition, would do harm. Against that a repetition leaves a fence, the client's key
+//! `redisson_lock_fence:{name}:<client id>`: each sending has a number, and one below the fence is refused. To force
+//! a lock open changes no count of ours; that leaves its number in the fence, for its repetitions to see.
+//!
+//! The count is known here, and sent along. If Redis has another one (the lock has been lost unnoticed), an
+//! acquisition is not carried out but answered with that count, and asked for again: otherwise its repetition could
+//! not tell the hold that was lost from the new one.
+//!
+//! The usual cases (nobody holds the lock; its owner holds it once) travel as shorter scripts, which need neither
+//! number nor count: they do nothing while there is a fence.
+//!
+//! | File | What it holds |
+//! |---|---|
+//! | `mod.rs` | the queue, and how calls get into it |
+//! | `calls.rs` | the calls, and how they travel |
+//! | `round.rs` | what a round takes along, and how it is carried out |
+//! | `answers.rs` | who is told what |
+//! | `holds.rs` | what the owners of this client hold, as far as is known |
+//! | `waiting.rs` | the queue of those who wait, and when they ask |
+//! | `seat.rs` | a caller's place, and what its drop gives back |
+
+mod answers;
+mod calls;
+mod holds;
+mod round;
+mod seat;
+mod waiting;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use self::calls::{Call, Outcome, Step};
+pub(crate) use self::calls::{Claim, Kind, Term, Usual};
+use self::holds::Holds;
+use self::seat::Seat;
+use self::waiting::Waiting;
+use super::answer::answer_of;
+use super::command::{Command, Commands};
+use super::core::Core;
+use super::drive::{self, Driver, Inline};
+use super::keys::Keys;
+use super::registry::Shared;
+use super::request::Request;
+use crate::api::Hold;
+use crate::error::{Error, Result};
+use crate::lease::Lease;
+use crate::transport::Value;
+
+/// One lock of one client.
+pub(crate) struct LockLine {
+    core: Arc<Core>,
+    kind: &'static Kind,
+    keys: Keys,
+    /// The counter of fencing tokens, for locks that have one.
+    token: Option<Arc<str>>,
+    driver: Driver,
+    state: Mutex<State>,
+    itself: Weak<LockLine>,
+}
+
+struct State {
+    queue: VecDeque<Queued>,
+    waiting: Waiting,
+    holds: Holds,
+    /// A request was given up whose copies may still reach the server.
+    doubtful: bool,
+    /// A fence has been left that is there until then.
+    fenced_until: Option<Instant>,
+    /// Counted as busy in the core.
+    busy: bool,
+    closed: bool,
+}
+
+/// Something queued for the next round.
+enum Queued {
+    Call(Call),
+    Command(Command),
+}
+
+impl LockLine {
+    /// The client's one line of the lock with these names.
+    pub(crate) fn of(
+        core: &Arc<Core>,
+        kind: &'static Kind,
+        keys: Keys,
+        token: Option<String>,
+    ) -> Arc<Self> {
+        let object = Arc::clone(keys.object());
+        core.objects.find_or_make(kind.name, &object, |closed| {
+            Arc::new_cyclic(|itself| LockLine {
+                core: Arc::clone(core),
+                kind,
+                keys,
+                token: token.map(Arc::from),
+                driver: Driver::default(),
+                state: Mutex::new(State {
+                    queue: VecDeque::new(),
+                    waiting: Waiting::default(),
+                    holds: Holds::default(),
+                    doubtful: false,
+                    fenced_until: None,
+                    busy: false,
+                    closed,
+                }),
+                itself: itself.clone(),
+            })
+        })
+    }
+
+    fn name(&self) -> &str {
+        self.keys.name()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    /// Takes the lock for `claim`, waiting for `wait` at the most; `None` waits without limit.
+    ///
+    /// Takes its place at the first poll. When the future is dropped after that, what it is granted is given back.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        claim: Claim,
+        wait: Option<Duration>,
+    ) -> Result<Option<Hold>> {
+        self.keys.check()?;
+        let outcome = if wait.is_some_and(|wait| wait.is_zero()) {
+            self.enqueue_call(Step::Acquire(claim))?.outcome().await
+        } else {
+            // A wait that the clock cannot express has no end.
+            let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
+            self.join(claim)?.outcome_until(deadline).await
+        };
+        Ok(match outcome? {
+            Outcome::Taken(hold) => Some(hold),
+            _ => None,
+        })
+    }
+
+    /// Gives one hold of `owner` back. Carried out even when the future is dropped after the first poll.
+    ///
+    /// With `lease`, only the hold that was granted with it; not one that was taken after that was lost.
+    pub(crate) async fn release(
+        self: &Arc<Self>,
+        owner: &Arc<str>,
+        lease: Option<Lease>,
+    ) -> Result<()> {
+        self.keys.check()?;
+        let seat = self.enqueue_call(Step::Release(Arc::clone(owner), lease))?;
+        seat.outcome().await.map(drop)
+    }
+
+    /// The same with nobody waiting for it.
+    pub(crate) fn release_detached(self: &Arc<Self>, owner: &Arc<str>, lease: Option<Lease>) {
+        let call = Call {
+            step: Step::Release(Arc::clone(owner), lease),
+            reply: None,
+            since: Instant::now(),
+        };
+        match self.enqueue(Queued::Call(call)) {
+            Ok(()) => drive::kick(self),
+            Err(error) => tracing::error!(%error, "not unlocked"),
+        }
+    }
+
+    /// Takes the lock away from whoever holds it.
+    pub(crate) async fn force(self: &Arc<Self>) -> Result<bool> {
+        self.keys.check()?;
+        let outcome = self.enqueue_call(Step::Force)?.outcome().await?;
+        Ok(matches!(outcome, Outcome::Forced(true)))
+    }
+
+    /// What is known of `owner`'s holds.
+    pub(crate) fn lease(&self, owner: &str) -> Lease {
+        let known = self.lock().holds.lease(owner);
+        // A lock can be held when the last handle has gone, and be found again by its owner's number.
+        known
+            .or_else(|| self.core.renewals.lease(self.keys.object(), owner))
+            .unwrap_or_else(Lease::ended)
+    }
+
+    /// The error for an `owner` who does not hold the lock.
+    fn not_held(&self, owner: &str) -> Error {
+        Error::NotHeld {
+            name: self.name().to_owned(),
+            owner: owner.to_owned(),
+        }
+    }
+
+    fn enqueue_call(self: &Arc<Self>, step: Step) -> Result<Seat> {
+        let (reply, answer) = oneshot::channel();
+        let owner = match &step {
+            Step::Acquire(claim) => Some(Arc::clone(&claim.owner)),
+            _ => None,
+        };
+        self.enqueue(Queued::Call(Call {
+            step,
+            reply: Some(reply),
+            since: Instant::now(),
+        }))?;
+        Ok(Seat::new(self, owner, answer, None))
+    }
+
+    /// Joins those who wait.
+    fn join(self: &Arc<Self>, claim: Claim) -> Result<Seat> {
+        let (reply, answer) = oneshot::channel();
+        let owner = Arc::clone(&claim.owner);
+        let mut state = self.lock();
+        if state.closed {
+            return Err(self.shut_down());
+        }
+        // Who holds the lock already does not wait for it.
+        let holds = state.holds.count(&owner) > 0;
+        let ticket = state.waiting.join(claim, reply, holds);
+        self.note_busy(&mut state);
+        drop(state);
+        Ok(Seat::new(self, Some(owner), answer, Some(ticket)))
+    }
+
+    fn enqueue(&self, queued: Queued) -> Result<()> {
+        let mut state = self.lock();
+        // What guards owe is carried out as long as there is a connection.
+        let owed = matches!(&queued, Queued::Call(call) if call.reply.is_none());
+        if state.closed && (!owed || self.core.is_finished()) {
+            return Err(self.shut_down());
+        }
+        state.queue.push_back(queued);
+        self.note_busy(&mut state);
+        Ok(())
+    }
+
+    /// Sees to what has been queued: as part of the caller's own future, where that runs on the client's runtime.
+    fn drive(self: &Arc<Self>) -> Option<Inline<LockLine>> {
+        let here = Handle::try_current().is_ok_and(|here| here.id() == self.core.runtime.id());
+        if here {
+            return drive::drive(self);
+        }
+        drive::kick(self);
+        None
+    }
+
+    fn shut_down(&self) -> Error {
+        Error::ShutDown {
+            name: self.name().to_owned(),
+        }
+    }
+
+    fn note_busy(&self, state: &mut State) {
+        if !state.busy {
+            state.busy = true;
+            self.core.became_busy();
+        }
+    }
+}
+
+impl Commands for LockLine {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
+        let (command, mut answer) = Command::new(operation, request);
+        self.enqueue(Queued::Command(command))?;
+        let answer = answer_of(&mut self.drive(), &mut answer).await;
+        answer.unwrap_or_else(|| Err(self.shut_down()))
+    }
+}
+
+impl Shared for LockLine {
+    fn close(self: Arc<Self>) {
+        let waiters = {
+            let mut state = self.lock();
+            state.closed = true;
+            state.waiting.take_all()
+        };
+        waiting::tell_all(waiters, &self.shut_down());
+        drive::kick(&self);
+    }
+}
+
+impl Drop for LockLine {
+    fn drop(&mut self) {
+        self.core.objects.forget(self.kind.name, self.keys.object());
+    }
+}
+
+impl std::fmt::Debug for LockLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockLine")
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}

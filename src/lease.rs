@@ -1,0 +1,237 @@
+//! [`Lease`]: what is known of something that is held for a time.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Whether something is still held: a lock, or a permit with a lease.
+///
+/// Clones show the same. The time is counted by this process's monotonic clock, from before the request was
+/// sent that was granted; so a lease is never taken to last longer than it does in Redis.
+#[derive(Clone)]
+pub struct Lease {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    /// Until then; `None` where it never ends by itself.
+    Held(Option<Instant>),
+    /// Given back.
+    Ended,
+    Lost,
+}
+
+impl Lease {
+    /// A lease that has been granted and ends at `until`.
+    pub(crate) fn until(until: Option<Instant>) -> Self {
+        Lease::new(State::Held(until))
+    }
+
+    /// The lease of something that is not held.
+    pub(crate) fn ended() -> Self {
+        Lease::new(State::Ended)
+    }
+
+    fn new(state: State) -> Self {
+        Lease {
+            shared: Arc::new(Shared {
+                state: Mutex::new(state),
+                changed: Notify::new(),
+            }),
+        }
+    }
+
+    /// Whether it has been lost: it ran out, or someone else took it away. Once `true`, it stays so; a lease
+    /// that was given back is not lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        matches!(*self.look(), State::Lost)
+    }
+
+    /// How much of it is left: `None` where it never ends by itself, zero where it is lost or given back.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        match *self.look() {
+            State::Held(until) => {
+                until.map(|until| until.saturating_duration_since(Instant::now()))
+            }
+            State::Ended | State::Lost => Some(Duration::ZERO),
+        }
+    }
+
+    /// Ends when the lease is lost, at the latest when the time that was granted has run out. Never ends for
+    /// one that is given back.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and asked again at any time.
+    pub async fn lost(&self) {
+        loop {
+            let changed = self.shared.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            // A change from here on is not missed.
+            changed.as_mut().enable();
+            let state = *self.look();
+            match state {
+                State::Lost => return,
+                State::Held(Some(until)) => {
+                    let _ = tokio::time::timeout_at(until, changed).await;
+                }
+                State::Held(None) | State::Ended => changed.await,
+            }
+        }
+    }
+
+    /// Whether both are the lease of one hold.
+    pub(crate) fn is_same(&self, other: &Lease) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// It was granted anew, until `until`; nothing happens to one that has ended or is lost.
+    pub(crate) fn extend(&self, until: Option<Instant>) {
+        self.change(|state| match state {
+            State::Held(_) => State::Held(until),
+            other => other,
+        });
+    }
+
+    /// Someone else has taken it.
+    pub(crate) fn lose(&self) {
+        self.change(|state| match state {
+            State::Ended => State::Ended,
+            _ => State::Lost,
+        });
+    }
+
+    /// The same lease, which ends with what is returned: it is being given back.
+    pub(crate) fn ended_on_drop(self) -> Ending {
+        Ending(self)
+    }
+
+    /// It has been given back.
+    pub(crate) fn end(&self) {
+        self.change(|state| match state {
+            State::Lost => State::Lost,
+            _ => State::Ended,
+        });
+    }
+
+    fn change(&self, to: impl FnOnce(State) -> State) {
+        let mut state = self.lock();
+        *state = to(*state);
+        drop(state);
+        self.shared.changed.notify_waiters();
+    }
+
+    /// The state as of now: time passes by itself.
+    fn look(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        if matches!(*state, State::Held(Some(until)) if until <= Instant::now()) {
+            *state = State::Lost;
+        }
+        state
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().expect("no panic under this lock")
+    }
+}
+
+/// A lease that is being given back.
+pub(crate) struct Ending(Lease);
+
+impl std::ops::Deref for Ending {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.0
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("lost", &self.is_lost())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn soon() -> Option<Instant> {
+        Some(Instant::now() + Duration::from_secs(10))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_lost_when_its_time_has_run_out_and_stays_so() {
+        let lease = Lease::until(soon());
+        assert!(!lease.is_lost());
+        assert_eq!(lease.remaining(), Some(Duration::from_secs(10)));
+        let before = Instant::now();
+        lease.lost().await;
+        assert_eq!(before.elapsed(), Duration::from_secs(10));
+        lease.extend(soon());
+        assert!(lease.is_lost());
+        assert_eq!(lease.remaining(), Some(Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_extension_puts_the_end_off_for_those_who_wait_for_it() {
+        let lease = Lease::until(soon());
+        let lost = tokio::spawn({
+            let lease = lease.clone();
+            async move {
+                lease.lost().await;
+                Instant::now()
+            }
+        });
+        let before = Instant::now();
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        lease.extend(soon());
+        assert_eq!(lost.await.unwrap() - before, Duration::from_secs(16));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_was_given_back_is_never_lost() {
+        let lease = Lease::until(soon());
+        lease.end();
+        lease.lose();
+        assert!(!lease.is_lost());
+        assert!(lease.lost().now_or_never().is_none());
+        assert!(!Lease::ended().is_lost());
+    }
+
+    #[tokio::test]
+    async fn one_without_an_end_is_lost_when_someone_takes_it() {
+        let lease = Lease::until(None);
+        assert_eq!(lease.remaining(), None);
+        let lost = tokio::spawn({
+            let lease = lease.clone();
+            async move { lease.lost().await }
+        });
+        lease.lose();
+        lost.await.unwrap();
+        lease.end();
+        assert!(lease.is_lost());
+    }
+}

@@ -1,0 +1,219 @@
+//! [`LeasedSemaphore`]: permits with ids inside this process.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::leases::{Leases, Shared};
+use crate::api::{self, Held, Holder};
+use crate::error::{Error, Result};
+use crate::lease::Lease;
+
+/// A semaphore with ids and leases inside this process: for tests, and for services that run alone.
+///
+/// Its operations are those of [`LeasedSemaphore`](crate::LeasedSemaphore). Cloning it is cheap and gives another
+/// handle to the same permits. There is no registry: two semaphores of the same name that were made apart have
+/// nothing to do with each other. A permit with a guard does not expire; without one it does, and those who wait for
+/// that need a tokio runtime with its timer.
+///
+/// Every operation returns [`Error::InvalidName`] if the name is empty, [`Error::InvalidLimit`] for a limit of 0, and
+/// [`Error::InvalidDuration`] for a lease below a millisecond. All but `acquire` and `try_acquire_for` take
+/// effect on the first poll.
+///
+/// ```
+/// use redisson_semaphore::{LeasedSemaphore, memory};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> redisson_semaphore::Result<()> {
+/// let jobs = memory::LeasedSemaphore::new("jobs", 2, Some(Duration::from_secs(10)));
+/// let job = jobs.permit().await?;
+/// assert_eq!(jobs.holders().await?.len(), 1);
+/// assert!(job.release().await?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LeasedSemaphore {
+    shared: Arc<Shared>,
+}
+
+impl LeasedSemaphore {
+    /// A semaphore of `limit` permits, which last for `lease` without a refresh; for ever with `None`.
+    pub fn new(name: impl Into<String>, limit: u32, lease: Option<Duration>) -> Self {
+        LeasedSemaphore {
+            shared: Arc::new(Shared::new(name.into(), limit, lease)),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let Shared {
+            name, limit, lease, ..
+        } = &*self.shared;
+        let name = || name.clone();
+        if self.shared.name.is_empty() {
+            return Err(Error::InvalidName {
+                name: name(),
+                reason: "it is empty",
+            });
+        }
+        if *limit == 0 {
+            return Err(Error::InvalidLimit {
+                name: name(),
+                limit: 0,
+                most: u32::MAX,
+            });
+        }
+        match *lease {
+            Some(value) if value < Duration::from_millis(1) => Err(Error::InvalidDuration {
+                name: name(),
+                what: "lease",
+                value,
+                reason: "it is below a millisecond",
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Leases) -> T) -> Result<T> {
+        self.check()?;
+        Ok(change(&mut self.shared.lock()))
+    }
+
+    /// Joins the line, and is served at once where there is a permit.
+    fn join(&self) -> Result<Waiting<'_>> {
+        let (ticket, granted, look) = self.change(Leases::join)?;
+        Ok(Waiting {
+            shared: &self.shared,
+            ticket,
+            granted,
+            look,
+        })
+    }
+}
+
+/// One waiting caller; dropped, it leaves the line, or gives back what it was granted in the meantime.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    ticket: u64,
+    granted: oneshot::Receiver<Held>,
+    look: Arc<Notify>,
+}
+
+impl Waiting<'_> {
+    async fn served(&mut self) -> Held {
+        loop {
+            // Nobody else tells that a permit has expired.
+            let first_end = self.shared.lock().first_end(self.ticket);
+            let expiry = async {
+                match first_end {
+                    Some(end) => sleep_until(end).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                held = &mut self.granted => return held.expect("kept in the line until it is used"),
+                () = self.look.notified() => {}
+                () = expiry => self.shared.lock().serve(),
+            }
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut leases = self.shared.lock();
+        leases.leave(self.ticket);
+        self.granted.close();
+        if let Ok(held) = self.granted.try_recv() {
+            leases.release(&held.id);
+        }
+    }
+}
+
+#[async_trait]
+impl api::LeasedSemaphore for LeasedSemaphore {
+    fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    fn limit(&self) -> u32 {
+        self.shared.limit
+    }
+
+    fn lease(&self) -> Option<Duration> {
+        self.shared.lease
+    }
+
+    fn clone_handle(&self) -> Arc<dyn api::LeasedSemaphore> {
+        Arc::new(self.clone())
+    }
+
+    async fn acquire(&self) -> Result<Held> {
+        Ok(self.join()?.served().await)
+    }
+
+    async fn try_acquire(&self) -> Result<Option<Held>> {
+        self.change(Leases::try_take)
+    }
+
+    async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
+        if wait.is_zero() {
+            return self.try_acquire().await;
+        }
+        let mut waiting = self.join()?;
+        let Some(deadline) = Instant::now().checked_add(wait) else {
+            return Ok(Some(waiting.served().await));
+        };
+        if let Ok(held) = timeout_at(deadline, waiting.served()).await {
+            return Ok(Some(held));
+        }
+        // Granted at that very moment, or to be had now.
+        self.shared.lock().serve();
+        Ok(waiting.granted.try_recv().ok())
+    }
+
+    async fn release(&self, id: &str) -> Result<bool> {
+        self.change(|leases| leases.release(id))
+    }
+
+    async fn refresh(&self, id: &str) -> Result<bool> {
+        self.change(|leases| leases.refresh(id))
+    }
+
+    async fn holders(&self) -> Result<Vec<Holder>> {
+        self.change(Leases::holders)
+    }
+
+    async fn release_all(&self) -> Result<u64> {
+        self.change(Leases::release_all)
+    }
+
+    fn release_detached(&self, id: &str) {
+        let mut leases = self.shared.lock();
+        leases.unkeep(id);
+        leases.release(id);
+    }
+
+    fn keep(&self, held: &Held) -> Lease {
+        self.shared.lock().keep(&held.id)
+    }
+
+    fn unkeep(&self, id: &str) {
+        self.shared.lock().unkeep(id);
+    }
+}
+
+impl fmt::Debug for LeasedSemaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeasedSemaphore")
+            .field("name", &self.shared.name)
+            .field("limit", &self.shared.limit)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,225 @@
+//! Who holds the permits of a semaphore with ids, and who waits for them: all that one mutex guards.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use crate::api::{Held, Holder};
+use crate::lease::Lease;
+
+/// What all handles of one semaphore share.
+pub(super) struct Shared {
+    pub(super) name: String,
+    pub(super) limit: u32,
+    pub(super) lease: Option<Duration>,
+    leases: Mutex<Leases>,
+}
+
+pub(super) struct Leases {
+    limit: usize,
+    lease: Option<Duration>,
+    holders: HashMap<Arc<str>, Entry>,
+    waiting: BTreeMap<u64, Waiter>,
+    /// Of those who wait, and of those who hold, in the order of their coming.
+    next: u64,
+}
+
+/// One who waits.
+struct Waiter {
+    grant: oneshot::Sender<Held>,
+    /// The first in line looks when a permit expires; this tells it to look anew when that is.
+    look: Arc<Notify>,
+}
+
+struct Entry {
+    number: u64,
+    until: Option<Instant>,
+    /// It has a guard, and does not expire.
+    kept: Option<Lease>,
+}
+
+impl Shared {
+    pub(super) fn new(name: String, limit: u32, lease: Option<Duration>) -> Self {
+        let leases = Leases {
+            limit: limit as usize,
+            lease,
+            holders: HashMap::new(),
+            waiting: BTreeMap::new(),
+            next: 0,
+        };
+        Shared {
+            name,
+            limit,
+            lease,
+            leases: Mutex::new(leases),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Leases> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Leases {
+    /// Joins the line, and is served if it can be.
+    pub(super) fn join(&mut self) -> (u64, oneshot::Receiver<Held>, Arc<Notify>) {
+        let (grant, granted) = oneshot::channel();
+        let look = Arc::new(Notify::new());
+        let ticket = self.number();
+        let waiter = Waiter {
+            grant,
+            look: Arc::clone(&look),
+        };
+        self.waiting.insert(ticket, waiter);
+        self.serve();
+        (ticket, granted, look)
+    }
+
+    pub(super) fn leave(&mut self, ticket: u64) {
+        self.waiting.remove(&ticket);
+        self.tell_first();
+    }
+
+    /// The first in line has to look at the time anew.
+    fn tell_first(&self) {
+        if let Some(waiter) = self.waiting.values().next() {
+            waiter.look.notify_one();
+        }
+    }
+
+    /// Takes a permit if nobody waits for it.
+    pub(super) fn try_take(&mut self) -> Option<Held> {
+        self.serve();
+        let free = self.waiting.is_empty() && self.holders.len() < self.limit;
+        free.then(|| self.take())
+    }
+
+    /// Serves those who wait, in order, as far as there are permits.
+    pub(super) fn serve(&mut self) {
+        self.drop_expired();
+        while self.holders.len() < self.limit
+            && let Some((_, waiter)) = self.waiting.pop_first()
+        {
+            let held = self.take();
+            if let Err(held) = waiter.grant.send(held) {
+                self.holders.remove(&held.id);
+            }
+        }
+        self.tell_first();
+    }
+
+    pub(super) fn release(&mut self, id: &str) -> bool {
+        self.drop_expired();
+        let entry = self.holders.remove(id);
+        let held = entry.is_some();
+        // Its guard would have ended the keeping first.
+        if let Some(lease) = entry.and_then(|entry| entry.kept) {
+            lease.lose();
+        }
+        self.serve();
+        held
+    }
+
+    pub(super) fn refresh(&mut self, id: &str) -> bool {
+        self.drop_expired();
+        let until = self.end();
+        let entry = self.holders.get_mut(id);
+        let held = entry.is_some();
+        if let Some(entry) = entry.filter(|entry| entry.kept.is_none()) {
+            entry.until = until;
+        }
+        held
+    }
+
+    pub(super) fn keep(&mut self, id: &str) -> Lease {
+        self.drop_expired();
+        let lease = Lease::until(None);
+        match self.holders.get_mut(id) {
+            Some(entry) => {
+                entry.until = None;
+                entry.kept = Some(lease.clone());
+            }
+            None => lease.lose(),
+        }
+        lease
+    }
+
+    pub(super) fn unkeep(&mut self, id: &str) {
+        let until = self.end();
+        if let Some(entry) = self.holders.get_mut(id)
+            && let Some(lease) = entry.kept.take()
+        {
+            lease.extend(until);
+            entry.until = until;
+        }
+        self.tell_first();
+    }
+
+    pub(super) fn holders(&mut self) -> Vec<Holder> {
+        self.drop_expired();
+        let now = Instant::now();
+        let mut entries: Vec<_> = self.holders.iter().collect();
+        entries.sort_by_key(|(_, entry)| entry.number);
+        let holder = |(id, entry): (&Arc<str>, &Entry)| Holder {
+            id: id.to_string(),
+            remaining: entry.until.map(|until| until - now),
+            slot: None,
+        };
+        entries.into_iter().map(holder).collect()
+    }
+
+    pub(super) fn release_all(&mut self) -> u64 {
+        self.drop_expired();
+        let entries = std::mem::take(&mut self.holders);
+        let count = entries.len() as u64;
+        for lease in entries.into_values().filter_map(|entry| entry.kept) {
+            lease.lose();
+        }
+        self.serve();
+        count
+    }
+
+    /// When the first permit expires, for the first in line.
+    pub(super) fn first_end(&self, ticket: u64) -> Option<Instant> {
+        let (first, _) = self.waiting.first_key_value()?;
+        if *first != ticket {
+            return None;
+        }
+        self.holders.values().filter_map(|entry| entry.until).min()
+    }
+
+    fn take(&mut self) -> Held {
+        let id: Arc<str> = uuid::Uuid::new_v4().to_string().into();
+        let until = self.end();
+        let entry = Entry {
+            number: self.number(),
+            until,
+            kept: None,
+        };
+        self.holders.insert(Arc::clone(&id), entry);
+        Held {
+            id,
+            slot: None,
+            until,
+        }
+    }
+
+    fn drop_expired(&mut self) {
+        let now = Instant::now();
+        self.holders
+            .retain(|_, entry| entry.until.is_none_or(|until| until > now));
+    }
+
+    /// When a lease that begins now ends.
+    fn end(&self) -> Option<Instant> {
+        Instant::now().checked_add(self.lease?)
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}

@@ -1,0 +1,427 @@
+//! Calls that travel to the server together, as one call of a script that is put together of the layout's
+//! part and `lua/recipes/batch.lua`.
+//!
+//! The order within a batch: releases, refreshes, those who wait, those who only try. The ids of those who are
+//! granted are made by the script, out of a random number that travels with the batch, so that a thousand
+//! callers are no longer a request than one.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::line::waiting::{Claim, Reply};
+use super::names::Names;
+use super::settings::{Layout, Settings, Units};
+use crate::api::Holder;
+use crate::engine::request::{Arg, Request, Script, ScriptCall};
+use crate::lease::Lease;
+use crate::transport::Value;
+
+static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/recipes/times.lua"),
+        include_str!("../../lua/recipes/timestamp.lua"),
+        include_str!("../../lua/recipes/batch.lua"),
+    ))
+});
+static FAIR: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/recipes/times.lua"),
+        include_str!("../../lua/recipes/fair.lua"),
+        include_str!("../../lua/recipes/batch.lua"),
+    ))
+});
+static SET: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/recipes/set.lua"),
+        include_str!("../../lua/recipes/batch.lua"),
+    ))
+});
+static SLOTS: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/recipes/slots.lua"),
+        include_str!("../../lua/recipes/batch.lua"),
+    ))
+});
+
+/// A batch takes this many calls of a kind at the most: it bounds the script's time.
+pub(super) const MOST_CALLS: usize = 256;
+
+/// Where in the script's arguments the sequence number stands, and whether the batch must be put on record in
+/// any case.
+const SEQUENCE: usize = 1;
+const RECORD_FLAG: usize = 3;
+
+/// What a caller asks for.
+#[derive(Debug, Clone)]
+pub(super) enum Operation {
+    Release(Arc<str>),
+    /// With the lease that the answer is told to, where there is one.
+    Refresh(Arc<str>, Option<Lease>),
+    Try,
+    List,
+    Clear,
+}
+
+impl Operation {
+    /// The name for error texts.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Operation::Release(_) => "release",
+            Operation::Refresh(..) => "refresh",
+            Operation::Try => "try_acquire",
+            Operation::List => "holders",
+            Operation::Clear => "release_all",
+        }
+    }
+}
+
+/// One call and its caller.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) operation: Operation,
+    /// `None` once the caller has been answered, or where there is none.
+    pub(super) reply: Option<Reply>,
+    pub(super) since: Instant,
+}
+
+impl Call {
+    /// What is asked for is owed all the same.
+    pub(super) fn forget_caller_who_has_gone(&mut self) {
+        if self.reply.as_ref().is_some_and(Reply::is_closed) {
+            self.reply = None;
+        }
+    }
+}
+
+/// What travels together.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// `List` and `Clear` travel alone.
+    pub(super) alone: Option<Call>,
+    pub(super) releases: Vec<Call>,
+    pub(super) refreshes: Vec<Call>,
+    pub(super) claim: Claim,
+    pub(super) tries: Vec<Call>,
+    ids: Ids,
+}
+
+impl Batch {
+    pub(super) fn new(claim: Claim) -> Self {
+        Batch {
+            alone: None,
+            releases: Vec::new(),
+            refreshes: Vec::new(),
+            claim,
+            tries: Vec::new(),
+            ids: Ids::new(),
+        }
+    }
+
+    /// Takes `call` along; gives it back where there is no room.
+    pub(super) fn add(&mut self, call: Call) -> Result<(), Call> {
+        let list = match call.operation {
+            Operation::Release(_) => &mut self.releases,
+            Operation::Refresh(..) => &mut self.refreshes,
+            Operation::Try => &mut self.tries,
+            Operation::List | Operation::Clear => {
+                if self.alone.is_some() || self.calls().next().is_some() {
+                    return Err(call);
+                }
+                self.alone = Some(call);
+                return Ok(());
+            }
+        };
+        if self.alone.is_some() || list.len() == MOST_CALLS {
+            return Err(call);
+        }
+        list.push(call);
+        Ok(())
+    }
+
+    pub(super) fn calls(&self) -> impl Iterator<Item = &Call> {
+        let lists = self.releases.iter().chain(&self.refreshes);
+        self.alone.iter().chain(lists).chain(&self.tries)
+    }
+
+    pub(super) fn into_calls(self) -> impl Iterator<Item = Call> {
+        let lists = self.releases.into_iter().chain(self.refreshes);
+        self.alone.into_iter().chain(lists).chain(self.tries)
+    }
+
+    /// Drops the calls that `keep` does not want. The batch must not be sent as it was after that.
+    pub(super) fn retain_calls(&mut self, mut keep: impl FnMut(&mut Call) -> bool) {
+        if self.alone.as_mut().is_some_and(|call| !keep(call)) {
+            self.alone = None;
+        }
+        for list in [&mut self.releases, &mut self.refreshes, &mut self.tries] {
+            list.retain_mut(&mut keep);
+        }
+    }
+
+    /// The ids that those who are granted get, in order: those who wait, then those who try.
+    pub(super) fn ids(&self) -> impl Iterator<Item = Arc<str>> + '_ {
+        let wanted = self.claim.len() + self.tries.len();
+        (0..wanted as u64).map(|index| self.ids.get(index))
+    }
+
+    /// The script call. `doubtful` says that an earlier batch may still be on its way to the server.
+    pub(super) fn request(
+        &self,
+        settings: &Settings,
+        names: &Names,
+        record_life: Duration,
+        doubtful: bool,
+    ) -> Request {
+        let script = match settings.layout {
+            Layout::Timestamp => &TIMESTAMP,
+            Layout::Fair => &FAIR,
+            Layout::Set => &SET,
+            Layout::Slots | Layout::Lock => &SLOTS,
+        };
+        let what = match self.alone.as_ref().map(|call| &call.operation) {
+            Some(Operation::List) => "list",
+            Some(_) => "clear",
+            None => "batch",
+        };
+        let flags = match (settings.layout, settings.units, &settings.tokens) {
+            (Layout::Lock, ..) => "r",
+            (_, Units::Seconds, Some(_)) => "st",
+            (_, Units::Seconds, None) => "s",
+            (_, Units::Millis, Some(_)) => "t",
+            (_, Units::Millis, None) => "-",
+        };
+        let lock_timeout = match names.lock {
+            Some(_) => Arg::millis(settings.lock_timeout),
+            None => Arg::Number(0),
+        };
+        let number = |count: usize| Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));
+        let mut args = vec![
+            Arg::Word("PUBLISH"),
+            Arg::Number(0),
+            Arg::millis(record_life),
+            Arg::Number(doubtful.into()),
+            Arg::Word(what),
+            Arg::Number(settings.limit.into()),
+            Arg::millis(settings.timeout),
+            Arg::Word(flags),
+            lock_timeout,
+            Arg::Text(Arc::clone(&names.field)),
+            Arg::millis(good_for(settings)),
+            number(self.claim.waiting),
+            Arg::Text(Arc::clone(&self.ids.prefix)),
+            Arg::Number(self.ids.first.cast_signed()),
+            number(self.releases.len()),
+            number(self.refreshes.len()),
+            number(self.tries.len()),
+        ];
+        for call in self.releases.iter().chain(&self.refreshes) {
+            if let Operation::Release(id) | Operation::Refresh(id, _) = &call.operation {
+                args.push(Arg::Text(Arc::clone(id)));
+            }
+        }
+        for run in &self.claim.runs {
+            args.push(Arg::Number(run.arrival.cast_signed()));
+            args.push(number(run.tickets.len()));
+        }
+        let mut keys = names.keys.clone();
+        keys.extend(names.lock.clone());
+        keys.extend([&names.record, &names.line, &names.channel].map(Arc::clone));
+        Request::Script(ScriptCall {
+            script,
+            keys,
+            args,
+            sequence: Some(SEQUENCE),
+            record_flag: Some(RECORD_FLAG),
+            renumbered: false,
+        })
+    }
+}
+
+/// How long the others leave what is due to this client, if it is not heard of again.
+fn good_for(settings: &Settings) -> Duration {
+    settings.check_interval * 3 + Duration::from_millis(500)
+}
+
+/// The ids of one batch: random UUIDs but for their last part, which counts.
+#[derive(Debug)]
+struct Ids {
+    prefix: Arc<str>,
+    first: u64,
+}
+
+impl Ids {
+    fn new() -> Self {
+        let id = uuid::Uuid::new_v4().to_string();
+        let (prefix, last) = id.split_at(id.len() - 12);
+        Ids {
+            prefix: prefix.into(),
+            // The upper half is never reached from the lower one.
+            first: u64::from_str_radix(last, 16).unwrap_or_default() >> 1,
+        }
+    }
+
+    /// As the script makes it.
+    fn get(&self, index: u64) -> Arc<str> {
+        format!("{}{:012x}", self.prefix, self.first + index).into()
+    }
+}
+
+/// The server's answer to a batch.
+#[derive(Debug, PartialEq)]
+pub(super) enum Answer {
+    Done(Outcome),
+    Holders(Vec<Holder>),
+    /// A peer holds the lock for so long. Nothing was done.
+    Locked(Duration),
+    /// A score that looks like a time in other units.
+    Units(String),
+    /// The error that an earlier copy of this batch was answered with.
+    Refused(String),
+    /// A later batch is on record already.
+    Stale,
+}
+
+/// What was done.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Outcome {
+    /// The server's clock, in microseconds.
+    pub(super) now: u64,
+    /// Until the first holder expires.
+    pub(super) first_end: Option<Duration>,
+    /// What has expired could not be removed all at once.
+    pub(super) more: bool,
+    pub(super) served: usize,
+    pub(super) tried: usize,
+    pub(super) cleared: u64,
+    pub(super) released: Vec<bool>,
+    pub(super) refreshed: Vec<bool>,
+    /// Of those served, then of those who tried; empty where there are none.
+    pub(super) slots: Vec<u32>,
+    /// Why nothing could be granted.
+    pub(super) failure: Option<String>,
+}
+
+impl Answer {
+    pub(super) fn read(value: &Value) -> Option<Self> {
+        let bytes = match value {
+            Value::BulkString(bytes) => bytes,
+            Value::Array(items) => return read_holders(items).map(Answer::Holders),
+            _ => return None,
+        };
+        let text = String::from_utf8_lossy(bytes);
+        let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        let rest_of = |rest: &str| rest.to_owned();
+        match word {
+            "done" => read_outcome(rest).map(Answer::Done),
+            "locked" => Some(Answer::Locked(Duration::from_millis(rest.parse().ok()?))),
+            "units" => Some(Answer::Units(rest_of(rest))),
+            "refused" => Some(Answer::Refused(rest_of(rest))),
+            "stale" => Some(Answer::Stale),
+            _ => None,
+        }
+    }
+}
+
+fn read_outcome(text: &str) -> Option<Outcome> {
+    let mut words = text.splitn(11, ' ');
+    let now = words.next()?.parse().ok()?;
+    let first_end: i64 = words.next()?.parse().ok()?;
+    let _others: u64 = words.next()?.parse().ok()?;
+    let more = words.next()? == "1";
+    let served = words.next()?.parse().ok()?;
+    let tried = words.next()?.parse().ok()?;
+    let cleared = words.next()?.parse().ok()?;
+    let released = read_bits(words.next()?);
+    let refreshed = read_bits(words.next()?);
+    let slots = match words.next()? {
+        "-" => Vec::new(),
+        slots => {
+            let slots: Option<Vec<u32>> = slots.split(',').map(|slot| slot.parse().ok()).collect();
+            slots?
+        }
+    };
+    let failure = words.next().filter(|failure| *failure != "-");
+    Some(Outcome {
+        now,
+        first_end: u64::try_from(first_end).ok().map(Duration::from_millis),
+        more,
+        served,
+        tried,
+        cleared,
+        released,
+        refreshed,
+        slots,
+        failure: failure.map(str::to_owned),
+    })
+}
+
+fn read_bits(word: &str) -> Vec<bool> {
+    let bits = word.bytes().filter(|bit| *bit != b'-');
+    bits.map(|bit| bit == b'1').collect()
+}
+
+fn read_holders(items: &[Value]) -> Option<Vec<Holder>> {
+    let text = |value: &Value| match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    };
+    let holder = |item: &[Value]| {
+        let left: i64 = text(&item[1])?.parse().ok()?;
+        let slot: u32 = text(&item[2])?.parse().ok()?;
+        let left = u64::try_from(left).ok().map(Duration::from_millis);
+        Some(Holder {
+            id: text(&item[0])?,
+            remaining: left,
+            slot: (slot > 0).then_some(slot),
+        })
+    };
+    items.chunks_exact(3).map(holder).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read() {
+        let read = |text: &str| Answer::read(&Value::BulkString(text.as_bytes().to_vec()));
+        let done = read("done 17 250 0 1 2 1 0 10 - 4,5,6 -");
+        let expected = Outcome {
+            now: 17,
+            first_end: Some(Duration::from_millis(250)),
+            more: true,
+            served: 2,
+            tried: 1,
+            released: vec![true, false],
+            slots: vec![4, 5, 6],
+            ..Outcome::default()
+        };
+        assert_eq!(done, Some(Answer::Done(expected)));
+        let Some(Answer::Done(failed)) = read("done 1 -1 0 0 0 0 7 - 1 - OOM no memory") else {
+            panic!("not read");
+        };
+        assert_eq!(failed.failure.as_deref(), Some("OOM no memory"));
+        assert_eq!((failed.first_end, failed.cleared), (None, 7));
+        assert_eq!(failed.refreshed, [true]);
+        assert_eq!(
+            read("locked 40"),
+            Some(Answer::Locked(Duration::from_millis(40)))
+        );
+        assert_eq!(read("stale"), Some(Answer::Stale));
+        assert_eq!(read("done x"), None);
+        assert_eq!(read("else"), None);
+    }
+
+    #[test]
+    fn ids_are_uuids_that_count() {
+        let ids = Ids::new();
+        for index in [0, 1, 5000] {
+            let id = ids.get(index);
+            let uuid = uuid::Uuid::parse_str(&id).expect("a UUID");
+            assert_eq!(uuid.get_version_num(), 4);
+        }
+        assert_ne!(ids.get(0), ids.get(1));
+    }
+}

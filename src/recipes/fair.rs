@@ -1,0 +1,126 @@
+//! [`FairSemaphore`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handle::{Handle, leased};
+use super::settings::{Layout, Units};
+use crate::engine::Core;
+
+/// The fair semaphore of the classic recipes, in its three forms: plain, under a lock, with a list of wake-up tokens.
+/// Its operations are those of [`LeasedSemaphore`](crate::LeasedSemaphore).
+///
+/// Redis: the zset `name`, id -> time; the zset `name:owner`, id -> counter; the string `name:counter`; see [the
+/// module](super) for what stands beside them. Recipe: drop entries older than the timeout from `name`, intersect
+/// `name:owner` with it, increment the counter, add one's own to both, keep it if its rank in `name:owner` is below
+/// the limit.
+///
+/// DIFFERENCE: one atomic step. In the original one program can be given a counter, be overtaken by another, and then
+/// steal its permit with the lower counter. Ours can't do that to anybody, and while a peer stands in the first zset,
+/// but not yet in the second, he counts as a holder here. What ours cannot help: two peers that do it to each other, and a peer
+/// that does it to one of ours. Peers that [lock](FairSemaphore::under_lock) can't.
+///
+/// The counter restarts when nobody holds: at once under a lock; else, as a peer could have been given a value and not
+/// have used it yet, when nobody has touched it for longer than the timeout; and from 2^51 on in any case.
+///
+/// ```no_run
+/// # async fn work(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+/// use redisson_semaphore::{LeasedSemaphore, recipes::Units};
+/// use std::time::Duration;
+///
+/// // Python services with time.time(), under their lock:remote
+/// let remote = client
+///     .fair_semaphore("semaphore:remote", 5)
+///     .units(Units::Seconds)
+///     .under_lock("remote");
+/// if let Some(permit) = remote.permit_for(Duration::from_secs(2)).await? {
+///     permit.release().await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct FairSemaphore {
+    handle: Handle,
+}
+
+impl FairSemaphore {
+    pub(crate) fn new(core: &Arc<Core>, name: &str, limit: u32) -> Self {
+        FairSemaphore {
+            handle: Handle::new(core, Layout::Fair, name, limit),
+        }
+    }
+
+    /// How long a permit lasts without a refresh; 10 s by default. Must be the same for all programs.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        let handle = self.handle.with(|settings| settings.timeout = timeout);
+        FairSemaphore { handle }
+    }
+
+    /// The unit of the times in the first zset; milliseconds by default.
+    #[must_use]
+    pub fn units(self, units: Units) -> Self {
+        let handle = self.handle.with(|settings| settings.units = units);
+        FairSemaphore { handle }
+    }
+
+    /// How often those who wait look for what other programs have released; 100 ms by default.
+    #[must_use]
+    pub fn check_interval(self, interval: Duration) -> Self {
+        let handle = self
+            .handle
+            .with(|settings| settings.check_interval = interval);
+        FairSemaphore { handle }
+    }
+
+    /// Peers do their steps under the lock `lock:name`, that of [`StringLock`](super::StringLock).
+    ///
+    /// Our scripts, being atomic, take no lock. While a peer holds it they do nothing, and come again after 2 ms, 4 ms
+    /// and so on up to the check interval. A `try_acquire` does so for one check interval, then it is refused. A release or
+    /// refresh does so for the retry window, then it is [`Unavailable`](crate::Error::Unavailable); what dropped guards owe
+    /// goes on. A lock without an expiry is given one, the [`lock_timeout`](FairSemaphore::lock_timeout).
+    #[must_use]
+    pub fn under_lock(self, name: &str) -> Self {
+        let lock = Some(name.to_owned());
+        let handle = self.handle.with(|settings| settings.lock = lock);
+        FairSemaphore { handle }
+    }
+
+    /// How long a peer's lock that has no expiry lasts from when it is seen; 10 s by default.
+    #[must_use]
+    pub fn lock_timeout(self, timeout: Duration) -> Self {
+        let handle = self.handle.with(|settings| settings.lock_timeout = timeout);
+        FairSemaphore { handle }
+    }
+
+    /// Other names for the zset of owners and the counter than `name:owner` and `name:counter`.
+    #[must_use]
+    pub fn keys(self, owners: &str, counter: &str) -> Self {
+        let (owners, counter) = (Some(owners.to_owned()), Some(counter.to_owned()));
+        let handle = self.handle.with(|settings| {
+            settings.owners = owners;
+            settings.counter = counter;
+        });
+        FairSemaphore { handle }
+    }
+
+    /// Peers wait with `BRPOP` on this list, into which each release pushes a token.
+    ///
+    /// Redis: list of `1`s. With each release ours push as many tokens as there are permits left or peers' entries that
+    /// have come within the limit, less those that lie there; and take away tokens for permits that ours have taken.
+    /// So tokens never pile up, at most the limit of them.
+    ///
+    /// DIFFERENCE: the originals push one whether anybody waits or not; their failed tries leave entries behind, which
+    /// count until they expire; and they take a token for a permit. Ours wait in their own line, not for tokens; a
+    /// message or a look at the check interval's pace wakes them, and they hold what the script has granted,
+    /// nothing else. A peer's token that ours did not need is left to the peers.
+    #[must_use]
+    pub fn tokens(self, list: &str) -> Self {
+        let tokens = Some(list.to_owned());
+        let handle = self.handle.with(|settings| settings.tokens = tokens);
+        FairSemaphore { handle }
+    }
+}
+
+leased!(FairSemaphore);

@@ -1,0 +1,202 @@
+//! What the handles of all recipes share: settings, the line that belongs to them, and the calls.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::batch::Operation;
+use super::line::Line;
+use super::line::waiting::Done;
+use super::settings::{Layout, Settings};
+use crate::api::{Held, Holder};
+use crate::engine::Core;
+use crate::error::Result;
+use crate::lease::Lease;
+
+/// A handle: cheap to clone; finds its line at the first call.
+#[derive(Clone)]
+pub(super) struct Handle {
+    core: Arc<Core>,
+    settings: Arc<Settings>,
+    line: OnceLock<Arc<Line>>,
+}
+
+impl Handle {
+    pub(super) fn new(core: &Arc<Core>, layout: Layout, name: &str, limit: u32) -> Self {
+        Handle {
+            core: Arc::clone(core),
+            settings: Arc::new(Settings::new(layout, name, limit)),
+            line: OnceLock::new(),
+        }
+    }
+
+    /// The same with other settings.
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
+        self.line = OnceLock::new();
+        self
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn line(&self) -> Result<&Arc<Line>> {
+        if let Some(line) = self.line.get() {
+            return Ok(line);
+        }
+        self.settings.check()?;
+        Ok(self
+            .line
+            .get_or_init(|| Line::find(&self.core, &self.settings)))
+    }
+
+    pub(super) async fn acquire(&self) -> Result<Held> {
+        let done = self.line()?.join()?.served().await?;
+        Ok(granted(done).expect("those who wait are granted or told an error"))
+    }
+
+    pub(super) async fn try_acquire(&self) -> Result<Option<Held>> {
+        let done = self.line()?.call(Operation::Try).await?;
+        Ok(granted(done))
+    }
+
+    pub(super) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
+        if wait.is_zero() {
+            return self.try_acquire().await;
+        }
+        let Some(deadline) = Instant::now().checked_add(wait) else {
+            return self.acquire().await.map(Some);
+        };
+        let done = self.line()?.join()?.served_until(deadline).await?;
+        Ok(granted(done))
+    }
+
+    pub(super) async fn release(&self, id: &str) -> Result<bool> {
+        let done = self.line()?.call(Operation::Release(id.into())).await?;
+        Ok(matches!(done, Done::Was(true)))
+    }
+
+    pub(super) async fn refresh(&self, id: &str) -> Result<bool> {
+        let refresh = Operation::Refresh(id.into(), None);
+        Ok(matches!(self.line()?.call(refresh).await?, Done::Was(true)))
+    }
+
+    pub(super) async fn holders(&self) -> Result<Vec<Holder>> {
+        match self.line()?.call(Operation::List).await? {
+            Done::Holders(holders) => Ok(holders),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    pub(super) async fn release_all(&self) -> Result<u64> {
+        match self.line()?.call(Operation::Clear).await? {
+            Done::Count(count) => Ok(count),
+            _ => Ok(0),
+        }
+    }
+
+    pub(super) fn release_detached(&self, id: &str) {
+        match self.line() {
+            Ok(line) => line.release_detached(id),
+            Err(error) => tracing::error!(%error, id, "not released"),
+        }
+    }
+
+    pub(super) fn keep(&self, held: &Held) -> Lease {
+        match self.line() {
+            Ok(line) => line.keep(held),
+            Err(_) => Lease::until(held.until),
+        }
+    }
+
+    pub(super) fn unkeep(&self, id: &str) {
+        if let Some(line) = self.line.get() {
+            line.unkeep(id);
+        }
+    }
+}
+
+fn granted(done: Done) -> Option<Held> {
+    match done {
+        Done::Held(held) => held,
+        _ => None,
+    }
+}
+
+/// The trait for a type that has a `handle`, and what is the same in all of them.
+macro_rules! leased {
+    ($name:ident) => {
+        #[async_trait::async_trait]
+        impl $crate::api::LeasedSemaphore for $name {
+            fn name(&self) -> &str {
+                &self.handle.settings().name
+            }
+
+            fn limit(&self) -> u32 {
+                self.handle.settings().limit
+            }
+
+            fn lease(&self) -> Option<std::time::Duration> {
+                self.handle.settings().lease()
+            }
+
+            fn clone_handle(&self) -> std::sync::Arc<dyn $crate::api::LeasedSemaphore> {
+                std::sync::Arc::new(self.clone())
+            }
+
+            async fn acquire(&self) -> $crate::Result<$crate::api::Held> {
+                self.handle.acquire().await
+            }
+
+            async fn try_acquire(&self) -> $crate::Result<Option<$crate::api::Held>> {
+                self.handle.try_acquire().await
+            }
+
+            async fn try_acquire_for(
+                &self,
+                wait: std::time::Duration,
+            ) -> $crate::Result<Option<$crate::api::Held>> {
+                self.handle.try_acquire_for(wait).await
+            }
+
+            async fn release(&self, id: &str) -> $crate::Result<bool> {
+                self.handle.release(id).await
+            }
+
+            async fn refresh(&self, id: &str) -> $crate::Result<bool> {
+                self.handle.refresh(id).await
+            }
+
+            async fn holders(&self) -> $crate::Result<Vec<$crate::api::Holder>> {
+                self.handle.holders().await
+            }
+
+            async fn release_all(&self) -> $crate::Result<u64> {
+                self.handle.release_all().await
+            }
+
+            fn release_detached(&self, id: &str) {
+                self.handle.release_detached(id);
+            }
+
+            fn keep(&self, held: &$crate::api::Held) -> $crate::Lease {
+                self.handle.keep(held)
+            }
+
+            fn unkeep(&self, id: &str) {
+                self.handle.unkeep(id);
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_tuple(stringify!($name))
+                    .field(self.handle.settings())
+                    .finish()
+            }
+        }
+    };
+}
+pub(super) use leased;

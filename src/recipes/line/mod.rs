@@ -1,0 +1,229 @@
+//! The calls of one client on one semaphore: queued, sent in rounds, answered one by one.
+//!
+//! A round takes what is queued, sends it as one script call, waits for the answer and tells the callers. There
+//! is one round at a time. Callers that wait stand in [`Waiters`] and are part of every round; one is made for
+//! them when there is reason to look: on their arrival, when a message comes or may have been missed, when
+//! the first holder expires, when a peer's lock should be free again, and at the pace of the setting, as peers
+//! tell nothing.
+//!
+//! Nothing is lost when a caller goes: a call that has been queued is carried out, and what was granted to somebody
+//! who has gone is released with the next round.
+//!
+//! | File | What it holds |
+//! |---|---|
+//! | `mod.rs` | the queue, and how calls get into it |
+//! | `waiting.rs` | those who wait, and in which order |
+//! | `round.rs` | what a round takes along, and how it is carried out |
+//! | `answers.rs` | who is told what |
+//! | `alarm.rs` | when to look next, and the ear on the channel |
+//! | `keeping.rs` | what is refreshed in the background |
+//! | `seat.rs` | a caller's place, and what its drop gives back |
+
+mod alarm;
+mod answers;
+mod keeping;
+mod round;
+mod seat;
+pub(super) mod waiting;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::batch::{Call, Operation};
+use super::names::Names;
+use super::settings::Settings;
+use crate::engine::Core;
+use crate::engine::drive::{self, Driver, Inline};
+use crate::engine::listening::Listening;
+use crate::engine::registry::Shared;
+use crate::error::{Error, Result};
+use crate::lease::Lease;
+use crate::transport::Backoff;
+use seat::Seat;
+use waiting::{Done, Waiter, Waiters};
+
+/// The kind under which a client finds its lines again.
+const KIND: &str = "recipe";
+
+/// One semaphore of one client.
+pub(super) struct Line {
+    core: Arc<Core>,
+    place: Arc<str>,
+    settings: Settings,
+    names: Names,
+    driver: Driver,
+    state: Mutex<State>,
+    itself: Weak<Line>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Call>,
+    waiters: Waiters,
+    /// A permit may have become free since the waiters last asked.
+    look: bool,
+    /// This client stands in the line that all clients see.
+    in_line: bool,
+    listening: Listening,
+    /// When those who wait look next without having been woken.
+    alarm: Option<Instant>,
+    /// Until then a peer holds the lock, as far as is known; and how long to wait the next time.
+    locked: Option<(Instant, Backoff)>,
+    /// What is refreshed in the background.
+    kept: HashMap<Arc<str>, Lease>,
+    keeping: bool,
+    /// Refreshes of these are queued or on their way.
+    refreshing: bool,
+    /// A batch was given up whose copies may still reach the server.
+    doubtful: bool,
+    /// Counted as busy in the core.
+    busy: bool,
+    closed: bool,
+}
+
+impl Line {
+    /// The one line of this client with these settings.
+    pub(super) fn find(core: &Arc<Core>, settings: &Settings) -> Arc<Line> {
+        let place: Arc<str> = format!("{settings:?}").into();
+        core.objects.find_or_make(KIND, &place, |closed| {
+            Arc::new_cyclic(|itself| Line {
+                names: Names::new(
+                    settings,
+                    &core.config.name_mapper,
+                    core.id(),
+                    core.next_sequence(),
+                ),
+                core: Arc::clone(core),
+                place: Arc::clone(&place),
+                settings: settings.clone(),
+                driver: Driver::default(),
+                itself: itself.clone(),
+                state: Mutex::new(State {
+                    closed,
+                    ..State::default()
+                }),
+            })
+        })
+    }
+
+    fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    /// Carries `operation` out. Queued at the first poll; carried out even when the future is dropped after that,
+    /// and then what it took, if anything, is given back.
+    pub(super) async fn call(self: &Arc<Self>, operation: Operation) -> Result<Done> {
+        let (reply, answer) = oneshot::channel();
+        self.enqueue(Call {
+            operation,
+            reply: Some(reply),
+            since: Instant::now(),
+        })?;
+        Seat::new(self, answer, None).served().await
+    }
+
+    /// Releases `id` with nobody waiting for it.
+    pub(super) fn release_detached(self: &Arc<Self>, id: &str) {
+        self.unkeep(id);
+        let queued = self.enqueue(Call {
+            operation: Operation::Release(id.into()),
+            reply: None,
+            since: Instant::now(),
+        });
+        match queued {
+            Ok(()) => drive::kick(self),
+            Err(error) => tracing::error!(%error, id, "not released"),
+        }
+    }
+
+    /// Joins those who wait.
+    pub(super) fn join(self: &Arc<Self>) -> Result<Seat> {
+        let (reply, answer) = oneshot::channel();
+        let mut state = self.lock();
+        if state.closed {
+            return Err(self.shut_down());
+        }
+        state.look = true;
+        let ticket = state.waiters.join(reply);
+        self.note_busy(&mut state);
+        drop(state);
+        Ok(Seat::new(self, answer, Some(ticket)))
+    }
+
+    /// Sees to what has been queued: as part of the caller's own future, where that runs on the client's
+    /// runtime; what hangs on the client's timers must not be polled anywhere else.
+    fn drive(self: &Arc<Self>) -> Option<Inline<Line>> {
+        let here = Handle::try_current().is_ok_and(|here| here.id() == self.core.runtime.id());
+        if here {
+            return drive::drive(self);
+        }
+        drive::kick(self);
+        None
+    }
+
+    fn enqueue(&self, call: Call) -> Result<()> {
+        let mut state = self.lock();
+        // What guards owe is carried out as long as there is a connection.
+        let owed = call.reply.is_none();
+        if state.closed && (!owed || self.core.is_finished()) {
+            return Err(self.shut_down());
+        }
+        state.queue.push_back(call);
+        self.note_busy(&mut state);
+        Ok(())
+    }
+
+    fn shut_down(&self) -> Error {
+        Error::ShutDown {
+            name: self.name().to_owned(),
+        }
+    }
+
+    fn note_busy(&self, state: &mut State) {
+        if !state.busy {
+            state.busy = true;
+            self.core.became_busy();
+        }
+    }
+}
+
+impl Shared for Line {
+    fn close(self: Arc<Self>) {
+        let waiters = {
+            let mut state = self.lock();
+            state.closed = true;
+            state.waiters.take_all()
+        };
+        tell_all(waiters, &self.shut_down());
+        drive::kick(&self);
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.core.objects.forget(KIND, &self.place);
+    }
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Line")
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ends the waiting of `waiters` with `error`.
+fn tell_all(waiters: Vec<Waiter>, error: &Error) {
+    for waiter in waiters {
+        let _ = waiter.reply.send(Err(error.clone()));
+    }
+}

@@ -1,0 +1,73 @@
+//! The classic recipes: semaphores and a lock in the key layouts of "Redis in Action" and its relatives, as Java
+//! and Python services write them by hand. Same keys, same values; but each step is one atomic script here.
+//!
+//! | Type | Keys of a semaphore `name` | A permit lasts |
+//! |---|---|---|
+//! | [`TimestampSemaphore`] | zset `name`: id -> time | until it is not refreshed for the timeout |
+//! | [`FairSemaphore`] | zset `name`: id -> time; zset `name:owner`: id -> counter; string `name:counter`; perhaps a lock `lock:...`, perhaps a list of wake-up tokens | the same |
+//! | [`SetSemaphore`] | set `name` of ids | for ever |
+//! | [`SlotSemaphore`] | strings `name:1` to `name:limit`: id | as a key with an expiry |
+//! | [`StringLock`] | string `lock:name`: id | the same |
+//!
+//! The semaphores are used through [`LeasedSemaphore`](crate::LeasedSemaphore), the lock through [`Lock`](crate::Lock).
+//!
+//! # Beside other programs
+//!
+//! - **Times** that we write are the server's. Times of others are honoured as they stand: a program whose clock is
+//!   ahead keeps its permits longer, an infinite time is kept until it is released. The [`Units`] must be the same for
+//!   all; times that are off by a factor of 1,000 are [`WrongUnits`](crate::Error::WrongUnits) before anything is changed.
+//! - **Waiting**: other programs tell nobody when they release. While somebody waits, it looks at the pace of the
+//!   setting `check_interval` (100 ms), and when the first holder expires. Our own releases wake ours at once, on the
+//!   channel `redisson_sc_recipe:{name}`.
+//! - **Order**: ours are served in the order of their arrival by the server's clock, in all processes, as long as
+//!   they wait; it stands in the hash `redisson_sc_recipe_line:{name}`, one field a client, which goes when nobody
+//!   waits. A process that is killed while it waits holds the others up for 0.5 s and three check intervals at the most.
+//!   Other programs know nothing of that line: they take what they find.
+//! - **The limit** is a setting of each program. A handle never takes a permit while as many as its own limit are
+//!   held; where it was lowered, it waits until enough have been released.
+//! - **Once**: `redisson_sc_recipe_once:{name}:<client id>:<number>`, a string, keeps the number and the answer of the
+//!   client's last call, for ten minutes, so that a call whose reply was lost is repeated without taking effect twice.
+//! - **ACL**: the semaphore's keys, `~redisson_sc_recipe*`, the channels `&redisson_sc_recipe:*`, `+eval +evalsha +get +set +del
+//!   +time +publish +subscribe +unsubscribe +hgetall +hset +hdel +pexpire +pttl`, and for the layouts: `+zadd +zrem +zcard +zmscore
+//!   +zrange +zrangebyscore` (times), `+incrby +object +zrevrangebyscore +llen +lpush +rpop` (fair), `+sadd +srem +scard +smembers
+//!   +smismember` (set), `+mget` (slots and lock).
+//! - **Clusters**: all keys of a semaphore must share a slot: give its name a part in braces, as in `{name}`.
+//!   Without, a server of a cluster refuses the script, which is [`InvalidName`](crate::Error::InvalidName).
+//!
+//! # Waiting, errors and effects of all operations
+//!
+//! All travel in one script, `lua/recipes/batch.lua` with the part for the layout; calls that the tasks of a client make at the
+//! same time travel together, 256 of a kind at the most. A waiter is woken by the channel, by a (re)confirmed
+//! subscription, by the pace of the setting, and when the first holder expires or a peer's lock should be free.
+//!
+//! Errors: [`InvalidName`](crate::Error::InvalidName), [`InvalidLimit`](crate::Error::InvalidLimit) and
+//! [`InvalidDuration`](crate::Error::InvalidDuration) for settings that cannot be used;
+//! [`WrongType`](crate::Error::WrongType), [`WrongUnits`](crate::Error::WrongUnits) and
+//! [`NotANumber`](crate::Error::NotANumber) for what is found in the keys; those of the server and the connection
+//! as everywhere.
+//!
+//! | File | What it holds |
+//! |---|---|
+//! | `fair.rs`, `timestamp.rs`, `set.rs`, `slots.rs`, `string_lock.rs` | the public types |
+//! | `settings.rs`, `names.rs` | what a handle is told, and the keys that follow from it |
+//! | `handle.rs` | what all semaphores share, and the trait for them |
+//! | `batch.rs` | calls that travel together: the request and the answer |
+//! | `line/` | the calls and the waiters of one client on one semaphore |
+
+mod batch;
+mod fair;
+mod handle;
+mod line;
+mod names;
+mod set;
+mod settings;
+mod slots;
+mod string_lock;
+mod timestamp;
+
+pub use fair::FairSemaphore;
+pub use set::SetSemaphore;
+pub use settings::Units;
+pub use slots::SlotSemaphore;
+pub use string_lock::StringLock;
+pub use timestamp::TimestampSemaphore;

@@ -1,0 +1,101 @@
+//! The keys and the channel of our own that stand beside a semaphore's keys; other programs ignore them.
+
+use std::sync::Arc;
+
+use super::settings::Settings;
+use crate::config::NameMapper;
+
+/// All names that one line uses.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// The semaphore's own keys, in the order of its script.
+    pub(super) keys: Vec<Arc<str>>,
+    pub(super) lock: Option<Arc<str>>,
+    /// `redisson_sc_recipe_once:{name}:<field>`: the line's last call, for ten minutes.
+    pub(super) record: Arc<str>,
+    /// `redisson_sc_recipe_line:{name}`: who of our clients waits; gone when nobody does.
+    pub(super) line: Arc<str>,
+    /// `redisson_sc_recipe:{name}`: where our waiters are woken.
+    pub(super) channel: Arc<str>,
+    /// `<client id>:<number>`: this line among all.
+    pub(super) field: Arc<str>,
+}
+
+impl Names {
+    pub(super) fn new(
+        settings: &Settings,
+        mapper: &NameMapper,
+        client_id: &str,
+        number: u64,
+    ) -> Self {
+        let keys = settings.keys(mapper);
+        let field = format!("{client_id}:{number}");
+        // For slots the semaphore's name, which is no key; for the lock its key, so that a lock and a semaphore
+        // of one name are two.
+        let base = match settings.layout {
+            super::settings::Layout::Lock => keys[0].to_string(),
+            _ => mapper.map(&settings.name),
+        };
+        let beside = |prefix: &str| match base.contains('{') {
+            true => format!("{prefix}:{base}"),
+            false => format!("{prefix}:{{{base}}}"),
+        };
+        Names {
+            lock: settings.lock_key(mapper),
+            record: format!("{}:{field}", beside("redisson_sc_recipe_once")).into(),
+            line: beside("redisson_sc_recipe_line").into(),
+            channel: beside("redisson_sc_recipe").into(),
+            field: field.into(),
+            keys,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::{Layout, Settings};
+    use super::*;
+
+    fn names(settings: &Settings) -> Names {
+        Names::new(settings, &NameMapper::prefix("app:"), "id", 3)
+    }
+
+    fn texts(keys: &[Arc<str>]) -> Vec<&str> {
+        keys.iter().map(|key| &**key).collect()
+    }
+
+    #[test]
+    fn keys_are_those_of_the_originals() {
+        let keys = |layout| texts(&names(&Settings::new(layout, "s", 2)).keys).join(" ");
+        assert_eq!(keys(Layout::Timestamp), "app:s");
+        assert_eq!(keys(Layout::Fair), "app:s app:s:owner app:s:counter");
+        assert_eq!(keys(Layout::Set), "app:s");
+        assert_eq!(keys(Layout::Slots), "app:s:1 app:s:2");
+        assert_eq!(keys(Layout::Lock), "lock:app:s");
+    }
+
+    #[test]
+    fn keys_may_be_named_otherwise() {
+        let mut settings = Settings::new(Layout::Fair, "s", 2);
+        settings.owners = Some("o".to_owned());
+        settings.tokens = Some("t".to_owned());
+        settings.lock = Some("l".to_owned());
+        let names = names(&settings);
+        assert_eq!(
+            texts(&names.keys),
+            ["app:s", "app:o", "app:s:counter", "app:t"]
+        );
+        assert_eq!(names.lock.as_deref(), Some("lock:app:l"));
+    }
+
+    #[test]
+    fn names_of_our_own_share_the_hash_tag() {
+        let plain = names(&Settings::new(Layout::Fair, "s", 2));
+        assert_eq!(&*plain.channel, "redisson_sc_recipe:{app:s}");
+        assert_eq!(&*plain.record, "redisson_sc_recipe_once:{app:s}:id:3");
+        let tagged = names(&Settings::new(Layout::Fair, "{s}", 2));
+        assert_eq!(&*tagged.line, "redisson_sc_recipe_line:app:{s}");
+        let lock = names(&Settings::new(Layout::Lock, "s", 1));
+        assert_eq!(&*lock.channel, "redisson_sc_recipe:{lock:app:s}");
+    }
+}

@@ -1,0 +1,42 @@
+//! [`SetSemaphore`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handle::{Handle, leased};
+use super::settings::Layout;
+use crate::engine::Core;
+
+/// The set semaphore of the classic recipes. Its operations are those of
+/// [`LeasedSemaphore`](crate::LeasedSemaphore).
+///
+/// Redis: the set `name` of ids; see [the module](super) for what stands beside it. Recipe: `SADD`, and `SREM` again if
+/// `SCARD` is above the limit. DIFFERENCE: one atomic step.
+///
+/// **Permits last for ever**: that is the nature of this layout. What a process that was killed held stays taken
+/// until somebody releases it: [`holders`](crate::LeasedSemaphore::holders) lists the ids,
+/// [`release_all`](crate::LeasedSemaphore::release_all) frees all. A guard is not refreshed, and does not notice when its
+/// permit is taken away; [`refresh`](crate::LeasedSemaphore::refresh) asks.
+#[derive(Clone)]
+pub struct SetSemaphore {
+    handle: Handle,
+}
+
+impl SetSemaphore {
+    pub(crate) fn new(core: &Arc<Core>, name: &str, limit: u32) -> Self {
+        SetSemaphore {
+            handle: Handle::new(core, Layout::Set, name, limit),
+        }
+    }
+
+    /// How often those who wait look for what other programs have released; 100 ms by default.
+    #[must_use]
+    pub fn check_interval(self, interval: Duration) -> Self {
+        let handle = self
+            .handle
+            .with(|settings| settings.check_interval = interval);
+        SetSemaphore { handle }
+    }
+}
+
+leased!(SetSemaphore);

@@ -1,0 +1,48 @@
+//! [`SlotSemaphore`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handle::{Handle, leased};
+use super::settings::Layout;
+use crate::engine::Core;
+
+/// Slot strings: one key a permit. Its operations are those of [`LeasedSemaphore`](crate::LeasedSemaphore).
+///
+/// Redis: the strings `name:1` to `name:limit`, each holds the id of its holder and expires; see [the module](super) for
+/// what stands beside them. Recipe: `SET NX` with an expiry on one slot after the other. DIFFERENCE: one atomic step takes
+/// the lowest slot that is free; a slot is released and refreshed only by its holder. The limit is 1,024 at the most.
+///
+/// [`slot`](crate::LeasedPermit::slot) is the number of the permit, stable while it is held: good as the number of a shard or
+/// a worker. A slot above a lowered limit is not seen any more: it can neither be released nor refreshed by this handle,
+/// and expires.
+#[derive(Clone)]
+pub struct SlotSemaphore {
+    handle: Handle,
+}
+
+impl SlotSemaphore {
+    pub(crate) fn new(core: &Arc<Core>, name: &str, limit: u32) -> Self {
+        SlotSemaphore {
+            handle: Handle::new(core, Layout::Slots, name, limit),
+        }
+    }
+
+    /// How long a permit lasts without a refresh; 10 s by default.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        let handle = self.handle.with(|settings| settings.timeout = timeout);
+        SlotSemaphore { handle }
+    }
+
+    /// How often those who wait look for what other programs have released; 100 ms by default.
+    #[must_use]
+    pub fn check_interval(self, interval: Duration) -> Self {
+        let handle = self
+            .handle
+            .with(|settings| settings.check_interval = interval);
+        SlotSemaphore { handle }
+    }
+}
+
+leased!(SlotSemaphore);

@@ -1,0 +1,182 @@
+//! [`StringLock`].
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::handle::Handle;
+use super::settings::Layout;
+use crate::api::{Held, Hold, Lock, RemainingTtl};
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::lease::Lease;
+
+/// The lock of the classic recipes. Its operations are those of [`Lock`].
+///
+/// Redis: the string `lock:name`, an id that is new with each acquisition, with an expiry; see [the module](super) for what
+/// stands beside it. Recipe: `SETNX`, then `EXPIRE`; `WATCH`, `GET`, compare, `DEL`. DIFFERENCE: each is one atomic step. A
+/// lock of a peer that has no expiry is given one, of this handle's timeout, when somebody of ours looks at it: it is not
+/// taken away, so a peer between its two steps loses nothing.
+///
+/// It is **not reentrant**: an owner that holds it and asks again waits like everybody else, and `try_lock` is `false`.
+/// Without a lease it lasts for the [`timeout`](StringLock::timeout) and is refreshed every third of it.
+#[derive(Clone)]
+pub struct StringLock {
+    handle: Handle,
+    owner: Arc<str>,
+    held: Arc<Mutex<Option<Own>>>,
+}
+
+/// What this owner holds.
+struct Own {
+    /// The handle it was taken with: its timeout may be another one.
+    handle: Handle,
+    held: Held,
+    lease: Lease,
+}
+
+impl StringLock {
+    pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
+        StringLock {
+            handle: Handle::new(core, Layout::Lock, name, 1),
+            owner: format!("{}:{}", core.id(), core.next_sequence()).into(),
+            held: Arc::default(),
+        }
+    }
+
+    /// How long the lock lasts without a refresh; 10 s by default.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        let handle = self.handle.with(|settings| settings.timeout = timeout);
+        StringLock { handle, ..self }
+    }
+
+    /// How often those who wait look for what other programs have released; 100 ms by default.
+    #[must_use]
+    pub fn check_interval(self, interval: Duration) -> Self {
+        let handle = self
+            .handle
+            .with(|settings| settings.check_interval = interval);
+        StringLock { handle, ..self }
+    }
+
+    fn own(&self) -> MutexGuard<'_, Option<Own>> {
+        self.held.lock().expect("no panic under this lock")
+    }
+
+    fn not_held(&self) -> Error {
+        Error::NotHeld {
+            name: self.name().to_owned(),
+            owner: self.owner.to_string(),
+        }
+    }
+}
+
+#[async_trait]
+impl Lock for StringLock {
+    fn name(&self) -> &str {
+        &self.handle.settings().name
+    }
+
+    fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    fn clone_handle(&self) -> Arc<dyn Lock> {
+        Arc::new(self.clone())
+    }
+
+    async fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<Hold>> {
+        let handle = match lease {
+            Some(lease) => (self.handle.clone()).with(|settings| settings.timeout = lease),
+            None => self.handle.clone(),
+        };
+        let held = match wait {
+            None => Some(handle.acquire().await?),
+            Some(wait) => handle.try_acquire_for(wait).await?,
+        };
+        let Some(held) = held else { return Ok(None) };
+        let lease = match lease {
+            Some(_) => Lease::until(held.until),
+            None => handle.keep(&held),
+        };
+        let own = Own {
+            handle,
+            held,
+            lease: lease.clone(),
+        };
+        if let Some(former) = self.own().replace(own) {
+            // It is in other hands, as this owner has it again.
+            former.lease.lose();
+            former.handle.unkeep(&former.held.id);
+        }
+        Ok(Some(Hold { lease, token: None }))
+    }
+
+    async fn unlock(&self) -> Result<()> {
+        let own = self.own().take().ok_or_else(|| self.not_held())?;
+        own.handle.unkeep(&own.held.id);
+        let lease = own.lease.clone().ended_on_drop();
+        match own.handle.release(&own.held.id).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                lease.lose();
+                Err(self.not_held())
+            }
+            Err(error) => {
+                // It may be tried again, unless the owner has it anew by now.
+                self.own().get_or_insert(own);
+                Err(error)
+            }
+        }
+    }
+
+    async fn force_unlock(&self) -> Result<bool> {
+        Ok(self.handle.release_all().await? > 0)
+    }
+
+    async fn is_locked(&self) -> Result<bool> {
+        Ok(!self.handle.holders().await?.is_empty())
+    }
+
+    async fn hold_count(&self) -> Result<u32> {
+        let holders = self.handle.holders().await?;
+        let own = self.own();
+        let own = own.as_ref().map(|own| &*own.held.id);
+        Ok(holders.iter().any(|holder| own == Some(holder.id())).into())
+    }
+
+    async fn remaining_ttl(&self) -> Result<RemainingTtl> {
+        Ok(match self.handle.holders().await?.first() {
+            None => RemainingTtl::Missing,
+            Some(holder) => match holder.remaining() {
+                None => RemainingTtl::Persistent,
+                Some(left) => RemainingTtl::Expires(left),
+            },
+        })
+    }
+
+    fn lease(&self) -> Lease {
+        let own = self.own();
+        own.as_ref()
+            .map_or_else(Lease::ended, |own| own.lease.clone())
+    }
+
+    fn unlock_detached(&self) {
+        if let Some(own) = self.own().take() {
+            own.handle.release_detached(&own.held.id);
+            own.lease.end();
+        }
+    }
+}
+
+impl fmt::Debug for StringLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StringLock")
+            .field("name", &self.name())
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}

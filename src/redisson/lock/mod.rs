@@ -1,0 +1,362 @@
+//! [`RLock`] and [`RFencedLock`]: Redisson's reentrant lock, and the one with fencing tokens.
+
+mod fenced;
+mod handle;
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+pub use fenced::RFencedLock;
+
+use super::names;
+use super::object::Object;
+use crate::api::{Hold, Lock, RemainingTtl, check_millis};
+use crate::engine::Core;
+use crate::engine::command::Commands;
+use crate::engine::lock::{Claim, Kind, LockLine, Term, Usual};
+use crate::engine::request::Script;
+use crate::error::Result;
+use crate::guard::LockGuard;
+use crate::lease::Lease;
+
+static STEPS: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/lock/batch.lua")));
+static TAKE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/lock/take.lua")));
+static GIVE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/lock/give.lua")));
+static RENEWAL: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/lock/renew.lua")));
+
+static KIND: Kind = Kind {
+    name: "lock",
+    steps: &STEPS,
+    usual: Some(Usual {
+        take: &TAKE,
+        give: &GIVE,
+    }),
+    renewal: &RENEWAL,
+};
+
+/// A reentrant lock shared with Java's `RLock` of the same name.
+///
+/// A handle, made without I/O by [`Client::lock`](crate::Client::lock). Cheap to clone.
+///
+/// # Owner
+///
+/// Async code has no threads to go by, so every handle is an owner of its own, and its clones are the same
+/// owner: what one of them has locked, the other locks again without waiting, and may unlock. To take the lock
+/// from two tasks that exclude each other, make two handles. [`with_owner`](RLock::with_owner) picks an owner.
+///
+/// # Lease and renewal
+///
+/// A lock that is taken without a lease lasts for the
+/// [`lock_watchdog_timeout`](crate::ClientBuilder::lock_watchdog_timeout) and is renewed every third of it, as
+/// long as it is held and the client is there, through errors and reconnections. With a lease it ends when that
+/// has run out. As in Redisson, each time it is taken the time to live is set anew, and giving back one hold
+/// of several sets it to that of the holds which are left.
+///
+/// A lock can be lost: its lease runs out, someone forces it open, the server was away for too long or has lost its
+/// data. [`LockGuard::lost`] and [`lease`](RLock::lease) tell, at the latest when the lease that was granted has
+/// run out by this process's monotonic clock, which is earlier than in Redis.
+///
+/// # Waiting
+///
+/// The callers of one client are served in the order of their arrival, and only the first of them asks Redis. It is
+/// woken by the channel, by this client's own unlocks, when the holder's time to live has ended, when the
+/// subscription was made anew, and looks by itself every few seconds
+/// ([`safety_interval`](crate::ClientBuilder::safety_interval)). When an owner of this client unlocks, the
+/// next one takes the lock in the same script. While others listen for the lock it stays within the
+/// process for [`local_hand_over`](crate::ClientBuilder::local_hand_over) at the most.
+///
+/// # In Redis
+///
+/// | | |
+/// |---|---|
+/// | key `name` | hash: the owner that holds the lock, `<client id>:<number>`, and how often it does; with a time to live |
+/// | channel `redisson_lock__channel:{name}` | `0` when the lock has become free |
+/// | key `redisson_lock_fence:{name}:<client id>` | string: left behind only by a call that had to be repeated, so that copies of it which arrive late do no harm, and by one that forced the lock open; vanishes after ten minutes, or four retry windows where that is longer |
+///
+/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last key begins with
+/// `redisson_lock_fence::`. Scripts: `lua/lock/`.
+///
+/// # Errors
+///
+/// What every operation can answer with: [`InvalidName`](crate::Error::InvalidName),
+/// [`WrongType`](crate::Error::WrongType) for a key that holds something else,
+/// [`PermissionDenied`](crate::Error::PermissionDenied), [`ReadOnly`](crate::Error::ReadOnly),
+/// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
+/// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed, and
+/// [`ShutDown`](crate::Error::ShutDown). Below stands only what comes in addition.
+///
+/// # Cancel safety
+///
+/// Any future may be dropped at any await point. An operation takes its place at the first poll; a lock
+/// acquired by a future that was dropped is given back, an unlock is carried out.
+///
+/// # DIFFERENCE from Redisson
+///
+/// - A call whose answer was lost is repeated and takes effect once. There is no `redisson_unlock_latch` key.
+/// - A lock that is lost is told; Redisson stops renewing it without a word.
+/// - What is renewed is every lock that is held without a lease, however often its owner has taken it besides with
+///   one; Redisson stops at the first unlock.
+/// - The lease of a hold is its own: a second hold does not change the one that counts after it is given back, and a
+///   lease on top of a hold without one does not bring its end nearer.
+/// - A waiting call whose time runs out tries once more at the end.
+/// - A lease of zero is refused; to Redisson it means none.
+/// - Names whose braces would put the lock and its channel into different slots of a cluster are refused.
+#[derive(Clone)]
+pub struct RLock {
+    core: Arc<Core>,
+    line: Arc<LockLine>,
+    owner: Arc<str>,
+    fenced: bool,
+}
+
+impl RLock {
+    pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
+        let keys = names::of_lock(name, &core.config.name_mapper, core.id());
+        let token = names::of_lock_token(keys.object());
+        RLock {
+            core: Arc::clone(core),
+            owner: owner(core, core.next_owner()),
+            line: LockLine::of(core, &KIND, keys, Some(token)),
+            fenced: false,
+        }
+    }
+
+    /// This lock for the owner number `id` of this client. Handles of the same number are the same owner.
+    ///
+    /// Numbers below 2^32 are free for this; handles get higher ones by themselves. Redisson: the thread id that the
+    /// asynchronous methods take.
+    #[must_use]
+    pub fn with_owner(&self, id: u64) -> Self {
+        RLock {
+            owner: owner(&self.core, id),
+            ..self.clone()
+        }
+    }
+
+    /// The name that the handle was made with, before mapping.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.line.keys().name()
+    }
+
+    /// Who this handle is: `<client id>:<number>`, the field that stands in the hash.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// What is known here of this owner's hold, without asking Redis: whether it is lost, and how much is left.
+    /// The lease of a lock that is not held is over, but not lost.
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        self.line.lease(&self.owner)
+    }
+
+    /// Takes the lock, waiting until it is free; at once where this owner holds it already. It is renewed until it
+    /// is unlocked.
+    ///
+    /// Redis: `name` gets the owner's field, or its count rises by one; the time to live becomes the watchdog
+    /// time-out. Redisson: `lock()`.
+    pub async fn lock(&self) -> Result<()> {
+        self.hold(None, None).await.map(drop)
+    }
+
+    /// As [`lock`](Self::lock), but not renewed: it is free again after `lease`, in whole milliseconds.
+    ///
+    /// Redis: as there; the time to live becomes `lease`. Redisson: `lock(long, TimeUnit)`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidDuration`](crate::Error::InvalidDuration) for a lease below a millisecond, and above 2^53 of them.
+    pub async fn lock_with_lease(&self, lease: Duration) -> Result<()> {
+        self.hold(None, Some(lease)).await.map(drop)
+    }
+
+    /// Takes the lock if it is free now, or held by this owner already; does not wait behind others.
+    ///
+    /// Redis: as [`lock`](Self::lock). Redisson: `tryLock()`.
+    pub async fn try_lock(&self) -> Result<bool> {
+        self.try_lock_for(Duration::ZERO).await
+    }
+
+    /// As [`try_lock`](Self::try_lock), for as long as `lease`.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_with_lease`](Self::lock_with_lease).
+    pub async fn try_lock_with_lease(&self, lease: Duration) -> Result<bool> {
+        self.try_lock_for_with_lease(Duration::ZERO, lease).await
+    }
+
+    /// As [`lock`](Self::lock), but waits for `wait` at the most and tries once more at the end of it; `false` when
+    /// the time has run out. A wait of zero is [`try_lock`](Self::try_lock).
+    ///
+    /// Redisson: `tryLock(long, TimeUnit)`.
+    pub async fn try_lock_for(&self, wait: Duration) -> Result<bool> {
+        Ok(self.hold(Some(wait), None).await?.is_some())
+    }
+
+    /// As [`try_lock_for`](Self::try_lock_for), for as long as `lease`. Redisson:
+    /// `tryLock(long, long, TimeUnit)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_with_lease`](Self::lock_with_lease).
+    pub async fn try_lock_for_with_lease(&self, wait: Duration, lease: Duration) -> Result<bool> {
+        Ok(self.hold(Some(wait), Some(lease)).await?.is_some())
+    }
+
+    /// What the other ways to take the lock are made of: `wait` without a limit for `None`, `lease` renewed for
+    /// `None`. Tells what was granted; `None` when the time has run out.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_with_lease`](Self::lock_with_lease).
+    pub async fn hold(
+        &self,
+        wait: Option<Duration>,
+        lease: Option<Duration>,
+    ) -> Result<Option<Hold>> {
+        let term = match lease {
+            Some(lease) => {
+                check_millis(self.name(), "lease", lease)?;
+                Term::Limited(lease)
+            }
+            None => Term::Watched,
+        };
+        let claim = Claim {
+            owner: Arc::clone(&self.owner),
+            term,
+            fenced: self.fenced,
+        };
+        self.line.acquire(claim, wait).await
+    }
+
+    /// [`lock`](Self::lock) with a guard that unlocks when dropped.
+    pub async fn guard(&self) -> Result<LockGuard> {
+        Lock::guard(self).await
+    }
+
+    /// [`lock_with_lease`](Self::lock_with_lease) with a guard that unlocks when dropped.
+    pub async fn guard_with_lease(&self, lease: Duration) -> Result<LockGuard> {
+        Lock::guard_with_lease(self, lease).await
+    }
+
+    /// [`try_lock`](Self::try_lock) with a guard; `None` when someone else holds the lock.
+    pub async fn try_guard(&self) -> Result<Option<LockGuard>> {
+        Lock::try_guard(self).await
+    }
+
+    /// [`try_lock_for`](Self::try_lock_for) with a guard; `None` when the time has run out.
+    pub async fn guard_for(&self, wait: Duration) -> Result<Option<LockGuard>> {
+        Lock::guard_for(self, wait).await
+    }
+
+    /// [`hold`](Self::hold) with a guard; `None` when the time has run out.
+    pub async fn guarded(
+        &self,
+        wait: Option<Duration>,
+        lease: Option<Duration>,
+    ) -> Result<Option<LockGuard>> {
+        Lock::guarded(self, wait, lease).await
+    }
+
+    /// Gives one hold of this owner back; the last one frees the lock.
+    ///
+    /// Redis: the owner's count falls by one and the time to live becomes that of the holds which are left; or `name`
+    /// is deleted and `0` is published, unless the next caller of this client takes the lock in the same step.
+    /// Redisson: `unlock()`.
+    ///
+    /// # Errors
+    ///
+    /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold the lock, or not any more. (A lock that was
+    /// lost between two sendings of this call counts as unlocked by it.)
+    pub async fn unlock(&self) -> Result<()> {
+        self.line.release(&self.owner, None).await
+    }
+
+    /// [`unlock`](Self::unlock) of this one hold, as a guard does. A hold that was lost is not given back in place of
+    /// one that the same owner has taken since.
+    ///
+    /// # Errors
+    ///
+    /// As there; [`NotHeld`](crate::Error::NotHeld) also where this hold was lost.
+    pub async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
+        let lease = Some(hold.lease().clone());
+        self.line.release(&self.owner, lease).await
+    }
+
+    /// Takes the lock away from whoever holds it, however often; `false` if nobody does.
+    ///
+    /// Redis: `name` is deleted and `0` is published. Redisson: `forceUnlock()`.
+    pub async fn force_unlock(&self) -> Result<bool> {
+        self.line.force().await
+    }
+
+    /// Whether anybody holds the lock. Redis: `EXISTS`. Redisson: `isLocked()`.
+    pub async fn is_locked(&self) -> Result<bool> {
+        self.object().exists().await
+    }
+
+    /// Whether this owner holds the lock, as Redis has it. Redisson: `isHeldByCurrentThread()`.
+    pub async fn is_held(&self) -> Result<bool> {
+        self.is_held_by(&self.owner).await
+    }
+
+    /// Whether `owner` holds the lock: `<client id>:<number>`, where in Java the number is the thread's id.
+    ///
+    /// Redis: `HEXISTS`. Redisson: `isHeldByThread(long)`, which knows the threads of its own client only.
+    pub async fn is_held_by(&self, owner: &str) -> Result<bool> {
+        self.object()
+            .read_field("is_held_by", "HEXISTS", owner)
+            .await
+            .map(|count| count > 0)
+    }
+
+    /// How often this owner holds the lock; 0 if it does not. Redis: `HGET`. Redisson: `getHoldCount()`.
+    pub async fn hold_count(&self) -> Result<u32> {
+        let count = self
+            .object()
+            .read_field("hold_count", "HGET", &self.owner)
+            .await?;
+        Ok(u32::try_from(count).unwrap_or(0))
+    }
+
+    /// How long the lock stays locked if nothing happens. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
+    pub async fn remaining_ttl(&self) -> Result<RemainingTtl> {
+        self.object().remaining_ttl().await
+    }
+
+    /// Gives one hold back without waiting for it: what a guard does when it is dropped. A failure is only logged.
+    pub fn unlock_detached(&self) {
+        self.line.release_detached(&self.owner, None);
+    }
+
+    fn unlock_hold_detached(&self, hold: &Hold) {
+        let lease = Some(hold.lease().clone());
+        self.line.release_detached(&self.owner, lease);
+    }
+
+    fn object(&self) -> Object<'_, LockLine> {
+        Object { line: &self.line }
+    }
+}
+
+/// The field in the lock's hash that stands for an owner.
+fn owner(core: &Core, number: u64) -> Arc<str> {
+    format!("{}:{number}", core.id()).into()
+}
+
+impl fmt::Debug for RLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RLock")
+            .field("name", &self.name())
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+//! The lock's contract for the lock that is shared through Redis, and for the one with tokens.
+
+#[macro_use]
+mod lock_contract;
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lock_contract::Fixture;
+use redisson_semaphore::{Client, Lock};
+use support::server::RedisServer;
+
+/// A private server and two clients of it.
+struct Redis {
+    made: AtomicU32,
+    first: Client,
+    second: Client,
+    fenced: bool,
+    _server: RedisServer,
+}
+
+impl Redis {
+    async fn start(fenced: bool) -> Self {
+        let server = RedisServer::start().await;
+        let connect = || async {
+            let client = Client::connect(server.url()).await;
+            client.expect("the server has just been started")
+        };
+        Redis {
+            made: AtomicU32::new(0),
+            first: connect().await,
+            second: connect().await,
+            fenced,
+            _server: server,
+        }
+    }
+
+    fn lock(&self, client: &Client, name: &str) -> Arc<dyn Lock> {
+        if self.fenced {
+            Arc::new(client.fenced_lock(name))
+        } else {
+            Arc::new(client.lock(name))
+        }
+    }
+}
+
+impl Fixture for Redis {
+    fn fresh(&self, hint: &str) -> Arc<dyn Lock> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        self.lock(&self.first, &format!("{hint}-{number}"))
+    }
+
+    fn neighbour(&self, of: &Arc<dyn Lock>) -> Arc<dyn Lock> {
+        self.lock(&self.first, of.name())
+    }
+
+    fn stranger(&self, to: &Arc<dyn Lock>) -> Arc<dyn Lock> {
+        self.lock(&self.second, to.name())
+    }
+}
+
+lock_suite!(rlock, Redis::start(false).await);
+lock_suite!(fenced_lock, Redis::start(true).await);

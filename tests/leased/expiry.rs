@@ -1,0 +1,113 @@
+//! Permits that do not last for ever.
+
+use std::time::Duration;
+
+use redisson_semaphore::Error;
+use tokio::time::timeout;
+
+use super::Expiring;
+use super::support::{LIMIT, acquire, held, take, until_held};
+
+const LEASE: Duration = Duration::from_millis(250);
+
+pub(crate) async fn a_permit_expires_and_a_waiter_gets_it(fixture: &impl Expiring) {
+    let semaphore = fixture.lasting(1, LEASE);
+    let one = take(&semaphore).await;
+    assert!(one.remaining().is_some_and(|left| left <= LEASE));
+    let two = acquire(&fixture.second(&semaphore)).await;
+    let two = two.answer().await.unwrap();
+    assert_eq!(one.remaining(), Some(Duration::ZERO), "it came too early");
+    assert!(semaphore.release(two.id()).await.unwrap());
+}
+
+pub(crate) async fn what_has_expired_can_be_neither_released_nor_refreshed(
+    fixture: &impl Expiring,
+) {
+    let semaphore = fixture.lasting(1, LEASE);
+    let one = take(&semaphore).await;
+    let two = take(&fixture.lasting(1, LEASE)).await;
+    until_held(&semaphore, 0).await;
+    assert!(!semaphore.release(one.id()).await.unwrap());
+    assert!(!semaphore.refresh(one.id()).await.unwrap());
+    assert!(!semaphore.release(two.id()).await.unwrap(), "of another");
+    assert_eq!(held(&semaphore).await, 0);
+}
+
+pub(crate) async fn a_refreshed_permit_lasts_longer(fixture: &impl Expiring) {
+    let semaphore = fixture.lasting(1, Duration::from_secs(3600));
+    let one = take(&semaphore).await;
+    let left = || async { semaphore.holders().await.unwrap()[0].remaining().unwrap() };
+    // Some of its time passes.
+    let mut before = left().await;
+    let full = before;
+    while before + Duration::from_millis(20) > full {
+        before = left().await;
+    }
+    assert!(semaphore.refresh(one.id()).await.unwrap());
+    assert!(left().await > before);
+}
+
+pub(crate) async fn a_guard_is_kept_beyond_its_lease(fixture: &impl Expiring) {
+    let semaphore = fixture.lasting(1, LEASE);
+    let permit = semaphore.permit().await.unwrap();
+    let other = fixture.second(&semaphore);
+    // Waits for longer than the lease, in vain.
+    assert_eq!(other.try_acquire_for(LEASE * 5).await.unwrap(), None);
+    assert!(!permit.is_lost());
+    assert!(permit.release().await.unwrap());
+}
+
+pub(crate) async fn a_guard_whose_permit_is_taken_away_is_lost(fixture: &impl Expiring) {
+    let semaphore = fixture.lasting(1, LEASE);
+    let permit = semaphore.permit().await.unwrap();
+    assert!(!permit.is_lost());
+    assert_eq!(fixture.second(&semaphore).release_all().await.unwrap(), 1);
+    timeout(LIMIT, permit.lost())
+        .await
+        .expect("the guard is not told");
+    assert!(permit.is_lost());
+    assert!(permit.lease().is_lost());
+}
+
+pub(crate) async fn a_guard_whose_permit_somebody_releases_is_lost(fixture: &impl Expiring) {
+    let semaphore = fixture.lasting(2, LEASE);
+    for releaser in [semaphore.clone(), fixture.second(&semaphore)] {
+        let permit = semaphore.permit().await.unwrap();
+        assert!(releaser.release(permit.id()).await.unwrap());
+        timeout(LIMIT, permit.lost())
+            .await
+            .expect("the guard is not told");
+        let lease = permit.lease().clone();
+        assert!(!permit.release().await.unwrap());
+        assert!(lease.is_lost());
+    }
+}
+
+pub(crate) async fn a_guard_that_is_lost_releases_nothing(fixture: &impl Expiring) {
+    let semaphore = fixture.lasting(1, LEASE);
+    let permit = semaphore.permit().await.unwrap();
+    semaphore.release_all().await.unwrap();
+    let other = fixture.second(&semaphore);
+    let two = other.acquire().await.unwrap();
+    assert!(!permit.release().await.unwrap());
+    assert!(other.release(two.id()).await.unwrap());
+}
+
+pub(crate) async fn a_forgotten_permit_expires(fixture: &impl Expiring) {
+    let semaphore = fixture.lasting(1, LEASE);
+    let held = semaphore.permit().await.unwrap().forget();
+    let waiter = acquire(&semaphore).await;
+    waiter.answer().await.unwrap();
+    assert!(!semaphore.release(held.id()).await.unwrap());
+}
+
+pub(crate) async fn a_lease_below_a_millisecond_is_refused(fixture: &impl Expiring) {
+    for lease in [Duration::ZERO, Duration::from_micros(999)] {
+        let semaphore = fixture.lasting(1, lease);
+        let error = semaphore.try_acquire().await.unwrap_err();
+        assert!(
+            matches!(error, Error::InvalidDuration { value, .. } if value == lease),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! Taking, giving back, listing: without waiting.
+
+use std::collections::HashSet;
+
+use redisson_semaphore::Error;
+
+use super::Fixture;
+use super::support::{held, take};
+
+pub(crate) async fn as_many_as_the_limit(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(3);
+    assert_eq!(semaphore.limit(), 3);
+    for _ in 0..3 {
+        take(&semaphore).await;
+    }
+    assert_eq!(semaphore.try_acquire().await.unwrap(), None);
+    assert_eq!(held(&semaphore).await, 3, "the one refused left something");
+}
+
+pub(crate) async fn each_has_an_id_of_its_own(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(20);
+    let mut ids = HashSet::new();
+    for _ in 0..20 {
+        ids.insert(take(&semaphore).await.id().to_owned());
+    }
+    assert_eq!(ids.len(), 20);
+}
+
+pub(crate) async fn holders_are_listed(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(5);
+    assert!(semaphore.holders().await.unwrap().is_empty());
+    let one = take(&semaphore).await;
+    let two = take(&fixture.second(&semaphore)).await;
+    let holders = semaphore.holders().await.unwrap();
+    let ids: HashSet<&str> = holders.iter().map(|holder| holder.id()).collect();
+    assert_eq!(ids, HashSet::from([one.id(), two.id()]));
+    for holder in &holders {
+        let (left, lease) = (holder.remaining(), semaphore.lease());
+        assert_eq!(left.is_some(), lease.is_some());
+        assert!(left <= lease, "{left:?} are left of {lease:?}");
+    }
+    let slots = |held: &redisson_semaphore::Held| {
+        let holder = holders.iter().find(|holder| holder.id() == held.id());
+        (holder.unwrap().slot(), held.slot())
+    };
+    for (listed, granted) in [slots(&one), slots(&two)] {
+        assert_eq!(listed, granted);
+    }
+}
+
+pub(crate) async fn a_release_frees_one(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(2);
+    let one = take(&semaphore).await;
+    let _two = take(&semaphore).await;
+    assert!(semaphore.release(one.id()).await.unwrap());
+    let three = take(&semaphore).await;
+    assert_eq!(three.slot(), one.slot(), "the slot that fell free");
+    assert_eq!(semaphore.try_acquire().await.unwrap(), None);
+}
+
+pub(crate) async fn a_second_release_is_told(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    let one = take(&semaphore).await;
+    assert!(semaphore.release(one.id()).await.unwrap());
+    let two = take(&semaphore).await;
+    assert!(!semaphore.release(one.id()).await.unwrap());
+    assert_eq!(held(&semaphore).await, 1, "the other one's was released");
+    assert!(semaphore.release(two.id()).await.unwrap());
+}
+
+pub(crate) async fn unknown_ids_are_told(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(2);
+    let one = take(&semaphore).await;
+    for id in ["", "somebody", "with a space", "1"] {
+        assert!(!semaphore.release(id).await.unwrap(), "{id:?}");
+        assert!(!semaphore.refresh(id).await.unwrap(), "{id:?}");
+    }
+    assert_eq!(held(&semaphore).await, 1);
+    assert!(semaphore.release(one.id()).await.unwrap());
+}
+
+pub(crate) async fn a_refresh_of_what_is_held(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    let one = take(&semaphore).await;
+    assert!(semaphore.refresh(one.id()).await.unwrap());
+    assert!(fixture.second(&semaphore).refresh(one.id()).await.unwrap());
+    semaphore.release(one.id()).await.unwrap();
+    assert!(!semaphore.refresh(one.id()).await.unwrap());
+    assert_eq!(held(&semaphore).await, 0, "a refresh made it a holder");
+}
+
+pub(crate) async fn release_all_frees_all(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(4);
+    assert_eq!(semaphore.release_all().await.unwrap(), 0);
+    for _ in 0..3 {
+        take(&semaphore).await;
+    }
+    assert_eq!(semaphore.release_all().await.unwrap(), 3);
+    for _ in 0..4 {
+        take(&semaphore).await;
+    }
+}
+
+pub(crate) async fn handles_share_the_permits(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    let other = fixture.second(&semaphore);
+    assert_eq!((other.name(), other.limit()), (semaphore.name(), 1));
+    let one = take(&semaphore.clone_handle()).await;
+    assert_eq!(other.try_acquire().await.unwrap(), None);
+    assert!(other.release(one.id()).await.unwrap());
+    take(&other).await;
+}
+
+pub(crate) async fn a_limit_of_zero_is_refused(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(0);
+    let errors = [
+        semaphore.acquire().await.unwrap_err(),
+        semaphore.try_acquire().await.unwrap_err(),
+        semaphore.release("a").await.unwrap_err(),
+        semaphore.holders().await.unwrap_err(),
+    ];
+    for error in errors {
+        assert!(
+            matches!(&error, Error::InvalidLimit { name, limit: 0, .. } if name == semaphore.name()),
+            "{error}"
+        );
+    }
+    // Nobody to tell it to.
+    semaphore.release_detached("a");
+}

@@ -1,0 +1,163 @@
+//! Waiting: what wakes it, in which order, and when it ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::yield_now;
+
+use super::Fixture;
+use super::support::{Call, LIMIT, acquire, held, join, take, until_held};
+
+const SHORT: Duration = Duration::from_millis(30);
+
+pub(crate) async fn a_release_wakes_a_waiter(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    let one = take(&semaphore).await;
+    let mut waiter = acquire(&semaphore).await;
+    waiter.assert_waits(&semaphore).await;
+    semaphore.release(one.id()).await.unwrap();
+    let two = waiter.answer().await.unwrap();
+    assert_ne!(one.id(), two.id());
+    assert_eq!(held(&semaphore).await, 1);
+}
+
+pub(crate) async fn another_client_wakes_a_waiter(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    let other = fixture.second(&semaphore);
+    let one = take(&other).await;
+    let waiter = acquire(&semaphore).await;
+    other.release(one.id()).await.unwrap();
+    let two = waiter.answer().await.unwrap();
+    assert!(other.release(two.id()).await.unwrap());
+}
+
+pub(crate) async fn release_all_wakes_as_many_as_there_are_permits(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(2);
+    take(&semaphore).await;
+    take(&semaphore).await;
+    let one = acquire(&semaphore).await;
+    let two = acquire(&semaphore).await;
+    let mut three = acquire(&semaphore).await;
+    fixture.second(&semaphore).release_all().await.unwrap();
+    one.answer().await.unwrap();
+    let two = two.answer().await.unwrap();
+    three.assert_waits(&semaphore).await;
+    semaphore.release(two.id()).await.unwrap();
+    three.answer().await.unwrap();
+}
+
+pub(crate) async fn arrival_order(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    let mut last = take(&semaphore).await;
+    let mut waiters = Vec::new();
+    for _ in 0..5 {
+        waiters.push(acquire(&semaphore).await);
+    }
+    while !waiters.is_empty() {
+        semaphore.release(last.id()).await.unwrap();
+        last = waiters.remove(0).answer().await.unwrap();
+        for waiter in &mut waiters {
+            waiter.assert_waits(&semaphore).await;
+        }
+    }
+}
+
+pub(crate) async fn arrival_order_of_two_clients(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    let other = fixture.second(&semaphore);
+    let mut last = take(&semaphore).await;
+    let mut waiters = Vec::new();
+    for turn in [0, 1, 1, 0, 1, 0, 0, 1] {
+        waiters.push(acquire([&semaphore, &other][turn]).await);
+    }
+    while !waiters.is_empty() {
+        // By a client in turn that may have callers of its own further back.
+        let releaser = [&semaphore, &other][waiters.len() % 2];
+        releaser.release(last.id()).await.unwrap();
+        last = waiters.remove(0).answer().await.unwrap();
+        if let Some(next) = waiters.first_mut() {
+            next.assert_waits(&semaphore).await;
+        }
+    }
+}
+
+pub(crate) async fn a_try_does_not_overtake_those_who_wait(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    let other = fixture.second(&semaphore);
+    for _ in 0..10 {
+        let one = take(&semaphore).await;
+        let waiter = acquire(&semaphore).await;
+        other.release(one.id()).await.unwrap();
+        assert_eq!(other.try_acquire().await.unwrap(), None);
+        let two = waiter.answer().await.unwrap();
+        semaphore.release(two.id()).await.unwrap();
+    }
+}
+
+pub(crate) async fn a_wait_of_zero_is_a_try(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    let one = semaphore.try_acquire_for(Duration::ZERO).await.unwrap();
+    assert!(one.is_some());
+    let two = semaphore.try_acquire_for(Duration::ZERO).await.unwrap();
+    assert_eq!(two, None);
+}
+
+pub(crate) async fn a_wait_that_runs_out(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    take(&semaphore).await;
+    let began = Instant::now();
+    let waited = semaphore.try_acquire_for(SHORT).await.unwrap();
+    assert_eq!(waited, None);
+    assert!(began.elapsed() >= SHORT);
+}
+
+pub(crate) async fn a_wait_that_runs_out_takes_nothing_later(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    let one = take(&semaphore).await;
+    let waited = semaphore.try_acquire_for(SHORT).await.unwrap();
+    assert_eq!(waited, None);
+    semaphore.release(one.id()).await.unwrap();
+    assert_eq!(held(&semaphore).await, 0);
+    // Nor does it hold up anybody.
+    take(&fixture.second(&semaphore)).await;
+}
+
+pub(crate) async fn a_wait_without_end(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    let one = take(&semaphore).await;
+    let waiter = semaphore.clone();
+    let waiter = Call::start(async move { waiter.try_acquire_for(Duration::MAX).await }).await;
+    semaphore.release(one.id()).await.unwrap();
+    assert!(waiter.answer().await.unwrap().is_some());
+}
+
+pub(crate) async fn never_more_holders_than_permits(fixture: &impl Fixture) {
+    let first = fixture.fresh(3);
+    let second = fixture.second(&first);
+    let now = Arc::new(AtomicI64::new(0));
+    let mut tasks = Vec::new();
+    for number in 0..16 {
+        let semaphore = [&first, &second][number % 2].clone();
+        let now = now.clone();
+        tasks.push(tokio::spawn(async move {
+            for turn in 0..15 {
+                let permit = match turn % 3 {
+                    0 => semaphore.try_permit().await.unwrap(),
+                    1 => semaphore.permit_for(LIMIT).await.unwrap(),
+                    _ => Some(semaphore.permit().await.unwrap()),
+                };
+                let Some(permit) = permit else { continue };
+                let held = now.fetch_add(1, Ordering::SeqCst) + 1;
+                assert!(held <= 3, "{held} hold at the same time");
+                yield_now().await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                if turn % 2 == 0 {
+                    assert!(permit.release().await.unwrap());
+                }
+            }
+        }));
+    }
+    join(tasks).await;
+    until_held(&first, 0).await;
+}

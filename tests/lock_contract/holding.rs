@@ -1,0 +1,187 @@
+//! Who holds the lock, how often, and who may give it back.
+
+use std::sync::Arc;
+
+use redisson_semaphore::Lock;
+
+use super::Fixture;
+use super::support::{Handle, Unguarded, assert_free, assert_held, assert_not_held};
+
+pub(crate) async fn lock_and_unlock(fixture: &impl Fixture) {
+    let lock = fixture.fresh("cycles");
+    for _ in 0..2 {
+        assert!(!lock.is_locked().await.unwrap());
+        lock.lock().await.unwrap();
+        assert_held(&lock, 1).await;
+        lock.unlock().await.unwrap();
+    }
+    assert_free(&lock).await;
+}
+
+pub(crate) async fn a_held_lock_is_refused_to_others(fixture: &impl Fixture) {
+    let lock = fixture.fresh("refused");
+    let others = [fixture.neighbour(&lock), fixture.stranger(&lock)];
+    assert!(lock.try_lock().await.unwrap());
+    for other in &others {
+        assert!(!other.try_lock().await.unwrap());
+        assert!(other.is_locked().await.unwrap());
+        assert!(!other.is_held().await.unwrap());
+        assert_eq!(other.hold_count().await.unwrap(), 0);
+    }
+    assert_held(&lock, 1).await;
+    lock.unlock().await.unwrap();
+    for other in &others {
+        assert_free(other).await;
+    }
+}
+
+pub(crate) async fn only_the_owner_unlocks(fixture: &impl Fixture) {
+    let lock = fixture.fresh("owner");
+    lock.lock().await.unwrap();
+    for other in [fixture.neighbour(&lock), fixture.stranger(&lock)] {
+        assert_not_held(other.unlock().await, &other);
+    }
+    assert_held(&lock, 1).await;
+    lock.unlock().await.unwrap();
+}
+
+pub(crate) async fn unlock_of_a_free_lock(fixture: &impl Fixture) {
+    let lock = fixture.fresh("free");
+    assert_not_held(lock.unlock().await, &lock);
+    assert!(!lock.is_locked().await.unwrap());
+    lock.unlock_detached();
+    assert_free(&lock).await;
+}
+
+pub(crate) async fn unlock_twice(fixture: &impl Fixture) {
+    let lock = fixture.fresh("twice");
+    lock.lock().await.unwrap();
+    lock.unlock().await.unwrap();
+    assert_not_held(lock.unlock().await, &lock);
+}
+
+pub(crate) async fn clones_are_one_owner(fixture: &impl Fixture) {
+    let lock = fixture.fresh("clones");
+    let clone = lock.clone_handle();
+    assert_eq!(lock.owner(), clone.owner());
+    lock.lock().await.unwrap();
+    assert!(clone.try_lock().await.unwrap());
+    assert_held(&lock, 2).await;
+    clone.unlock().await.unwrap();
+    clone.unlock().await.unwrap();
+    assert_free(&fixture.neighbour(&lock)).await;
+}
+
+pub(crate) async fn handles_tell_name_and_owner(fixture: &impl Fixture) {
+    let lock = fixture.fresh("names");
+    let (neighbour, stranger) = (fixture.neighbour(&lock), fixture.stranger(&lock));
+    assert_eq!(lock.name(), neighbour.name());
+    assert_eq!(lock.name(), stranger.name());
+    assert_ne!(lock.owner(), neighbour.owner());
+    assert_ne!(lock.owner(), stranger.owner());
+    assert_ne!(neighbour.owner(), stranger.owner());
+}
+
+pub(crate) async fn holds_are_counted(fixture: &impl Fixture) {
+    let lock = fixture.fresh("count");
+    assert_held(&lock, 0).await;
+    lock.lock().await.unwrap();
+    assert_held(&lock, 1).await;
+    lock.unlock().await.unwrap();
+    assert_held(&lock, 0).await;
+    for count in 1..=5 {
+        assert!(lock.try_lock().await.unwrap());
+        assert_held(&lock, count).await;
+    }
+    for count in (0..5).rev() {
+        lock.unlock().await.unwrap();
+        assert_held(&lock, count).await;
+    }
+    assert_not_held(lock.unlock().await, &lock);
+}
+
+pub(crate) async fn half_unlocked_is_still_locked(fixture: &impl Fixture) {
+    let lock = fixture.fresh("half");
+    let other = fixture.stranger(&lock);
+    assert!(lock.try_lock().await.unwrap());
+    assert!(lock.try_lock().await.unwrap());
+    lock.unlock().await.unwrap();
+    assert!(!other.try_lock().await.unwrap());
+    lock.unlock().await.unwrap();
+    assert!(other.try_lock().await.unwrap());
+    other.unlock().await.unwrap();
+}
+
+pub(crate) async fn force_unlock_frees_it_from_anybody(fixture: &impl Fixture) {
+    let lock = fixture.fresh("force");
+    let other = fixture.stranger(&lock);
+    lock.lock().await.unwrap();
+    lock.lock().await.unwrap();
+    assert!(other.force_unlock().await.unwrap());
+    assert!(!lock.is_locked().await.unwrap());
+    assert_free(&other).await;
+}
+
+pub(crate) async fn force_unlock_of_a_free_lock(fixture: &impl Fixture) {
+    let lock = fixture.fresh("force free");
+    assert!(!lock.force_unlock().await.unwrap());
+    assert_free(&lock).await;
+}
+
+pub(crate) async fn after_force_unlock_the_owner_holds_nothing(fixture: &impl Fixture) {
+    let lock = fixture.fresh("forced");
+    let other = fixture.stranger(&lock);
+    lock.lock().await.unwrap();
+    lock.lock().await.unwrap();
+    assert!(other.force_unlock().await.unwrap());
+    assert!(other.try_lock().await.unwrap());
+    assert_not_held(lock.unlock().await, &lock);
+    assert_held(&other, 1).await;
+    other.unlock().await.unwrap();
+    lock.lock().await.unwrap();
+    assert_held(&lock, 1).await;
+    lock.unlock().await.unwrap();
+    assert_free(&other).await;
+}
+
+/// `jobs` owners each take each of their locks in turn and add to the same number.
+async fn jobs(locks: Vec<Handle>, rounds: i64) {
+    let number = Arc::new(Unguarded::default());
+    let owners = i64::try_from(locks.len()).unwrap();
+    let tasks: Vec<_> = locks
+        .iter()
+        .map(|lock| {
+            let (lock, number) = (Arc::clone(lock), Arc::clone(&number));
+            tokio::spawn(async move {
+                for round in 0..rounds {
+                    if round % 3 == 0 {
+                        lock.lock().await.unwrap();
+                        number.add_one().await;
+                        lock.unlock().await.unwrap();
+                    } else {
+                        let _guard = Lock::guard(&*lock).await.unwrap();
+                        number.add_one().await;
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(number.get(), owners * rounds);
+    assert_free(&locks[0]).await;
+}
+
+pub(crate) async fn jobs_of_many_owners(fixture: &impl Fixture) {
+    let lock = fixture.fresh("jobs");
+    let locks = (0..16).map(|_| fixture.neighbour(&lock)).collect();
+    jobs(locks, 20).await;
+}
+
+pub(crate) async fn jobs_of_two_clients(fixture: &impl Fixture) {
+    let lock = fixture.fresh("two clients");
+    let neighbours = (0..6).map(|_| fixture.neighbour(&lock));
+    let strangers = (0..6).map(|_| fixture.stranger(&lock));
+    jobs(neighbours.chain(strangers).collect(), 20).await;
+}

@@ -1,0 +1,185 @@
+//! For how long a lock is held.
+
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use redisson_semaphore::{Error, RemainingTtl};
+
+use super::Fixture;
+use super::support::{Handle, LIMIT, SHORT, assert_free, assert_held, assert_not_held, lock};
+
+const LONG: Duration = Duration::from_secs(3600);
+
+async fn left(lock: &Handle) -> Duration {
+    match lock.remaining_ttl().await.unwrap() {
+        RemainingTtl::Expires(left) => left,
+        other => panic!("no end: {other:?}"),
+    }
+}
+
+/// Waits until the lock is free, without taking part.
+async fn until_free(lock: &Handle) {
+    let waiting = async {
+        while lock.is_locked().await.unwrap() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, waiting)
+        .await
+        .expect("the lock does not become free");
+}
+
+pub(crate) async fn a_lease_ends(fixture: &impl Fixture) {
+    let lock = fixture.fresh("ends");
+    let start = Instant::now();
+    lock.lock_with_lease(SHORT).await.unwrap();
+    until_free(&lock).await;
+    assert!(start.elapsed() + Duration::from_millis(2) >= SHORT);
+    assert_free(&fixture.stranger(&lock)).await;
+}
+
+pub(crate) async fn a_lease_that_is_over_cannot_be_unlocked(fixture: &impl Fixture) {
+    let lock = fixture.fresh("over");
+    assert!(lock.try_lock_with_lease(SHORT).await.unwrap());
+    until_free(&lock).await;
+    assert_not_held(lock.unlock().await, &lock);
+    let other = fixture.stranger(&lock);
+    other.lock().await.unwrap();
+    assert_not_held(lock.unlock().await, &lock);
+    other.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_lease_shows_what_is_left(fixture: &impl Fixture) {
+    let lock = fixture.fresh("left");
+    assert_eq!(lock.remaining_ttl().await.unwrap(), RemainingTtl::Missing);
+    lock.lock_with_lease(LONG).await.unwrap();
+    let (there, here) = (left(&lock).await, lock.lease().remaining().unwrap());
+    assert!(there <= LONG && there > LONG - LIMIT, "{there:?}");
+    assert!(here <= LONG && here > LONG - LIMIT, "{here:?}");
+    lock.unlock().await.unwrap();
+    assert_eq!(lock.remaining_ttl().await.unwrap(), RemainingTtl::Missing);
+}
+
+pub(crate) async fn without_a_lease_it_stays(fixture: &impl Fixture) {
+    let lock = fixture.fresh("stays");
+    lock.lock().await.unwrap();
+    assert_ne!(lock.remaining_ttl().await.unwrap(), RemainingTtl::Missing);
+    let lease = lock.lease();
+    assert!(!lease.is_lost());
+    assert!(lease.lost().now_or_never().is_none());
+    lock.unlock().await.unwrap();
+}
+
+pub(crate) async fn each_time_it_is_taken_the_lease_is_set_anew(fixture: &impl Fixture) {
+    let lock = fixture.fresh("anew");
+    lock.lock_with_lease(LONG).await.unwrap();
+    lock.lock_with_lease(LONG / 2).await.unwrap();
+    assert!(left(&lock).await <= LONG / 2);
+    assert!(lock.lease().remaining().unwrap() <= LONG / 2);
+    lock.lock_with_lease(2 * LONG).await.unwrap();
+    assert!(left(&lock).await > LONG);
+    assert_held(&lock, 3).await;
+    lock.force_unlock().await.unwrap();
+}
+
+pub(crate) async fn a_hold_below_keeps_its_own_lease(fixture: &impl Fixture) {
+    let lock = fixture.fresh("below");
+    lock.lock_with_lease(LONG).await.unwrap();
+    lock.lock_with_lease(10 * LONG).await.unwrap();
+    lock.lock_with_lease(SHORT * 1000).await.unwrap();
+    lock.unlock().await.unwrap();
+    assert!(left(&lock).await > 9 * LONG);
+    lock.unlock().await.unwrap();
+    let left = left(&lock).await;
+    assert!(left <= LONG && left > LONG - LIMIT, "{left:?}");
+    lock.unlock().await.unwrap();
+}
+
+pub(crate) async fn the_lease_tells_that_it_is_lost(fixture: &impl Fixture) {
+    let lock = fixture.fresh("lost");
+    lock.lock_with_lease(SHORT).await.unwrap();
+    let lease = lock.lease();
+    assert!(!lease.is_lost());
+    tokio::time::timeout(LIMIT, lease.lost())
+        .await
+        .expect("the loss is told");
+    assert!(lease.is_lost());
+    until_free(&lock).await;
+    lock.lock().await.unwrap();
+    assert!(lease.is_lost() && !lock.lease().is_lost());
+    lock.unlock().await.unwrap();
+}
+
+pub(crate) async fn the_lease_of_an_unlocked_lock_is_not_lost(fixture: &impl Fixture) {
+    let lock = fixture.fresh("unlocked");
+    lock.lock_with_lease(SHORT).await.unwrap();
+    let lease = lock.lease();
+    lock.unlock().await.unwrap();
+    tokio::time::sleep(SHORT).await;
+    assert!(!lease.is_lost());
+    assert_eq!(lease.remaining(), Some(Duration::ZERO));
+}
+
+pub(crate) async fn the_lease_of_a_forced_lock_is_lost_when_its_owner_learns_of_it(
+    fixture: &impl Fixture,
+) {
+    let lock = fixture.fresh("learns");
+    lock.lock().await.unwrap();
+    let lease = lock.lease();
+    fixture.stranger(&lock).force_unlock().await.unwrap();
+    assert_not_held(lock.unlock().await, &lock);
+    assert!(lease.is_lost());
+}
+
+pub(crate) async fn no_lease_without_a_hold(fixture: &impl Fixture) {
+    let lock = fixture.fresh("nothing");
+    assert!(!lock.lease().is_lost());
+    assert_eq!(lock.lease().remaining(), Some(Duration::ZERO));
+    let other = fixture.neighbour(&lock);
+    other.lock().await.unwrap();
+    assert_eq!(lock.lease().remaining(), Some(Duration::ZERO));
+    other.unlock().await.unwrap();
+}
+
+async fn refused(lock: &Handle, lease: Duration) {
+    let name = lock.name();
+    for result in [
+        lock.lock_with_lease(lease).await.map(|()| true),
+        lock.try_lock_with_lease(lease).await,
+        lock.try_lock_for_with_lease(LIMIT, lease).await,
+        lock.guard_with_lease(lease).await.map(|_| true),
+    ] {
+        let error = result.expect_err("refused");
+        assert!(
+            matches!(&error, Error::InvalidDuration { name: of, value, .. } if of == name && *value == lease),
+            "{error}"
+        );
+    }
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+pub(crate) async fn less_than_a_millisecond_is_refused(fixture: &impl Fixture) {
+    let handle = fixture.fresh("short");
+    refused(&handle, Duration::ZERO).await;
+    refused(&handle, Duration::from_micros(999)).await;
+    handle
+        .lock_with_lease(Duration::from_millis(1))
+        .await
+        .unwrap();
+    lock(&fixture.stranger(&handle))
+        .await
+        .answer()
+        .await
+        .unwrap();
+}
+
+pub(crate) async fn more_than_can_be_counted_is_refused(fixture: &impl Fixture) {
+    let lock = fixture.fresh("long");
+    refused(&lock, Duration::MAX).await;
+    refused(&lock, Duration::from_millis((1 << 53) + 1)).await;
+    lock.lock_with_lease(Duration::from_millis(1 << 53))
+        .await
+        .unwrap();
+    assert!(left(&lock).await > LONG);
+    lock.unlock().await.unwrap();
+}

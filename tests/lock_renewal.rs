@@ -1,0 +1,395 @@
+//! Renewal of locks that are held without a lease: in few script calls, through errors, only for those who hold
+//! them; and every loss is told.
+
+mod support;
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{join_all, try_join_all};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Error, Lease, RemainingTtl};
+use support::monitor::Monitor;
+use support::server::RedisServer;
+use support::waiters::until;
+use tokio::time::timeout;
+
+use support::proxy::Proxy;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Short, so that a test sees many periods; long enough for a machine that is busy with something else.
+const WATCHDOG: Duration = Duration::from_millis(1500);
+
+async fn connect(url: String, watchdog: Duration) -> Client {
+    Client::builder(url)
+        .lock_watchdog_timeout(watchdog)
+        .response_timeout(Duration::from_millis(300))
+        .retry_window(LIMIT)
+        .safety_interval(Duration::from_secs(3600))
+        .connect()
+        .await
+        .expect("the server runs")
+}
+
+/// How often scripts were called.
+async fn script_calls(redis: &mut MultiplexedConnection) -> u64 {
+    let stats: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(redis)
+        .await
+        .unwrap();
+    let calls = |line: &str| -> Option<u64> {
+        let (name, rest) = line.split_once(":calls=")?;
+        let script = ["cmdstat_eval", "cmdstat_evalsha"].contains(&name);
+        script.then(|| rest.split(',').next().unwrap().parse().unwrap())
+    };
+    stats.lines().filter_map(calls).sum()
+}
+
+/// Waits until `time` has passed by the server's clock: a key of that life is gone.
+async fn until_passed(redis: &mut MultiplexedConnection, time: Duration) {
+    let life = time.as_millis() as u64;
+    let _: () = redis.pset_ex("clock", 1, life).await.unwrap();
+    until("time passes", time + LIMIT, async || {
+        !redis.exists::<_, bool>("clock").await.unwrap()
+    })
+    .await;
+}
+
+async fn ttl(redis: &mut MultiplexedConnection, key: &str) -> i64 {
+    redis.pttl(key).await.unwrap()
+}
+
+/// The loss is told, in time.
+async fn lost(lease: &Lease) {
+    timeout(LIMIT, lease.lost())
+        .await
+        .expect("the loss is told");
+    assert!(lease.is_lost());
+    assert_eq!(lease.remaining(), Some(Duration::ZERO));
+}
+
+#[tokio::test]
+async fn ten_thousand_locks_take_few_calls() {
+    const LOCKS: usize = 10_000;
+    const WATCHDOG: Duration = Duration::from_secs(15);
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::builder(server.url())
+        .lock_watchdog_timeout(WATCHDOG)
+        .connect()
+        .await
+        .unwrap();
+    let locks = (0..LOCKS).map(|number| client.lock(&format!("held-{number}")));
+    let guards = locks.map(|lock| async move { lock.guard().await });
+    let guards = try_join_all(guards).await.unwrap();
+
+    // A mark whose end is put off with theirs: each round of renewal is seen.
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        let _: () = redis.pexpire("held-0", 100_000).await.unwrap();
+        until("a round begins", LIMIT, async || {
+            ttl(&mut redis, "held-0").await < 50_000
+        })
+        .await;
+        calls.push(script_calls(&mut redis).await);
+    }
+    // From one round to the next, wherever in them the mark stands.
+    for pair in calls.windows(2) {
+        let made = pair[1] - pair[0];
+        assert!((1..=200).contains(&made), "{made} calls in a period");
+    }
+    let gone = guards.iter().filter(|guard| guard.is_lost());
+    assert_eq!(gone.count(), 0);
+    let mut ttls = redis::pipe();
+    for number in 0..LOCKS {
+        ttls.pttl(format!("held-{number}"));
+    }
+    let ttls: Vec<i64> = ttls.query_async(&mut redis).await.unwrap();
+    assert!(ttls.iter().all(|ttl| *ttl > 0), "one was not renewed");
+    join_all(guards.into_iter().map(|guard| guard.unlock())).await;
+    assert_eq!(redis.dbsize().await, Ok(0));
+}
+
+trait Size {
+    async fn dbsize(&mut self) -> Result<u64, redis::RedisError>;
+}
+
+impl Size for MultiplexedConnection {
+    async fn dbsize(&mut self) -> Result<u64, redis::RedisError> {
+        redis::cmd("DBSIZE").query_async(self).await
+    }
+}
+
+#[tokio::test]
+async fn it_goes_on_after_errors() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url(), WATCHDOG).await;
+    let guard = client.lock("held").guard().await.unwrap();
+    for trouble in [Proxy::cut, Proxy::mute, Proxy::blackhole] {
+        let before = proxy.opened();
+        trouble(&proxy);
+        // Long enough for a period, and for the client to see it.
+        until("a new connection", LIMIT, async || proxy.opened() > before).await;
+        proxy.clear();
+        let _: () = redis.pexpire("held", 200_000).await.unwrap();
+        until("it is renewed again", LIMIT, async || {
+            ttl(&mut redis, "held").await < 100_000
+        })
+        .await;
+        assert!(!guard.is_lost());
+    }
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_stays_away_ends_the_lease_in_time() {
+    let mut server = RedisServer::start().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("away");
+    let guard = lock.guard().await.unwrap();
+    let granted = guard.lease().remaining().unwrap();
+    assert!(granted <= WATCHDOG);
+    server.freeze();
+    lost(guard.lease()).await;
+    server.thaw();
+    // It was not given back in place of somebody else's.
+    let other = connect(server.url(), WATCHDOG).await.lock("away");
+    assert!(other.try_lock_for(LIMIT).await.unwrap());
+    drop(guard);
+    assert!(matches!(lock.unlock().await, Err(Error::NotHeld { .. })));
+    assert!(other.is_held().await.unwrap());
+    other.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restart_without_the_data_is_a_loss_and_with_them_is_none() {
+    for keeps in [false, true] {
+        let options = RedisServer::options();
+        let options = if keeps { options.appendonly() } else { options };
+        let mut server = options.start().await;
+        let client = connect(server.url(), 4 * WATCHDOG).await;
+        let lock = client.lock("restarted");
+        let guard = lock.guard().await.unwrap();
+        server.restart().await;
+        let mut redis = server.connection().await;
+        if keeps {
+            let _: () = redis.pexpire("restarted", 200_000).await.unwrap();
+            until("it is renewed again", LIMIT, async || {
+                ttl(&mut redis, "restarted").await < 100_000
+            })
+            .await;
+            assert!(!guard.is_lost());
+            guard.unlock().await.unwrap();
+        } else {
+            lost(guard.lease()).await;
+            assert_eq!(ttl(&mut redis, "restarted").await, -2, "it was not revived");
+            let error = guard.unlock().await.unwrap_err();
+            assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+        }
+        // Renewal has recovered.
+        let guard = lock.guard().await.unwrap();
+        until_passed(&mut redis, 5 * WATCHDOG).await;
+        assert!(!guard.is_lost() && lock.is_held().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_loss_is_told_at_the_next_renewal() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    // Its lease would last for longer than the test waits.
+    let client = connect(server.url(), 4 * LIMIT / 3).await;
+    let other = connect(server.url(), WATCHDOG).await;
+    let names = ["forced", "deleted", "retaken", "retyped"];
+    let locks = names.map(|name| client.lock(name));
+    let held = try_join_all(locks.iter().map(|lock| lock.guard()))
+        .await
+        .unwrap();
+    let sound = client.lock("sound").guard().await.unwrap();
+    assert!(other.lock("forced").force_unlock().await.unwrap());
+    let _: () = redis.del("deleted").await.unwrap();
+    assert!(other.lock("retaken").force_unlock().await.unwrap());
+    let thief = other.lock("retaken");
+    thief.lock_with_lease(4 * LIMIT).await.unwrap();
+    let _: () = redis.set("retyped", "text").await.unwrap();
+    join_all(held.iter().map(|guard| lost(guard.lease()))).await;
+    assert!(!sound.is_lost());
+    assert_eq!(ttl(&mut redis, "forced").await, -2);
+    assert_eq!(ttl(&mut redis, "deleted").await, -2);
+    assert_eq!(ttl(&mut redis, "retyped").await, -1);
+    let thiefs = Duration::from_millis(ttl(&mut redis, "retaken").await.unsigned_abs());
+    assert!(thiefs > 2 * LIMIT, "renewed for the wrong one: {thiefs:?}");
+    drop(held);
+    sound.unlock().await.unwrap();
+    assert!(thief.is_held().await.unwrap());
+}
+
+/// A loop that takes a lost lock again, and only then drops the guard that lost it.
+#[tokio::test]
+async fn a_guard_that_lost_its_lock_leaves_the_next_one_alone() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("again");
+    let mut guard = lock.guard().await.unwrap();
+    for told in [true, false, true, false] {
+        assert!(
+            client
+                .lock("again")
+                .with_owner(5)
+                .force_unlock()
+                .await
+                .unwrap()
+        );
+        if told {
+            lost(guard.lease()).await;
+        }
+        let old = std::mem::replace(&mut guard, lock.guard().await.unwrap());
+        assert!(old.is_lost() && !guard.is_lost());
+        if told {
+            drop(old);
+        } else {
+            let error = old.unlock().await.unwrap_err();
+            assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+        }
+        assert_eq!(lock.hold_count().await.unwrap(), 1);
+        assert!(!guard.is_lost());
+    }
+    guard.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+/// What is given back is not renewed any more; nor what is left, where that has a lease.
+#[tokio::test]
+async fn it_ends_with_the_hold_that_wanted_it() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("mixed");
+    lock.lock_with_lease(2 * WATCHDOG).await.unwrap();
+    lock.lock().await.unwrap();
+    until_passed(&mut redis, 3 * WATCHDOG).await;
+    assert_eq!(lock.hold_count().await.unwrap(), 2, "it is renewed");
+    lock.unlock().await.unwrap();
+    let lease = lock.lease();
+    assert!(!lease.is_lost());
+    lost(&lease).await;
+    until("its lease is over", LIMIT, async || {
+        !lock.is_locked().await.unwrap()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lease_on_top_does_not_end_a_hold_without_one() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("top");
+    let guard = lock.guard().await.unwrap();
+    let lease = Duration::from_millis(1);
+    let short = lock.guard_with_lease(lease).await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(!guard.is_lost() && lock.is_held().await.unwrap());
+    short.unlock().await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(!guard.is_lost() && lock.is_held().await.unwrap());
+    // A longer one is kept.
+    lock.lock_with_lease(100 * WATCHDOG).await.unwrap();
+    let left = lock.remaining_ttl().await.unwrap();
+    assert!(matches!(left, RemainingTtl::Expires(left) if left > 50 * WATCHDOG));
+    lock.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+/// Guards that come and go all the time, at every moment of a renewal: nobody's end is put off after that.
+#[tokio::test]
+async fn dropping_races_with_it() {
+    const SHORTEST: Duration = Duration::from_millis(100);
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), SHORTEST).await;
+    let tasks: Vec<_> = (0..20)
+        .map(|number| {
+            let lock = client.lock(&format!("race-{number}"));
+            tokio::spawn(async move {
+                for round in 0..200_u64 {
+                    let guard = lock.guard().await.unwrap();
+                    if (number + round) % 7 == 0 {
+                        tokio::time::sleep(Duration::from_millis(round % 5)).await;
+                    }
+                    drop(guard);
+                    // Behind the unlock; and a lease that must end by itself.
+                    if round == 199 {
+                        lock.lock_with_lease(SHORTEST).await.unwrap();
+                    }
+                }
+            })
+        })
+        .collect();
+    join_all(tasks).await.into_iter().for_each(Result::unwrap);
+    let mut monitor = Monitor::start(&server).await;
+    until("all leases are over", LIMIT, async || {
+        redis.dbsize().await == Ok(0)
+    })
+    .await;
+    monitor.until_marker().await;
+    until_passed(&mut redis, 5 * SHORTEST).await;
+    let late: Vec<_> = monitor.until_marker().await;
+    let renewals = late.iter().filter(|command| command.name == "EVALSHA");
+    assert_eq!(renewals.count(), 0, "something is still renewed");
+}
+
+/// An owner picked by number is found again when no handle is left in between: it is still renewed, and its unlock
+/// ends that.
+#[tokio::test]
+async fn an_owner_by_number_needs_no_handle_in_between() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = || client.lock("numbered").with_owner(7);
+    lock().lock().await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(lock().is_held().await.unwrap());
+    assert!(!lock().lease().is_lost());
+    assert!(lock().lease().remaining().unwrap() > Duration::ZERO);
+    lock().lock().await.unwrap();
+    assert_eq!(lock().hold_count().await.unwrap(), 2);
+    lock().unlock().await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert_eq!(lock().hold_count().await.unwrap(), 1, "it is renewed");
+    let lease = lock().lease();
+    lock().unlock().await.unwrap();
+    assert!(!lock().is_locked().await.unwrap());
+    lock().lock_with_lease(WATCHDOG).await.unwrap();
+    until("its lease is over", LIMIT, async || {
+        !lock().is_locked().await.unwrap()
+    })
+    .await;
+    assert!(lease.lost().now_or_never().is_none(), "it was given back");
+}
+
+/// Without anybody who holds the client nothing is renewed; and after its shutdown.
+#[tokio::test]
+async fn it_ends_with_the_client() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("dropped");
+    lock.lock().await.unwrap();
+    drop((lock, client));
+    let client = connect(server.url(), WATCHDOG).await;
+    let lock = client.lock("shut down");
+    lock.lock().await.unwrap();
+    client.shutdown().await.unwrap();
+    until("both are over", LIMIT, async || {
+        redis.dbsize().await == Ok(0)
+    })
+    .await;
+    lost(&lock.lease()).await;
+}

@@ -1,0 +1,136 @@
+//! The classic recipes on a server that refuses something: memory, commands, keys, channels.
+
+mod layouts;
+mod support;
+
+use std::time::Duration;
+
+use layouts::{Layout, Shape};
+use redisson_semaphore::{Client, Error};
+use support::server::RedisServer;
+use support::waiters::until;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What the scripts need besides `EVALSHA`.
+const COMMANDS: &str = "+eval +evalsha +get +set +del +time +publish +subscribe +unsubscribe +hgetall +hset +hdel \
+    +pexpire +pttl +zadd +zrem +zcard +zmscore +zrange +zrangebyscore +incrby +object +zrevrangebyscore +llen +lpush \
+    +rpop +sadd +srem +scard +smembers +smismember +mget";
+
+async fn as_user(server: &RedisServer, user: &str) -> Client {
+    let builder = Client::builder(server.url_as(user, "secret"))
+        .retry_window(Duration::from_secs(2))
+        .response_timeout(Duration::from_millis(300));
+    builder.connect().await.unwrap()
+}
+
+/// The commands that the documentation names are enough.
+#[tokio::test]
+async fn a_user_with_the_commands_that_are_needed() {
+    let rule = format!("user on >secret ~* &redisson_sc_recipe:* {COMMANDS}");
+    let server = RedisServer::options().user(&rule).start().await;
+    let client = as_user(&server, "user").await;
+    let other = as_user(&server, "user").await;
+    for layout in layouts::ALL {
+        let name = format!("allowed-{layout:?}");
+        let one = layout.make(&client, &name, Shape::new(1));
+        let two = layout.make(&other, &name, Shape::new(1));
+        let permit = one.permit().await.unwrap();
+        let waiter = tokio::spawn(async move { two.permit().await });
+        assert_eq!(one.holders().await.unwrap().len(), 1);
+        assert!(one.refresh(permit.id()).await.unwrap());
+        assert!(permit.release().await.unwrap());
+        let permit = tokio::time::timeout(LIMIT, waiter).await.unwrap();
+        drop(permit.unwrap().unwrap());
+        one.release_all().await.unwrap();
+    }
+}
+
+/// Without the command that makes holders nobody is granted anything, and the others are not affected.
+#[tokio::test]
+async fn a_user_who_may_not_make_holders() {
+    for (layout, command) in [
+        (Layout::Timestamp, "zadd"),
+        (Layout::Fair, "zadd"),
+        (Layout::Set, "sadd"),
+        (Layout::Fair, "set"),
+    ] {
+        let rule = format!("user on >secret ~* &* +@all -{command}");
+        let server = RedisServer::options().user(&rule).start().await;
+        let may = Client::connect(server.url()).await.unwrap();
+        let may = layout.make(&may, "a", Shape::new(2));
+        let theirs = may.try_acquire().await.unwrap().expect("free");
+        let client = as_user(&server, "user").await;
+        let semaphore = layout.make(&client, "a", Shape::new(2));
+        for error in [
+            semaphore.try_acquire().await.unwrap_err(),
+            semaphore.acquire().await.unwrap_err(),
+        ] {
+            assert!(
+                matches!(&error, Error::PermissionDenied { name, .. } if name == "a"),
+                "{command}: {error}"
+            );
+        }
+        let holders = may.holders().await.unwrap();
+        assert_eq!(holders.len(), 1, "{command}: something was left behind");
+        assert_eq!(holders[0].id(), theirs.id());
+    }
+}
+
+/// A channel that is forbidden stops those who would have to wait, and nobody else.
+#[tokio::test]
+async fn a_user_without_the_channel() {
+    let rule = "user on >secret ~* resetchannels +@all";
+    let server = RedisServer::options().user(rule).start().await;
+    let client = as_user(&server, "user").await;
+    let semaphore = Layout::Fair.make(&client, "a", Shape::new(1));
+    let one = semaphore.acquire().await.unwrap();
+    let error = semaphore.acquire().await.unwrap_err();
+    assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+    assert!(semaphore.release(one.id()).await.unwrap());
+    assert!(semaphore.try_acquire().await.unwrap().is_some());
+}
+
+/// Want of memory may pass: calls are repeated until it has.
+#[tokio::test]
+async fn a_server_without_memory() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let mut limit = async |value: &'static str| {
+        let _: () = redis::cmd("CONFIG")
+            .arg(&["SET", "maxmemory", value])
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+    };
+    let builder = Client::builder(server.url()).retry_window(Duration::from_millis(300));
+    let hasty = builder.connect().await.unwrap();
+    let patient = Client::connect(server.url()).await.unwrap();
+    for layout in layouts::ALL {
+        let name = format!("memory-{layout:?}");
+        let shape = Shape::new(2);
+        let hasty = layout.make(&hasty, &name, shape);
+        let patient = layout.make(&patient, &name, shape);
+        let one = hasty.try_acquire().await.unwrap().expect("free");
+        limit("1").await;
+        let error = hasty.try_acquire().await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Unavailable { detail, .. } if detail.starts_with("OOM")),
+            "{layout:?}: {error}"
+        );
+        let waiter = patient.clone();
+        let waiter = tokio::spawn(async move { waiter.acquire().await });
+        // What is given back needs no memory.
+        let held = hasty.holders().await.unwrap();
+        assert_eq!(held.len(), 1, "{layout:?}");
+        limit("0").await;
+        let two = tokio::time::timeout(LIMIT, waiter).await.unwrap();
+        let two = two.unwrap().unwrap();
+        assert!(hasty.release(one.id()).await.unwrap());
+        assert!(hasty.release(two.id()).await.unwrap());
+        until("nobody holds", LIMIT, async || {
+            hasty.holders().await.unwrap().is_empty()
+        })
+        .await;
+    }
+}
