@@ -21,7 +21,7 @@ mod engine {
 #[path = "../src/engine/drive.rs"]
 mod drive;
 
-use drive::{Driver, Inline, Round, Rounds, drive, kick};
+use drive::{Driver, Inline, Round, Rounds, drive, kick, let_caller_go};
 use engine::sync::{Mutex, yield_now};
 
 /// A line whose rounds take some polls and answer what was queued when they began.
@@ -235,6 +235,31 @@ fn work_without_a_caller_is_carried_out() {
                 answer.await.expect("carried out by a task");
                 caller.await.unwrap();
             });
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn a_caller_that_is_let_go_at_any_moment_is_answered() {
+    shuttle::check_random(
+        || {
+            let queue = Arc::new(Queue::default());
+            let callers: Vec<_> = (0..2)
+                .map(|_| {
+                    let queue = Arc::clone(&queue);
+                    spawn(async move { queue.call().await })
+                })
+                .collect();
+            let_caller_go(&queue);
+            block_on(async {
+                yield_now().await;
+                let_caller_go(&queue);
+                for caller in callers {
+                    caller.await.unwrap();
+                }
+            });
+            assert!(!queue.has_work());
         },
         SCHEDULES,
     );

@@ -85,6 +85,14 @@ pub(crate) fn kick<R: Rounds>(line: &Arc<R>) {
     }
 }
 
+/// Lets a caller that carries a round out wait for its answer only: that may have come by another way.
+pub(crate) fn let_caller_go<R: Rounds>(line: &Arc<R>) {
+    let mut state = line.driver().lock();
+    if !matches!(*state, State::Resting) {
+        hand_over(line, &mut state);
+    }
+}
+
 fn hand_over<R: Rounds>(line: &Arc<R>, state: &mut State) {
     match std::mem::replace(state, State::Task) {
         State::Inline(_, round, caller) => {

@@ -64,7 +64,8 @@ impl Witness {
     }
 
     fn enter(&mut self, change: &[Vec<String>]) -> Result<()> {
-        let client = change.iter().flatten().find_map(|word| client_id(word));
+        let words = change.iter().flatten();
+        let client = words.into_iter().find_map(|word| client_of(word));
         for (name, counter) in &mut self.counters {
             let before = *counter;
             for command in change {
@@ -79,11 +80,10 @@ impl Witness {
     }
 }
 
-/// The client that a record is of: the end of its key, or its field.
-fn client_id(word: &str) -> Option<String> {
-    let id = word.get(word.len().checked_sub(36)?..)?;
-    let dashes: Vec<usize> = id.match_indices('-').map(|(at, _)| at).collect();
-    (dashes == [8, 13, 18, 23]).then(|| id.to_owned())
+/// The client that a record is of: the end of its key.
+fn client_of(key: &str) -> Option<String> {
+    let (_, client) = key.strip_prefix("redisson_sc_once:")?.rsplit_once(':')?;
+    Some(client.to_owned())
 }
 
 fn apply(command: &[String], name: &str, counter: &mut i64) -> Result<()> {

@@ -119,20 +119,19 @@ impl Line {
         }
     }
 
-    /// Queues the release of permits that were granted to callers who have gone.
+    /// Queues the release of permits that were granted to callers who have gone. It comes before all that is
+    /// queued: to those callers it is as if the permits had not been taken.
     fn give_back(&self, surplus: &[u32]) {
         if surplus.is_empty() {
             return;
         }
         let since = Instant::now();
         let mut state = self.lock();
-        for permits in surplus {
-            state.queue.push(Queued::Call(Call {
-                operation: Operation::Release(*permits),
-                reply: None,
-                since,
-            }));
-        }
+        state.queue.put_back(surplus.iter().map(|permits| Call {
+            operation: Operation::Release(*permits),
+            reply: None,
+            since,
+        }));
         self.note_busy(&mut state);
     }
 

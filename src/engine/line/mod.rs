@@ -225,6 +225,8 @@ impl Line {
         drop(state);
         if look {
             drive::kick(self);
+        } else if handed_over {
+            drive::let_caller_go(self);
         }
         for waiter in served {
             let permits = waiter.permits;
