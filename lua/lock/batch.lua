@@ -3,31 +3,39 @@
 -- Counterpart: RLock.tryLock, unlock, forceUnlock; RFencedLock.tryLockAndGetToken
 -- KEYS[1] lock: hash, the owner that holds it -> how often
 -- KEYS[2] channel: where waiters of every client listen
--- KEYS[3] fence: string, a number of this client; what it sent before that is refused
+-- KEYS[3] fence: string, a number of this client, what it sent before that is refused; and " forced" if the call
+--   with this number took the lock away from somebody
 -- KEYS[4] token: string, the last fencing token; where a step asks for one
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] number of this sending, rising within a client
 -- ARGV[3] time to live of the fence in milliseconds
--- ARGV[4] "1": an earlier sending may have been carried out, or may still arrive
+-- ARGV[4] "0", or the number of this call's first sending: that one may have been carried out, or may still arrive
 -- ARGV[5..] steps of four: kind, owner, how often it held the lock before, lease in milliseconds
 --   acquire: also by the owner that holds it       acquire_fenced: the same, with a token
 --   release: one hold; the lease is that of those which are left
 --   force: whoever holds it
 -- Returns: listeners (-1: unknown), then two values for each step. acquire: how often the owner holds it now,
---   and the token, or 0 and the remaining time to live (-1: none). release: how many holds are left, -1 if there
---   was none, and 0. force: 1 or 0, and 0. A step that is refused: -2 and the error.
+--   and the token, or 0 and the remaining time to live (-1: none), or -3 and how often the owner held the lock
+--   before, if that is another number than the one given. release: how many holds are left, -1 if there was
+--   none, and 0. force: 1 or 0, and 0. A step that is refused: -2 and the error.
 --   "stale" for a sending older than the fence
 -- Publishes: "0" when the lock has become free
--- Repeat-safe: yes, a repeated step sees by the owner's count that it has been carried out, and the fence keeps
---   late copies out
+-- Repeat-safe: yes, a repeated step sees by the owner's count, and force by the fence, that it has been carried
+--   out, and the fence keeps late copies out
 -- Invariant: at most one owner; always with a time to live; an owner's count changes by what the results say
 
 local lock, token = KEYS[1], KEYS[4]
-local doubtful = ARGV[4] == '1'
+local doubtful = ARGV[4] ~= '0'
 
-local fence = redis.call('GET', KEYS[3])
-if fence and tonumber(fence) > tonumber(ARGV[2]) then return 'stale' end
-if doubtful then redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3]) end
+local fence, forced = redis.call('GET', KEYS[3]), false
+if fence then
+  local number, mark = string.match(fence, '^(%d+)(.*)$')
+  if tonumber(number) > tonumber(ARGV[2]) then return 'stale' end
+  forced = doubtful and mark ~= '' and tonumber(number) >= tonumber(ARGV[4])
+end
+if doubtful then
+  redis.call('SET', KEYS[3], ARGV[2] .. (forced and ' forced' or ''), 'PX', ARGV[3])
+end
 -- Says so before anything has changed if it holds something else.
 local last_token = token and redis.call('GET', token)
 if last_token and not tonumber(last_token) then
@@ -43,11 +51,12 @@ for i = 5, #ARGV, 4 do
   local kind, owner, expected, lease = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3]
   local result, extra = 0, 0
   if kind == 'force' then
-    result = redis.call('HLEN', lock) > 0 and 1 or 0
+    result = (forced or redis.call('HLEN', lock) > 0) and 1 or 0
     -- To the listeners it is one moment; a server that may not publish says so first.
-    if result == 1 then
+    if result == 1 and not forced then
       answer[1] = redis.call(ARGV[1], KEYS[2], '0')
       redis.call('DEL', lock)
+      redis.call('SET', KEYS[3], ARGV[2] .. ' forced', 'PX', ARGV[3])
     end
     leaving = nil
   elseif kind == 'release' then
@@ -67,24 +76,34 @@ for i = 5, #ARGV, 4 do
   else
     local ttl = not leaving and redis.call('PTTL', lock) or -2
     local held = ttl ~= -2 and redis.call('HGET', lock, owner)
+    local count = tonumber(held or 0)
+    local repeated = doubtful and count == expected + 1
     if ttl ~= -2 and not held then
       extra = ttl
+    elseif count ~= expected and not repeated then
+      -- A repetition could not tell whether it is one.
+      result, extra = -3, count
     else
-      local count = tonumber(held or 0)
-      local repeated = doubtful and count > expected
-      result = repeated and count or count + 1
-      local written = redis.pcall('HSET', lock, owner, result)
+      local given, written = 0, true
+      if kind == 'acquire_fenced' then
+        given = repeated and tonumber(last_token) or redis.pcall('INCR', token)
+        if type(given) == 'table' then written = given end
+      end
+      if not repeated then
+        result = count + 1
+        written = type(written) == 'table' and written or redis.pcall('HSET', lock, owner, result)
+      else
+        result = count
+      end
       if type(written) == 'table' then
         result, extra = -2, written.err
       else
+        extra = given
         if leaving then
           if leaving ~= owner then redis.call('HDEL', lock, leaving) end
           leaving, handed_over = nil, true
         end
         redis.call('PEXPIRE', lock, lease)
-        if kind == 'acquire_fenced' then
-          extra = repeated and tonumber(last_token) or redis.call('INCR', token)
-        end
       end
     end
   end

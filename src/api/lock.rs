@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::RemainingTtl;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::guard::LockGuard;
 use crate::lease::Lease;
 
@@ -75,6 +75,29 @@ pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
     ///
     /// A failure is only logged. May be called outside of a runtime.
     fn unlock_detached(&self);
+
+    /// [`unlock`](Lock::unlock) of this one hold: what a guard does. A hold that was lost is not given back in
+    /// place of one that the same owner has taken since.
+    ///
+    /// # Errors
+    ///
+    /// As there; [`NotHeld`](crate::Error::NotHeld) also where this hold was lost.
+    async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
+        if hold.lease.is_lost() {
+            return Err(Error::NotHeld {
+                name: self.name().to_owned(),
+                owner: self.owner().to_owned(),
+            });
+        }
+        self.unlock().await
+    }
+
+    /// [`unlock_detached`](Lock::unlock_detached) of this one hold: what a guard does when it is dropped.
+    fn unlock_hold_detached(&self, hold: &Hold) {
+        if !hold.lease.is_lost() {
+            self.unlock_detached();
+        }
+    }
 
     /// Whether this owner holds it.
     async fn is_held(&self) -> Result<bool> {

@@ -1,8 +1,9 @@
-//! How a caller waits for its answer while it may have a round to carry out.
+//! How a caller carries a round out while it waits for its answer.
 
 use std::pin::Pin;
 use std::task::Poll;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::drive::{Inline, Rounds};
@@ -27,4 +28,14 @@ pub(crate) async fn answer_of<R: Rounds, T>(
     })
     .await;
     answer.await.ok()
+}
+
+/// `round` with its timers being those of `runtime`, whichever runtime a caller polls it on.
+pub(crate) async fn within(runtime: Handle, round: impl Future<Output = ()>) {
+    let mut round = std::pin::pin!(round);
+    std::future::poll_fn(|cx| {
+        let _runtime = runtime.enter();
+        round.as_mut().poll(cx)
+    })
+    .await;
 }

@@ -90,17 +90,34 @@ impl Core {
     pub(crate) async fn carry_out(
         &self,
         request: &mut Request,
-        mut callers: impl FnMut(&Trouble<'_>) -> Patience,
+        callers: impl FnMut(&Trouble<'_>) -> Patience,
     ) -> Ending {
         // The usual case first: nothing is prepared for trouble that does not come.
         let began = Instant::now();
-        let mut failure = match self
-            .attempt(request, began + LOOK_AFTER.min(self.config.retry_window))
-            .await
-        {
-            Ok(answer) => return Ending::Answer(answer),
-            Err(failure) => failure,
-        };
+        match self.first_attempt(request, began).await {
+            Ok(answer) => Ending::Answer(answer),
+            Err(failure) => self.carry_on(request, began, failure, callers).await,
+        }
+    }
+
+    /// The first sending of a request that is made now; [`carry_on`](Self::carry_on) takes it from there.
+    pub(crate) async fn first_attempt(
+        &self,
+        request: &Request,
+        began: Instant,
+    ) -> Result<Value, Failure> {
+        let patience = began + LOOK_AFTER.min(self.config.retry_window);
+        self.attempt(request, patience).await
+    }
+
+    /// Goes on when the first sending, begun at `began`, has ended with `failure`.
+    pub(crate) async fn carry_on(
+        &self,
+        request: &mut Request,
+        began: Instant,
+        mut failure: Failure,
+        mut callers: impl FnMut(&Trouble<'_>) -> Patience,
+    ) -> Ending {
         let mut first_sent = None;
         let mut backoff = Backoff::new();
         loop {

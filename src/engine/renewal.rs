@@ -46,6 +46,12 @@ impl Renewals {
         self.state.lock().expect("no panic under this lock")
     }
 
+    /// The lease of what `owner` holds at `key`, if that is renewed.
+    pub(crate) fn lease(&self, key: &Arc<str>, owner: &str) -> Option<Lease> {
+        let watched = (Arc::clone(key), Arc::from(owner));
+        Some(self.lock().watched.get(&watched)?.lease.clone())
+    }
+
     /// Renews no more; what is on its way has no consequence here.
     pub(crate) fn forget(&self, key: &Arc<str>, owner: &Arc<str>) {
         self.lock()
@@ -128,12 +134,17 @@ impl Core {
     /// Renews everything; `false` if something was not answered.
     async fn renew_all(&self) -> bool {
         let mut by_script: HashMap<&str, (&'static LazyLock<Script>, Vec<_>)> = HashMap::new();
-        for (watched, entry) in &self.renewals.lock().watched {
+        self.renewals.lock().watched.retain(|watched, entry| {
+            // Its holder has been told; nobody may be left to unlock it.
+            if entry.lease.is_lost() {
+                return false;
+            }
             let (_, some) = by_script
                 .entry(entry.script.digest())
                 .or_insert_with(|| (entry.script, Vec::new()));
             some.push((watched.clone(), entry.lease.clone()));
-        }
+            true
+        });
         let mut done = true;
         for (script, all) in by_script.into_values() {
             for some in all.chunks(MOST_KEYS) {

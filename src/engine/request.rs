@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crate::transport::{Cmd, cmd};
+use crate::transport::Cmd;
 
 /// A Lua script, embedded at build time, and its digest.
 pub(crate) struct Script {
@@ -61,7 +61,8 @@ pub(crate) struct ScriptCall {
     pub(crate) args: Vec<Arg>,
     /// Which argument is the sequence number; it is filled in when the call departs.
     pub(crate) sequence: Option<usize>,
-    /// Which argument says that the call must be put on record even if it changes nothing.
+    /// Which argument says that an earlier sending may have been carried out: `1`, or the first one's number
+    /// where each has its own.
     pub(crate) record_flag: Option<usize>,
     /// Whether each sending has a number of its own, instead of all having the first one's.
     pub(crate) renumbered: bool,
@@ -99,24 +100,38 @@ impl Request {
     /// Says that a copy of this call, or an earlier one, may still be on its way to the server. The next
     /// sending's number is `next`, where each has its own.
     pub(crate) fn mark_doubtful(&mut self, next: u64) {
+        self.doubt();
         if matches!(self, Request::Script(call) if call.renumbered) {
             self.number(next);
         }
-        if let Request::Script(ScriptCall {
-            args,
-            record_flag: Some(flag),
-            ..
-        }) = self
-        {
-            args[*flag] = Arg::Number(1);
+    }
+
+    /// The same before the first sending: because of earlier calls.
+    pub(crate) fn doubt(&mut self) {
+        let Request::Script(call) = self else {
+            return;
+        };
+        let Some(flag) = call.record_flag else {
+            return;
+        };
+        match call.sequence {
+            Some(sequence) if call.renumbered => {
+                if matches!(call.args[flag], Arg::Number(0)) {
+                    call.args[flag] = call.args[sequence].clone();
+                }
+            }
+            _ => call.args[flag] = Arg::Number(1),
         }
     }
 }
 
 impl ScriptCall {
     fn command(&self, verb: &str, script: &str) -> Cmd {
-        let mut command = cmd(verb);
-        command.arg(script).arg(self.keys.len());
+        // Verb, script and number of keys come in addition; most arguments are short.
+        let count = 3 + self.keys.len() + self.args.len();
+        let keys: usize = self.keys.iter().map(|key| key.len()).sum();
+        let mut command = Cmd::with_capacity(count, script.len() + keys + 16 * count);
+        command.arg(verb).arg(script).arg(self.keys.len());
         for key in &self.keys {
             command.arg(&**key);
         }

@@ -11,7 +11,8 @@ use crate::lease::Lease;
 /// Dropping never blocks: the unlock is carried out in the background, and a failure is only logged.
 /// [`unlock`](LockGuard::unlock) waits for it and tells. [`forget`](LockGuard::forget) keeps the lock held.
 ///
-/// A lock can be lost while the guard is there; see [`lost`](LockGuard::lost).
+/// A lock can be lost while the guard is there; see [`lost`](LockGuard::lost). A guard whose lock was lost gives
+/// nothing back, also when its owner has taken the lock again in the meantime.
 #[must_use = "the lock is given back when the guard is dropped"]
 #[derive(Debug)]
 pub struct LockGuard {
@@ -78,8 +79,8 @@ impl LockGuard {
     /// The unlock is on its way as soon as the future has been polled; a future dropped before that unlocks in the
     /// background, as dropping the guard does.
     pub async fn unlock(mut self) -> Result<()> {
-        let lock = Arc::clone(&self.lock);
-        let unlock = lock.unlock();
+        let (lock, hold) = (Arc::clone(&self.lock), self.hold.clone());
+        let unlock = lock.unlock_hold(&hold);
         // From here on the lock's own future carries the unlock out, even when it is dropped.
         self.held = false;
         unlock.await
@@ -96,7 +97,7 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if self.held {
-            self.lock.unlock_detached();
+            self.lock.unlock_hold_detached(&self.hold);
         }
     }
 }

@@ -94,6 +94,8 @@ impl State {
         let expires = term.and_then(|term| Instant::now().checked_add(term));
         let lease = match &mut self.holding {
             Some(held) if held.owner == *owner => {
+                // A hold without an end stays so.
+                let expires = expires.filter(|_| !held.terms.contains(&None));
                 held.terms.push(term);
                 held.expires = expires;
                 held.lease.extend(expires);

@@ -128,13 +128,12 @@ pub(crate) async fn the_holder_passes_those_who_wait(fixture: &impl Fixture) {
     for _ in 0..3 {
         holder.unlock().await.unwrap();
     }
-    for (waiter, call) in waiters.iter().zip(waiting) {
-        let waiter = Arc::clone(waiter);
-        tokio::spawn(async move {
-            call.answer().await.unwrap();
-            waiter.unlock().await.unwrap();
-        });
-    }
+    let served = waiters.iter().zip(waiting).map(|(waiter, call)| async {
+        call.answer().await.unwrap();
+        waiter.unlock().await.unwrap();
+    });
+    // In whichever order: they are of different clients.
+    futures::future::join_all(served).await;
     assert_free(&holder).await;
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Line, Queued, State, Task};
+use crate::engine::answer;
 use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS};
 use crate::engine::command::Command;
 use crate::engine::drive::{self, Driver, Round, Rounds};
@@ -139,19 +140,15 @@ impl Line {
 impl Rounds for Line {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core.runtime.clone();
-        let mut round = Box::pin(async move {
+        let round = async move {
             let task = self.depart(&mut self.lock());
             match task {
                 Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,
                 Some(Task::Command(command)) => self.carry_out_command(command).await,
                 None => {}
             }
-        });
-        // Its timers are the client's, whichever runtime a caller polls it on.
-        Box::pin(std::future::poll_fn(move |cx| {
-            let _runtime = runtime.enter();
-            round.as_mut().poll(cx)
-        }))
+        };
+        Box::pin(answer::within(runtime, round))
     }
 
     fn has_work(&self) -> bool {

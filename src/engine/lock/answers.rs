@@ -1,56 +1,109 @@
 //! Who is told what: when a batch has been answered or refused, and while it is not.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::calls::{self, Call, Claim, Outcome, Reply, Step, StepAnswer};
+use super::calls::{self, Call, Claim, Outcome, Reply, Step, StepAnswer, Term};
 use super::round::Batch;
 use super::{LockLine, Queued, State, waiting};
 use crate::api::Hold;
 use crate::engine::once::{Patience, Trouble, refused};
 use crate::error::{Error, Result};
+use crate::lease::Lease;
+
+/// In what time a lock ends whose owner has been answered so; `lease` is what was set.
+fn end_of(answer: &StepAnswer, lease: Duration) -> Option<Duration> {
+    match answer {
+        StepAnswer::Taken(..) => Some(lease),
+        StepAnswer::Released(left) if *left > 0 => Some(lease),
+        _ => None,
+    }
+}
+
+/// What the server has answered to a batch.
+pub(super) struct Answered {
+    /// The answer to each step, and the time to live that it came with.
+    pub(super) answers: Vec<(StepAnswer, Duration)>,
+    /// How many hear the channel, where that was learned.
+    pub(super) listeners: Option<u64>,
+    /// The sending that was answered was made at this time or later.
+    pub(super) sent: Instant,
+    /// Whether the channel was heard then.
+    pub(super) confirmed: bool,
+    /// It was not the first one.
+    pub(super) doubtful: bool,
+}
 
 impl LockLine {
-    /// Tells the callers of a batch what has become of their calls. It was `sent` first at that time, and the answer
-    /// may be that of a repetition if it is `doubtful`.
-    pub(super) fn arrive(
-        &self,
-        batch: Batch,
-        answers: Vec<StepAnswer>,
-        listeners: Option<u64>,
-        sent: Instant,
-        confirmed: bool,
-        doubtful: bool,
-    ) {
+    /// Tells the callers of a batch what has become of their calls.
+    pub(super) fn arrive(&self, batch: Batch, answered: Answered) {
+        let Answered {
+            answers,
+            listeners,
+            sent,
+            confirmed,
+            doubtful,
+        } = answered;
         let mut replies: Vec<(Option<Reply>, Result<Outcome>, Step)> = Vec::new();
+        let mut again = Vec::new();
+        // When the lock comes to its end, if nobody renews it or gives it back.
+        let mut ends = None;
         let mut state = self.lock();
         if let Some(listeners) = listeners {
             let own = u64::from(state.waiting.listening.is_confirmed());
             state.waiting.others = listeners > own;
         }
+        let forced = |(answer, _): &(StepAnswer, _)| matches!(answer, StepAnswer::Forced(true));
+        if doubtful || answers.iter().any(forced) {
+            // It has left a fence: nothing that was sent before can do harm any more.
+            state.doubtful = false;
+            state.fenced_until = Instant::now().checked_add(self.core.config.record_life());
+        }
         let mut answers = answers.into_iter();
-        for (call, answer) in batch.calls.into_iter().zip(&mut answers) {
-            let outcome = self.settle(&mut state, &call.step, answer, sent, doubtful);
+        for (call, (answer, lease)) in batch.calls.into_iter().zip(&mut answers) {
+            if let (Step::Acquire(claim), StepAnswer::Differs(count)) = (&call.step, &answer) {
+                self.correct(&mut state, claim, *count);
+                again.push(call);
+                continue;
+            }
+            ends = end_of(&answer, lease).or(ends);
+            let outcome = self.settle(&mut state, &call.step, answer, sent + lease, doubtful);
             replies.push((call.reply, outcome, call.step));
         }
-        if let (Some((ticket, claim)), Some(answer)) = (batch.turn, answers.next()) {
-            if let StepAnswer::Busy(ttl) = answer {
-                state.waiting.not_kept();
-                if let Some(first) = state.waiting.first() {
-                    first.asked = None;
+        for call in again.into_iter().rev() {
+            state.queue.push_front(Queued::Call(call));
+        }
+        if let (Some((ticket, claim)), Some((answer, lease))) = (batch.turn, answers.next()) {
+            match answer {
+                StepAnswer::Differs(count) => {
+                    self.correct(&mut state, &claim, count);
+                    state.waiting.look_anew();
                 }
-                if let Some(ttl) = ttl {
-                    // A millisecond that Redis rounds off, and the way there.
-                    let grace = std::time::Duration::from_millis(1);
-                    self.set_alarm(&mut state, Instant::now() + ttl + grace);
+                StepAnswer::Busy(ttl) => {
+                    self.correct(&mut state, &claim, 0);
+                    state.waiting.not_kept();
+                    if let Some(first) = state.waiting.first() {
+                        first.asked = None;
+                    }
+                    ends = ttl;
                 }
-            } else {
-                let step = Step::Acquire(claim);
-                let outcome = self.settle(&mut state, &step, answer, sent, doubtful);
-                let reply = state.waiting.take_served(ticket);
-                replies.push((reply, outcome, step));
+                answer => {
+                    ends = end_of(&answer, lease).or(ends);
+                    let step = Step::Acquire(claim);
+                    let outcome = self.settle(&mut state, &step, answer, sent + lease, doubtful);
+                    let reply = state.waiting.take_served(ticket);
+                    replies.push((reply, outcome, step));
+                }
             }
+        }
+        if let Some(ends) = ends
+            && !state.waiting.is_empty()
+        {
+            // A millisecond that Redis rounds off, and the way there.
+            let grace = Duration::from_millis(1);
+            self.set_alarm(&mut state, Instant::now() + ends + grace);
         }
         if !state.holds.is_held() {
             state.waiting.not_kept();
@@ -63,43 +116,49 @@ impl LockLine {
         }
     }
 
-    /// Notes what an answer means for the holds.
+    /// `claim`'s owner holds the lock `count` times, other than was thought here.
+    fn correct(&self, state: &mut State, claim: &Claim, count: u32) {
+        let (key, owner) = (self.keys.object(), &claim.owner);
+        if count == 0 {
+            self.core.renewals.forget(key, owner);
+        }
+        let watched = self.core.renewals.lease(key, owner).is_some();
+        let term = if watched { Term::Watched } else { claim.term };
+        state.holds.correct(owner, count, term);
+    }
+
+    /// Notes what an answer means for the holds, which end at `until` for the time being.
     fn settle(
         &self,
         state: &mut State,
         step: &Step,
         answer: StepAnswer,
-        sent: Instant,
+        until: Instant,
         doubtful: bool,
     ) -> Result<Outcome> {
         match (step, answer) {
-            (Step::Acquire(claim), StepAnswer::Taken(count, token)) => {
-                Ok(Outcome::Taken(self.taken(state, claim, count, token, sent)))
-            }
-            (Step::Release(owner), StepAnswer::Released(left)) => {
-                let lease = state.holds.term_below(owner);
-                let lease = lease.map(|term| term.lease(self.core.config.lock_watchdog_timeout));
-                let until = lease.and_then(|lease| sent.checked_add(lease));
-                state.holds.released(owner, left, until);
+            (Step::Acquire(claim), StepAnswer::Taken(count, token)) => Ok(Outcome::Taken(
+                self.taken(state, claim, count, token, until),
+            )),
+            (Step::Release(owner, _), StepAnswer::Released(left)) => {
+                state.holds.released(owner, left, Some(until));
                 if left == 0 {
+                    self.core.renewals.forget(self.keys.object(), owner);
                     state.waiting.look_anew();
                 }
                 Ok(Outcome::Released)
             }
             // The first copy has done it.
-            (Step::Release(owner), StepAnswer::NotHeld)
+            (Step::Release(owner, _), StepAnswer::NotHeld)
                 if doubtful && state.holds.count(owner) == 1 =>
             {
                 state.holds.released(owner, 0, None);
                 Ok(Outcome::Released)
             }
-            (Step::Release(owner), StepAnswer::NotHeld) => {
+            (Step::Release(owner, _), StepAnswer::NotHeld) => {
                 self.core.renewals.forget(self.keys.object(), owner);
                 state.holds.lost(owner);
-                Err(Error::NotHeld {
-                    name: self.name().to_owned(),
-                    owner: owner.to_string(),
-                })
+                Err(self.not_held(owner))
             }
             (Step::Force, StepAnswer::Forced(forced)) => {
                 for owner in state.holds.all_lost() {
@@ -108,7 +167,10 @@ impl LockLine {
                 state.waiting.look_anew();
                 Ok(Outcome::Forced(forced))
             }
-            (_, StepAnswer::Busy(_)) => Ok(Outcome::Busy),
+            (Step::Acquire(claim), StepAnswer::Busy(_)) => {
+                self.correct(state, claim, 0);
+                Ok(Outcome::Busy)
+            }
             (_, StepAnswer::Refused(error)) => Err(refused(self.name(), &calls::refusal(&error))),
             (step, answer) => Err(Error::Server {
                 name: self.name().to_owned(),
@@ -123,12 +185,12 @@ impl LockLine {
         claim: &Claim,
         count: u32,
         token: i64,
-        sent: Instant,
+        until: Instant,
     ) -> Hold {
-        let lease = claim.term.lease(self.core.config.lock_watchdog_timeout);
-        let until = sent.checked_add(lease);
-        let lease = state.holds.taken(&claim.owner, count, claim.term, until);
+        let (owner, term) = (&claim.owner, claim.term);
+        let lease = state.holds.taken(owner, count, term, Some(until));
         state.waiting.kept(Instant::now());
+        state.waiting.bring_forward(owner);
         let (key, owner) = (self.keys.object(), &claim.owner);
         if state.holds.is_watched(owner)
             && let Some(line) = self.itself.upgrade()
@@ -140,7 +202,10 @@ impl LockLine {
     }
 
     fn tell(&self, reply: Option<Reply>, outcome: Result<Outcome>, step: Step) {
-        let granted = matches!(outcome, Ok(Outcome::Taken(_)));
+        let granted = match &outcome {
+            Ok(Outcome::Taken(hold)) => Some(hold.lease.clone()),
+            _ => None,
+        };
         let gone = match reply {
             Some(reply) => reply.send(outcome).is_err(),
             None => {
@@ -157,18 +222,18 @@ impl LockLine {
             }
         };
         if gone
-            && granted
+            && let Some(lease) = granted
             && let Some(owner) = step.owner()
         {
-            self.give_back(owner);
+            self.give_back(owner, lease);
         }
     }
 
     /// Queues the release of a lock that was granted to a caller who has gone.
-    fn give_back(&self, owner: &Arc<str>) {
+    fn give_back(&self, owner: &Arc<str>, lease: Lease) {
         let mut state = self.lock();
         state.queue.push_back(Queued::Call(Call {
-            step: Step::Release(Arc::clone(owner)),
+            step: Step::Release(Arc::clone(owner), Some(lease)),
             reply: None,
             since: Instant::now(),
         }));
@@ -216,7 +281,11 @@ impl LockLine {
                 }
                 Some(_) => later(due),
                 // An acquisition is owed to nobody; an unlock is.
-                None => owed |= !matches!(call.step, Step::Acquire(_)),
+                None if matches!(call.step, Step::Acquire(_)) => {
+                    told |= !doubtful;
+                    return doubtful;
+                }
+                None => owed = true,
             }
             true
         });
@@ -234,7 +303,8 @@ impl LockLine {
             later(due);
         }
         self.tell_queued(trouble);
-        if told && !trouble.doubtful {
+        let left = turn.is_some_and(|ticket| !self.lock().waiting.has(ticket));
+        if (told || left) && !trouble.doubtful {
             return Patience::Nobody;
         }
         let waiting = batch.turn.is_some() && !self.lock().waiting.is_empty();

@@ -10,6 +10,7 @@ use crate::api::Hold;
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::error::Result;
+use crate::lease::Lease;
 use crate::transport::{Refusal, Value};
 
 /// The scripts of a kind of lock. Both kinds take the same arguments and answer alike.
@@ -18,8 +19,69 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// Carries steps out; `lua/lock/batch.lua` describes arguments and answer.
     pub(crate) steps: &'static LazyLock<Script>,
+    /// The usual cases, in short; see `lua/lock/take.lua` and `lua/lock/give.lua`.
+    pub(crate) usual: Option<Usual>,
     /// Puts off the end of what is held; `lua/lock/renew.lua` describes arguments and answer.
     pub(crate) renewal: &'static LazyLock<Script>,
+}
+
+/// The scripts for the usual cases.
+pub(crate) struct Usual {
+    pub(crate) take: &'static LazyLock<Script>,
+    pub(crate) give: &'static LazyLock<Script>,
+}
+
+impl Usual {
+    /// The request for `step` alone, where it is a usual case.
+    pub(crate) fn request(&self, keys: &Keys, step: &Step, known: Known) -> Option<Request> {
+        let (script, script_keys, args) = match step {
+            Step::Acquire(claim) if known.holds == 0 && !claim.fenced => (
+                self.take,
+                vec![Arc::clone(keys.object()), Arc::clone(keys.record())],
+                vec![
+                    Arg::Text(Arc::clone(&claim.owner)),
+                    Arg::millis(known.lease),
+                ],
+            ),
+            Step::Release(owner, _) if known.holds == 1 => (
+                self.give,
+                vec![
+                    Arc::clone(keys.object()),
+                    Arc::clone(keys.channel()),
+                    Arc::clone(keys.record()),
+                ],
+                vec![Arg::Word("PUBLISH"), Arg::Text(Arc::clone(owner))],
+            ),
+            _ => return None,
+        };
+        Some(Request::Script(ScriptCall {
+            script,
+            keys: script_keys,
+            args,
+            sequence: None,
+            record_flag: None,
+            renumbered: false,
+        }))
+    }
+
+    /// How many hear the channel, where that was learned, and the answer to `step`; `None` if it was no usual case.
+    pub(crate) fn read(value: &Value, step: &Step) -> Option<(Option<u64>, StepAnswer)> {
+        let Value::Int(number) = *value else {
+            return None;
+        };
+        match step {
+            Step::Acquire(_) if number > 0 => Some((None, StepAnswer::Taken(1, 0))),
+            Step::Acquire(_) if number < 0 => {
+                let ttl = u64::try_from(-2 - number).ok();
+                Some((None, StepAnswer::Busy(ttl.map(Duration::from_millis))))
+            }
+            Step::Release(..) if number > 0 => {
+                let listeners = u64::try_from(number - 1).ok();
+                Some((listeners, StepAnswer::Released(0)))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Where in the script's arguments the sending's number stands, and whether it is doubtful.
@@ -58,7 +120,8 @@ pub(crate) struct Claim {
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Acquire(Claim),
-    Release(Arc<str>),
+    /// One hold of an owner; where its lease is known, of that one and no later one.
+    Release(Arc<str>, Option<Lease>),
     Force,
 }
 
@@ -67,7 +130,7 @@ impl Step {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Step::Acquire(_) => "lock",
-            Step::Release(_) => "unlock",
+            Step::Release(..) => "unlock",
             Step::Force => "force_unlock",
         }
     }
@@ -75,7 +138,7 @@ impl Step {
     pub(crate) fn owner(&self) -> Option<&Arc<str>> {
         match self {
             Step::Acquire(claim) => Some(&claim.owner),
-            Step::Release(owner) => Some(owner),
+            Step::Release(owner, _) => Some(owner),
             Step::Force => None,
         }
     }
@@ -124,33 +187,33 @@ pub(crate) struct Known {
     pub(crate) lease: Duration,
 }
 
-/// The request for `steps`. `doubtful` says that an earlier request may still be on its way.
+/// The request for `steps`.
 pub(crate) fn request(
     kind: &Kind,
     keys: &Keys,
     token: Option<&Arc<str>>,
     record_life: Duration,
-    doubtful: bool,
-    steps: &[(&Step, Known)],
+    steps: &[Step],
+    known: &[Known],
 ) -> Request {
     let mut script_keys = vec![
         Arc::clone(keys.object()),
         Arc::clone(keys.channel()),
         Arc::clone(keys.record()),
     ];
-    if steps.iter().any(|(step, _)| step.is_fenced()) {
+    if steps.iter().any(Step::is_fenced) {
         script_keys.extend(token.map(Arc::clone));
     }
     let mut args = Vec::with_capacity(4 + 4 * steps.len());
     args.push(Arg::Word("PUBLISH"));
     args.push(Arg::Number(0));
     args.push(Arg::millis(record_life));
-    args.push(Arg::Number(doubtful.into()));
-    for (step, known) in steps {
+    args.push(Arg::Number(0));
+    for (step, known) in steps.iter().zip(known) {
         let word = match step {
             Step::Acquire(Claim { fenced: true, .. }) => "acquire_fenced",
             Step::Acquire(_) => "acquire",
-            Step::Release(_) => "release",
+            Step::Release(..) => "release",
             Step::Force => "force",
         };
         args.push(Arg::Word(word));
@@ -178,6 +241,8 @@ pub(crate) enum StepAnswer {
     Taken(u32, i64),
     /// How long the other one may keep it; `None` where it has no time to live.
     Busy(Option<Duration>),
+    /// Nothing was done: the owner does not hold it as often as was thought, but this often.
+    Differs(u32),
     Released(u32),
     NotHeld,
     Forced(bool),
@@ -186,7 +251,7 @@ pub(crate) enum StepAnswer {
 
 /// How many hear the channel, where that was learned, and the answers to `steps`. `None` for an answer that
 /// makes no sense.
-pub(crate) fn read(value: &Value, steps: &[&Step]) -> Option<(Option<u64>, Vec<StepAnswer>)> {
+pub(crate) fn read(value: &Value, steps: &[Step]) -> Option<(Option<u64>, Vec<StepAnswer>)> {
     let Value::Array(values) = value else {
         return None;
     };
@@ -222,9 +287,10 @@ fn read_step(step: &Step, result: &Value, extra: &Value) -> Option<StepAnswer> {
         Step::Acquire(_) if result == 0 => {
             StepAnswer::Busy(u64::try_from(extra).ok().map(Duration::from_millis))
         }
+        Step::Acquire(_) if result == -3 => StepAnswer::Differs(u32::try_from(extra).ok()?),
         Step::Acquire(_) => StepAnswer::Taken(holds.ok()?, extra),
-        Step::Release(_) if result == -1 => StepAnswer::NotHeld,
-        Step::Release(_) => StepAnswer::Released(holds.ok()?),
+        Step::Release(..) if result == -1 => StepAnswer::NotHeld,
+        Step::Release(..) => StepAnswer::Released(holds.ok()?),
         Step::Force => StepAnswer::Forced(result == 1),
     })
 }
@@ -252,8 +318,8 @@ mod tests {
 
     #[test]
     fn answers_are_read_by_what_was_asked() {
-        let (take, release) = (take(), Step::Release("a".into()));
-        let steps = [&release, &take, &take, &Step::Force];
+        let (take, release) = (take(), Step::Release("a".into(), None));
+        let steps = [release.clone(), take.clone(), take.clone(), Step::Force];
         let value = numbers(&[3, 0, 0, 2, 17, 0, 250, 1, 0]);
         let (listeners, answers) = read(&value, &steps).unwrap();
         assert_eq!(listeners, Some(3));
@@ -267,9 +333,25 @@ mod tests {
                 StepAnswer::Forced(true)
             ]
         );
-        let (listeners, answers) = read(&numbers(&[-1, -1, 0, 0, -1]), &[&release, &take]).unwrap();
+        let (listeners, answers) = read(&numbers(&[-1, -1, 0, 0, -1]), &steps[..2]).unwrap();
         assert_eq!(listeners, None);
         assert_eq!(answers, [StepAnswer::NotHeld, StepAnswer::Busy(None)]);
+        let (_, answers) = read(&numbers(&[-1, -3, 2]), &steps[1..2]).unwrap();
+        assert_eq!(answers, [StepAnswer::Differs(2)]);
+    }
+
+    #[test]
+    fn usual_answers_are_one_number() {
+        let (take, release) = (take(), Step::Release("a".into(), None));
+        let read = |number, step| Usual::read(&Value::Int(number), step);
+        assert_eq!(read(1, &take), Some((None, StepAnswer::Taken(1, 0))));
+        assert_eq!(read(0, &take), None);
+        assert_eq!(read(-1, &take), Some((None, StepAnswer::Busy(None))));
+        let busy = StepAnswer::Busy(Some(Duration::from_millis(7)));
+        assert_eq!(read(-9, &take), Some((None, busy)));
+        assert_eq!(read(1, &release), Some((Some(0), StepAnswer::Released(0))));
+        assert_eq!(read(4, &release), Some((Some(3), StepAnswer::Released(0))));
+        assert_eq!(read(0, &release), None);
     }
 
     #[test]
@@ -284,7 +366,10 @@ mod tests {
             Value::Nil,
             Value::SimpleString("stale".to_owned()),
         ] {
-            assert!(read(&value, &[&take]).is_none(), "{value:?}");
+            assert!(
+                read(&value, std::slice::from_ref(&take)).is_none(),
+                "{value:?}"
+            );
         }
     }
 }

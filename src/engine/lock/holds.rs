@@ -34,11 +34,8 @@ impl Holds {
     }
 
     /// The lease of `owner`'s holds.
-    pub(crate) fn lease(&self, owner: &str) -> Lease {
-        match self.by_owner.get(owner) {
-            Some(held) => held.lease.clone(),
-            None => Lease::ended(),
-        }
+    pub(crate) fn lease(&self, owner: &str) -> Option<Lease> {
+        Some(self.by_owner.get(owner)?.lease.clone())
     }
 
     /// Whether one of `owner`'s holds is to be renewed.
@@ -95,6 +92,20 @@ impl Holds {
             held.terms.truncate(left as usize);
             held.lease.extend(until);
         }
+    }
+
+    /// The server says that `owner` holds the lock `count` times. What is not known here was taken for `term`.
+    pub(crate) fn correct(&mut self, owner: &Arc<str>, count: u32, term: Term) {
+        if count == 0 {
+            self.lost(owner);
+            return;
+        }
+        let held = self.by_owner.entry(Arc::clone(owner));
+        let held = held.or_insert_with(|| Holding {
+            terms: Vec::new(),
+            lease: Lease::until(None),
+        });
+        held.terms.resize(count as usize, term);
     }
 
     /// The server says that `owner` does not hold the lock.
@@ -154,6 +165,22 @@ mod tests {
         assert!(!holds.is_watched("a"));
         holds.lost("a");
         assert!(new.is_lost());
+    }
+
+    #[test]
+    fn the_server_knows_better() {
+        let owner: Arc<str> = "a".into();
+        let mut holds = Holds::default();
+        let lease = holds.taken(&owner, 1, SHORT, later());
+        holds.correct(&owner, 0, SHORT);
+        assert!(lease.is_lost());
+        assert_eq!(holds.count("a"), 0);
+        holds.correct(&owner, 2, Term::Watched);
+        assert_eq!(holds.count("a"), 2);
+        assert!(holds.is_watched("a"));
+        let lease = holds.taken(&owner, 3, SHORT, later());
+        assert!(!lease.is_lost());
+        assert_eq!(holds.term_below("a"), Some(Term::Watched));
     }
 
     #[test]

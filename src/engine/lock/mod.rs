@@ -12,7 +12,15 @@
 //! a repeated step sees by the count whether its first copy was carried out: no record is needed, and nothing is
 //! left behind in Redis by the locks that a client has used. Only a copy that arrives late, after its call has been
 //! answered from a repetition, would do harm. Against that a repetition leaves a fence, the client's key
-//! `redisson_lock_fence:{name}:<client id>`: each sending has a number, and one below the fence is refused.
+//! `redisson_lock_fence:{name}:<client id>`: each sending has a number, and one below the fence is refused. To force
+//! a lock open changes no count of ours; that leaves its number in the fence, for its repetitions to see.
+//!
+//! The count is known here, and sent along. If Redis has another one (the lock has been lost unnoticed), an
+//! acquisition is not carried out but answered with that count, and asked for again: otherwise its repetition could
+//! not tell the hold that was lost from the new one.
+//!
+//! The usual cases (nobody holds the lock; its owner holds it once) travel as shorter scripts, which need neither
+//! number nor count: they do nothing while there is a fence.
 //!
 //! | File | What it holds |
 //! |---|---|
@@ -40,7 +48,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use self::calls::{Call, Outcome, Step};
-pub(crate) use self::calls::{Claim, Kind, Term};
+pub(crate) use self::calls::{Claim, Kind, Term, Usual};
 use self::holds::Holds;
 use self::seat::Seat;
 use self::waiting::Waiting;
@@ -74,6 +82,8 @@ struct State {
     holds: Holds,
     /// A request was given up whose copies may still reach the server.
     doubtful: bool,
+    /// A fence has been left that is there until then.
+    fenced_until: Option<Instant>,
     /// Counted as busy in the core.
     busy: bool,
     closed: bool,
@@ -106,6 +116,7 @@ impl LockLine {
                     waiting: Waiting::default(),
                     holds: Holds::default(),
                     doubtful: false,
+                    fenced_until: None,
                     busy: false,
                     closed,
                 }),
@@ -145,16 +156,22 @@ impl LockLine {
     }
 
     /// Gives one hold of `owner` back. Carried out even when the future is dropped after the first poll.
-    pub(crate) async fn release(self: &Arc<Self>, owner: &Arc<str>) -> Result<()> {
+    ///
+    /// With `lease`, only the hold that was granted with it; not one that was taken after that was lost.
+    pub(crate) async fn release(
+        self: &Arc<Self>,
+        owner: &Arc<str>,
+        lease: Option<Lease>,
+    ) -> Result<()> {
         self.keys.check()?;
-        let seat = self.enqueue_call(Step::Release(Arc::clone(owner)))?;
+        let seat = self.enqueue_call(Step::Release(Arc::clone(owner), lease))?;
         seat.outcome().await.map(drop)
     }
 
     /// The same with nobody waiting for it.
-    pub(crate) fn release_detached(self: &Arc<Self>, owner: &Arc<str>) {
+    pub(crate) fn release_detached(self: &Arc<Self>, owner: &Arc<str>, lease: Option<Lease>) {
         let call = Call {
-            step: Step::Release(Arc::clone(owner)),
+            step: Step::Release(Arc::clone(owner), lease),
             reply: None,
             since: Instant::now(),
         };
@@ -173,7 +190,19 @@ impl LockLine {
 
     /// What is known of `owner`'s holds.
     pub(crate) fn lease(&self, owner: &str) -> Lease {
-        self.lock().holds.lease(owner)
+        let known = self.lock().holds.lease(owner);
+        // A lock can be held when the last handle has gone, and be found again by its owner's number.
+        known
+            .or_else(|| self.core.renewals.lease(self.keys.object(), owner))
+            .unwrap_or_else(Lease::ended)
+    }
+
+    /// The error for an `owner` who does not hold the lock.
+    fn not_held(&self, owner: &str) -> Error {
+        Error::NotHeld {
+            name: self.name().to_owned(),
+            owner: owner.to_owned(),
+        }
     }
 
     fn enqueue_call(self: &Arc<Self>, step: Step) -> Result<Seat> {

@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::calls::{self, Call, Claim, Known, Step, Term};
+use super::answers::Answered;
+use super::calls::{self, Call, Claim, Known, Step, Term, Usual};
+use super::holds::Holds;
 use super::{LockLine, Queued, State, waiting};
+use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::once::{Ending, Trouble, refused};
+use crate::engine::request::Request;
 use crate::error::Error;
 
 /// A script call takes this many steps at the most.
@@ -33,6 +37,26 @@ impl Batch {
     }
 }
 
+/// The owner, where `step` is to give a hold back that has been lost: another one may be there by now.
+fn gone<'a>(holds: &Holds, step: &'a Step) -> Option<&'a Arc<str>> {
+    let Step::Release(owner, Some(lease)) = step else {
+        return None;
+    };
+    let current = holds.lease(owner);
+    (!current.is_some_and(|current| current.is_same(lease))).then_some(owner)
+}
+
+/// What is known when a batch departs.
+struct Departure {
+    known: Vec<Known>,
+    /// The short form, for a usual case.
+    usual: Option<Request>,
+    /// An earlier request may still be on its way.
+    doubtful: bool,
+    /// The channel was heard.
+    confirmed: bool,
+}
+
 /// What a round carries out.
 enum Task {
     Batch(Batch),
@@ -50,6 +74,15 @@ impl LockLine {
         }
         let mut batch = Batch::default();
         while let Some(Queued::Call(call)) = state.queue.front() {
+            if let Some(owner) = gone(&state.holds, &call.step) {
+                let outcome = Err(self.not_held(owner));
+                if let Some(Queued::Call(call)) = state.queue.pop_front()
+                    && let Some(reply) = call.reply
+                {
+                    let _ = reply.send(outcome);
+                }
+                continue;
+            }
             // What a repeated step goes by is its owner's count before it: one step an owner.
             let second = call
                 .step
@@ -74,7 +107,7 @@ impl LockLine {
     fn take_turn(&self, state: &mut State, batch: &mut Batch) {
         let now = Instant::now();
         let frees = batch.calls.iter().any(|call| match &call.step {
-            Step::Release(owner) => state.holds.count(owner) <= 1,
+            Step::Release(owner, _) => state.holds.count(owner) <= 1,
             Step::Force => true,
             Step::Acquire(_) => false,
         });
@@ -96,70 +129,82 @@ impl LockLine {
     /// What is known of the owner of `step`.
     fn known(&self, state: &State, step: &Step) -> Known {
         let watchdog_timeout = self.core.config.lock_watchdog_timeout;
-        let term = match step {
-            Step::Acquire(claim) => Some(claim.term),
-            Step::Release(owner) => state.holds.term_below(owner),
-            Step::Force => None,
+        let lease = |term: Term| term.lease(watchdog_timeout);
+        let lease = match step {
+            // A hold that is renewed does not end by another one that is not.
+            Step::Acquire(claim) if state.holds.is_watched(&claim.owner) => {
+                lease(claim.term).max(watchdog_timeout)
+            }
+            Step::Acquire(claim) => lease(claim.term),
+            Step::Release(owner, _) => state
+                .holds
+                .term_below(owner)
+                .map_or(watchdog_timeout, lease),
+            Step::Force => watchdog_timeout,
         };
         Known {
             holds: step.owner().map_or(0, |owner| state.holds.count(owner)),
-            lease: term.unwrap_or(Term::Watched).lease(watchdog_timeout),
+            lease,
         }
     }
 
     async fn carry_out_batch(&self, mut batch: Batch) {
-        let turn = batch
-            .turn
-            .as_ref()
-            .map(|(_, claim)| Step::Acquire(claim.clone()));
-        let (mut request, steps, confirmed) = {
-            let state = self.lock();
-            let steps: Vec<Step> = batch.calls.iter().map(|call| call.step.clone()).collect();
-            let steps: Vec<Step> = steps.into_iter().chain(turn).collect();
-            let known: Vec<_> = steps
-                .iter()
-                .map(|step| (step, self.known(&state, step)))
-                .collect();
-            for step in &steps {
-                // What is about to be given back is not renewed any more.
-                if let Step::Release(owner) = step
-                    && state.holds.count(owner) == 1
-                {
-                    self.core.renewals.forget(self.keys.object(), owner);
-                }
-            }
-            let request = calls::request(
-                self.kind,
-                &self.keys,
-                self.token.as_ref(),
-                self.core.config.record_life(),
-                state.doubtful,
-                &known,
-            );
-            let confirmed = state.waiting.listening.is_confirmed();
-            (request, steps, confirmed)
+        let turn = batch.turn.as_ref();
+        let turn = turn.map(|(_, claim)| Step::Acquire(claim.clone()));
+        let calls = batch.calls.iter().map(|call| call.step.clone());
+        let steps: Vec<Step> = calls.chain(turn).collect();
+        let began = Instant::now();
+        let departure = self.prepare(&steps, began);
+        let mut answered = Answered {
+            answers: Vec::new(),
+            listeners: None,
+            sent: began,
+            confirmed: departure.confirmed,
+            doubtful: departure.doubtful,
         };
-        request.number(self.core.next_sequence());
-        let sent = Instant::now();
-        let mut doubtful = false;
-        let callers = |trouble: &Trouble<'_>| {
-            doubtful |= trouble.doubtful;
-            self.tell_impatient(trouble, &mut batch)
-        };
-        let error = match self.core.carry_out(&mut request, callers).await {
-            Ending::Answer(value) => {
-                let steps: Vec<&Step> = steps.iter().collect();
-                match calls::read(&value, &steps) {
-                    Some((listeners, answers)) => {
-                        self.arrive(batch, answers, listeners, sent, confirmed, doubtful);
+        let mut first = None;
+        if let Some(usual) = &departure.usual {
+            match self.core.first_attempt(usual, began).await {
+                Ok(value) => {
+                    if let Some((listeners, answer)) = Usual::read(&value, &steps[0]) {
+                        answered.listeners = listeners;
+                        answered.answers.push((answer, departure.known[0].lease));
+                        self.arrive(batch, answered);
                         return;
                     }
-                    None => Error::Server {
-                        name: self.name().to_owned(),
-                        detail: format!("unexpected answer {value:?}"),
-                    },
                 }
+                Err(failure) => first = Some(failure),
             }
+        }
+        let mut request = self.request(&steps, &departure);
+        let callers = |trouble: &Trouble<'_>| {
+            answered.doubtful |= trouble.doubtful;
+            // The answer, if one comes, will be that of a later sending.
+            answered.sent = trouble.now;
+            self.tell_impatient(trouble, &mut batch)
+        };
+        let ending = match first {
+            None => self.core.carry_out(&mut request, callers).await,
+            Some(failure) => {
+                self.core
+                    .carry_on(&mut request, began, failure, callers)
+                    .await
+            }
+        };
+        let error = match ending {
+            Ending::Answer(value) => match calls::read(&value, &steps) {
+                Some((listeners, answers)) => {
+                    let leases = departure.known.iter().map(|known| known.lease);
+                    answered.listeners = listeners;
+                    answered.answers = answers.into_iter().zip(leases).collect();
+                    self.arrive(batch, answered);
+                    return;
+                }
+                None => Error::Server {
+                    name: self.name().to_owned(),
+                    detail: format!("unexpected answer {value:?}"),
+                },
+            },
             Ending::Refused(refusal) => refused(self.name(), &refusal),
             Ending::NotSent => {
                 // Those who still wait travel with the next batch.
@@ -181,6 +226,45 @@ impl LockLine {
         self.fail(batch, &error);
     }
 
+    /// What is known of `steps` when they depart.
+    fn prepare(&self, steps: &[Step], now: Instant) -> Departure {
+        let state = self.lock();
+        let known: Vec<Known> = steps.iter().map(|step| self.known(&state, step)).collect();
+        for step in steps {
+            // What is about to be given back is not renewed any more.
+            if let Step::Release(owner, _) = step
+                && state.holds.count(owner) > 0
+                && state.holds.term_below(owner) != Some(Term::Watched)
+            {
+                self.core.renewals.forget(self.keys.object(), owner);
+            }
+        }
+        let fenced = state.doubtful || state.fenced_until.is_some_and(|until| now < until);
+        let usual = match (&self.kind.usual, steps) {
+            (Some(usual), [step]) if !fenced => usual.request(&self.keys, step, known[0]),
+            _ => None,
+        };
+        Departure {
+            known,
+            usual,
+            doubtful: state.doubtful,
+            confirmed: state.waiting.listening.is_confirmed(),
+        }
+    }
+
+    /// The request for any steps.
+    fn request(&self, steps: &[Step], departure: &Departure) -> Request {
+        let token = self.token.as_ref();
+        let life = self.core.config.record_life();
+        let known = &departure.known;
+        let mut request = calls::request(self.kind, &self.keys, token, life, steps, known);
+        request.number(self.core.next_sequence());
+        if departure.doubtful {
+            request.doubt();
+        }
+        request
+    }
+
     async fn carry_out_command(&self, command: Command) {
         let others = |trouble: &Trouble<'_>| self.tell_queued(trouble);
         let done = self.core.carry_out_command(self.name(), command, others);
@@ -193,19 +277,15 @@ impl LockLine {
 impl Rounds for LockLine {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core().runtime.clone();
-        let mut round = Box::pin(async move {
+        let round = async move {
             let task = self.depart(&mut self.lock());
             match task {
                 Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,
                 Some(Task::Command(command)) => self.carry_out_command(command).await,
                 None => {}
             }
-        });
-        // Its timers are the client's, whichever runtime a caller polls it on.
-        Box::pin(std::future::poll_fn(move |cx| {
-            let _runtime = runtime.enter();
-            round.as_mut().poll(cx)
-        }))
+        };
+        Box::pin(answer::within(runtime, round))
     }
 
     fn has_work(&self) -> bool {

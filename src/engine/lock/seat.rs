@@ -97,8 +97,8 @@ impl Drop for Seat {
             return;
         };
         self.answer.close();
-        if let Ok(Ok(Outcome::Taken(_))) = self.answer.try_recv() {
-            self.line.release_detached(owner);
+        if let Ok(Ok(Outcome::Taken(hold))) = self.answer.try_recv() {
+            self.line.release_detached(owner, Some(hold.lease));
         } else if let Some(ticket) = self.ticket {
             let mut state = self.line.lock();
             if self.line.leave(&mut state, ticket).is_some() && !state.waiting.is_empty() {

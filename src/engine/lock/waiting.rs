@@ -76,6 +76,10 @@ impl Waiting {
         self.last_ticket
     }
 
+    pub(super) fn has(&self, ticket: u64) -> bool {
+        self.waiters.iter().any(|waiter| waiter.ticket == ticket)
+    }
+
     pub(super) fn first(&mut self) -> Option<&mut Waiter> {
         self.waiters.front_mut()
     }
@@ -157,13 +161,28 @@ impl Waiting {
     pub(super) fn kept(&mut self, now: Instant) {
         self.kept_since.get_or_insert(now);
     }
+
+    /// Those who wait as `owner`, who holds the lock now, do not have to wait: they come first.
+    pub(super) fn bring_forward(&mut self, owner: &str) {
+        let mut place = 0;
+        for i in 0..self.waiters.len() {
+            if *self.waiters[i].claim.owner == *owner
+                && let Some(waiter) = self.waiters.remove(i)
+            {
+                self.waiters.insert(place, waiter);
+                place += 1;
+                self.look = true;
+            }
+        }
+    }
 }
 
 impl LockLine {
     /// Takes a waiter out that does not wait any more.
     pub(super) fn leave(&self, state: &mut State, ticket: u64) -> Option<Waiter> {
         let waiter = state.waiting.take(ticket);
-        self.listen_as_needed(state, true);
+        // The first one's question may be on its way since before the channel was heard.
+        self.listen_as_needed(state, false);
         waiter
     }
 

@@ -62,6 +62,14 @@ macro_rules! lock_by_its_inherent_methods {
             fn unlock_detached(&self) {
                 RLock::unlock_detached(self);
             }
+
+            async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
+                RLock::unlock_hold(self, hold).await
+            }
+
+            fn unlock_hold_detached(&self, hold: &Hold) {
+                RLock::unlock_hold_detached(self, hold);
+            }
         }
     };
 }

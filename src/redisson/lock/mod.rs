@@ -14,7 +14,7 @@ use super::object::Object;
 use crate::api::{Hold, Lock, RemainingTtl, check_millis};
 use crate::engine::Core;
 use crate::engine::command::Commands;
-use crate::engine::lock::{Claim, Kind, LockLine, Term};
+use crate::engine::lock::{Claim, Kind, LockLine, Term, Usual};
 use crate::engine::request::Script;
 use crate::error::Result;
 use crate::guard::LockGuard;
@@ -22,12 +22,20 @@ use crate::lease::Lease;
 
 static STEPS: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../lua/lock/batch.lua")));
+static TAKE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/lock/take.lua")));
+static GIVE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/lock/give.lua")));
 static RENEWAL: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../lua/lock/renew.lua")));
 
 static KIND: Kind = Kind {
     name: "lock",
     steps: &STEPS,
+    usual: Some(Usual {
+        take: &TAKE,
+        give: &GIVE,
+    }),
     renewal: &RENEWAL,
 };
 
@@ -68,10 +76,10 @@ static KIND: Kind = Kind {
 /// |---|---|
 /// | key `name` | hash: the owner that holds the lock, `<client id>:<number>`, and how often it does; with a time to live |
 /// | channel `redisson_lock__channel:{name}` | `0` when the lock has become free |
-/// | key `redisson_lock_fence:{name}:<client id>` | string: left behind only by a call that had to be repeated, so that copies of it which arrive late do no harm; vanishes after ten minutes, or four retry windows where that is longer |
+/// | key `redisson_lock_fence:{name}:<client id>` | string: left behind only by a call that had to be repeated, so that copies of it which arrive late do no harm, and by one that forced the lock open; vanishes after ten minutes, or four retry windows where that is longer |
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last key begins with
-/// `redisson_lock_fence::`. Scripts: `lua/lock/batch.lua`, `lua/lock/renew.lua`.
+/// `redisson_lock_fence::`. Scripts: `lua/lock/`.
 ///
 /// # Errors
 ///
@@ -93,7 +101,8 @@ static KIND: Kind = Kind {
 /// - A lock that is lost is told; Redisson stops renewing it without a word.
 /// - What is renewed is every lock that is held without a lease, however often its owner has taken it besides with
 ///   one; Redisson stops at the first unlock.
-/// - The lease of a hold is its own: a second hold does not change the one that counts after it is given back.
+/// - The lease of a hold is its own: a second hold does not change the one that counts after it is given back, and a
+///   lease on top of a hold without one does not bring its end nearer.
 /// - A waiting call whose time runs out tries once more at the end.
 /// - A lease of zero is refused; to Redisson it means none.
 /// - Names whose braces would put the lock and its channel into different slots of a cluster are refused.
@@ -268,7 +277,18 @@ impl RLock {
     /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold the lock, or not any more. (A lock that was
     /// lost between two sendings of this call counts as unlocked by it.)
     pub async fn unlock(&self) -> Result<()> {
-        self.line.release(&self.owner).await
+        self.line.release(&self.owner, None).await
+    }
+
+    /// [`unlock`](Self::unlock) of this one hold, as a guard does. A hold that was lost is not given back in place of
+    /// one that the same owner has taken since.
+    ///
+    /// # Errors
+    ///
+    /// As there; [`NotHeld`](crate::Error::NotHeld) also where this hold was lost.
+    pub async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
+        let lease = Some(hold.lease().clone());
+        self.line.release(&self.owner, lease).await
     }
 
     /// Takes the lock away from whoever holds it, however often; `false` if nobody does.
@@ -314,7 +334,12 @@ impl RLock {
 
     /// Gives one hold back without waiting for it: what a guard does when it is dropped. A failure is only logged.
     pub fn unlock_detached(&self) {
-        self.line.release_detached(&self.owner);
+        self.line.release_detached(&self.owner, None);
+    }
+
+    fn unlock_hold_detached(&self, hold: &Hold) {
+        let lease = Some(hold.lease().clone());
+        self.line.release_detached(&self.owner, lease);
     }
 
     fn object(&self) -> Object<'_, LockLine> {

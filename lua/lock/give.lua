@@ -1,0 +1,17 @@
+-- Purpose: the usual case of giving a lock back: its owner holds it once, and no call of this client was repeated
+--   lately. Everything else is left to batch.lua.
+-- Counterpart: RLock.unlock
+-- KEYS[1] lock: hash, the owner that holds it -> how often
+-- KEYS[2] channel: where waiters of every client listen
+-- KEYS[3] fence: string, there if late copies of this client's calls may arrive
+-- ARGV[1] publish command: PUBLISH or SPUBLISH
+-- ARGV[2] owner
+-- Returns: 1 and how many listeners there are; 0 for any other case, and nothing has changed
+-- Publishes: "0"
+-- Repeat-safe: no, a late copy finds the fence
+-- Invariant: only the owner's hold is given back
+
+if redis.call('HGET', KEYS[1], ARGV[2]) ~= '1' or redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
+local listeners = redis.call(ARGV[1], KEYS[2], '0')
+redis.call('DEL', KEYS[1])
+return 1 + listeners

@@ -1,0 +1,22 @@
+-- Purpose: the usual case of taking a lock: nobody holds it, and no call of this client was repeated lately.
+--   Everything else is left to batch.lua.
+-- Counterpart: RLock.tryLock
+-- KEYS[1] lock: hash, the owner that holds it -> how often
+-- KEYS[2] fence: string, there if late copies of this client's calls may arrive
+-- ARGV[1] owner
+-- ARGV[2] lease in milliseconds
+-- Returns: 1 taken; -1 held by others, without a time to live; -2 and below: held by others for as many milliseconds
+--   below -2; 0 for any other case, and nothing has changed
+-- Publishes: nothing
+-- Repeat-safe: no, a late copy finds the fence
+-- Invariant: at most one owner; always with a time to live
+
+if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+  redis.call('HSET', KEYS[1], ARGV[1], 1)
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  return 1
+end
+
+local ttl = redis.call('PTTL', KEYS[1])
+if ttl == -2 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
+return ttl < 0 and -1 or -2 - ttl
