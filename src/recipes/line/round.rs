@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::super::batch::{Answer, Batch, Call, Operation};
+use super::super::answer::Answer;
+use super::super::batch::{Batch, Call, Operation};
 use super::{Line, State};
 use crate::engine::answer;
 use crate::engine::drive::{Driver, Round, Rounds};
