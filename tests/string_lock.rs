@@ -11,7 +11,7 @@ use support::server::RedisServer;
 use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(20);
-const SHORT: Duration = Duration::from_millis(150);
+const SHORT: Duration = Duration::from_millis(600);
 const LONG: Duration = Duration::from_secs(3600);
 
 struct World {
@@ -116,7 +116,7 @@ async fn it_is_kept_without_a_lease_and_ends_with_one() {
     let short: Arc<dyn Lock> = Arc::new(world.first.string_lock("kept").timeout(SHORT));
     let [_, two] = world.locks("kept");
     let guard = short.guard().await.unwrap();
-    assert!(!two.try_lock_for(SHORT * 5).await.unwrap(), "not refreshed");
+    assert!(!two.try_lock_for(SHORT * 3).await.unwrap(), "not refreshed");
     assert!(!guard.is_lost());
     guard.unlock().await.unwrap();
 

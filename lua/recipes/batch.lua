@@ -27,7 +27,8 @@
 --   "done <now> <ms until one expires, or -1> <others who wait> <1: look again at once> <granted to
 --   those who wait> <granted to those who try> <cleared> <1 or 0 for each release> <the same for each
 --   refresh> <slots of those granted, by commas> <why nothing could be granted>", "-" for what is empty;
---   "locked <ms>" while a peer holds the lock; "units <score>" for what is found in the keys; "stale" for a batch older than the record; "refused <error>" for a repeated number that ended so
+--   "locked <ms>" while a peer holds the lock; "units <score>" for a time in other units; "stale" for a batch
+--   older than the record; "refused <error>" for a repeated number that ended so
 -- Publishes: "1" where permits are left and other clients of ours wait
 -- Repeat-safe: yes, the record answers a repeated sequence number
 -- Invariant: permits go to those of our clients who wait in the order of their arrival; nothing is changed

@@ -71,9 +71,10 @@ local function give_out(setting, count)
   end
   local last = redis.pcall('INCRBY', KEYS[3], count)
   if type(last) == 'table' then
-    local text = redis.call('GET', KEYS[3])
+    local text = redis.call('GET', KEYS[3]) or '0'
     if not string.match(text, '^-?%d+$') then return nil, 'unreadable ' .. string.sub(text, 1, 64) end
-    last = LAST * 2
+    -- Only as long a number can't be counted on; otherwise it is the server that refuses.
+    last = #text < 19 and redis.call('INCRBY', KEYS[3], count) or LAST * 2
   end
   local before = last - count
   if restarts or empty and before >= LAST / 2 then

@@ -13,10 +13,8 @@ use tokio::time::Instant;
 use super::line::waiting::{Claim, Reply};
 use super::names::Names;
 use super::settings::{Layout, Settings, Units};
-use crate::api::Holder;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::lease::Lease;
-use crate::transport::Value;
 
 static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
@@ -241,7 +239,8 @@ impl Batch {
 
 /// How long the others leave what is due to this client, if it is not heard of again.
 fn good_for(settings: &Settings) -> Duration {
-    settings.check_interval * 3 + Duration::from_millis(500)
+    let good = settings.check_interval * 3 + Duration::from_millis(500);
+    good.min(Duration::from_secs(24 * 60 * 60))
 }
 
 /// The ids of one batch: random UUIDs but for their last part, which counts.
@@ -268,151 +267,9 @@ impl Ids {
     }
 }
 
-/// The server's answer to a batch.
-#[derive(Debug, PartialEq)]
-pub(super) enum Answer {
-    Done(Outcome),
-    Holders(Vec<Holder>),
-    /// A peer holds the lock for so long. Nothing was done.
-    Locked(Duration),
-    /// A score that looks like a time in other units.
-    Units(String),
-    /// The error that an earlier copy of this batch was answered with.
-    Refused(String),
-    /// A later batch is on record already.
-    Stale,
-}
-
-/// What was done.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Outcome {
-    /// The server's clock, in microseconds.
-    pub(super) now: u64,
-    /// Until the first holder expires.
-    pub(super) first_end: Option<Duration>,
-    /// What has expired could not be removed all at once.
-    pub(super) more: bool,
-    pub(super) served: usize,
-    pub(super) tried: usize,
-    pub(super) cleared: u64,
-    pub(super) released: Vec<bool>,
-    pub(super) refreshed: Vec<bool>,
-    /// Of those served, then of those who tried; empty where there are none.
-    pub(super) slots: Vec<u32>,
-    /// Why nothing could be granted.
-    pub(super) failure: Option<String>,
-}
-
-impl Answer {
-    pub(super) fn read(value: &Value) -> Option<Self> {
-        let bytes = match value {
-            Value::BulkString(bytes) => bytes,
-            Value::Array(items) => return read_holders(items).map(Answer::Holders),
-            _ => return None,
-        };
-        let text = String::from_utf8_lossy(bytes);
-        let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
-        let rest_of = |rest: &str| rest.to_owned();
-        match word {
-            "done" => read_outcome(rest).map(Answer::Done),
-            "locked" => Some(Answer::Locked(Duration::from_millis(rest.parse().ok()?))),
-            "units" => Some(Answer::Units(rest_of(rest))),
-            "refused" => Some(Answer::Refused(rest_of(rest))),
-            "stale" => Some(Answer::Stale),
-            _ => None,
-        }
-    }
-}
-
-fn read_outcome(text: &str) -> Option<Outcome> {
-    let mut words = text.splitn(11, ' ');
-    let now = words.next()?.parse().ok()?;
-    let first_end: i64 = words.next()?.parse().ok()?;
-    let _others: u64 = words.next()?.parse().ok()?;
-    let more = words.next()? == "1";
-    let served = words.next()?.parse().ok()?;
-    let tried = words.next()?.parse().ok()?;
-    let cleared = words.next()?.parse().ok()?;
-    let released = read_bits(words.next()?);
-    let refreshed = read_bits(words.next()?);
-    let slots = match words.next()? {
-        "-" => Vec::new(),
-        slots => {
-            let slots: Option<Vec<u32>> = slots.split(',').map(|slot| slot.parse().ok()).collect();
-            slots?
-        }
-    };
-    let failure = words.next().filter(|failure| *failure != "-");
-    Some(Outcome {
-        now,
-        first_end: u64::try_from(first_end).ok().map(Duration::from_millis),
-        more,
-        served,
-        tried,
-        cleared,
-        released,
-        refreshed,
-        slots,
-        failure: failure.map(str::to_owned),
-    })
-}
-
-fn read_bits(word: &str) -> Vec<bool> {
-    let bits = word.bytes().filter(|bit| *bit != b'-');
-    bits.map(|bit| bit == b'1').collect()
-}
-
-fn read_holders(items: &[Value]) -> Option<Vec<Holder>> {
-    let text = |value: &Value| match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
-    };
-    let holder = |item: &[Value]| {
-        let left: i64 = text(&item[1])?.parse().ok()?;
-        let slot: u32 = text(&item[2])?.parse().ok()?;
-        let left = u64::try_from(left).ok().map(Duration::from_millis);
-        Some(Holder {
-            id: text(&item[0])?,
-            remaining: left,
-            slot: (slot > 0).then_some(slot),
-        })
-    };
-    items.chunks_exact(3).map(holder).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn answers_are_read() {
-        let read = |text: &str| Answer::read(&Value::BulkString(text.as_bytes().to_vec()));
-        let done = read("done 17 250 0 1 2 1 0 10 - 4,5,6 -");
-        let expected = Outcome {
-            now: 17,
-            first_end: Some(Duration::from_millis(250)),
-            more: true,
-            served: 2,
-            tried: 1,
-            released: vec![true, false],
-            slots: vec![4, 5, 6],
-            ..Outcome::default()
-        };
-        assert_eq!(done, Some(Answer::Done(expected)));
-        let Some(Answer::Done(failed)) = read("done 1 -1 0 0 0 0 7 - 1 - OOM no memory") else {
-            panic!("not read");
-        };
-        assert_eq!(failed.failure.as_deref(), Some("OOM no memory"));
-        assert_eq!((failed.first_end, failed.cleared), (None, 7));
-        assert_eq!(failed.refreshed, [true]);
-        assert_eq!(
-            read("locked 40"),
-            Some(Answer::Locked(Duration::from_millis(40)))
-        );
-        assert_eq!(read("stale"), Some(Answer::Stale));
-        assert_eq!(read("done x"), None);
-        assert_eq!(read("else"), None);
-    }
 
     #[test]
     fn ids_are_uuids_that_count() {

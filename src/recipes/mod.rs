@@ -51,9 +51,10 @@
 //! | `fair.rs`, `timestamp.rs`, `set.rs`, `slots.rs`, `string_lock.rs` | the public types |
 //! | `settings.rs`, `names.rs` | what a handle is told, and the keys that follow from it |
 //! | `handle.rs` | what all semaphores share, and the trait for them |
-//! | `batch.rs` | calls that travel together: the request and the answer |
+//! | `batch.rs`, `answer.rs` | calls that travel together: the request and the answer |
 //! | `line/` | the calls and the waiters of one client on one semaphore |
 
+mod answer;
 mod batch;
 mod fair;
 mod handle;

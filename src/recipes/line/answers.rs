@@ -2,7 +2,8 @@
 
 use tokio::time::Instant;
 
-use super::super::batch::{Batch, Call, Operation, Outcome};
+use super::super::answer::Outcome;
+use super::super::batch::{Batch, Call, Operation};
 use super::waiting::Done;
 use super::{Line, tell_all};
 use crate::api::{Held, Holder};

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::super::batch::{Answer, Batch, Call, Operation};
+use super::super::answer::Answer;
+use super::super::batch::{Batch, Call, Operation};
 use super::{Line, State};
+use crate::engine::answer;
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::once::{Ending, Trouble, refused};
 use crate::error::Error;
@@ -138,17 +140,13 @@ impl Line {
 impl Rounds for Line {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core.runtime.clone();
-        let mut round = Box::pin(async move {
+        let round = async move {
             let batch = self.depart(&mut self.lock());
             if let Some(batch) = batch {
                 self.carry_out(batch).await;
             }
-        });
-        // Its timers are the client's, whichever runtime a caller polls it on.
-        Box::pin(std::future::poll_fn(move |cx| {
-            let _runtime = runtime.enter();
-            round.as_mut().poll(cx)
-        }))
+        };
+        Box::pin(answer::within(runtime, round))
     }
 
     fn has_work(&self) -> bool {
