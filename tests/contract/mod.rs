@@ -6,6 +6,7 @@
 #![deny(dead_code)]
 
 pub(crate) mod amounts;
+pub(crate) mod call;
 pub(crate) mod cancel;
 pub(crate) mod guards;
 pub(crate) mod load;

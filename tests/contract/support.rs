@@ -1,24 +1,23 @@
 //! What the cases share: calls in tasks of their own, and ways to tell that something holds.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use redisson_semaphore::{Result, Semaphore};
-use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{interval, timeout};
 
+pub(crate) use super::call::{Call, LIMIT, Object, poll_once, poll_times};
+
 pub(crate) type Handle = Arc<dyn Semaphore>;
 
-/// By then everything has happened that is to happen at all.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
-
-/// For so long a call is watched that must not be answered.
-const QUIET: Duration = Duration::from_millis(40);
+impl Object for Handle {
+    async fn answers(&self) {
+        self.available_permits().await.unwrap();
+    }
+}
 
 /// Runs a case; fails it if it hangs.
 pub(crate) async fn within_limit(case: impl Future<Output = ()>) {
@@ -72,51 +71,6 @@ pub(crate) async fn until_missing(semaphore: &Handle) {
         .expect("the semaphore does not vanish");
 }
 
-/// A call in a task of its own.
-pub(crate) struct Call<T>(JoinHandle<T>);
-
-impl<T: Send + 'static> Call<T> {
-    /// Starts a call, and returns when it has been polled once: it stands in line, if it has to wait.
-    pub(crate) async fn start(call: impl Future<Output = T> + Send + 'static) -> Self {
-        let (polled, seen) = oneshot::channel();
-        let task = tokio::spawn(async move {
-            let mut call = pin!(call);
-            let first = poll_once(&mut call).await;
-            // Nobody may be interested.
-            let _ = polled.send(());
-            match first {
-                Poll::Ready(answer) => answer,
-                Poll::Pending => call.await,
-            }
-        });
-        seen.await.expect("the call panicked");
-        Call(task)
-    }
-
-    /// Asserts that there is no answer, though the semaphore has answered something else meanwhile.
-    pub(crate) async fn assert_waits(&mut self, semaphore: &Handle) {
-        semaphore.available_permits().await.unwrap();
-        assert!(
-            timeout(QUIET, &mut self.0).await.is_err(),
-            "the call has been answered"
-        );
-    }
-
-    /// The answer.
-    pub(crate) async fn answer(self) -> T {
-        timeout(LIMIT, self.0)
-            .await
-            .expect("the call still waits")
-            .expect("the call panicked")
-    }
-
-    /// Drops the call, wherever it is; the answer if it was faster.
-    pub(crate) async fn abort(self) -> Option<T> {
-        self.0.abort();
-        self.0.await.ok()
-    }
-}
-
 /// `acquire` in a task.
 pub(crate) async fn acquire(semaphore: &Handle, permits: u32) -> Call<Result<()>> {
     let semaphore = semaphore.clone();
@@ -131,23 +85,6 @@ pub(crate) async fn acquire_for(
 ) -> Call<Result<bool>> {
     let semaphore = semaphore.clone();
     Call::start(async move { semaphore.try_acquire_for(permits, wait).await }).await
-}
-
-/// Polls a future once, with the waker of the task.
-pub(crate) async fn poll_once<F: Future + ?Sized>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
-    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
-}
-
-/// Polls a future at most `times` times, and lets other tasks run in between.
-pub(crate) async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::Output> {
-    let mut future = pin!(future);
-    for _ in 0..times {
-        if let Poll::Ready(answer) = poll_once(&mut future).await {
-            return Some(answer);
-        }
-        yield_now().await;
-    }
-    None
 }
 
 /// Lets other tasks run.

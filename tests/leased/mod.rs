@@ -5,6 +5,8 @@
 
 #![deny(dead_code)]
 
+#[path = "../contract/call.rs"]
+pub(crate) mod call;
 pub(crate) mod cancel;
 pub(crate) mod expiry;
 pub(crate) mod guards;

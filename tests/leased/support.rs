@@ -1,23 +1,22 @@
 //! What the cases share.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use redisson_semaphore::{Held, LeasedSemaphore, Result};
-use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
+
+pub(crate) use super::call::{Call, LIMIT, Object, poll_times};
 
 pub(crate) type Handle = Arc<dyn LeasedSemaphore>;
 
-/// By then everything has happened that is to happen at all.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
-
-/// For so long a call is watched that must not be answered.
-const QUIET: Duration = Duration::from_millis(60);
+impl Object for Handle {
+    async fn answers(&self) {
+        self.holders().await.unwrap();
+    }
+}
 
 /// Runs a case; fails it if it hangs.
 pub(crate) async fn within_limit(case: impl Future<Output = ()>) {
@@ -50,49 +49,6 @@ pub(crate) async fn until_held(semaphore: &Handle, count: usize) {
     }
 }
 
-/// A call in a task of its own.
-pub(crate) struct Call<T>(JoinHandle<T>);
-
-impl<T: Send + 'static> Call<T> {
-    /// Starts a call, and returns when it has been polled once: it stands in line, if it has to wait.
-    pub(crate) async fn start(call: impl Future<Output = T> + Send + 'static) -> Self {
-        let (polled, seen) = oneshot::channel();
-        let task = tokio::spawn(async move {
-            let mut call = pin!(call);
-            let first = poll_once(&mut call).await;
-            // Nobody may be interested.
-            let _ = polled.send(());
-            match first {
-                Poll::Ready(answer) => answer,
-                Poll::Pending => call.await,
-            }
-        });
-        seen.await.expect("the call panicked");
-        Call(task)
-    }
-
-    /// Asserts that there is no answer, though the semaphore has answered something else meanwhile.
-    pub(crate) async fn assert_waits(&mut self, semaphore: &Handle) {
-        semaphore.holders().await.unwrap();
-        let answered = timeout(QUIET, &mut self.0).await.is_ok();
-        assert!(!answered, "the call has been answered");
-    }
-
-    /// The answer.
-    pub(crate) async fn answer(self) -> T {
-        timeout(LIMIT, self.0)
-            .await
-            .expect("the call still waits")
-            .expect("the call panicked")
-    }
-
-    /// Drops the call, wherever it is.
-    pub(crate) async fn abort(self) {
-        self.0.abort();
-        drop(self.0.await);
-    }
-}
-
 /// `acquire` in a task.
 pub(crate) async fn acquire(semaphore: &Handle) -> Call<Result<Held>> {
     let waiter = semaphore.clone();
@@ -101,23 +57,6 @@ pub(crate) async fn acquire(semaphore: &Handle) -> Call<Result<Held>> {
     semaphore.holders().await.unwrap();
     semaphore.refresh("nobody").await.unwrap();
     call
-}
-
-/// Polls a future once, with the waker of the task.
-pub(crate) async fn poll_once<F: Future + ?Sized>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
-    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
-}
-
-/// Polls a future at most `times` times, and lets other tasks run in between.
-pub(crate) async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::Output> {
-    let mut future = pin!(future);
-    for _ in 0..times {
-        if let Poll::Ready(answer) = poll_once(&mut future).await {
-            return Some(answer);
-        }
-        yield_now().await;
-    }
-    None
 }
 
 /// Waits for tasks; fails if one of them has.
