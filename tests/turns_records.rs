@@ -45,9 +45,15 @@ async fn now(connection: &mut MultiplexedConnection) -> i64 {
     seconds * 1_000_000 + micros
 }
 
-async fn write(connection: &mut MultiplexedConnection, field: &str, value: &str) {
+/// A client's record.
+fn record(numbers: [i64; 6]) -> Vec<u8> {
+    numbers.map(i64::to_be_bytes).concat()
+}
+
+async fn write(connection: &mut MultiplexedConnection, field: &str, value: &[u8]) {
     let () = redis::cmd("HSET")
-        .arg(&[RECORD, field, value])
+        .arg(&[RECORD, field])
+        .arg(value)
         .query_async(connection)
         .await
         .unwrap();
@@ -112,7 +118,7 @@ async fn a_key_of_another_type_is_left_alone() {
 }
 
 /// A field or value as nobody should write it.
-fn nonsense(now: i64) -> String {
+fn nonsense(now: i64) -> Vec<u8> {
     let number = || match fastrand::u8(0..9) {
         0 => 0,
         1 => -1,
@@ -125,7 +131,7 @@ fn nonsense(now: i64) -> String {
     };
     let n = [(); 6].map(|()| number());
     let [a, b, c, d, e, f] = n;
-    match fastrand::u8(0..8) {
+    let text = match fastrand::u8(0..12) {
         0 => String::new(),
         1 => "nan inf -inf 1e999 0x10".to_owned(),
         2 => (0..fastrand::usize(0..200))
@@ -138,8 +144,12 @@ fn nonsense(now: i64) -> String {
             fastrand::u8(..),
             fastrand::u8(..)
         ),
-        _ => format!("{a} {b} {c} {d} {e} {f}"),
-    }
+        6 => format!("{a} {b} {c} {d} {e} {f}"),
+        7 => return record(n)[fastrand::usize(0..48)..].to_vec(),
+        8 => return record([a, b, c, now, e, f]),
+        _ => return record(n),
+    };
+    text.into_bytes()
 }
 
 #[tokio::test]
@@ -152,7 +162,8 @@ async fn records_written_at_random_stop_nobody() {
                 .query_async(connection)
                 .await
                 .unwrap();
-            fields.extend(["*".to_owned(), "somebody".to_owned(), nonsense(now)]);
+            let any = String::from_utf8_lossy(&nonsense(now)).into_owned();
+            fields.extend(["*".to_owned(), "somebody".to_owned(), any]);
             for field in fields {
                 write(connection, &field, &nonsense(now)).await;
             }
@@ -168,7 +179,7 @@ async fn nobody_waits_for_clients_that_do_not_come() {
         async |connection| {
             // Always first, always waiting, never there.
             let now = now(connection).await;
-            let ghost = format!("{} {} 1000 {now} 1 0", now - 9_000_000, now - 1_000_000);
+            let ghost = record([now - 9_000_000, now - 1_000_000, 1000, now, 1, 0]);
             write(connection, "00000000-0000-0000-0000-000000000000", &ghost).await;
         },
         200,
@@ -199,7 +210,7 @@ async fn a_permit_kept_for_a_ghost_is_free_for_all_after_a_moment() {
         .collect();
     support::waiters::until_subscribers(&mut connection, "redisson_sc:{recorded}", 2).await;
     let now = now(&mut connection).await;
-    let ghost = format!("{} {} 1000 {now} 1 0", now - 5_000_000, now - 1_000_000);
+    let ghost = record([now - 5_000_000, now - 1_000_000, 1000, now, 1, 0]);
     write(
         &mut connection,
         "00000000-0000-0000-0000-000000000000",
@@ -225,6 +236,19 @@ async fn a_permit_kept_for_a_ghost_is_free_for_all_after_a_moment() {
     assert!(served.load(Ordering::SeqCst));
 }
 
+/// How many microseconds a call of a command has taken.
+fn mean(stats: &str, command: &str) -> f64 {
+    stats
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix(&format!("cmdstat_{command}:"))?
+                .split("usec_per_call=")
+                .nth(1)
+        })
+        .and_then(|rest| rest.split(',').next()?.parse().ok())
+        .expect("the server counts")
+}
+
 #[tokio::test]
 async fn two_hundred_records_keep_the_script_short() {
     let server = RedisServer::start().await;
@@ -232,32 +256,35 @@ async fn two_hundred_records_keep_the_script_short() {
     let mut connection = server.connection().await;
     let time = now(&mut connection).await;
     for number in 0..200 {
-        let other = format!("{} {time} 64 {time} 1 0", time - number);
+        let other = record([time - number, time, 64, time, 1, 0]);
         write(&mut connection, &format!("{number:036}"), &other).await;
     }
     let crowds: Vec<Crowd> = clients
         .iter()
         .map(|client| Crowd::start(client, 8, 1, HOLD))
         .collect();
-    for crowd in &crowds {
-        crowd.until_served(300).await;
-    }
+    // Meanwhile: what it costs any script to read as much, on this machine and beside this load.
+    until("all are served", PATIENCE, async || {
+        let () = redis::cmd("EVAL")
+            .arg("redis.call('HGETALL', KEYS[1])")
+            .arg(&["1", RECORD])
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        crowds.iter().all(|crowd| crowd.served() >= 300)
+    })
+    .await;
     let stats: String = redis::cmd("INFO")
         .arg("commandstats")
         .query_async(&mut connection)
         .await
         .unwrap();
-    let mean = stats
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix("cmdstat_evalsha:")?
-                .split("usec_per_call=")
-                .nth(1)
-        })
-        .and_then(|rest| rest.split(',').next()?.parse::<f64>().ok())
-        .expect("the server counts");
-    // 0.5 ms is the aim; this is what would be missed by records that are read again and again.
-    assert!(mean < 2_000.0, "{mean} microseconds");
+    let (script, reading) = (mean(&stats, "evalsha"), mean(&stats, "eval"));
+    println!("XX {script} {reading} {}", script / reading);
+    assert!(
+        script < 6.0 * reading,
+        "{script} microseconds, of which reading takes {reading}"
+    );
     for crowd in crowds {
         crowd.stop().await;
     }

@@ -95,6 +95,7 @@ if time and not time.err then
   local SKIP, SKIP_PART = 20000, 4
   local STALE, RECORD_LIFE, LINGER, REFRESH = 10000000, '10000', 1500000, 100000
   local MOST_CREDIT, LEAST_WEIGHT, MOST_RECORDS = 8, 1 / 64, 1000
+  local RECORD, RECORD_SIZE = '>I8I8I8I8I8I8', 48
 
   local at = steps_end
   local now = time[1] * 1000000 + time[2]
@@ -107,9 +108,14 @@ if time and not time.err then
   local since, counter, credit, weight, need, skip = 0, nil, 0, 1, 1, 0
   local announced, granted = 0, 0
   local offer = ARGV[at + 8] / 1000
+  -- Of other clients, those whose callers may have to be waited for; the longest wait of the rest; how many in all
+  -- have callers who came before ours.
   local own, others
+  local oldest, before_us = 0, 0
   local shared_text
   local clients, refused, held = 1, 0, false
+  -- What is to be written to the hash.
+  local fields = {}
 
   local function read_shared(text)
     shared_text = text
@@ -125,24 +131,26 @@ if time and not time.err then
     announced, granted = numbers[5], numbers[6]
   end
 
+  -- Head, tail, want, seen, need, skip. No table, no library function that can be done without: there may be
+  -- hundreds to read.
+  local struct_unpack, earliest, latest = struct.unpack, now - STALE, now + STALE
   local function read_record(text)
-    local head, tail, want, seen, need, skip =
-      string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-    if not skip or math.abs(now - seen) > STALE then return nil end
-    return {
-      head = head + 0, tail = tail + 0, want = want + 0, seen = seen + 0,
-      need = need + 0, skip = min(skip + 0, now + STALE),
-    }
+    if not text or #text ~= RECORD_SIZE then return nil end
+    local head, tail, want, seen, need, skip = struct_unpack(RECORD, text)
+    if seen < earliest or seen > latest then return nil end
+    return head, tail, want, seen, need, skip
   end
 
-  local function write_record(record)
-    return string.format('%.0f %.0f %.0f %.0f %.0f %.0f',
-      record.head, record.tail, record.want, record.seen, record.need, record.skip)
+  local function write(field, value)
+    fields[#fields + 1], fields[#fields + 2] = field, value
   end
 
   local function read_own(text)
-    own = read_record(text)
-    if own then need, skip = own.need, own.skip end
+    local head, _, want, seen, its_need, its_skip = read_record(text)
+    if head then
+      own = { head = head, want = want, seen = seen, need = its_need, skip = min(its_skip, latest) }
+      need, skip = own.need, own.skip
+    end
   end
 
   -- Permits that went to strangers since our last script are off their account.
@@ -165,14 +173,22 @@ if time and not time.err then
       elseif all[i] == id then
         read_own(all[i + 1])
       else
-        local other = read_record(all[i + 1])
-        if not other then
+        local its_head, tail, wanted, seen, its_need, its_skip = read_record(all[i + 1])
+        if not its_head then
           redis.pcall('HDEL', KEYS[4], all[i])
-        elseif other.want > 0 then
-          other.id = all[i]
-          others[#others + 1], clients = other, clients + 1
-          strangers = strangers - 1
-        elseif now - other.seen < LINGER then
+        elseif wanted > 0 then
+          clients, strangers = clients + 1, strangers - 1
+          if its_head < head then before_us = before_us + 1 end
+          local skipped = its_skip > now
+          if its_head < last and not (skipped and its_need == 0) then
+            others[#others + 1] = {
+              id = all[i], head = its_head, tail = tail, want = wanted, seen = seen,
+              need = its_need, skip = its_skip,
+            }
+          elseif not skipped or its_need == 1 then
+            oldest = max(oldest, now - its_head)
+          end
+        elseif now - seen < LINGER then
           strangers = strangers - 1
         end
       end
@@ -184,8 +200,8 @@ if time and not time.err then
   -- How many permits of `total` are kept for those callers of `other` who came before `instant`; they are taken to
   -- have come evenly. One that is skipped has come again where it needs something, and may need more than there is.
   local function wanted_before(other, instant, total)
-    if other.skip > now and (other.need == 0 or other.need > total) then return 0 end
     if other.head >= instant then return 0 end
+    if other.skip > now and (other.need == 0 or other.need > total) then return 0 end
     if other.tail <= instant then return other.want end
     return math.ceil(other.want * (instant - other.head) / (other.tail - other.head))
   end
@@ -197,8 +213,9 @@ if time and not time.err then
     local instant = came - SLACK - (now - came) / SLACK_PART
     local wanted = skip > now and 0 or refused
     if strangers > 0 and offer > 0 then wanted = wanted + floor(credit) end
-    for _, other in ipairs(others) do
+    for i = 1, #others do
       if wanted + amount > total then return false end
+      local other = others[i]
       wanted = wanted + wanted_before(other, instant, total)
     end
     return wanted + amount <= total
@@ -208,8 +225,9 @@ if time and not time.err then
   local function lose_patience()
     local function until_when(head) return now + SKIP + max(0, now - head) / SKIP_PART end
     for _, other in ipairs(others) do
-      if other.want > 0 and other.head < head and (other.skip <= now or other.need > 0) then
-        other.need, other.skip, other.skipped = 0, until_when(other.head), true
+      if other.head < head then
+        other.need, other.skip = 0, until_when(other.head)
+        write(other.id, struct.pack(RECORD, other.head, other.tail, other.want, other.seen, 0, other.skip))
       end
     end
     if refused > 0 then skip = until_when(head) end
@@ -263,16 +281,10 @@ if time and not time.err then
     elseif held and since == 0 then
       since = now
     end
-    local fields = {}
-    local keep, found, before_us = '-', '-', 0
+    local keep, found = '-', '-'
     if others then
-      local oldest = 0
       for _, other in ipairs(others) do
         if other.skip <= now or other.need == 1 then oldest = max(oldest, now - other.head) end
-        if other.head < head then before_us = before_us + 1 end
-        if other.skipped then
-          fields[#fields + 1], fields[#fields + 2] = other.id, write_record(other)
-        end
       end
       keep, found = string.format('%.0f', (oldest - SLACK) / (1 + 1 / SLACK_PART)), strangers
       if strangers > 0 then
@@ -284,20 +296,15 @@ if time and not time.err then
     -- What has hardly changed need not be written again.
     if not own or now - own.seen > REFRESH or math.abs(first - own.head) > REFRESH / 100
       or own.skip ~= skip or own.need ~= need or (rest == 0) ~= (own.want == 0) then
-      fields[#fields + 1], fields[#fields + 2] = id, write_record({
-        head = first, tail = max(first, tail), want = rest, seen = now,
-        need = need, skip = skip,
-      })
+      write(id, struct.pack(RECORD, first, max(first, tail), rest, now, need, skip))
     end
     if announces then announced = announced + 1 end
     granted = granted + turn.served + ARGV[at + 9]
     local shared = string.format('%.0f %.0f %.4f %.4f %.0f %.0f',
       since, total, credit, weight, announced, granted)
-    if shared ~= shared_text then
-      fields[#fields + 1], fields[#fields + 2] = '*', shared
-    end
+    if shared ~= shared_text then write('*', shared) end
     -- Who only releases makes no hash, and who is the last to wait leaves none.
-    if rest == 0 and others and #others == 0 then
+    if rest == 0 and others and clients == 1 then
       if shared_text then redis.pcall('DEL', KEYS[4]) end
     elseif #fields > 0 and (want > 0 or shared_text) then
       redis.pcall('HSET', KEYS[4], unpack(fields))

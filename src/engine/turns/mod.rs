@@ -25,13 +25,13 @@
 //!
 //! A hash beside the semaphore, `redisson_sc_turns:{name}` (`redisson_sc_turns::name` where the name has braces of
 //! its own), written by `lua/semaphore/batch.lua` where others listen, and only then. It vanishes 10 s after
-//! its last use. Numbers are decimal ASCII with one space between them; times are microseconds since 1970 by
-//! the server's clock.
+//! its last use. Times are microseconds since 1970 by the server's clock. Clients' records are binary, since a
+//! script may have to read hundreds of them.
 //!
-//! | field | value | pattern |
+//! | field | value | form |
 //! |---|---|---|
-//! | a client's id (36 bytes) | when its first caller in line came; when its last one came; how many permits all of them want, 0 where nobody waits any more; when this was written; how many the first one wants, 0 if it has not come since it was last skipped; until when it is skipped, or 0 | `^\d+ \d+ \d+ \d+ \d+ \d+$` |
-//! | `*` | since when permits are free while callers are held back, or 0; the counter behind the last script; what is to the strangers' credit; how much of it they are given (0.0156 to 1); how many messages have announced permits; how many callers have had permits | `^\d+ -?\d+ \d+\.\d+ \d+\.\d+ \d+ \d+$` |
+//! | a client's id (36 bytes) | when its first caller in line came; when its last one came; how many permits all of them want, 0 where nobody waits any more; when this was written; how many the first one wants, 0 if it has not come since it was last skipped; until when it is skipped, or 0 | 48 bytes: six unsigned integers of 64 bits, the most significant byte first |
+//! | `*` | since when permits are free while callers are held back, or 0; the counter behind the last script; what is to the strangers' credit; how much of it they are given (0.0156 to 1); how many messages have announced permits; how many callers have had permits | decimal ASCII with one space between the numbers: `^\d+ -?\d+ \d+\.\d+ \d+\.\d+ \d+ \d+$` |
 //!
 //! Callers between the first and the last are taken to have come evenly. A client's field counts for 10 s from
 //! when it was written. What is not in this form counts as missing. Deleting it costs the order of a few callers;
