@@ -225,7 +225,7 @@ if time and not time.err then
   local function lose_patience()
     local function until_when(head) return now + SKIP + max(0, now - head) / SKIP_PART end
     for _, other in ipairs(others) do
-      if other.head < head then
+      if other.head < head and (other.skip <= now or other.need > 0) then
         other.need, other.skip = 0, until_when(other.head)
         write(other.id, struct.pack(RECORD, other.head, other.tail, other.want, other.seen, 0, other.skip))
       end
