@@ -1,6 +1,7 @@
 -- Purpose: carries out, once, the calls that the tasks of one client made on one semaphore with ids: first
 --   what is released, then what is refreshed, then those who wait, in order, then those who only try
--- Counterpart: extension: the last part of the scripts; `store`, from the part before, keeps the holders
+-- Counterpart: extension: the last part of the scripts, behind record.lua; `store`, from the part before, keeps
+--   the holders
 -- KEYS[1..] keys: the store's; then, counted from the end: channel: where our waiters listen; line: hash,
 --   who of our clients waits, "<arrival of his first> <good until> <how many>" in microseconds; record:
 --   string, "<sequence number> <answer>"; lock: string, the lock of peers, where there is one
@@ -34,7 +35,7 @@
 -- Invariant: permits go to those of our clients who wait in the order of their arrival; nothing is changed
 --   while a peer holds the lock; after a refusal nothing has changed
 
-local CHANNEL, LINE, RECORD = KEYS[#KEYS], KEYS[#KEYS - 1], KEYS[#KEYS - 2]
+local CHANNEL, LINE = KEYS[#KEYS], KEYS[#KEYS - 1]
 local floor, max, min = math.floor, math.max, math.min
 
 local releases, refreshes, tries = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
@@ -173,15 +174,6 @@ local function work()
     slots and table.concat(slots, ',') or '-', failure,
   }
   return table.concat(answer, ' '), granted + freed + releases + refreshes > 0
-end
-
-local sequence = tonumber(ARGV[2])
-local record = redis.call('GET', RECORD)
-if record then
-  local last, answer = string.match(record, '^(%d+) (.*)$')
-  last = tonumber(last)
-  if last == sequence then return answer end
-  if last and last > sequence then return 'stale' end
 end
 
 local done, answer, changed = pcall(work)

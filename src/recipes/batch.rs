@@ -1,5 +1,5 @@
-//! Calls that travel to the server together, as one call of a script that is put together of the layout's
-//! part and `lua/recipes/batch.lua`.
+//! Calls that travel to the server together, as one call of a script that is put together of
+//! `lua/recipes/record.lua`, the layout's part and `lua/recipes/batch.lua`.
 //!
 //! The order within a batch: releases, refreshes, those who wait, those who only try. The ids of those who are
 //! granted are made by the script, out of a random number that travels with the batch, so that a thousand
@@ -18,6 +18,7 @@ use crate::lease::Lease;
 
 static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
+        include_str!("../../lua/recipes/record.lua"),
         include_str!("../../lua/recipes/times.lua"),
         include_str!("../../lua/recipes/timestamp.lua"),
         include_str!("../../lua/recipes/batch.lua"),
@@ -25,6 +26,8 @@ static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
 });
 static FAIR: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
+        include_str!("../../lua/recipes/record.lua"),
+        include_str!("../../lua/recipes/usual.lua"),
         include_str!("../../lua/recipes/times.lua"),
         include_str!("../../lua/recipes/fair.lua"),
         include_str!("../../lua/recipes/batch.lua"),
@@ -32,12 +35,14 @@ static FAIR: LazyLock<Script> = LazyLock::new(|| {
 });
 static SET: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
+        include_str!("../../lua/recipes/record.lua"),
         include_str!("../../lua/recipes/set.lua"),
         include_str!("../../lua/recipes/batch.lua"),
     ))
 });
 static SLOTS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
+        include_str!("../../lua/recipes/record.lua"),
         include_str!("../../lua/recipes/slots.lua"),
         include_str!("../../lua/recipes/batch.lua"),
     ))

@@ -29,14 +29,15 @@
 //!   client's last call, for ten minutes, so that a call whose reply was lost is repeated without taking effect twice.
 //! - **ACL**: the semaphore's keys, `~redisson_sc_recipe*`, the channels `&redisson_sc_recipe:*`, `+eval +evalsha +get +set +del
 //!   +time +publish +subscribe +unsubscribe +hgetall +hset +hdel +pexpire +pttl`, and for the layouts: `+zadd +zrem +zcard +zmscore
-//!   +zrange +zrangebyscore` (times), `+incrby +object +zrevrangebyscore +llen +lpush +rpop` (fair), `+sadd +srem +scard +smembers
-//!   +smismember` (set), `+mget` (slots and lock).
+//!   +zrange +zrangebyscore` (times), `+exists +incrby +object +zrevrangebyscore +llen +lpush +rpop` (fair), `+sadd +srem +scard
+//!   +smembers +smismember` (set), `+mget` (slots and lock).
 //! - **Clusters**: all keys of a semaphore must share a slot: give its name a part in braces, as in `{name}`.
 //!   Without, a server of a cluster refuses the script, which is [`InvalidName`](crate::Error::InvalidName).
 //!
 //! # Waiting, errors and effects of all operations
 //!
-//! All travel in one script, `lua/recipes/batch.lua` with the part for the layout; calls that the tasks of a client make at the
+//! All travel in one script, `lua/recipes/batch.lua` with the part for the layout (what is usual in a fair semaphore
+//! is done by `lua/recipes/usual.lua` in front of it); calls that the tasks of a client make at the
 //! same time travel together, 256 of a kind at the most. A waiter is woken by the channel, by a (re)confirmed
 //! subscription, by the pace of the setting, and when the first holder expires or a peer's lock should be free.
 //!

@@ -1,0 +1,19 @@
+-- Purpose: answers a repeated batch from the record, before anything else is done
+-- Counterpart: extension: the first part of the scripts that end with batch.lua
+-- KEYS[1..] keys: those of batch.lua; the last but two is the record: string, "<sequence number> <answer>"
+-- ARGV[1..] those of batch.lua; the second is the sequence number of this batch, rising within a client
+-- Returns: for a repeated number what it was answered with; "stale" for a batch older than the record; else
+--   nothing, it goes on with the next part
+-- Publishes: nothing
+-- Repeat-safe: yes, this is what makes it so
+-- Invariant: changes nothing
+
+local RECORD = KEYS[#KEYS - 2]
+local record = redis.call('GET', RECORD)
+if record then
+  local sequence = tonumber(ARGV[2])
+  local last, answer = string.match(record, '^(%d+) (.*)$')
+  last = tonumber(last)
+  if last == sequence then return answer end
+  if last and last > sequence then return 'stale' end
+end
