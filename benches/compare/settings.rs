@@ -59,14 +59,14 @@ impl Settings {
     fn quick() -> Settings {
         Settings {
             name: "quick",
-            jvm_warm_up: Duration::from_secs(4),
+            jvm_warm_up: Duration::from_secs(2),
             warm_up: Duration::from_millis(150),
             warm_up_again: Duration::from_millis(50),
-            rounds: 2,
-            measure: Duration::from_millis(300),
-            measure_shared: Duration::from_secs(3),
-            wake_ups: 300,
-            wake_ups_before: 200,
+            rounds: 1,
+            measure: Duration::from_millis(400),
+            measure_shared: Duration::from_secs(2),
+            wake_ups: 200,
+            wake_ups_before: 100,
             line_of_redisson: 2_000,
             ..Settings::full()
         }
