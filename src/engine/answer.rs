@@ -1,12 +1,13 @@
 //! How a caller carries a round out while it waits for its answer.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::drive::{Inline, Rounds};
+use super::drive::{self, Inline, Rounds};
 
 /// Waits for `answer`, carrying a round out first if that has fallen to this caller. `None`: nobody is
 /// left to answer.
@@ -28,6 +29,17 @@ pub(crate) async fn answer_of<R: Rounds, T>(
     })
     .await;
     answer.await.ok()
+}
+
+/// Sees to what has been queued: as part of the caller's own future, where that runs on the client's `runtime`;
+/// what hangs on the client's timers must not be polled anywhere else.
+pub(crate) fn drive<R: Rounds>(line: &Arc<R>, runtime: &Handle) -> Option<Inline<R>> {
+    let here = Handle::try_current().is_ok_and(|here| here.id() == runtime.id());
+    if here {
+        return drive::drive(line);
+    }
+    drive::kick(line);
+    None
 }
 
 /// `round` with its timers being those of `runtime`, whichever runtime a caller polls it on.

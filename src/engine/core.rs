@@ -76,12 +76,16 @@ impl Core {
         self.finished.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn became_busy(&self) {
-        self.busy.fetch_add(1, Ordering::SeqCst);
+    /// An object has calls to answer; whether it is counted already is `busy`.
+    pub(crate) fn note_busy(&self, busy: &mut bool) {
+        if !std::mem::replace(busy, true) {
+            self.busy.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
-    pub(crate) fn became_idle(&self) {
-        if self.busy.fetch_sub(1, Ordering::SeqCst) == 1 {
+    /// It has none any more.
+    pub(crate) fn note_idle(&self, busy: &mut bool) {
+        if std::mem::take(busy) && self.busy.fetch_sub(1, Ordering::SeqCst) == 1 {
             // Leaves a permit, so that shutdown can't miss it.
             self.idle.notify_one();
         }

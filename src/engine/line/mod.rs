@@ -26,11 +26,10 @@ mod seat;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::answer::answer_of;
+use super::answer::{self, answer_of};
 use super::batch::{Batch, Call, Operation};
 use super::command::{Command, Commands};
 use super::core::Core;
@@ -262,15 +261,9 @@ impl Line {
         Ok(Seat::new(self, permits, answer, Some(ticket)))
     }
 
-    /// Sees to what has been queued: as part of the caller's own future, where that runs on the client's
-    /// runtime; what hangs on the client's timers must not be polled anywhere else.
+    /// Sees to what has been queued.
     fn drive(self: &Arc<Self>) -> Option<Inline<Line>> {
-        let here = Handle::try_current().is_ok_and(|here| here.id() == self.core.runtime.id());
-        if here {
-            return drive::drive(self);
-        }
-        drive::kick(self);
-        None
+        answer::drive(self, &self.core.runtime)
     }
 
     fn enqueue(&self, queued: Queued) -> Result<()> {
@@ -292,10 +285,7 @@ impl Line {
     }
 
     fn note_busy(&self, state: &mut State) {
-        if !state.busy {
-            state.busy = true;
-            self.core.became_busy();
-        }
+        self.core.note_busy(&mut state.busy);
     }
 }
 

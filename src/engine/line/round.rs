@@ -172,10 +172,7 @@ impl Rounds for Line {
             return true;
         }
         // Callers that wait for permits are not owed anything.
-        if state.busy {
-            state.busy = false;
-            self.core.became_idle();
-        }
+        self.core.note_idle(&mut state.busy);
         false
     }
 
@@ -183,10 +180,7 @@ impl Rounds for Line {
         let (queue, waiters) = {
             let mut state = self.lock();
             state.closed = true;
-            if state.busy {
-                state.busy = false;
-                self.core.became_idle();
-            }
+            self.core.note_idle(&mut state.busy);
             (
                 std::mem::replace(&mut state.queue, Queue::new()),
                 state.waiters.take_all(),

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::calls::{self, Call, Claim, Outcome, Reply, Step, StepAnswer, Term};
+use super::calls::{Call, Claim, Outcome, Reply, Step, StepAnswer, Term};
 use super::round::Batch;
 use super::{LockLine, Queued, State, waiting};
 use crate::api::Hold;
 use crate::engine::once::{Patience, Trouble, refused};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::transport::Refusal;
 
 /// In what time a lock ends whose owner has been answered so; `lease` is what was set.
 fn end_of(answer: &StepAnswer, lease: Duration) -> Option<Duration> {
@@ -182,7 +183,9 @@ impl LockLine {
                 self.correct(state, claim, 0);
                 Ok(Outcome::Busy)
             }
-            (_, StepAnswer::Refused(error)) => Err(refused(self.name(), &calls::refusal(&error))),
+            (_, StepAnswer::Refused(error)) => {
+                Err(refused(self.name(), &Refusal::from_text(&error)))
+            }
             (step, answer) => Err(Error::Server {
                 name: self.name().to_owned(),
                 detail: format!("unexpected answer {answer:?} to {}", step.name()),

@@ -11,7 +11,7 @@ use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::error::Result;
 use crate::lease::Lease;
-use crate::transport::{Refusal, Value};
+use crate::transport::Value;
 
 /// The scripts of a kind of lock. Both kinds take the same arguments and answer alike.
 pub(crate) struct Kind {
@@ -293,11 +293,6 @@ fn read_step(step: &Step, result: &Value, extra: &Value) -> Option<StepAnswer> {
         Step::Release(..) => StepAnswer::Released(holds.ok()?),
         Step::Force => StepAnswer::Forced(result == 1),
     })
-}
-
-/// The error behind a step that was refused on its own.
-pub(crate) fn refusal(error: &str) -> Refusal {
-    Refusal::from_text(error)
 }
 
 #[cfg(test)]

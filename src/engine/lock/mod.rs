@@ -43,7 +43,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -52,7 +51,7 @@ pub(crate) use self::calls::{Claim, Kind, Term, Usual};
 use self::holds::Holds;
 use self::seat::Seat;
 use self::waiting::Waiting;
-use super::answer::answer_of;
+use super::answer::{self, answer_of};
 use super::command::{Command, Commands};
 use super::core::Core;
 use super::drive::{self, Driver, Inline};
@@ -247,14 +246,9 @@ impl LockLine {
         Ok(())
     }
 
-    /// Sees to what has been queued: as part of the caller's own future, where that runs on the client's runtime.
+    /// Sees to what has been queued.
     fn drive(self: &Arc<Self>) -> Option<Inline<LockLine>> {
-        let here = Handle::try_current().is_ok_and(|here| here.id() == self.core.runtime.id());
-        if here {
-            return drive::drive(self);
-        }
-        drive::kick(self);
-        None
+        answer::drive(self, &self.core.runtime)
     }
 
     fn shut_down(&self) -> Error {
@@ -264,10 +258,7 @@ impl LockLine {
     }
 
     fn note_busy(&self, state: &mut State) {
-        if !state.busy {
-            state.busy = true;
-            self.core.became_busy();
-        }
+        self.core.note_busy(&mut state.busy);
     }
 }
 

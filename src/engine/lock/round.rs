@@ -295,10 +295,7 @@ impl Rounds for LockLine {
             return true;
         }
         // Callers that wait for the lock are not owed anything.
-        if state.busy {
-            state.busy = false;
-            self.core.became_idle();
-        }
+        self.core.note_idle(&mut state.busy);
         false
     }
 
@@ -306,10 +303,7 @@ impl Rounds for LockLine {
         let (queue, waiters) = {
             let mut state = self.lock();
             state.closed = true;
-            if state.busy {
-                state.busy = false;
-                self.core.became_idle();
-            }
+            self.core.note_idle(&mut state.busy);
             (std::mem::take(&mut state.queue), state.waiting.take_all())
         };
         // Dropping the replies tells the callers.

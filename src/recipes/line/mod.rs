@@ -29,7 +29,6 @@ pub(super) mod waiting;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -37,6 +36,7 @@ use super::batch::{Call, Operation};
 use super::names::Names;
 use super::settings::Settings;
 use crate::engine::Core;
+use crate::engine::answer;
 use crate::engine::drive::{self, Driver, Inline};
 use crate::engine::listening::Listening;
 use crate::engine::registry::Shared;
@@ -158,15 +158,9 @@ impl Line {
         Ok(Seat::new(self, answer, Some(ticket)))
     }
 
-    /// Sees to what has been queued: as part of the caller's own future, where that runs on the client's
-    /// runtime; what hangs on the client's timers must not be polled anywhere else.
+    /// Sees to what has been queued.
     fn drive(self: &Arc<Self>) -> Option<Inline<Line>> {
-        let here = Handle::try_current().is_ok_and(|here| here.id() == self.core.runtime.id());
-        if here {
-            return drive::drive(self);
-        }
-        drive::kick(self);
-        None
+        answer::drive(self, &self.core.runtime)
     }
 
     fn enqueue(&self, call: Call) -> Result<()> {
@@ -188,10 +182,7 @@ impl Line {
     }
 
     fn note_busy(&self, state: &mut State) {
-        if !state.busy {
-            state.busy = true;
-            self.core.became_busy();
-        }
+        self.core.note_busy(&mut state.busy);
     }
 }
 

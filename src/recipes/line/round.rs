@@ -160,10 +160,7 @@ impl Rounds for Line {
             return !state.waits_for_lock();
         }
         // Callers that wait for permits are not owed anything.
-        if state.busy {
-            state.busy = false;
-            self.core.became_idle();
-        }
+        self.core.note_idle(&mut state.busy);
         false
     }
 
@@ -171,10 +168,7 @@ impl Rounds for Line {
         let (queue, waiters) = {
             let mut state = self.lock();
             state.closed = true;
-            if state.busy {
-                state.busy = false;
-                self.core.became_idle();
-            }
+            self.core.note_idle(&mut state.busy);
             (std::mem::take(&mut state.queue), state.waiters.take_all())
         };
         // Dropping the replies tells the callers.
