@@ -26,7 +26,7 @@ if record then
 end
 
 -- The record first: a server that can't or may not write says so before anything has changed.
-redis.call('SET', KEYS[1], string.format('%.0f ', sequence), 'PX', ARGV[2])
+redis.call('SET', KEYS[1], ARGV[1] .. ' ', 'PX', ARGV[2])
 
 local command = { ARGV[3], KEYS[2] }
 if ARGV[4] == '1' then command[3] = KEYS[3] end
@@ -45,5 +45,5 @@ if type(answer) == 'table' and answer.err then
 end
 
 local text = type(answer) == 'table' and answer.ok or tostring(answer)
-redis.call('SET', KEYS[1], string.format('%.0f ', sequence) .. text, 'PX', ARGV[2])
+redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. text, 'PX', ARGV[2])
 return text

@@ -221,6 +221,24 @@ impl Batch {
         self.before.len() + self.claim.runs.len() + self.after.len()
     }
 
+    /// The permits that it gives, less than zero if it takes some, where it is no more than one call that does so,
+    /// and there is nothing to report.
+    pub(crate) fn lone_call(&self) -> Option<i64> {
+        if self.report.is_some() || self.parts() != 1 {
+            return None;
+        }
+        let operation = match (self.steps().next(), self.claim.runs.as_slice()) {
+            (Some(step), []) if step.calls.len() == 1 => step.operation,
+            (None, [run]) if run.tickets.len() == 1 => Operation::TryAcquire(run.permits),
+            _ => return None,
+        };
+        match operation {
+            Operation::Release(permits) => Some(permits.into()),
+            Operation::TryAcquire(permits) => Some(-i64::from(permits)),
+            _ => None,
+        }
+    }
+
     /// Whether permits may be added by it.
     pub(crate) fn adds(&self) -> bool {
         self.steps().any(|step| step.operation.adds())

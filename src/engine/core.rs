@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use super::coalesce::Coalescer;
 use super::registry::Registry;
 use super::renewal::Renewals;
 use super::wakeups::Wakeups;
@@ -25,6 +26,7 @@ pub(crate) struct Core {
     owners: AtomicU64,
     pub(crate) objects: Registry,
     pub(crate) renewals: Renewals,
+    pub(crate) coalescer: Coalescer,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
     /// Shut down, and the connection closed.
@@ -51,6 +53,7 @@ impl Core {
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
             renewals: Renewals::default(),
+            coalescer: Coalescer::default(),
             busy: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
             idle: Notify::new(),

@@ -7,10 +7,11 @@
 //! ```
 //!
 //! One [`line::Line`] stands for one object in Redis; it has at most one script in flight, so the calls
-//! of one client on one object keep their order. Who carries the scripts out is told in [`drive`].
+//! of one client on one object keep their order. Lone calls of many lines travel together ([`coalesce`]). Who carries the scripts out is told in [`drive`].
 
 pub(crate) mod answer;
 pub(crate) mod batch;
+pub(crate) mod coalesce;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod drive;

@@ -8,6 +8,8 @@
 //! A request that was sent and not answered is repeated even when none of its callers waits any more:
 //! only its answer tells what has to be given back. That ends half a record's life after the first
 //! sending, as the record must outlive every repetition.
+//!
+//! Lone calls that travel together ([`coalesce`](super::coalesce)) are not repeated but asked about.
 
 use std::time::Duration;
 
@@ -100,7 +102,7 @@ impl Core {
         let began = Instant::now();
         match self.first_attempt(request, began).await {
             Ok(answer) => Ending::Answer(answer),
-            Err(failure) => self.carry_on(request, began, failure, callers).await,
+            Err(failure) => Box::pin(self.carry_on(request, began, failure, callers)).await,
         }
     }
 
@@ -182,9 +184,8 @@ impl Core {
         let answer = self.connection.send(&request.command(), patience).await;
         match answer {
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
-                self.connection
-                    .send(&request.full_command(), patience)
-                    .await
+                let full = request.full_command();
+                Box::pin(self.connection.send(&full, patience)).await
             }
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::ReadOnly => {
                 self.wakeups.renew();

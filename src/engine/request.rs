@@ -3,6 +3,8 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use redis::RedisWrite;
+
 use crate::transport::Cmd;
 
 /// A Lua script, embedded at build time, and its digest.
@@ -45,6 +47,8 @@ pub(crate) enum Arg {
     Word(&'static str),
     Text(Arc<str>),
     Number(i64),
+    /// A sequence number: of a fixed width, so that scripts can compare them as texts.
+    Sequence(u64),
 }
 
 impl Arg {
@@ -74,6 +78,22 @@ pub(crate) struct ScriptCall {
 }
 
 impl Request {
+    /// A call of a script that may be repeated as it is.
+    pub(crate) fn script(
+        script: &'static LazyLock<Script>,
+        keys: Vec<Arc<str>>,
+        args: Vec<Arg>,
+    ) -> Self {
+        Request::Script(ScriptCall {
+            script,
+            keys,
+            args,
+            sequence: None,
+            record_flag: None,
+            renumbered: false,
+        })
+    }
+
     /// The shortest form: names the script by its digest.
     pub(crate) fn command(&self) -> Cmd {
         match self {
@@ -103,7 +123,7 @@ impl Request {
             ..
         }) = self
         {
-            args[*sequence] = Arg::Number(number.cast_signed());
+            args[*sequence] = Arg::Sequence(number);
         }
     }
 
@@ -150,6 +170,10 @@ impl ScriptCall {
                 Arg::Word(word) => command.arg(word),
                 Arg::Text(text) => command.arg(&**text),
                 Arg::Number(number) => command.arg(number),
+                Arg::Sequence(number) => {
+                    command.write_arg_fmt(format_args!("{number:016}"));
+                    &mut command
+                }
             };
         }
         command

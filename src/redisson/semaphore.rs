@@ -27,11 +27,14 @@ use crate::guard::Permit;
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
 /// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it |
 /// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; vanishes after ten minutes, or four retry windows where that is longer |
+/// | keys `redisson_sc_once:<client id>:<number>` | strings: the same for calls that travelled together with those on other semaphores; a few for the whole client |
 /// | key `redisson_sc_turns:{name}` | hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanishes after ten seconds |
 ///
-/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last two keys begin with
-/// `redisson_sc_once::` and `redisson_sc_turns::`. Every operation on the counter is a step of one script, `lua/semaphore/batch.lua`; the calls that the tasks of a client make
-/// at the same time travel in one call of it.
+/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the keys with it begin with
+/// `redisson_sc_once::` and `redisson_sc_turns::`. Every operation on the counter is a step of one script,
+/// `lua/semaphore/batch.lua`; the calls that the tasks of a client make at the same time travel in one call of it. An
+/// acquisition or release that is alone at its semaphore goes through a shorter one, `lua/semaphore/lone.lua`,
+/// together with those that are alone at others.
 ///
 /// # Errors
 ///
@@ -63,8 +66,8 @@ use crate::guard::Permit;
 /// - A counter that is no integer of less than 15 digits is [`NotANumber`](Error::NotANumber) to every
 ///   operation, and nothing is changed; Redisson's operations answer differently, and some store over it.
 /// - A time to live of zero is refused before anything is sent.
-/// - Keyspace notifications say `set` where Redisson's say `incrby` and `decrby`: the script writes the
-///   counter once, with `SET ... KEEPTTL`.
+/// - Keyspace notifications say `set` or `incrby` where Redisson's say `incrby` and `decrby`: a batch of calls writes
+///   the counter once, with `SET ... KEEPTTL`.
 /// - Nothing is published where no permit is left, as nobody could acquire it; Redisson publishes 0 and
 ///   negative totals.
 /// - A call whose answer was lost is repeated and takes effect once; Redisson's permit is lost.

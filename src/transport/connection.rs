@@ -66,7 +66,11 @@ impl Connection {
 
     /// Sends one command on the connection as it is now, waiting for one until `patience` has run out.
     pub(crate) async fn send(&self, command: &Cmd, patience: Instant) -> Result<Value, Failure> {
-        let (generation, mut connection) = self.usable(patience).await?;
+        // Rare cases in boxes: the futures of all callers have this one inside.
+        let (generation, mut connection) = match self.at_hand() {
+            Some(connection) => connection,
+            None => Box::pin(self.usable(patience)).await?,
+        };
         connection
             .send_packed_command(command)
             .await
@@ -93,10 +97,14 @@ impl Connection {
         self.shared.link.send_replace(Link::Down(closed));
     }
 
-    async fn usable(&self, patience: Instant) -> Result<(u64, MultiplexedConnection), Failure> {
-        if let Link::Up(generation, connection) = &*self.shared.link.borrow() {
-            return Ok((*generation, connection.clone()));
+    fn at_hand(&self) -> Option<(u64, MultiplexedConnection)> {
+        match &*self.shared.link.borrow() {
+            Link::Up(generation, connection) => Some((*generation, connection.clone())),
+            Link::Down(_) => None,
         }
+    }
+
+    async fn usable(&self, patience: Instant) -> Result<(u64, MultiplexedConnection), Failure> {
         let mut link = self.shared.link.subscribe();
         let up = link.wait_for(|link| matches!(link, Link::Up(..)));
         if let Ok(Ok(link)) = tokio::time::timeout_at(patience, up).await

@@ -22,6 +22,7 @@ pub async fn connect(url: String) -> Client {
 pub async fn warm_up(server: &RedisServer) {
     let client = connect(server.url()).await;
     let semaphore = client.semaphore("warm-up");
+    assert!(semaphore.try_set_permits(1).await.unwrap());
     semaphore.release(1).await.unwrap();
     semaphore.delete().await.unwrap();
 }

@@ -13,10 +13,12 @@
 //! | `mod.rs` | the line, and how calls get into it |
 //! | `queue.rs` | what waits for the next rounds, and why it stays short |
 //! | `round.rs` | what a round takes along, and how it is carried out |
+//! | `alone.rs` | the short form of a round with one call |
 //! | `answers.rs` | who is told what when a batch has been answered, refused, or kept waiting |
 //! | `listening.rs` | the line's ear on its channel, and when a nudge is due |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
 
+mod alone;
 mod answers;
 mod listening;
 mod queue;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::alone::Alone;
 use super::answers::Sent;
 use super::{Line, Queue, Queued, State, Task};
 use crate::engine::answer;
-use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS};
+use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS, StepResult};
+use crate::engine::coalesce::Outcome;
 use crate::engine::command::Command;
 use crate::engine::drive::{self, Driver, Round, Rounds};
 use crate::engine::once::{Ending, Trouble, refused};
@@ -77,11 +79,30 @@ impl Line {
             let state = self.lock();
             (state.doubtful, state.listening.is_confirmed())
         };
-        let mut request = batch.request(&self.keys, self.core.config.record_life(), doubtful);
-        let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, &mut batch);
-        request.number(self.core.next_sequence());
         let at = Instant::now();
-        let ending = self.core.carry_out(&mut request, callers).await;
+        let mut first = None;
+        let lone_call = batch.lone_call().filter(|_| !doubtful);
+        if let Some(permits) = lone_call {
+            match self.carry_out_alone(&mut batch, permits, at).await {
+                Alone::Answered(outcome) => {
+                    self.arrive_alone(batch, outcome, at, confirmed);
+                    return;
+                }
+                Alone::NotDone => {}
+                Alone::NotSent(failure) => first = Some(Err(failure)),
+                Alone::Ended(ending) => first = Some(Ok(ending)),
+            }
+        }
+        let mut request = batch.request(&self.keys, self.core.config.record_life(), doubtful);
+        request.number(self.core.next_sequence());
+        let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, &mut batch);
+        let ending = match first {
+            None => self.core.carry_out(&mut request, callers).await,
+            Some(Err(failure)) => {
+                Box::pin(self.core.carry_on(&mut request, at, failure, callers)).await
+            }
+            Some(Ok(ending)) => ending,
+        };
         let answer = match ending {
             Ending::Answer(value) => match Answer::read(&value, batch.len()) {
                 Some(Answer::Done {
@@ -138,6 +159,18 @@ impl Line {
         self.fail(batch, &answer);
     }
 
+    /// A lone call has been answered.
+    fn arrive_alone(&self, batch: Batch, outcome: Outcome, at: Instant, confirmed: bool) {
+        self.lock().seen = Some(at);
+        let sent = Sent {
+            at,
+            confirmed,
+            verdict: None,
+        };
+        let result = [StepResult::Number(outcome.done.into())];
+        self.arrive(batch, &result, outcome.available, outcome.listeners, sent);
+    }
+
     async fn carry_out_command(&self, command: Command) {
         let others = |trouble: &Trouble<'_>| self.tell_queued(trouble);
         if !self
@@ -157,7 +190,7 @@ impl Rounds for Line {
             let task = self.depart(&mut self.lock());
             match task {
                 Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,
-                Some(Task::Command(command)) => self.carry_out_command(command).await,
+                Some(Task::Command(command)) => Box::pin(self.carry_out_command(command)).await,
                 None => {}
             }
         };
