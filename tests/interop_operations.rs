@@ -39,8 +39,11 @@ impl World {
             if key.starts_with("redisson_sc_turns:") {
                 return key.contains(prefix);
             }
-            let rest = key.strip_prefix("redisson_sc_once:");
-            rest.is_some_and(|rest| rest.contains(prefix) && rest.ends_with(self.rust.id()))
+            let Some(rest) = key.strip_prefix("redisson_sc_once:") else {
+                return false;
+            };
+            let of_client = format!("{prefix}{}:", self.rust.id());
+            rest.starts_with(&of_client) || rest.contains(prefix) && rest.ends_with(self.rust.id())
         };
         keys.filter(|key| !is_record(key)).collect()
     }

@@ -10,7 +10,7 @@
 -- Returns: two for each call: the counter behind it, or -1 and the counter below that if there was too little to
 --   take, or nothing if the case was not usual and nothing was done; listeners heard the announcement (-1: unknown)
 -- Publishes: as batch.lua does for each release
--- Repeat-safe: carried out once, but a repetition does nothing and says nothing: settle.lua tells what has happened
+-- Repeat-safe: yes, but a repetition only does nothing: settle.lua tells what has happened
 -- Invariant: each counter changes by exactly what is said of it, and keeps its time to live; what is no usual case
 --   has changed nothing and hinders no other
 
@@ -21,10 +21,10 @@ local calls = #ARGV - 3
 
 -- Announces `total` permits, `added` of them new. Returns how many heard it, or the error.
 local function announce(channel, total, added)
-  local listeners = pcall(ARGV[1], channel, total .. '')
+  local listeners = redis.pcall(ARGV[1], channel, total .. '')
   if added == 1 or listeners == 0 or type(listeners) == 'table' then return listeners end
   for _ = 2, math.min(added, total, MOST_ZEROS) do
-    if pcall(ARGV[1], channel, '0') == 0 then break end
+    if redis.pcall(ARGV[1], channel, '0') == 0 then break end
   end
   return listeners
 end
@@ -44,7 +44,7 @@ for i = 1, calls do
   answers[2 * i - 1], answers[2 * i] = false, -1
   if before and before >= 0 and after <= HIGHEST then
     if after < 0 then
-      if not text or before .. '' == text and text ~= '-0' then
+      if not text or before % 1 == 0 and before .. '' == text and text ~= '-0' then
         answers[2 * i - 1], fate = -1 - before, '0'
       end
     else
@@ -68,7 +68,7 @@ if old and (type(old) == 'table' or old >= ARGV[2]) then
   return answers
 end
 
-local failed = false
+local failed, some = false, false
 for i = 1, calls do
   if fates[i] == '1' then
     local key, permits, after = KEYS[2 * i], ARGV[3 + i], answers[2 * i - 1]
@@ -80,10 +80,12 @@ for i = 1, calls do
       done = type(listeners) == 'number'
       if done then answers[2 * i] = listeners else put_back(key, texts[i], 'KEEPTTL') end
     end
-    if not done then
+    if done then
+      some = true
+    else
       answers[2 * i - 1], fates[i], failed = false, '-', true
     end
   end
 end
-if failed then record() end
+if failed and some then record() elseif failed then put_back(KEYS[1], old, 'PX', ARGV[3]) end
 return answers

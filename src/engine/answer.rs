@@ -7,7 +7,7 @@ use std::task::Poll;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::drive::{self, Inline, Rounds};
+use super::drive::{self, Inline, Round, Rounds};
 
 /// Waits for `answer`, carrying a round out first if that has fallen to this caller. `None`: nobody is
 /// left to answer.
@@ -43,11 +43,9 @@ pub(crate) fn drive<R: Rounds>(line: &Arc<R>, runtime: &Handle) -> Option<Inline
 }
 
 /// `round` with its timers being those of `runtime`, whichever runtime a caller polls it on.
-pub(crate) async fn within(runtime: Handle, round: impl Future<Output = ()>) {
-    let mut round = std::pin::pin!(round);
-    std::future::poll_fn(|cx| {
+pub(crate) fn within(runtime: Handle, mut round: Round) -> Round {
+    Box::pin(std::future::poll_fn(move |cx| {
         let _runtime = runtime.enter();
         round.as_mut().poll(cx)
-    })
-    .await;
+    }))
 }

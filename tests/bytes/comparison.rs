@@ -22,6 +22,8 @@ pub struct Comparison {
     pub mistakes: String,
     /// The differences seen, each with the operation's name.
     pub differences: BTreeSet<(Difference, String)>,
+    /// What was last seen of the record that serves all semaphores of the client.
+    shared_record: Option<Vec<String>>,
 }
 
 impl Comparison {
@@ -34,6 +36,7 @@ impl Comparison {
             number: 0,
             mistakes: String::new(),
             differences: BTreeSet::new(),
+            shared_record: None,
         }
     }
 
@@ -120,12 +123,22 @@ impl Comparison {
 
     /// Besides the keys themselves there is at most this client's record, and after a change it is there.
     pub async fn check_records(&mut self, case: &Case, key: &str, changed: bool) {
-        let record = format!("redisson_sc_once:{{{key}}}:{}", self.world.rust.id());
+        // Calls of the usual kind go by a record that serves all semaphores of the client.
+        let id = self.world.rust.id();
+        let (own, shared) = (
+            format!("redisson_sc_once:{{{key}}}:{id}"),
+            format!("redisson_sc_once:{id}:1"),
+        );
         let mut keys = snapshot_all(&mut self.world.redis).await;
         let mut known = vec![key.to_owned(), format!("java-{}", self.number)];
         known.extend([other(&known[0]), other(&known[1])]);
         keys.retain(|key, _| !known.contains(key));
-        let recorded = keys.remove(&record);
+        let recorded = keys.remove(&own);
+        let shared = keys.remove(&shared);
+        let news = shared.as_ref().map(|record| record.value.clone());
+        let renewed =
+            news.is_some() && news != std::mem::replace(&mut self.shared_record, news.clone());
+        let recorded = recorded.or_else(|| shared.filter(|_| renewed));
         if !keys.is_empty() {
             self.mistake(case, &format!("other keys: {keys:?}"));
         }

@@ -5,7 +5,7 @@
 //! caller's own future; the others are gathered by a few *carriers*, tasks that live as long as there is something
 //! to carry.
 //!
-//! Each script goes by a *lane*: a record in Redis, `redisson_sc_once:<client id>:<number of the lane>`, that says
+//! Each script goes by a *lane*: a record in Redis, `redisson_sc_once:<mapped client id>:<number of the lane>`, that says
 //! what has become of the lane's last script (see [`once`](super::once) for why). A script whose answer is lost is not
 //! sent again: `lua/semaphore/settle.lua` asks the lane's record about it and puts an end to it, and calls that were
 //! not carried out go on alone, as every call does that is no usual case. Its lane is not used again.
@@ -237,7 +237,8 @@ impl Core {
         let mut state = self.coalescer.lock();
         state.lanes.pop().unwrap_or_else(|| {
             state.opened += 1;
-            format!("redisson_sc_once:{}:{}", self.id(), state.opened).into()
+            let client = self.config.name_mapper.map(self.id());
+            format!("redisson_sc_once:{client}:{}", state.opened).into()
         })
     }
 

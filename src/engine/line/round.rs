@@ -194,7 +194,7 @@ impl Rounds for Line {
                 None => {}
             }
         };
-        Box::pin(answer::within(runtime, round))
+        answer::within(runtime, Box::pin(round))
     }
 
     fn has_work(&self) -> bool {

@@ -285,7 +285,7 @@ impl Rounds for LockLine {
                 None => {}
             }
         };
-        Box::pin(answer::within(runtime, round))
+        answer::within(runtime, Box::pin(round))
     }
 
     fn has_work(&self) -> bool {

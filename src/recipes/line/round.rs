@@ -146,7 +146,7 @@ impl Rounds for Line {
                 self.carry_out(batch).await;
             }
         };
-        Box::pin(answer::within(runtime, round))
+        answer::within(runtime, Box::pin(round))
     }
 
     fn has_work(&self) -> bool {
