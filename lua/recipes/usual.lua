@@ -1,5 +1,5 @@
--- Purpose: the usual batch of a fair semaphore, in few steps: nobody stands in the line, there is room for all who ask
---   and nothing has expired, who releases holds, and nobody refreshes. Everything else is left to batch.lua.
+-- Purpose: the usual batch of a fair semaphore, in few steps: nobody stands in the line, nothing has expired, there is
+--   room for all who ask, and they only acquire and release. Everything else is left to batch.lua.
 -- Counterpart: extension: the part behind ids.lua and before times.lua
 -- KEYS[1] times: zset, id -> time
 -- KEYS[2] owners: zset, id -> the counter's value when it came
@@ -36,15 +36,17 @@ local function clock(timeout, somebody)
   return score, now
 end
 
--- Whether all who release have a time, where nothing has expired: a peer may have removed some from one zset only.
--- Marking the others costs half of what asking for the times does.
-local function all_hold(releases)
-  local marks = {}
-  for i = 1, releases do
-    marks[2 * i - 1], marks[2 * i] = '-inf', ARGV[16 + i]
-  end
-  if redis.pcall('ZADD', KEYS[1], 'NX', unpack(marks)) == 0 then return true end
-  redis.pcall('ZREMRANGEBYSCORE', KEYS[1], '-inf', '-inf')
+-- How many hold; or nothing, if somebody may stand in the line, or the zsets are not in step. Each of several who
+-- release is told his own truth, so then the ids must be the same; where that takes long to see, no case is usual.
+local function holders(releases)
+  local there = redis.pcall('EXISTS', KEYS[1], KEYS[2], KEYS[5])
+  if there == 0 then return 0 end
+  if there ~= 2 then return end
+  local owned = redis.pcall('ZCARD', KEYS[2])
+  -- Where neither is empty the line is.
+  if owned ~= redis.pcall('ZCARD', KEYS[1]) or owned == 0 then return end
+  if releases < 2 then return owned end
+  if owned <= 8 * releases and redis.pcall('ZINTERCARD', 2, KEYS[1], KEYS[2]) == owned then return owned end
 end
 
 -- The ids of `wanted` new holders; or nothing.
@@ -81,15 +83,17 @@ end
 
 -- Removes those who release: "1" for each who held, "0" for one who did not or is named again; or nothing.
 local function remove(releases)
-  local last = 16 + releases
-  if type(redis.pcall('ZREM', KEYS[2], unpack(ARGV, 17, last))) ~= 'number' then return end
-  local removed = redis.call('ZREM', KEYS[1], unpack(ARGV, 17, last))
-  if removed == releases then return string.rep('1', releases) end
-  if releases == 1 then return '0' end
+  local last, held = 16 + releases, nil
+  local known = redis.pcall('ZREM', KEYS[2], unpack(ARGV, 17, last))
+  if type(known) ~= 'number' then return end
+  if known < releases and releases > 1 then held = redis.call('ZMSCORE', KEYS[1], unpack(ARGV, 17, last)) end
+  if redis.call('ZREM', KEYS[1], unpack(ARGV, 17, last)) == releases then return string.rep('1', releases) end
+  if not held then return '0' end
   local bits, seen = {}, {}
-  for i = 17, last do
-    bits[i - 16] = seen[ARGV[i]] and '0' or '1'
-    seen[ARGV[i]] = true
+  for i = 1, releases do
+    local id = ARGV[16 + i]
+    bits[i] = held[i] and not seen[id] and '1' or '0'
+    seen[id] = true
   end
   return table.concat(bits)
 end
@@ -98,31 +102,24 @@ local function usual()
   local releases, tries, timeout = tonumber(ARGV[14]), tonumber(ARGV[16]), tonumber(ARGV[7])
   local named = 0
   for i = 18 + releases, #ARGV, 2 do named = named + ARGV[i] end
-  local wanted, owned = named + tries, 0
+  local wanted, owned = named + tries, nil
   if named ~= tonumber(ARGV[12]) then return end
 
-  if wanted == 0 then
-    if redis.call('EXISTS', KEYS[5]) ~= 0 then return end
-  else
-    local there = redis.pcall('EXISTS', KEYS[1], KEYS[2], KEYS[5])
-    if there == 2 then
-      owned = redis.pcall('ZCARD', KEYS[2])
-      -- Where neither is empty the line is.
-      if owned ~= redis.pcall('ZCARD', KEYS[1]) or owned == 0 then return end
-    elseif there ~= 0 then
-      return
-    end
-    if wanted > ARGV[6] - owned then return end
+  if wanted > 0 or releases > 1 then
+    owned = holders(releases)
+    if not owned or wanted > ARGV[6] - owned then return end
+  elseif redis.call('EXISTS', KEYS[5]) ~= 0 then
+    return
   end
-  local score, now = clock(timeout, owned > 0 or wanted == 0)
-  if not score or releases > 1 and not all_hold(releases) then return end
+  local score, now = clock(timeout, owned ~= 0)
+  if not score then return end
 
   local entered
   if wanted > 0 then
     if owned == 0 then
-      -- Untouched for longer than a holder lasts: the counter restarts.
+      -- Untouched for longer than a holder lasts: the counter restarts. What is told may be a second too long.
       local idle = redis.pcall('OBJECT', IDLETIME, KEYS[3])
-      if type(idle) == 'number' and idle * 1e3 > timeout then return end
+      if type(idle) == 'number' and (idle - 1) * 1e3 > timeout then return end
     end
     local refused
     entered, refused = enter(wanted, owned, score)
