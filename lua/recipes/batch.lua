@@ -18,11 +18,10 @@
 -- ARGV[11] how long that stays good, in milliseconds
 -- ARGV[12] how many of this client wait, named here or not
 -- ARGV[13] first part of the ids of those who acquire
--- ARGV[14] number that the last part of the first id is made of; the next ones follow
--- ARGV[15] how many release
--- ARGV[16] how many refresh
--- ARGV[17] how many only try
--- ARGV[18..] the ids of those who release; of those who refresh; then for those who wait, in order:
+-- ARGV[14] how many release
+-- ARGV[15] how many refresh
+-- ARGV[16] how many only try
+-- ARGV[17..] the ids of those who release; of those who refresh; then for those who wait, in order:
 --   arrival in microseconds ("0": now), how many
 -- Returns: for "list" an array of id, milliseconds left (-1: for ever), slot (0: none); else
 --   "done <now> <ms until one expires, or -1> <others who wait> <1: look again at once> <granted to
@@ -38,8 +37,8 @@
 local CHANNEL, LINE = KEYS[#KEYS], KEYS[#KEYS - 1]
 local floor, max, min = math.floor, math.max, math.min
 
-local releases, refreshes, tries = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local first_run = 18 + releases + refreshes
+local releases, refreshes, tries = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])
+local first_run = 17 + releases + refreshes
 local time = redis.call('TIME')
 local named = 0
 for i = first_run, #ARGV, 2 do named = named + tonumber(ARGV[i + 1]) end
@@ -126,10 +125,17 @@ local function work()
 
   local function take_back()
     if ARGV[5] == 'clear' then cleared = store.clear(setting) end
-    if releases > 0 then dropped = store.drop(setting, { unpack(ARGV, 18, 17 + releases) }) end
-    if refreshes > 0 then kept = store.refresh(setting, { unpack(ARGV, 18 + releases, first_run - 1) }) end
+    if releases > 0 then dropped = store.drop(setting, { unpack(ARGV, 17, 16 + releases) }) end
+    if refreshes > 0 then kept = store.refresh(setting, { unpack(ARGV, 17 + releases, first_run - 1) }) end
     freed = cleared
-    for i = 1, releases do freed = freed + (dropped[i] and 1 or 0) end
+    local seen = {}
+    for i = 1, releases do
+      -- Who is released twice in one batch held once.
+      local id = ARGV[16 + i]
+      dropped[i] = dropped[i] and not seen[id]
+      seen[id] = true
+      freed = freed + (dropped[i] and 1 or 0)
+    end
   end
 
   local function grant(free)
@@ -138,8 +144,7 @@ local function work()
     tried = max(0, min(tries, free - served - others - (waiting - served)))
     granted = served + tried
     if granted == 0 then return end
-    local ids, number, prefix, format = {}, tonumber(ARGV[14]), ARGV[13], string.format
-    for i = 1, granted do ids[i] = prefix .. format('%012x', number + i - 1) end
+    local ids = new_ids(ARGV[13], granted)
     local done, outcome, reason = pcall(store.take, setting, ids)
     if done and not reason then
       slots, holders = outcome, ids

@@ -65,9 +65,10 @@ local function give_out(setting, count)
   local empty = timed == 0 and owned == 0
   local restarts = empty and setting.locked
   if empty and not restarts then
-    -- Untouched for longer than a holder lasts: then nobody has taken a value and not entered it yet.
+    -- Untouched for longer than a holder lasts: then nobody has taken a value and not entered it yet. What is told
+    -- may be a second too long.
     local idle = redis.pcall('OBJECT', IDLETIME, KEYS[3])
-    restarts = type(idle) == 'number' and idle * 1e3 > setting.timeout
+    restarts = type(idle) == 'number' and (idle - 1) * 1e3 > setting.timeout
   end
   local last = redis.pcall('INCRBY', KEYS[3], count)
   if type(last) == 'table' then

@@ -11,9 +11,7 @@
 local RECORD = KEYS[#KEYS - 2]
 local record = redis.call('GET', RECORD)
 if record then
-  local sequence = tonumber(ARGV[2])
-  local last, answer = string.match(record, '^(%d+) (.*)$')
-  last = tonumber(last)
-  if last == sequence then return answer end
+  local last, sequence = tonumber(string.match(record, '^(%d+) ')), tonumber(ARGV[2])
+  if last == sequence then return string.sub(record, #ARGV[2] + 2) end
   if last and last > sequence then return 'stale' end
 end

@@ -1,5 +1,5 @@
 //! Calls that travel to the server together, as one call of a script that is put together of
-//! `lua/recipes/record.lua`, the layout's part and `lua/recipes/batch.lua`.
+//! `lua/recipes/record.lua`, `lua/recipes/ids.lua`, the layout's part and `lua/recipes/batch.lua`.
 //!
 //! The order within a batch: releases, refreshes, those who wait, those who only try. The ids of those who are
 //! granted are made by the script, out of a random number that travels with the batch, so that a thousand
@@ -19,6 +19,7 @@ use crate::lease::Lease;
 static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("../../lua/recipes/record.lua"),
+        include_str!("../../lua/recipes/ids.lua"),
         include_str!("../../lua/recipes/times.lua"),
         include_str!("../../lua/recipes/timestamp.lua"),
         include_str!("../../lua/recipes/batch.lua"),
@@ -27,6 +28,7 @@ static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
 static FAIR: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("../../lua/recipes/record.lua"),
+        include_str!("../../lua/recipes/ids.lua"),
         include_str!("../../lua/recipes/usual.lua"),
         include_str!("../../lua/recipes/times.lua"),
         include_str!("../../lua/recipes/fair.lua"),
@@ -36,6 +38,7 @@ static FAIR: LazyLock<Script> = LazyLock::new(|| {
 static SET: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("../../lua/recipes/record.lua"),
+        include_str!("../../lua/recipes/ids.lua"),
         include_str!("../../lua/recipes/set.lua"),
         include_str!("../../lua/recipes/batch.lua"),
     ))
@@ -43,6 +46,7 @@ static SET: LazyLock<Script> = LazyLock::new(|| {
 static SLOTS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("../../lua/recipes/record.lua"),
+        include_str!("../../lua/recipes/ids.lua"),
         include_str!("../../lua/recipes/slots.lua"),
         include_str!("../../lua/recipes/batch.lua"),
     ))
@@ -166,7 +170,7 @@ impl Batch {
     /// The ids that those who are granted get, in order: those who wait, then those who try.
     pub(super) fn ids(&self) -> impl Iterator<Item = Arc<str>> + '_ {
         let wanted = self.claim.len() + self.tries.len();
-        (0..wanted as u64).map(|index| self.ids.get(index))
+        (0..wanted).map(|index| self.ids.get(index))
     }
 
     /// The script call. `doubtful` says that an earlier batch may still be on its way to the server.
@@ -214,7 +218,6 @@ impl Batch {
             Arg::millis(good_for(settings)),
             number(self.claim.waiting),
             Arg::Text(Arc::clone(&self.ids.prefix)),
-            Arg::Number(self.ids.first.cast_signed()),
             number(self.releases.len()),
             number(self.refreshes.len()),
             number(self.tries.len()),
@@ -248,27 +251,27 @@ fn good_for(settings: &Settings) -> Duration {
     good.min(Duration::from_secs(24 * 60 * 60))
 }
 
-/// The ids of one batch: random UUIDs but for their last part, which counts.
+/// The ids of one batch: a random UUID but for its last three digits, which count.
 #[derive(Debug)]
 struct Ids {
     prefix: Arc<str>,
-    first: u64,
 }
+
+/// More than twice [`MOST_CALLS`].
+const COUNTING_DIGITS: usize = 3;
 
 impl Ids {
     fn new() -> Self {
-        let id = uuid::Uuid::new_v4().to_string();
-        let (prefix, last) = id.split_at(id.len() - 12);
+        let mut buffer = uuid::Uuid::encode_buffer();
+        let id = uuid::Uuid::new_v4().hyphenated().encode_lower(&mut buffer);
         Ids {
-            prefix: prefix.into(),
-            // The upper half is never reached from the lower one.
-            first: u64::from_str_radix(last, 16).unwrap_or_default() >> 1,
+            prefix: id[..id.len() - COUNTING_DIGITS].into(),
         }
     }
 
     /// As the script makes it.
-    fn get(&self, index: u64) -> Arc<str> {
-        format!("{}{:012x}", self.prefix, self.first + index).into()
+    fn get(&self, index: usize) -> Arc<str> {
+        format!("{}{index:03x}", self.prefix).into()
     }
 }
 
@@ -279,7 +282,7 @@ mod tests {
     #[test]
     fn ids_are_uuids_that_count() {
         let ids = Ids::new();
-        for index in [0, 1, 5000] {
+        for index in [0, 1, 2 * MOST_CALLS - 1] {
             let id = ids.get(index);
             let uuid = uuid::Uuid::parse_str(&id).expect("a UUID");
             assert_eq!(uuid.get_version_num(), 4);

@@ -29,8 +29,8 @@
 //!   client's last call, for ten minutes, so that a call whose reply was lost is repeated without taking effect twice.
 //! - **ACL**: the semaphore's keys, `~redisson_sc_recipe*`, the channels `&redisson_sc_recipe:*`, `+eval +evalsha +get +set +del
 //!   +time +publish +subscribe +unsubscribe +hgetall +hset +hdel +pexpire +pttl`, and for the layouts: `+zadd +zrem +zcard +zmscore
-//!   +zrange +zrangebyscore` (times), `+exists +incrby +object +zrevrangebyscore +llen +lpush +rpop` (fair), `+sadd +srem +scard
-//!   +smembers +smismember` (set), `+mget` (slots and lock).
+//!   +zrange +zrangebyscore` (times), `+exists +incrby +object +zrevrangebyscore +zintercard +llen +lpush +rpop`
+//!   (fair), `+sadd +srem +scard +smembers +smismember` (set), `+mget` (slots and lock).
 //! - **Clusters**: all keys of a semaphore must share a slot: give its name a part in braces, as in `{name}`.
 //!   Without, a server of a cluster refuses the script, which is [`InvalidName`](crate::Error::InvalidName).
 //!

@@ -20,7 +20,7 @@ impl Line {
         if state.waits_for_lock() {
             return None;
         }
-        let mut batch = Batch::new(state.waiters.claim());
+        let mut batch = Batch::new(state.waiters.claim(self.settings.limit));
         let mut left = VecDeque::new();
         while let Some(call) = state.queue.pop_front() {
             if let Err(call) = batch.add(call) {
@@ -41,7 +41,6 @@ impl Line {
             // Those who wait are named with the next one.
             state.look = !state.waiters.is_empty();
             batch.claim = Default::default();
-            batch.claim.waiting = 0;
         }
         Some(batch)
     }

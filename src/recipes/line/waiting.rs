@@ -53,6 +53,8 @@ pub(in crate::recipes) struct Claim {
     pub(in crate::recipes) runs: Vec<Run>,
     /// How many wait, named or not.
     pub(in crate::recipes) waiting: usize,
+    /// The tickets from this one on were given out later.
+    end: u64,
 }
 
 /// Neighbours in the line who came together.
@@ -127,10 +129,12 @@ impl Waiters {
         (overdue, self.by_ticket.values().filter_map(due).min())
     }
 
-    /// Who asks now.
-    pub(in crate::recipes) fn claim(&self) -> Claim {
+    /// Who asks now: as many as there can be permits for, which are `limit`, and the next one, who then stands for
+    /// all the others in the line that all clients see.
+    pub(in crate::recipes) fn claim(&self, limit: u32) -> Claim {
         let mut runs: Vec<Run> = Vec::new();
-        for (ticket, waiter) in self.by_ticket.iter().take(MOST_CALLS) {
+        let most = MOST_CALLS.min((limit as usize).saturating_add(1));
+        for (ticket, waiter) in self.by_ticket.iter().take(most) {
             let full = runs.len() == MOST_RUNS;
             match runs.last_mut() {
                 Some(run) if run.arrival == waiter.arrival => run.tickets.push(*ticket),
@@ -144,34 +148,35 @@ impl Waiters {
         Claim {
             runs,
             waiting: self.by_ticket.len(),
+            end: self.next_ticket,
         }
     }
 
     /// The server has answered `claim` at `now` by its clock, and served the first `served`: takes those out. One who
-    /// has left meanwhile comes as `None`.
+    /// has left meanwhile comes as `None`. Those who were counted only have come before that, too.
     pub(in crate::recipes) fn serve(
         &mut self,
         claim: &Claim,
         served: usize,
         now: u64,
     ) -> Vec<Option<Waiter>> {
-        for ticket in claim.tickets().skip(served) {
-            if let Some(waiter) = self.by_ticket.get_mut(&ticket) {
-                waiter.asked = None;
-                if waiter.arrival == 0 {
-                    waiter.arrival = now;
-                }
-            }
-        }
         let tickets = claim.tickets().take(served);
-        tickets.map(|ticket| self.leave(ticket)).collect()
+        let waiters = tickets.map(|ticket| self.leave(ticket)).collect();
+        for (_, waiter) in self.by_ticket.range_mut(..claim.end).rev() {
+            if waiter.arrival != 0 {
+                break;
+            }
+            waiter.arrival = now;
+            waiter.asked = None;
+        }
+        waiters
     }
 
     /// The server has answered `claim`, if only that it must wait.
     pub(in crate::recipes) fn note_answered(&mut self, claim: &Claim) {
-        for ticket in claim.tickets() {
-            if let Some(waiter) = self.by_ticket.get_mut(&ticket) {
-                waiter.asked = None;
+        for (_, waiter) in self.by_ticket.range_mut(..claim.end).rev() {
+            if waiter.asked.take().is_none() {
+                break;
             }
         }
     }
