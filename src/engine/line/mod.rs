@@ -91,6 +91,11 @@ impl State {
         self.look = true;
         self.free = None;
     }
+
+    /// Whether others may wait for callers of this client who have all gone.
+    fn is_awaited_in_vain(&self) -> bool {
+        self.waiters.is_empty() && self.turns.is_on_record()
+    }
 }
 
 /// What a round carries out.
