@@ -5,7 +5,9 @@
 //! *A caller may take its permits if what is left will do for all callers elsewhere who came clearly before it*:
 //! more than 5 ms and a tenth of its own wait earlier. That holds between the clients of one semaphore, as long as
 //! more than one listens. Within a client callers are served in the order of their arrival, as ever; the
-//! allowance lets a client hand a permit on within its process instead of passing it round for every caller.
+//! allowance lets a client hand a permit on within its process instead of passing it round for every caller. It
+//! does so for 20 ms (four times `local_hand_over`) after it last asked, and asks early enough to go on, with a look
+//! at the others' records.
 //!
 //! Nothing is kept for ever. Permits that have been free for 5 ms, while callers whom they would fit were held
 //! back, are *free for all*; those for whom they were kept are skipped for 20 ms and a quarter of their wait, or
