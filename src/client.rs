@@ -218,7 +218,7 @@ impl ClientBuilder {
     /// The effect is that of a release and an acquisition back to back, so nobody can tell; except that
     /// permits taken away by others (`add_permits` with a negative number) are noticed that much later,
     /// and that a missing key is not created by it. While others wait for permits it is for callers whose turn it
-    /// is. Zero switches it off.
+    /// is, and for four times as long. Zero switches it off.
     pub fn local_hand_over(mut self, window: Duration) -> Self {
         self.config.local_hand_over = window;
         self

@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -234,6 +235,100 @@ async fn a_permit_kept_for_a_ghost_is_free_for_all_after_a_moment() {
             .unwrap();
     }
     assert!(served.load(Ordering::SeqCst));
+}
+
+/// How many permits the callers of each client want, as its record says.
+async fn wanted(connection: &mut MultiplexedConnection) -> Vec<u64> {
+    let fields: HashMap<String, Vec<u8>> = redis::cmd("HGETALL")
+        .arg(RECORD)
+        .query_async(connection)
+        .await
+        .unwrap();
+    let want = |record: Vec<u8>| u64::from_be_bytes(record[16..24].try_into().expect("8 bytes"));
+    let clients = fields.into_iter().filter(|(field, _)| field != "*");
+    let mut wanted: Vec<u64> = clients.map(|(_, record)| want(record)).collect();
+    wanted.sort_unstable();
+    wanted
+}
+
+/// Lets all who listen look in vain.
+async fn publish(connection: &mut MultiplexedConnection) {
+    let () = redis::cmd("PUBLISH")
+        .arg(&["redisson_sc:{recorded}", "1"])
+        .query_async(connection)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn who_gives_up_waiting_takes_its_record_back() {
+    let server = RedisServer::start().await;
+    let clients = clients(&server).await;
+    let mut connection = server.connection().await;
+    clients[2].drain_permits().await.unwrap();
+    let waiting: Vec<_> = clients[..2]
+        .iter()
+        .map(|client| {
+            let client = client.clone();
+            tokio::spawn(async move { client.acquire(3).await })
+        })
+        .collect();
+    until("both are on record", PATIENCE, async || {
+        publish(&mut connection).await;
+        wanted(&mut connection).await == [3, 3]
+    })
+    .await;
+    // What is under way would take it along: it comes to rest before.
+    for _ in 0..2 {
+        clients[0].available_permits().await.unwrap();
+    }
+    waiting[0].abort();
+    until("one waits for nothing", PATIENCE, async || {
+        wanted(&mut connection).await == [0, 3]
+    })
+    .await;
+    waiting[1].abort();
+}
+
+#[tokio::test]
+async fn who_is_held_back_comes_in_the_end_whatever_else_its_client_does() {
+    let server = RedisServer::start().await;
+    let clients = clients(&server).await;
+    let mut connection = server.connection().await;
+    clients[2].drain_permits().await.unwrap();
+    let waiting: Vec<_> = clients[..2]
+        .iter()
+        .map(|client| {
+            let client = client.clone();
+            tokio::spawn(async move { client.acquire(1).await.unwrap() })
+        })
+        .collect();
+    until("both are on record", PATIENCE, async || {
+        publish(&mut connection).await;
+        wanted(&mut connection).await == [1, 1]
+    })
+    .await;
+    let time = now(&mut connection).await;
+    let ghost = record([time - 5_000_000, time - 1_000_000, 1000, time, 1, 0]);
+    write(
+        &mut connection,
+        "00000000-0000-0000-0000-000000000000",
+        &ghost,
+    )
+    .await;
+    let () = redis::cmd("SET")
+        .arg(&["recorded", "2"])
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    publish(&mut connection).await;
+    // Both look, are held back, and are asked all the time what is free.
+    until("both are served", PATIENCE, async || {
+        clients[0].available_permits().await.unwrap();
+        clients[1].available_permits().await.unwrap();
+        waiting.iter().all(|task| task.is_finished())
+    })
+    .await;
 }
 
 /// How many microseconds a call of a command has taken.

@@ -31,7 +31,6 @@ pub(crate) struct Crowd {
 pub(crate) struct Sample {
     time: Duration,
     pairs: u64,
-    held: Duration,
     redis_micros: u64,
     scripts: u64,
     /// By process.
@@ -41,10 +40,13 @@ pub(crate) struct Sample {
 /// One process's part.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SideSample {
-    /// While the time ran; the callers who waited then finished their turn.
-    in_time: u64,
+    /// Pairs of acquire and release within the time. A turn that went on behind its end counts in part: where
+    /// callers wait long, a caller more or less would be a part of the process's share.
+    turns: f64,
     /// That each caller takes.
     permits: u64,
+    /// The sum of all holds within the time.
+    held: Duration,
     cpu_micros: u64,
     pub(crate) waits: Waits,
 }
@@ -106,10 +108,10 @@ impl Sample {
     fn take(&mut self, answer: &Value, cpu_micros: u64, permits: u64) -> Result<()> {
         let number = |field: &str| answer[field].as_u64().ok_or("not a crowd's answer");
         self.pairs += number("acquisitions")?;
-        self.held += Duration::from_micros(number("heldMicros")?);
         self.sides.push(SideSample {
-            in_time: number("inTime")?,
+            turns: answer["inTime"].as_f64().ok_or("not a crowd's answer")?,
             permits,
+            held: Duration::from_micros(number("heldMicros")?),
             cpu_micros,
             waits: Waits::from_json(&answer["waits"]).ok_or("no waits in a crowd's answer")?,
         });
@@ -124,11 +126,11 @@ impl Sample {
         }
         self.time += other.time;
         self.pairs += other.pairs;
-        self.held += other.held;
         self.redis_micros += other.redis_micros;
         self.scripts += other.scripts;
         for (mine, its) in self.sides.iter_mut().zip(other.sides) {
-            mine.in_time += its.in_time;
+            mine.turns += its.turns;
+            mine.held += its.held;
             mine.cpu_micros += its.cpu_micros;
             mine.waits.merge(&its.waits);
         }
@@ -140,7 +142,7 @@ impl Sample {
 
     /// Pairs a second, by process.
     pub(crate) fn shares(&self) -> Vec<f64> {
-        let rate = |side: &SideSample| side.in_time as f64 / self.time.as_secs_f64();
+        let rate = |side: &SideSample| side.turns / self.time.as_secs_f64();
         self.sides.iter().map(rate).collect()
     }
 
@@ -166,10 +168,9 @@ impl Sample {
 
     /// The part of the time of `permits` permits in which they were held.
     pub(crate) fn use_of(&self, permits: u64) -> f64 {
-        let hold = self.held.as_secs_f64() / (self.pairs.max(1) as f64);
-        let taken = |side: &SideSample| (side.in_time * side.permits) as f64;
-        let taken = self.sides.iter().map(taken).sum::<f64>() / self.time.as_secs_f64();
-        taken * hold / permits as f64
+        let held = |side: &SideSample| side.held.as_secs_f64() * side.permits as f64;
+        let held: f64 = self.sides.iter().map(held).sum();
+        held / (self.time.as_secs_f64() * permits as f64)
     }
 
     fn per_pair(&self, amount: u64) -> f64 {

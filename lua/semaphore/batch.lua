@@ -269,7 +269,10 @@ if time and not time.err then
   -- be less than nothing); how many strangers listen; how many clients with a record have callers who wait;
   -- and how many messages and how many callers with permits the scripts have counted. "-": not learned.
   leave_turn = function(total, announces)
-    if not others then
+    -- Who hands permits on must know of the others.
+    if not others and ARGV[at + 9] ~= '0' then
+      look_around()
+    elseif not others then
       local known = redis.pcall('HMGET', KEYS[4], '*', id)
       if not known.err then
         read_shared(known[1])

@@ -22,7 +22,9 @@ pub(crate) struct Order {
 #[derive(Default)]
 struct Tally {
     waits: Vec<u32>,
-    in_time: u64,
+    /// How many turns fell into the time; the last one in part.
+    turns: f64,
+    /// For how long of the time it held what it takes.
     held: Duration,
 }
 
@@ -35,10 +37,10 @@ pub(crate) async fn run<S: Semaphore>(semaphores: Vec<S>, order: Order) -> Resul
         callers.spawn(call(semaphore.clone(), end, order));
     }
     let mut waits = Waits::default();
-    let (mut in_time, mut held) = (0, Duration::ZERO);
+    let (mut turns, mut held) = (0.0, Duration::ZERO);
     while let Some(tally) = callers.join_next().await {
         let tally = tally??;
-        in_time += tally.in_time;
+        turns += tally.turns;
         held += tally.held;
         for micros in tally.waits {
             waits.add(micros.into());
@@ -46,7 +48,7 @@ pub(crate) async fn run<S: Semaphore>(semaphores: Vec<S>, order: Order) -> Resul
     }
     Ok(json!({
         "acquisitions": waits.count(),
-        "inTime": in_time,
+        "inTime": turns,
         "heldMicros": held.as_micros() as u64,
         "waits": waits.to_json(),
         "millis": began.elapsed().as_millis() as u64,
@@ -55,20 +57,24 @@ pub(crate) async fn run<S: Semaphore>(semaphores: Vec<S>, order: Order) -> Resul
 
 async fn call<S: Semaphore>(semaphore: S, end: Instant, order: Order) -> Result<Tally> {
     let mut tally = Tally::default();
-    loop {
-        let began = Instant::now();
-        if began >= end {
-            return Ok(tally);
-        }
+    let mut began = Instant::now();
+    while began < end {
         semaphore.acquire(order.permits).await?;
         let got = Instant::now();
         let wait = (got - began).as_micros();
         tally.waits.push(u32::try_from(wait).unwrap_or(u32::MAX));
-        tally.in_time += u64::from(got < end);
         if !order.hold.is_zero() {
             tokio::time::sleep(order.hold).await;
-            tally.held += got.elapsed();
+            tally.held += Instant::now().min(end).saturating_duration_since(got);
         }
         semaphore.release(order.permits).await?;
+        let ended = Instant::now();
+        tally.turns += if ended <= end {
+            1.0
+        } else {
+            (end - began).as_secs_f64() / (ended - began).as_secs_f64()
+        };
+        began = ended;
     }
+    Ok(tally)
 }

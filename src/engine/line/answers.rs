@@ -59,9 +59,13 @@ impl Line {
             if let Some(others) = others {
                 state.turns.seen(others, now);
             }
-            if batch.report.is_some() {
-                let waiting = !state.waiters.is_empty();
-                let held = state.turns.answered(sent.verdict, waiting, sent.at, now);
+            if let Some(report) = batch.report {
+                let taken: u64 = granted.iter().map(|(permits, _)| u64::from(*permits)).sum();
+                let waiting = report.want > taken;
+                let asked = !claim.is_empty();
+                let held = state
+                    .turns
+                    .answered(sent.verdict, asked, waiting, sent.at, now);
                 if let Some(until) = held {
                     self.look_again_at(until);
                 }

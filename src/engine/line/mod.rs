@@ -93,6 +93,17 @@ impl State {
         self.look = true;
         self.free = None;
     }
+
+    /// Whether others may wait for callers of this client who have all gone.
+    fn is_awaited_in_vain(&self) -> bool {
+        self.waiters.is_empty() && self.turns.is_on_record()
+    }
+
+    /// Whether a release of `permits` may serve the first in line without Redis.
+    fn first_may_keep(&self, permits: u32) -> bool {
+        let may_keep = |first: &Waiter| self.turns.may_keep(first.since, first.permits <= permits);
+        self.waiters.first().is_some_and(may_keep)
+    }
 }
 
 /// What a round carries out.
@@ -100,6 +111,9 @@ enum Task {
     Batch(Batch),
     Command(Command),
 }
+
+/// Beside others a permit may be handed on for so many times as long: whose turn it is, is known then.
+const AMONG_OTHERS: u32 = 4;
 
 /// What the client's registry knows lines by.
 const KIND: &str = "semaphore";
@@ -204,10 +218,15 @@ impl Line {
             return false;
         }
         let now = Instant::now();
-        let fresh = state.seen.is_some_and(|seen| now < seen + window);
-        let first = state.waiters.first();
-        let in_turn = |first: &Waiter| state.turns.may_keep(first.since, first.permits <= permits);
-        if !fresh || !first.is_some_and(in_turn) {
+        let others = state.turns.others_listen();
+        let window = if others {
+            AMONG_OTHERS * window
+        } else {
+            window
+        };
+        let known_for = state.seen.map(|seen| now.saturating_duration_since(seen));
+        let fresh = known_for.is_some_and(|age| age < window);
+        if !fresh || !state.first_may_keep(permits) {
             return false;
         }
         let served = state.waiters.serve_exactly(permits, now);
@@ -215,9 +234,11 @@ impl Line {
         state.turns.handed_over(served.len());
         // A large request that has been served may have stood in the way of smaller ones.
         let fits = handed_over && state.waiters.somebody_fits(state.available, now);
-        // What is known of others is asked for again before it is too old to go on.
-        let due = state.seen.is_some_and(|seen| now >= seen + window / 5);
-        let look = fits || due && state.turns.others_listen() && !state.waiters.is_empty();
+        // What is known of others is asked for again before it does not allow to go on.
+        let due = known_for.is_some_and(|age| {
+            age >= window / 2 || age >= window / 20 && !state.first_may_keep(permits)
+        });
+        let look = fits || due && others && !state.waiters.is_empty();
         if look {
             state.look_anew();
             self.note_busy(&mut state);

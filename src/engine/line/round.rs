@@ -42,6 +42,7 @@ impl Line {
         }
         let answered = state.waiters.somebody_was_answered();
         let reports = state.turns.wants_report(now, answered);
+        let awaited_in_vain = state.is_awaited_in_vain();
         let mut claim = Default::default();
         if state.look && !state.waiters.is_empty() {
             let free = state.free.take().filter(|_| !reports);
@@ -52,7 +53,7 @@ impl Line {
         let report = reports.then(|| state.turns.report(state.waiters.report(&claim, now), own));
         let batch = Batch::form(&mut calls, claim, report);
         state.queue.put_back(calls.into_iter());
-        (batch.len() > 0).then_some(Task::Batch(batch))
+        (batch.len() > 0 || awaited_in_vain).then_some(Task::Batch(batch))
     }
 
     /// Looks for waiters at `instant`, when they have been held back for others.
@@ -200,7 +201,7 @@ impl Rounds for Line {
     fn has_work(&self) -> bool {
         let mut state = self.lock();
         let claims = state.look && !state.waiters.is_empty();
-        if !state.queue.is_empty() || claims {
+        if !state.queue.is_empty() || claims || state.is_awaited_in_vain() {
             self.note_busy(&mut state);
             return true;
         }

@@ -95,9 +95,9 @@ impl Drop for Seat {
             let mut state = self.line.lock();
             if state.waiters.leave(ticket).is_some() {
                 self.line.way_is_free(&mut state);
-                let waiting = !state.waiters.is_empty();
+                let work = !state.waiters.is_empty() || state.is_awaited_in_vain();
                 drop(state);
-                if waiting {
+                if work {
                     drive::kick(&self.line);
                 }
             }

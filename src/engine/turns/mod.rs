@@ -5,12 +5,15 @@
 //! *A caller may take its permits if what is left will do for all callers elsewhere who came clearly before it*:
 //! more than 5 ms and a tenth of its own wait earlier. That holds between the clients of one semaphore, as long as
 //! more than one listens. Within a client callers are served in the order of their arrival, as ever; the
-//! allowance lets a client hand a permit on within its process instead of passing it round for every caller.
+//! allowance lets a client hand a permit on within its process instead of passing it round for every caller. It
+//! does so for 20 ms (four times `local_hand_over`) after it last asked, and asks early enough to go on, with a look
+//! at the others' records.
 //!
 //! Nothing is kept for ever. Permits that have been free for 5 ms, while callers whom they would fit were held
 //! back, are *free for all*; those for whom they were kept are skipped for 20 ms and a quarter of their wait, or
-//! until they come, and then as long as there is not enough for the first of them. So a client that is frozen or dead, or a record that nobody knows, costs a few
-//! milliseconds now and then, for ten seconds at the most. A large request is waited for in the same way: for 5 ms
+//! until they come, and then as long as there is not enough for the first of them. So a client that is frozen or dead,
+//! or a record that nobody knows, costs a few milliseconds now and then, for ten seconds at the most; a client whose
+//! last caller gives up takes its record back at once. A large request is waited for in the same way: for 5 ms
 //! small ones leave it what comes free, then they pass.
 //!
 //! *Strangers*, listeners without a record (JVMs), are given an equal share. When `n` callers have got permits in
@@ -121,8 +124,15 @@ impl Turns {
         }
     }
 
+    /// Whether the record says that callers of this client wait.
+    pub(crate) fn is_on_record(&self) -> bool {
+        self.on_record && !self.off
+    }
+
     /// Completes what a batch reports; `own`: how many of the listeners are this client.
     pub(crate) fn report(&mut self, of_line: Report, own: u64) -> Report {
+        // Taken back with it; if that fails, it is not tried again: the record will not be believed for long.
+        self.on_record &= of_line.want > 0;
         Report {
             own,
             offer: self.strangers.offer(),
@@ -147,17 +157,21 @@ impl Turns {
         self.learned = Some(now);
     }
 
-    /// The server's answer to a batch with a report, sent at `sent`, that leaves callers waiting or not. Says when
-    /// those who were held back should look again.
+    /// The server's answer to a batch with a report, sent at `sent`, in which callers who wait have `asked` or not,
+    /// and that leaves some of those `waiting` who were reported, or none. Says when those who were held back
+    /// should look again.
     pub(crate) fn answered(
         &mut self,
         verdict: Option<Verdict>,
+        asked: bool,
         waiting: bool,
         sent: Instant,
         now: Instant,
     ) -> Option<Instant> {
         self.on_record = verdict.is_some() && waiting;
-        self.held_until = None;
+        if asked {
+            self.held_until = None;
+        }
         let verdict = verdict?;
         if let Some(seen) = verdict.seen {
             let distance = Duration::from_micros(seen.keep.unsigned_abs());
@@ -170,8 +184,8 @@ impl Turns {
         }
         self.strangers
             .counted(verdict.announced, verdict.granted, now);
-        self.held_until = verdict.pause.map(|pause| now + pause);
-        self.held_until
+        let until = now + verdict.pause?;
+        Some(*self.held_until.insert(until))
     }
 }
 
@@ -210,14 +224,14 @@ mod tests {
             "nothing is known of the others yet"
         );
         let sent = now + Duration::from_secs(1);
-        turns.answered(verdict(30_000, 0), true, sent, sent);
+        turns.answered(verdict(30_000, 0), true, true, sent, sent);
         assert!(turns.may_keep(sent - Duration::from_millis(30), true));
         assert!(!turns.may_keep(sent - Duration::from_millis(29), true));
         assert!(
             !turns.may_keep(sent - Duration::from_millis(30), false),
             "a large one is not passed"
         );
-        turns.answered(verdict(-5_000, 0), true, sent, sent);
+        turns.answered(verdict(-5_000, 0), true, true, sent, sent);
         assert!(turns.may_keep(sent + Duration::from_millis(5), true));
     }
 
@@ -225,7 +239,7 @@ mod tests {
     fn beside_strangers_who_wait_for_their_share_nothing_is_kept() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         turns.seen(1, now);
-        turns.answered(verdict(-5_000, 1), true, now, now);
+        turns.answered(verdict(-5_000, 1), true, true, now, now);
         assert!(!turns.may_keep(now, true));
     }
 
@@ -233,20 +247,25 @@ mod tests {
     fn who_is_held_back_looks_again_unless_an_answer_comes_before() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         let held = Verdict::read("turn:5000:0:0:2:0:0");
-        let until = turns.answered(held, true, now, now).expect("a pause");
+        let until = turns.answered(held, true, true, now, now).expect("a pause");
         assert_eq!(until, now + Duration::from_millis(5));
         assert!(turns.is_held(now) && turns.is_held_until(until));
-        assert_eq!(turns.answered(verdict(0, 0), true, now, now), None);
+        assert_eq!(turns.answered(verdict(0, 0), false, true, now, now), None);
+        assert!(
+            turns.is_held_until(until),
+            "others of this process have asked for something else"
+        );
+        assert_eq!(turns.answered(verdict(0, 0), true, true, now, now), None);
         assert!(!turns.is_held(now) && !turns.is_held_until(until));
     }
 
     #[test]
     fn the_record_is_taken_back_when_nobody_waits_any_more() {
         let (mut turns, now) = (Turns::default(), Instant::now());
-        turns.answered(verdict(0, 0), true, now, now);
+        turns.answered(verdict(0, 0), true, true, now, now);
         turns.seen(0, now);
         assert!(turns.wants_report(now, false));
-        turns.answered(verdict(0, 0), false, now, now);
+        turns.answered(verdict(0, 0), true, false, now, now);
         assert!(!turns.wants_report(now, false));
     }
 

@@ -8,6 +8,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.DoubleAdder;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.stream.IntStream;
 import org.redisson.api.RLock;
@@ -29,7 +30,7 @@ final class Crowd {
     private final long started = System.nanoTime();
     private final long millis;
     private final WaitTimes waits = new WaitTimes();
-    private final LongAdder inTime = new LongAdder();
+    private final DoubleAdder inTime = new DoubleAdder();
     private final LongAdder heldMicros = new LongAdder();
     private volatile boolean failed;
 
@@ -110,11 +111,12 @@ final class Crowd {
             int permits = choosePermits();
             long began = System.nanoTime();
             take(semaphore, permits);
-            note(began);
+            waits.add(Micros.since(began));
             gauge.add(permits);
             hold();
             gauge.add(-permits);
             give(semaphore, permits);
+            noteTurn(began);
         }
     }
 
@@ -145,7 +147,7 @@ final class Crowd {
         long began = System.nanoTime();
         semaphore.acquireAsync(permits)
                 .thenCompose(acquired -> {
-                    note(began);
+                    waits.add(Micros.since(began));
                     return gauge.addAsync(permits);
                 })
                 .thenCompose(counted -> holdAsync(scheduler))
@@ -153,6 +155,7 @@ final class Crowd {
                 .thenCompose(counted -> semaphore.releaseAsync(permits))
                 .whenCompleteAsync((released, failure) -> {
                     if (failure == null) {
+                        noteTurn(began);
                         callAsync(semaphore, done + 1, scheduler, end);
                     } else {
                         fail(end, failure);
@@ -164,7 +167,7 @@ final class Crowd {
         if (holdMicros > 0) {
             long began = System.nanoTime();
             Micros.sleep(holdMicros);
-            heldMicros.add(Micros.since(began));
+            noteHold(began);
         }
     }
 
@@ -175,7 +178,7 @@ final class Crowd {
         long began = System.nanoTime();
         CompletableFuture<Void> held = new CompletableFuture<>();
         scheduler.schedule(() -> {
-            heldMicros.add(Micros.since(began));
+            noteHold(began);
             held.complete(null);
         }, holdMicros, TimeUnit.MICROSECONDS);
         return held;
@@ -185,12 +188,20 @@ final class Crowd {
         return semaphores.get(caller % semaphores.size());
     }
 
-    /** Permits were got just now. */
-    private void note(long began) {
-        waits.add(Micros.since(began));
-        if (elapsedMillis() < millis) {
-            inTime.increment();
-        }
+    /** A turn has ended just now; if the time was over before, it counts in part. */
+    private void noteTurn(long began) {
+        long now = System.nanoTime();
+        inTime.add((double) nanosInTime(began, now) / Math.max(1, now - began));
+    }
+
+    private void noteHold(long began) {
+        heldMicros.add(TimeUnit.NANOSECONDS.toMicros(nanosInTime(began, System.nanoTime())));
+    }
+
+    /** How much of what lasted from one instant to another was within the time. */
+    private long nanosInTime(long began, long ended) {
+        long time = TimeUnit.MILLISECONDS.toNanos(millis);
+        return Math.max(0, Math.min(ended - started, time) - (began - started));
     }
 
     private boolean goesOn(long done) {
