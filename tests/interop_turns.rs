@@ -37,6 +37,10 @@ async fn java_threads_get_on_beside_a_crowd() {
     assert!(ours.try_set_permits(PERMITS).await.unwrap());
     let crowd = Crowd::start(&ours, 200, 1, HOLD);
     crowd.until_served(100).await;
+    // The first seconds of a JVM are slow.
+    java.call("crowd", crowd_of_java(4, 2_000))
+        .await
+        .expect("no call fails");
     crowd.take();
     let answer = java
         .call("crowd", crowd_of_java(4, 3_000))

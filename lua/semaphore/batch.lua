@@ -92,9 +92,10 @@ local time = listeners > 0 and listeners > ARGV[steps_end + 6] + 0 and redis.pca
 if time and not time.err then
   local SLACK, SLACK_PART = 5000, 10
   local PATIENCE, PATIENCE_STEP, MOST_STEPS = 5000, 1000, 3
+  local PATIENCE_WITH_STRANGERS = 10000
   local SKIP, SKIP_PART = 20000, 4
   local STALE, RECORD_LIFE, LINGER, REFRESH = 10000000, '10000', 1500000, 100000
-  local MOST_CREDIT, LEAST_WEIGHT, MOST_RECORDS = 8, 1 / 64, 1000
+  local MOST_CREDIT, LEAST_WEIGHT, MOST_RECORDS = 8, 1 / 32, 1000
   local RECORD, RECORD_SIZE = '>I8I8I8I8I8I8', 48
 
   local at = steps_end
@@ -221,6 +222,11 @@ if time and not time.err then
     return wanted + amount <= total
   end
 
+  -- For how long what is free is kept. A JVM takes longer to wake than we do.
+  local function patience()
+    return strangers > 0 and credit >= 1 and PATIENCE_WITH_STRANGERS or PATIENCE
+  end
+
   -- Those who were waited for had their chance, and are not waited for again for a while.
   local function lose_patience()
     local function until_when(head) return now + SKIP + max(0, now - head) / SKIP_PART end
@@ -248,7 +254,7 @@ if time and not time.err then
           high = middle - 1
         end
       end
-      if result < most and since > 0 and now - since >= PATIENCE then
+      if result < most and since > 0 and now - since >= patience() then
         lose_patience()
         result = most
       end
@@ -306,15 +312,18 @@ if time and not time.err then
     local shared = string.format('%.0f %.0f %.4f %.4f %.0f %.0f',
       since, total, credit, weight, announced, granted)
     if shared ~= shared_text then write('*', shared) end
-    -- Who only releases makes no hash, and who is the last to wait leaves none.
-    if rest == 0 and others and clients == 1 then
-      if shared_text then redis.pcall('DEL', KEYS[4]) end
-    elseif #fields > 0 and (want > 0 or shared_text) then
+    -- Who only releases makes no hash; who is the last to wait leaves it for as long as clients go on listening, so that
+    -- none of them is taken for a stranger.
+    if #fields > 0 and (want > 0 or shared_text) then
       redis.pcall('HSET', KEYS[4], unpack(fields))
-      if not own or now - own.seen > REFRESH then redis.pcall('PEXPIRE', KEYS[4], RECORD_LIFE) end
+      if rest == 0 and others and clients == 1 then
+        redis.pcall('PEXPIRE', KEYS[4], LINGER / 1000)
+      elseif not own or now - own.seen > REFRESH then
+        redis.pcall('PEXPIRE', KEYS[4], RECORD_LIFE)
+      end
     end
     -- Of those who are held back the first ones come first, then, too.
-    local pause = since + PATIENCE + min(MOST_STEPS, before_us) * PATIENCE_STEP - now
+    local pause = since + patience() + min(MOST_STEPS, before_us) * PATIENCE_STEP - now
     return string.format(' turn:%.0f:%s:%s:%s:%.0f:%.0f',
       held and max(1, pause) or 0, keep, found, clients, announced, granted)
   end

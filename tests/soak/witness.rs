@@ -80,9 +80,11 @@ impl Witness {
     }
 }
 
-/// The client that a record is of: the end of its key.
+/// The client that a record is of: the end of its key, behind the semaphore's name in braces, or the beginning, before
+/// a number, where it serves several semaphores.
 fn client_of(key: &str) -> Option<String> {
-    let (_, client) = key.strip_prefix("redisson_sc_once:")?.rsplit_once(':')?;
+    let (front, end) = key.strip_prefix("redisson_sc_once:")?.rsplit_once(':')?;
+    let client = if front.contains('{') { end } else { front };
     Some(client.to_owned())
 }
 

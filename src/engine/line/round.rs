@@ -41,7 +41,8 @@ impl Line {
             state.look_anew();
         }
         let answered = state.waiters.somebody_was_answered();
-        let reports = state.turns.wants_report(now, answered);
+        let waiting = !state.waiters.is_empty();
+        let reports = state.turns.wants_report(now, waiting, answered);
         let awaited_in_vain = state.is_awaited_in_vain();
         let mut claim = Default::default();
         if state.look && !state.waiters.is_empty() {

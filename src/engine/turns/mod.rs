@@ -16,11 +16,12 @@
 //! last caller gives up takes its record back at once. A large request is waited for in the same way: for 5 ms
 //! small ones leave it what comes free, then they pass.
 //!
-//! *Strangers*, listeners without a record (JVMs), are given an equal share. When `n` callers have got permits in
-//! `m` clients, each stranger has `n / m` permits to its credit; so many are kept free, and 5 ms later, if they have not
-//! been taken, they are free for all, and the stranger gets half the credit from then on (all of it again as soon as it
-//! takes some). A stranger that has had more than its share all the same, as [`strangers`] finds by counting
-//! messages, gets no credit, and permits are handed over within processes as if it were not there.
+//! *Strangers*, listeners without a record (JVMs), are given an equal share. When `n` callers have got permits in `m`
+//! clients, each stranger has `n / m` permits to its credit; so many are kept free, and 10 ms later (a JVM takes
+//! longer to wake), if they have not been taken, they are free for all, and the stranger gets half the credit from
+//! then on (all of it again as soon as it takes some). A stranger that has had more than its share all the same, as
+//! [`strangers`] finds by counting messages, gets no credit, and permits are handed over within processes as if it
+//! were not there.
 //!
 //! Who only tries (`try_acquire`) takes what is free.
 //!
@@ -28,13 +29,14 @@
 //!
 //! A hash beside the semaphore, `redisson_sc_turns:{name}` (`redisson_sc_turns::name` where the name has braces of
 //! its own), written by `lua/semaphore/batch.lua` where others listen, and only then. It vanishes 10 s after
-//! its last use. Times are microseconds since 1970 by the server's clock. Clients' records are binary, since a
+//! its last use, and 1.5 s after the last caller who waited. A client none of whose callers wait, and that has seen
+//! within the last second that no stranger listens, leaves it alone: its releases need no count. Times are microseconds since 1970 by the server's clock. Clients' records are binary, since a
 //! script may have to read hundreds of them.
 //!
 //! | field | value | form |
 //! |---|---|---|
 //! | a client's id (36 bytes) | when its first caller in line came; when its last one came; how many permits all of them want, 0 where nobody waits any more; when this was written; how many the first one wants, 0 if it has not come since it was last skipped; until when it is skipped, or 0 | 48 bytes: six unsigned integers of 64 bits, the most significant byte first |
-//! | `*` | since when permits are free while callers are held back, or 0; the counter behind the last script; what is to the strangers' credit; how much of it they are given (0.0156 to 1); how many messages have announced permits; how many callers have had permits | decimal ASCII with one space between the numbers: `^\d+ -?\d+ \d+\.\d+ \d+\.\d+ \d+ \d+$` |
+//! | `*` | since when permits are free while callers are held back, or 0; the counter behind the last script; what is to the strangers' credit; how much of it they are given (0.0313 to 1); how many messages have announced permits; how many callers have had permits | decimal ASCII with one space between the numbers: `^\d+ -?\d+ \d+\.\d+ \d+\.\d+ \d+ \d+$` |
 //!
 //! Callers between the first and the last are taken to have come evenly. A client's field counts for 10 s from
 //! when it was written. What is not in this form counts as missing. Deleting it costs the order of a few callers;
@@ -59,6 +61,8 @@ use strangers::Strangers;
 
 /// What a client knows of others is believed for this long while its callers wait.
 const FRESH: Duration = Duration::from_millis(20);
+/// That all others who listen keep records is believed for this long, by clients none of whose callers wait.
+const KNOWN: Duration = Duration::from_secs(1);
 
 /// Whose turn it is, as far as this process knows.
 #[derive(Debug, Default)]
@@ -70,6 +74,8 @@ pub(crate) struct Turns {
     /// The record in Redis says that callers of this client wait.
     on_record: bool,
     strangers: Strangers,
+    /// So many others listened when there was no stranger among them, and when that was.
+    no_strangers: Option<(u64, Instant)>,
     /// How many callers were served without Redis since the last report.
     handed_over: i64,
     /// Callers who came before this may be served within the process.
@@ -84,13 +90,18 @@ impl Turns {
         self.off = true;
     }
 
-    /// Whether the next batch carries a report. `answered`: callers wait to whom the server has said so.
-    pub(crate) fn wants_report(&self, now: Instant, answered: bool) -> bool {
+    /// Whether the next batch carries a report. `waiting`: callers wait; `answered`: the server has said so to some.
+    pub(crate) fn wants_report(&self, now: Instant, waiting: bool, answered: bool) -> bool {
         if self.off {
             return false;
         }
-        let fresh = |at: Instant| now.saturating_duration_since(at) < FRESH;
-        self.others > 0 || self.on_record || answered && !self.learned.is_some_and(fresh)
+        let within = |at: Instant, time: Duration| now.saturating_duration_since(at) < time;
+        let fresh = |at: Instant| within(at, FRESH);
+        // What is released is counted for the sake of strangers.
+        let uncounted = |(others, at)| others == self.others && within(at, KNOWN);
+        self.on_record
+            || answered && !self.learned.is_some_and(fresh)
+            || self.others > 0 && (waiting || !self.no_strangers.is_some_and(uncounted))
     }
 
     /// Whether the rule is to be kept.
@@ -181,6 +192,7 @@ impl Turns {
                 sent.checked_sub(distance)
             };
             (self.strangers.count, self.strangers.clients) = (seen.strangers, seen.clients);
+            self.no_strangers = (seen.strangers == 0).then_some((self.others, now));
         }
         self.strangers
             .counted(verdict.announced, verdict.granted, now);
@@ -201,14 +213,17 @@ mod tests {
     fn alone_nothing_is_reported_and_all_is_kept() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         assert!(
-            !turns.wants_report(now, false),
+            !turns.wants_report(now, false, false),
             "a caller who has not been told to wait"
         );
-        assert!(turns.wants_report(now, true), "does anybody else listen?");
-        turns.seen(0, now);
-        assert!(!turns.wants_report(now, true));
         assert!(
-            turns.wants_report(now + FRESH, true),
+            turns.wants_report(now, true, true),
+            "does anybody else listen?"
+        );
+        turns.seen(0, now);
+        assert!(!turns.wants_report(now, true, true));
+        assert!(
+            turns.wants_report(now + FRESH, true, true),
             "does anybody by now?"
         );
         assert!(turns.may_keep(now, false));
@@ -218,7 +233,7 @@ mod tests {
     fn beside_others_callers_are_served_within_the_process_until_theirs_are_older() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         turns.seen(1, now);
-        assert!(turns.wants_report(now, false));
+        assert!(turns.wants_report(now, false, false));
         assert!(
             !turns.may_keep(now, true),
             "nothing is known of the others yet"
@@ -244,6 +259,27 @@ mod tests {
     }
 
     #[test]
+    fn whose_callers_do_not_wait_reports_for_the_sake_of_strangers_only() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        turns.seen(1, now);
+        assert!(
+            turns.wants_report(now, false, false),
+            "one of ours, or not?"
+        );
+        turns.answered(verdict(0, 0), true, false, now, now);
+        assert!(!turns.wants_report(now, false, false));
+        assert!(turns.wants_report(now, true, false));
+        assert!(turns.wants_report(now + KNOWN, false, false));
+        turns.seen(2, now);
+        assert!(
+            turns.wants_report(now, false, false),
+            "who is the other one?"
+        );
+        turns.answered(verdict(0, 1), true, false, now, now);
+        assert!(turns.wants_report(now, false, false));
+    }
+
+    #[test]
     fn who_is_held_back_looks_again_unless_an_answer_comes_before() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         let held = Verdict::read("turn:5000:0:0:2:0:0");
@@ -264,9 +300,9 @@ mod tests {
         let (mut turns, now) = (Turns::default(), Instant::now());
         turns.answered(verdict(0, 0), true, true, now, now);
         turns.seen(0, now);
-        assert!(turns.wants_report(now, false));
+        assert!(turns.wants_report(now, false, false));
         turns.answered(verdict(0, 0), true, false, now, now);
-        assert!(!turns.wants_report(now, false));
+        assert!(!turns.wants_report(now, false, false));
     }
 
     #[test]
@@ -274,7 +310,7 @@ mod tests {
         let (mut turns, now) = (Turns::default(), Instant::now());
         turns.switch_off();
         turns.seen(3, now);
-        assert!(!turns.wants_report(now, true));
+        assert!(!turns.wants_report(now, true, true));
         assert!(turns.may_keep(now, false));
     }
 }
