@@ -27,7 +27,7 @@
 //! # The record
 //!
 //! A hash beside the semaphore, `redisson_sc_turns:{name}` (`redisson_sc_turns::name` where the name has braces of
-//! its own), written by `lua/semaphore/batch.lua` where others listen, and only then. It vanishes 10 s after
+//! its own), written by `lua/semaphore/turns.lua` where others listen, and only then. It vanishes 10 s after
 //! its last use. Times are microseconds since 1970 by the server's clock. Clients' records are binary, since a
 //! script may have to read hundreds of them.
 //!
