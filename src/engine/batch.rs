@@ -1,4 +1,5 @@
-//! Calls that travel to the server together, as one call of `lua/semaphore/batch.lua`.
+//! Calls that travel to the server together, as one call of a script: `lua/semaphore/batch.lua` behind `counter.lua`,
+//! which reads the counter, and `turns.lua`, which knows whose turn it is.
 //!
 //! All calls of a batch were waiting for an answer at the same time, so any order among them is one that
 //! an observer could have seen. The order chosen: releases before acquisitions, so that what one caller
@@ -18,8 +19,13 @@ use super::waiters::{Claim, Reply, Run};
 use crate::error::Error;
 use crate::transport::Value;
 
-static BATCH: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../lua/semaphore/batch.lua")));
+static BATCH: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/semaphore/counter.lua"),
+        include_str!("../../lua/semaphore/turns.lua"),
+        include_str!("../../lua/semaphore/batch.lua"),
+    ))
+});
 
 /// A batch takes this many calls at the most.
 pub(crate) const MOST_CALLS: usize = 4096;

@@ -28,10 +28,10 @@
 //! # The record
 //!
 //! A hash beside the semaphore, `redisson_sc_turns:{name}` (`redisson_sc_turns::name` where the name has braces of
-//! its own), written by `lua/semaphore/batch.lua` where others listen, and only then. It vanishes 10 s after
-//! its last use, and 1.5 s after the last caller who waited. A client none of whose callers wait, and that has seen
-//! within the last second that no stranger listens, leaves it alone: its releases need no count. Times are microseconds since 1970 by the server's clock. Clients' records are binary, since a
-//! script may have to read hundreds of them.
+//! its own), written by `lua/semaphore/turns.lua` where others listen, and only then. It vanishes 10 s after its last
+//! use, and 1.5 s after the last caller who waited. A client none of whose callers wait, and that has seen within the
+//! last second that no stranger listens, leaves it alone: its releases need no count. Times are microseconds since
+//! 1970 by the server's clock. Clients' records are binary, since a script may have to read hundreds of them.
 //!
 //! | field | value | form |
 //! |---|---|---|

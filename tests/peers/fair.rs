@@ -1,0 +1,115 @@
+//! The fair semaphore beside a peer between its steps: the race that its recipe has, and the lock that ends it.
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redisson_semaphore::Client;
+use redisson_semaphore::recipes::Units;
+use serde_json::Value;
+
+use super::support::{CHECK, LIMIT, Program, World, about, ids, released, with};
+use crate::layouts::{Layout, Shape};
+use crate::support::snapshot::snapshot_all;
+
+use Program::Python;
+
+/// The race of the original: one is given a counter, another one with a higher counter is faster, and the first
+/// steals his permit.
+#[tokio::test]
+async fn the_stolen_permit_of_the_original_and_of_ours() {
+    let world = World::new().await;
+    let peer = Python.start(&world.server).await;
+    let about = about(Layout::Fair, "stolen", 1);
+    let begun = async || peer.call("begin", about.clone()).await.unwrap().value;
+    let finished = async |begun: Value| {
+        let about = with(about.clone(), "begun", begun);
+        peer.call("finish", about).await.unwrap().value
+    };
+
+    // Among the originals.
+    let first = begun().await;
+    let second = begun().await;
+    assert!(finished(second).await.is_string(), "the faster one holds");
+    assert!(finished(first).await.is_string(), "and the first steals it");
+    let shape = Shape::new(2).units(Units::Seconds).check(CHECK);
+    let two = Layout::Fair.make(&world.client, "stolen", shape);
+    assert_eq!(ids(&two).await.len(), 2, "both hold a permit of one");
+    two.release_all().await.unwrap();
+
+    // Ours is one step: nobody comes in between, so it never steals.
+    let shape = Shape::new(1).units(Units::Seconds).check(CHECK);
+    let ours = Layout::Fair.make(&world.client, "stolen", shape);
+    let other = Client::connect(world.server.url()).await.unwrap();
+    let other = Layout::Fair.make(&other, "stolen", shape);
+    for _ in 0..20 {
+        let tries = (0..8).map(|number| [&ours, &other][number % 2].try_acquire());
+        let held: Vec<_> = futures::future::join_all(tries).await;
+        let mut held: Vec<_> = held.into_iter().filter_map(Result::unwrap).collect();
+        let held = held.pop().filter(|_| held.is_empty()).expect("one of them");
+        ours.release(held.id()).await.unwrap();
+    }
+    let first = begun().await;
+    assert!(finished(first).await.is_string());
+    assert_eq!(ours.try_acquire().await.unwrap(), None);
+    ours.release_all().await.unwrap();
+
+    // A peer between the two zsets counts, though the original would not see him yet.
+    let slow = begun().await;
+    let mut redis = world.redis.clone();
+    let (id, now) = (slow[0].as_str().unwrap(), slow[1].as_f64().unwrap());
+    let _: () = redis.zadd("stolen", id, now).await.unwrap();
+    assert_eq!(ours.try_acquire().await.unwrap(), None);
+    assert!(finished(slow.clone()).await.is_string());
+    assert_eq!(ids(&ours).await, [id]);
+    ours.release_all().await.unwrap();
+
+    // What ours cannot see: a peer that has only incremented the counter. He steals from ours as from his own.
+    let unseen = begun().await;
+    let mine = ours.try_acquire().await.unwrap().expect("free");
+    assert!(finished(unseen).await.is_string());
+    assert!(ours.refresh(mine.id()).await.unwrap());
+    ours.release_all().await.unwrap();
+    peer.shutdown().await;
+}
+
+/// Under a lock that race is over: ours stay out between a peer's two steps.
+#[tokio::test]
+async fn ours_stay_out_while_a_peer_holds_the_lock() {
+    let world = World::new().await;
+    let peer = Python.start(&world.server).await;
+    let about = about(Layout::FairUnderLock, "locked", 1);
+    let shape = Shape::new(1).units(Units::Seconds).check(CHECK);
+    let ours = Layout::FairUnderLock.make(&world.client, "locked", shape);
+    let mut redis = world.redis.clone();
+
+    let _: () = redis.set("lock:locked", "somebody").await.unwrap();
+    let begun = peer.call("begin", about.clone()).await.unwrap().value;
+    let before = snapshot_all(&mut redis).await;
+    assert_eq!(ours.try_acquire().await.unwrap(), None, "it stays out");
+    let waiter = ours.clone();
+    let mut waiter = tokio::spawn(async move { waiter.acquire().await });
+    let release = ours.clone();
+    let release = tokio::spawn(async move { release.release("nobody").await });
+    let waits = tokio::time::timeout(Duration::from_millis(200), &mut waiter).await;
+    assert!(waits.is_err(), "it does not wait for the lock");
+    assert!(!release.is_finished());
+    let mut after = snapshot_all(&mut redis).await;
+    // The lock had no expiry, and has one now.
+    let lock: i64 = redis.pttl("lock:locked").await.unwrap();
+    assert!((1..=10_000).contains(&lock), "{lock}");
+    after.remove("lock:locked");
+    for (key, one) in after {
+        assert!(one.matches(&before[&key], LIMIT), "{key} was changed");
+    }
+
+    let about = with(about, "begun", begun);
+    let theirs = peer.call("finish", about.clone()).await.unwrap().value;
+    let _: () = redis.del("lock:locked").await.unwrap();
+    assert!(!release.await.unwrap().unwrap());
+    let waits = tokio::time::timeout(Duration::from_millis(100), &mut waiter).await;
+    assert!(waits.is_err(), "the peer holds the permit");
+    assert!(released(&peer, &about, theirs.as_str().unwrap()).await);
+    let mine = tokio::time::timeout(LIMIT, waiter).await.unwrap();
+    mine.unwrap().unwrap();
+    peer.shutdown().await;
+}
