@@ -247,6 +247,7 @@ impl ClientBuilder {
             retry_window,
             safety_interval,
             lock_watchdog_timeout,
+            local_hand_over,
             ..
         } = self.config;
         for (name, value) in [
@@ -263,6 +264,13 @@ impl ClientBuilder {
                     ),
                 });
             }
+        }
+        if local_hand_over > LONGEST_SETTING {
+            return Err(Error::Configuration {
+                reason: format!(
+                    "local_hand_over of {local_hand_over:?} is above {LONGEST_SETTING:?}"
+                ),
+            });
         }
         if lock_watchdog_timeout < SHORTEST_WATCHDOG_TIMEOUT {
             return Err(Error::Configuration {

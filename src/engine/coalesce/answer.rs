@@ -7,8 +7,8 @@ use crate::transport::Value;
 pub(crate) struct Outcome {
     /// Whether it was carried out; if not, there was too little to take.
     pub(crate) done: bool,
-    /// The counter behind it.
-    pub(crate) available: i64,
+    /// The counter behind it, where that was learned.
+    pub(crate) available: Option<i64>,
     /// How many listeners the channel has, where that was learned.
     pub(crate) listeners: Option<u64>,
 }
@@ -29,7 +29,7 @@ fn read_one(pair: &[Value]) -> Option<Option<Outcome>> {
         [Value::Nil, Value::Int(_)] => Some(None),
         [Value::Int(available), Value::Int(listeners)] => Some(Some(Outcome {
             done: available >= 0,
-            available: available.max(-1 - available),
+            available: Some(available.max(-1 - available)),
             listeners: u64::try_from(listeners).ok(),
         })),
         _ => None,
@@ -65,7 +65,7 @@ mod tests {
         let outcome = |done, available, listeners| {
             let outcome = Outcome {
                 done,
-                available,
+                available: Some(available),
                 listeners,
             };
             Some(Some(outcome))

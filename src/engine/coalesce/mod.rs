@@ -48,8 +48,8 @@ pub(crate) enum FirstAttempt {
     Answered(Outcome),
     /// It was not carried out: it is no usual case, or the server refused the script.
     NotDone,
-    /// It was not sent.
-    NotSent(Failure),
+    /// It was not sent; or, where its runtime has ended, it may have been, but no more can be.
+    Failed(Failure),
     /// It may have been carried out; the question that settles it.
     Lost(Failure, Question),
 }
@@ -99,6 +99,31 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// A carrier, until its work is done. Dropped before that, with the runtime, it tells all who wait: nobody else will come.
+struct Carrier(Option<Arc<Core>>);
+
+impl Carrier {
+    /// Its work is done.
+    fn leave(&mut self, state: &mut State) {
+        state.carriers -= 1;
+        self.0 = None;
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        if let Some(core) = &self.0 {
+            let mut state = core.coalescer.lock();
+            state.carriers -= 1;
+            state.gathering = false;
+            drop(state);
+            core.let_go(&not_sent(RUNTIME_ENDED));
+        }
+    }
+}
+
+const RUNTIME_ENDED: &str = "the runtime has ended";
+
 enum Place {
     Alone(LoneCall),
     WithOthers(oneshot::Receiver<FirstAttempt>),
@@ -115,8 +140,11 @@ impl Core {
                 attempts.pop().unwrap_or(FirstAttempt::NotDone)
             }
             Some(Place::WithOthers(answer)) => {
-                let ended = |_| FirstAttempt::NotSent(not_sent("the runtime has ended"));
-                answer.await.unwrap_or_else(ended)
+                // The script was on its way when the carrier went away.
+                let ended = |_| Failure::Unanswered(RUNTIME_ENDED.to_owned());
+                answer
+                    .await
+                    .unwrap_or_else(|error| FirstAttempt::Failed(ended(error)))
             }
         }
     }
@@ -132,42 +160,52 @@ impl Core {
         }
         let (sender, answer) = oneshot::channel();
         state.waiting.push((call, sender));
-        self.see_to_a_carrier(&mut state);
+        let carrier = self.one_more_carrier(&mut state);
+        drop(state);
+        self.start(carrier);
         Some(Place::WithOthers(answer))
     }
 
-    fn see_to_a_carrier(self: &Arc<Self>, state: &mut State) {
-        if !state.gathering && state.carriers < MOST_CARRIERS {
-            state.gathering = true;
-            state.carriers += 1;
-            self.runtime.spawn(Arc::clone(self).carry());
+    fn one_more_carrier(self: &Arc<Self>, state: &mut State) -> Option<Carrier> {
+        if state.gathering || state.carriers == MOST_CARRIERS {
+            return None;
+        }
+        state.gathering = true;
+        state.carriers += 1;
+        Some(Carrier(Some(Arc::clone(self))))
+    }
+
+    /// Not under the lock: a runtime that is shutting down drops the task at once.
+    fn start(self: &Arc<Self>, carrier: Option<Carrier>) {
+        if let Some(carrier) = carrier {
+            self.runtime.spawn(Arc::clone(self).carry(carrier));
         }
     }
 
     /// What a carrier does.
-    async fn carry(self: Arc<Self>) {
+    async fn carry(self: Arc<Self>, mut carrier: Carrier) {
         loop {
             // Unless there is a load already, callers that were answered just now run first and bring their next calls.
             if self.coalescer.lock().waiting.len() < MOST_TOGETHER {
                 yield_now().await;
                 yield_now().await;
             }
-            let (calls, replies): (Vec<_>, Vec<_>) = {
+            let ((calls, replies), next): ((Vec<_>, Vec<_>), _) = {
                 let mut state = self.coalescer.lock();
                 state.gathering = false;
                 if state.waiting.is_empty() {
-                    state.carriers -= 1;
+                    carrier.leave(&mut state);
                     return;
                 }
                 let count = state.waiting.len().min(MOST_TOGETHER);
                 let calls = state.waiting.drain(..count).unzip();
                 state.under_way += 1;
-                if !state.waiting.is_empty() {
-                    self.see_to_a_carrier(&mut state);
-                }
-                calls
+                let more = !state.waiting.is_empty();
+                let next = more.then(|| self.one_more_carrier(&mut state)).flatten();
+                (calls, next)
             };
             let under_way = UnderWay(&self.coalescer);
+            self.start(next);
             let attempts = self.send_together(&calls).await;
             drop(under_way);
             for (reply, attempt) in replies.into_iter().zip(attempts) {
@@ -177,7 +215,7 @@ impl Core {
             let mut state = self.coalescer.lock();
             if state.gathering {
                 // Another one sees to what has come meanwhile.
-                state.carriers -= 1;
+                carrier.leave(&mut state);
                 return;
             }
             state.gathering = true;
@@ -205,7 +243,7 @@ impl Core {
         self.let_go(&failure);
         let attempt = |index| match &failure {
             Failure::Refused(_) => FirstAttempt::NotDone,
-            Failure::NoConnection(_) => FirstAttempt::NotSent(failure.clone()),
+            Failure::NoConnection(_) => FirstAttempt::Failed(failure.clone()),
             Failure::Unanswered(_) => {
                 let question = Question {
                     lane: Arc::clone(&lane),
@@ -252,7 +290,7 @@ impl Core {
                 let waiting = std::mem::take(&mut state.waiting);
                 drop(state);
                 for (_, reply) in waiting {
-                    let _ = reply.send(FirstAttempt::NotSent(not_sent(detail)));
+                    let _ = reply.send(FirstAttempt::Failed(not_sent(detail)));
                 }
             }
         }

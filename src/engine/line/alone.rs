@@ -16,8 +16,8 @@ pub(super) enum Alone {
     Answered(Outcome),
     /// It was not carried out, and will not be.
     NotDone,
-    /// It was not sent.
-    NotSent(Failure),
+    /// The whole script is to go on from here.
+    Failed(Failure),
     /// There is no answer, and no more to be done.
     Ended(Ending),
 }
@@ -38,7 +38,7 @@ impl Line {
         let (failure, question) = match self.core.first_attempt_together(call).await {
             FirstAttempt::Answered(outcome) => return Alone::Answered(outcome),
             FirstAttempt::NotDone => return Alone::NotDone,
-            FirstAttempt::NotSent(failure) => return Alone::NotSent(failure),
+            FirstAttempt::Failed(failure) => return Alone::Failed(failure),
             FirstAttempt::Lost(failure, question) => (failure, question),
         };
         let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, batch);
@@ -48,7 +48,7 @@ impl Line {
             Ending::Answer(value) => match question.read(&value) {
                 Some(done) => Alone::Answered(Outcome {
                     done,
-                    available: self.lock().available,
+                    available: None,
                     listeners: None,
                 }),
                 None => Alone::NotDone,

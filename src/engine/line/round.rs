@@ -91,7 +91,7 @@ impl Line {
                     return;
                 }
                 Alone::NotDone => {}
-                Alone::NotSent(failure) => first = Some(Err(failure)),
+                Alone::Failed(failure) => first = Some(Err(failure)),
                 Alone::Ended(ending) => first = Some(Ok(ending)),
             }
         }
@@ -163,14 +163,16 @@ impl Line {
 
     /// A lone call has been answered.
     fn arrive_alone(&self, batch: Batch, outcome: Outcome, at: Instant, confirmed: bool) {
-        self.lock().seen = Some(at);
+        self.lock().seen = outcome.available.map(|_| at);
         let sent = Sent {
             at,
             confirmed,
             verdict: None,
         };
         let result = [StepResult::Number(outcome.done.into())];
-        self.arrive(batch, &result, outcome.available, outcome.listeners, sent);
+        // Where it is not known, any number of permits may be free.
+        let available = outcome.available.unwrap_or(i64::MAX);
+        self.arrive(batch, &result, available, outcome.listeners, sent);
     }
 
     async fn carry_out_command(&self, command: Command) {
