@@ -84,11 +84,11 @@ async fn expire(program: Program) {
     let world = World::new().await;
     let peer = program.start(&world.server).await;
     let name = "expiring";
-    let lease = Duration::from_millis(1200);
+    let lease = Duration::from_millis(2400);
     // In a timestamp semaphore a refresh between the peer's clock and his rank would let him in.
     for layout in [Layout::Fair, Layout::Slots] {
         println!("{program:?}, {layout:?}");
-        let about = with(about(layout, name, 1), "timeoutMs", 1200);
+        let about = with(about(layout, name, 1), "timeoutMs", 2400);
         let shape = Shape::new(1).units(program.units()).lease(lease);
         let ours = layout.make(&world.client, name, shape);
         let theirs = acquired(&peer, &about).await.expect("free");

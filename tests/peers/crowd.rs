@@ -38,7 +38,7 @@ struct Seen {
     theirs: Vec<u64>,
 }
 
-const CROWD: Duration = Duration::from_millis(2500);
+const CROWD: Duration = Duration::from_secs(4);
 
 /// Callers of two clients of ours, and threads of both peers, all on one semaphore.
 async fn crowd<G: Send>(

@@ -284,8 +284,11 @@ impl Core {
     fn let_go(&self, failure: &Failure) {
         let mut state = self.coalescer.lock();
         match failure {
-            // It may be a lane that the user must not write to: no more of them then.
-            Failure::Refused(refusal) => state.off |= refusal.reason == Reason::Permission,
+            // The user may not write to lanes, or the server will not have several semaphores in one script: no more of
+            // them then.
+            Failure::Refused(refusal) => {
+                state.off |= matches!(refusal.reason, Reason::Permission | Reason::Other);
+            }
             Failure::NoConnection(Refusal { detail, .. }) | Failure::Unanswered(detail) => {
                 let waiting = std::mem::take(&mut state.waiting);
                 drop(state);
