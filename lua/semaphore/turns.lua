@@ -30,7 +30,7 @@ if time and not time.err then
   local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
   local SLACK, SLACK_PART = 5000, 10
   local PATIENCE, PATIENCE_STEP, MOST_STEPS = 5000, 1000, 3
-  local PATIENCE_WITH_STRANGERS = 10000
+  local PATIENCE_WITH_THE_SLOW, WEIGHT_OF_THE_SLOW = 10000, 1 / 8
   local SKIP, SKIP_PART = 20000, 4
   local STALE, RECORD_LIFE, LINGER, REFRESH = 10000000, '10000', 1500000, 100000
   local MOST_CREDIT, LEAST_WEIGHT, MOST_RECORDS = 8, 1 / 32, 1000
@@ -160,9 +160,11 @@ if time and not time.err then
     return wanted + amount <= total
   end
 
-  -- For how long what is free is kept. A JVM takes longer to wake than we do.
+  -- For how long what is free is kept. Strangers that have missed several permits are offered few, but for longer: a
+  -- JVM that is cold or busy takes its time to wake.
   local function patience()
-    return strangers > 0 and credit >= 1 and PATIENCE_WITH_STRANGERS or PATIENCE
+    local slow = strangers > 0 and credit >= 1 and weight <= WEIGHT_OF_THE_SLOW
+    return slow and PATIENCE_WITH_THE_SLOW or PATIENCE
   end
 
   -- Those who were waited for had their chance, and are not waited for again for a while.

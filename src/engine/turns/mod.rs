@@ -17,11 +17,11 @@
 //! small ones leave it what comes free, then they pass.
 //!
 //! *Strangers*, listeners without a record (JVMs), are given an equal share. When `n` callers have got permits in `m`
-//! clients, each stranger has `n / m` permits to its credit; so many are kept free, and 10 ms later (a JVM takes
-//! longer to wake), if they have not been taken, they are free for all, and the stranger gets half the credit from
-//! then on (all of it again as soon as it takes some). A stranger that has had more than its share all the same, as
-//! [`strangers`] finds by counting messages, gets no credit, and permits are handed over within processes as if it
-//! were not there.
+//! clients, each stranger has `n / m` permits to its credit; so many are kept free, and 5 ms later (10 ms where the
+//! stranger has missed three or more), if they have not been taken, they are free for all, and the stranger gets half
+//! the credit from then on (all of it again as soon as it takes some). A stranger that has had more than its share
+//! all the same, as [`strangers`] finds by counting messages, gets no credit, and permits are handed over within
+//! processes as if it were not there.
 //!
 //! Who only tries (`try_acquire`) takes what is free.
 //!
