@@ -188,6 +188,18 @@ async fn nobody_waits_for_clients_that_do_not_come() {
     .await;
 }
 
+/// Two permits are free, and the record of a client that is not there says that a thousand callers came before all.
+async fn two_permits_and_a_ghost(connection: &mut MultiplexedConnection) {
+    let now = now(connection).await;
+    let ghost = record([now - 5_000_000, now - 1_000_000, 1000, now, 1, 0]);
+    write(connection, "00000000-0000-0000-0000-000000000000", &ghost).await;
+    let () = redis::cmd("SET")
+        .arg(&["recorded", "2"])
+        .query_async(connection)
+        .await
+        .unwrap();
+}
+
 #[tokio::test]
 async fn a_permit_kept_for_a_ghost_is_free_for_all_after_a_moment() {
     let server = RedisServer::start().await;
@@ -210,19 +222,7 @@ async fn a_permit_kept_for_a_ghost_is_free_for_all_after_a_moment() {
         })
         .collect();
     support::waiters::until_subscribers(&mut connection, "redisson_sc:{recorded}", 2).await;
-    let now = now(&mut connection).await;
-    let ghost = record([now - 5_000_000, now - 1_000_000, 1000, now, 1, 0]);
-    write(
-        &mut connection,
-        "00000000-0000-0000-0000-000000000000",
-        &ghost,
-    )
-    .await;
-    let () = redis::cmd("SET")
-        .arg(&["recorded", "2"])
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    two_permits_and_a_ghost(&mut connection).await;
     let () = redis::cmd("PUBLISH")
         .arg(&["redisson_sc:{recorded}", "2"])
         .query_async(&mut connection)
@@ -308,19 +308,7 @@ async fn who_is_held_back_comes_in_the_end_whatever_else_its_client_does() {
         wanted(&mut connection).await == [1, 1]
     })
     .await;
-    let time = now(&mut connection).await;
-    let ghost = record([time - 5_000_000, time - 1_000_000, 1000, time, 1, 0]);
-    write(
-        &mut connection,
-        "00000000-0000-0000-0000-000000000000",
-        &ghost,
-    )
-    .await;
-    let () = redis::cmd("SET")
-        .arg(&["recorded", "2"])
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    two_permits_and_a_ghost(&mut connection).await;
     publish(&mut connection).await;
     // Both look, are held back, and are asked all the time what is free.
     until("both are served", PATIENCE, async || {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::command::Commands;
 use super::line::Line;
-use super::request::{Arg, Request, Script, ScriptCall};
+use super::request::{Arg, Request, Script};
 use crate::transport::{Backoff, Failure, Value};
 
 static NUDGE: LazyLock<Script> =
@@ -77,18 +77,15 @@ async fn pause_and_nudge(line: &Line, backoff: &mut Backoff, starts: &mut u32) -
 /// How many listen while permits are left, 0 where nudging makes no sense; `None` if it was not learned.
 async fn send(line: &Line, starts: u32) -> Option<u64> {
     let keys = line.keys();
-    let request = Request::Script(ScriptCall {
-        script: &NUDGE,
-        keys: vec![Arc::clone(keys.object()), Arc::clone(keys.channel())],
-        args: vec![
+    let request = Request::script(
+        &NUDGE,
+        vec![Arc::clone(keys.object()), Arc::clone(keys.channel())],
+        vec![
             Arg::Word("PUBLISH"),
             Arg::Number(THREADS.into()),
             Arg::Number(starts.into()),
         ],
-        sequence: None,
-        record_flag: None,
-        renumbered: false,
-    });
+    );
     match line.core().try_once(&request).await {
         Ok(Value::Int(listeners)) => u64::try_from(listeners).ok(),
         Err(Failure::Refused(refusal)) if refusal.is_final(false) => Some(0),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::core::Core;
-use super::request::{Arg, Request, Script, ScriptCall};
+use super::request::{Arg, Request, Script};
 use crate::lease::Lease;
 use crate::transport::Value;
 
@@ -91,14 +91,11 @@ impl Core {
         let owners = some
             .iter()
             .map(|((_, owner), _)| Arg::Text(Arc::clone(owner)));
-        let request = Request::Script(ScriptCall {
+        let request = Request::script(
             script,
-            keys: some.iter().map(|((key, _), _)| Arc::clone(key)).collect(),
-            args: std::iter::once(Arg::millis(lease)).chain(owners).collect(),
-            sequence: None,
-            record_flag: None,
-            renumbered: false,
-        });
+            some.iter().map(|((key, _), _)| Arc::clone(key)).collect(),
+            std::iter::once(Arg::millis(lease)).chain(owners).collect(),
+        );
         let until = Instant::now() + lease;
         let answers = match self.try_once(&request).await {
             Ok(Value::Array(answers)) if answers.len() == some.len() => answers,

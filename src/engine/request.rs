@@ -78,7 +78,7 @@ pub(crate) struct ScriptCall {
 }
 
 impl Request {
-    /// A call of a script that may be repeated as it is.
+    /// A call of a script without a number of its own.
     pub(crate) fn script(
         script: &'static LazyLock<Script>,
         keys: Vec<Arc<str>>,

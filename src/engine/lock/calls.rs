@@ -54,14 +54,7 @@ impl Usual {
             ),
             _ => return None,
         };
-        Some(Request::Script(ScriptCall {
-            script,
-            keys: script_keys,
-            args,
-            sequence: None,
-            record_flag: None,
-            renumbered: false,
-        }))
+        Some(Request::script(script, script_keys, args))
     }
 
     /// How many hear the channel, where that was learned, and the answer to `step`; `None` if it was no usual case.
