@@ -1,11 +1,13 @@
 //! [`Lease`]: what is known of something that is held for a time.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// Whether something is still held: a lock, or a permit with a lease.
 ///
@@ -142,7 +144,7 @@ impl Lease {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().expect("no panic under this lock")
+        self.shared.state.lock()
     }
 }
 

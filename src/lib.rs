@@ -10,6 +10,7 @@ mod lease;
 pub mod memory;
 pub mod recipes;
 pub mod redisson;
+mod sync;
 mod transport;
 
 pub use api::{Held, Hold, Holder, LeasedSemaphore, Lock, MAX_PERMITS, RemainingTtl, Semaphore};

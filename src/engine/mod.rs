@@ -29,5 +29,8 @@ pub(crate) mod turns;
 pub(crate) mod waiters;
 pub(crate) mod wakeups;
 
+#[cfg(test)]
+mod drive_panics;
+
 pub(crate) use self::core::Core;
 pub(crate) use self::line::Line;

@@ -6,13 +6,14 @@
 //! pub/sub delivers at most once.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::sync::{Mutex, MutexGuard};
 use crate::transport::{Backoff, Endpoint, Failure, Refusal, Subscriber, Subscriptions, jittered};
 
 /// A channel stays subscribed for this long after its last waiter has left, as the next one may come soon.
@@ -154,7 +155,7 @@ impl Wakeups {
 
     /// Ends all subscriptions.
     pub(crate) fn close(&self) {
-        let tasks = std::mem::take(&mut *self.tasks.lock().expect("no panic under this lock"));
+        let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {
             task.abort();
         }
@@ -169,7 +170,7 @@ impl Drop for Wakeups {
 
 impl Registry {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Channel>> {
-        self.channels.lock().expect("no panic under this lock")
+        self.channels.lock()
     }
 
     fn check_pause(&self) -> Duration {

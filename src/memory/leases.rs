@@ -1,7 +1,7 @@
 //! Who holds the permits of a semaphore with ids, and who waits for them: all that one mutex guards.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::api::{Held, Holder};
 use crate::lease::Lease;
+use crate::sync::{Mutex, MutexGuard};
 
 /// What all handles of one semaphore share.
 pub(super) struct Shared {
@@ -59,7 +60,7 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Leases> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+        self.leases.lock()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::api::{self, Hold, RemainingTtl};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::sync::{Mutex, MutexGuard};
 
 /// A reentrant lock inside one process, with the behaviour of [`RLock`](crate::RLock).
 ///
@@ -149,7 +150,7 @@ impl State {
 impl Shared {
     /// The state as of now.
     fn lock(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.settle(self.fenced);
         state
     }

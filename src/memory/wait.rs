@@ -1,11 +1,11 @@
 //! One waiting caller.
 
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use super::line::{Ticket, Wakers};
 use super::state::State;
+use crate::sync::{Mutex, MutexGuard};
 
 /// What all handles of one semaphore share.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

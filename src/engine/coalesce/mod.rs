@@ -12,7 +12,7 @@
 
 mod answer;
 
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::request::{Arg, Request, Script};
 use super::sync::yield_now;
+use crate::sync::{Mutex, MutexGuard};
 use crate::transport::{Failure, Reason, Refusal, Value};
 
 pub(crate) use answer::Outcome;
@@ -86,7 +87,7 @@ struct State {
 
 impl Coalescer {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 }
 

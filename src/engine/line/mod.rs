@@ -25,7 +25,7 @@ mod queue;
 mod round;
 mod seat;
 
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
@@ -43,6 +43,7 @@ use super::request::Request;
 use super::turns::Turns;
 use super::waiters::{Waiter, Waiters};
 use crate::error::{Error, Result};
+use crate::sync::{Mutex, MutexGuard};
 use crate::transport::Value;
 use queue::Queue;
 use seat::Seat;
@@ -162,7 +163,7 @@ impl Line {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
     /// Carries `operation` out and returns its number. Queued at the first poll; carried out even when

@@ -40,7 +40,7 @@ mod seat;
 mod waiting;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -61,6 +61,7 @@ use super::request::Request;
 use crate::api::Hold;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::sync::{Mutex, MutexGuard};
 use crate::transport::Value;
 
 /// One lock of one client.
@@ -129,7 +130,7 @@ impl LockLine {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
     /// Takes the lock for `claim`, waiting for `wait` at the most; `None` waits without limit.

@@ -27,7 +27,7 @@ mod seat;
 pub(super) mod waiting;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -42,6 +42,7 @@ use crate::engine::listening::Listening;
 use crate::engine::registry::Shared;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::sync::{Mutex, MutexGuard};
 use crate::transport::Backoff;
 use seat::Seat;
 use waiting::{Done, Waiter, Waiters};
@@ -115,7 +116,7 @@ impl Line {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
     /// Carries `operation` out. Queued at the first poll; carried out even when the future is dropped after that,

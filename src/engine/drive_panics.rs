@@ -1,0 +1,105 @@
+//! Rounds that panic, in a caller or in a task: what has been queued besides is carried out all the same.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tokio::sync::oneshot;
+
+use super::drive::{self, Driver, Round, Rounds};
+use super::sync::Mutex;
+
+/// A line whose rounds answer one call each; a call without a reply makes its round panic.
+#[derive(Default)]
+struct Queue {
+    driver: Driver,
+    calls: Mutex<VecDeque<Option<oneshot::Sender<()>>>>,
+    abandoned: Mutex<bool>,
+}
+
+impl Rounds for Queue {
+    fn round(self: Arc<Self>) -> Round {
+        Box::pin(async move {
+            let call = self.calls.lock().pop_front();
+            tokio::task::yield_now().await;
+            match call {
+                Some(Some(reply)) => drop(reply.send(())),
+                Some(None) => panic!("as the test wants it"),
+                None => {}
+            }
+        })
+    }
+
+    fn has_work(&self) -> bool {
+        !self.calls.lock().is_empty()
+    }
+
+    fn abandon(&self) {
+        *self.abandoned.lock() = true;
+    }
+
+    fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    fn spawn(&self, task: Round) {
+        tokio::spawn(task);
+    }
+}
+
+impl Queue {
+    fn ask(&self) -> oneshot::Receiver<()> {
+        let (reply, answer) = oneshot::channel();
+        self.calls.lock().push_back(Some(reply));
+        answer
+    }
+
+    fn ask_for_a_panic(&self) {
+        self.calls.lock().push_back(None);
+    }
+}
+
+#[tokio::test]
+async fn a_round_that_panics_in_its_caller() {
+    let queue = Arc::new(Queue::default());
+    queue.ask_for_a_panic();
+    let inline = drive::drive(&queue).expect("the line is at rest");
+    let behind = queue.ask();
+    let panicked = std::panic::AssertUnwindSafe(inline).catch_unwind().await;
+    assert!(panicked.is_err());
+    behind.await.expect("answered by a task");
+    assert!(!*queue.abandoned.lock());
+}
+
+#[tokio::test]
+async fn a_round_that_panics_in_a_task() {
+    let queue = Arc::new(Queue::default());
+    let before = queue.ask();
+    queue.ask_for_a_panic();
+    queue.ask_for_a_panic();
+    let behind = queue.ask();
+    drive::kick(&queue);
+    before.await.expect("answered by the task");
+    behind.await.expect("answered by the next task");
+    let later = queue.ask();
+    drive::kick(&queue);
+    later.await.expect("answered, as ever");
+    assert!(!*queue.abandoned.lock());
+}
+
+#[test]
+fn a_runtime_that_ends_in_the_middle() {
+    let queue = Arc::new(Queue::default());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let answer = runtime.block_on(async {
+        let answer = queue.ask();
+        drive::kick(&queue);
+        answer
+    });
+    drop(runtime);
+    assert!(*queue.abandoned.lock());
+    drop(queue);
+    assert!(answer.blocking_recv().is_err());
+}
