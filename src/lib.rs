@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(test)]
+mod any_value;
 mod api;
 mod client;
 mod config;

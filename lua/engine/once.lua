@@ -9,8 +9,8 @@
 -- ARGV[4] whether the command takes the second key: "1" or "0"
 -- ARGV[5] "1": put an error on record, too (an earlier copy of this call may still arrive)
 -- ARGV[6..] the command's arguments after its keys
--- Returns: the command's answer as text; "stale" for a call older than the record; "refused <error>" for
---   a repeated number that ended with an error
+-- Returns: the command's answer as text; "stale" for a call older than the record, and for one that is sent for the
+--   first time and is there already; "refused <error>" for a repeated number that ended with an error
 -- Publishes: nothing
 -- Repeat-safe: yes, the record answers a repeated sequence number
 -- Invariant: after an error nothing has changed
@@ -21,8 +21,9 @@ local record = redis.call('GET', KEYS[1])
 if record then
   local last, answer = string.match(record, '^(%d+) (.*)$')
   last = tonumber(last)
-  if last == sequence then return answer end
-  if last and last > sequence then return 'stale' end
+  -- A call that is sent for the first time can't be there: somebody else has written that, or this is a late copy.
+  if last == sequence and ARGV[5] == '1' then return answer end
+  if last and last >= sequence then return 'stale' end
 end
 
 -- The record first: a server that can't or may not write says so before anything has changed.

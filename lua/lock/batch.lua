@@ -30,8 +30,10 @@ local doubtful = ARGV[4] ~= '0'
 local fence, forced = redis.call('GET', KEYS[3]), false
 if fence then
   local number, mark = string.match(fence, '^(%d+)(.*)$')
-  if tonumber(number) > tonumber(ARGV[2]) then return 'stale' end
-  forced = doubtful and mark ~= '' and tonumber(number) >= tonumber(ARGV[4])
+  -- What is no fence of ours keeps nobody out.
+  number = tonumber(number) or 0
+  if number > tonumber(ARGV[2]) then return 'stale' end
+  forced = doubtful and mark == ' forced' and number >= tonumber(ARGV[4])
 end
 if doubtful then
   redis.call('SET', KEYS[3], ARGV[2] .. (forced and ' forced' or ''), 'PX', ARGV[3])
@@ -80,6 +82,8 @@ for i = 5, #ARGV, 4 do
     local repeated = doubtful and count == expected + 1
     if ttl ~= -2 and not held then
       extra = ttl
+    elseif not count or count % 1 ~= 0 then
+      result, extra = -2, 'ERR the hash does not hold a whole number'
     elseif count ~= expected and not repeated then
       -- A repetition could not tell whether it is one.
       result, extra = -3, count

@@ -9,7 +9,8 @@
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] sequence number of this batch, rising within a client
 -- ARGV[3] time to live of the record in milliseconds
--- ARGV[4] "1": put the batch on record even if it changes nothing (an earlier copy may still arrive)
+-- ARGV[4] "1": put the batch on record even if it changes nothing (an earlier copy may still arrive); "2": the
+--   same, and a later number that stands there now is not by this client; else "0"
 -- ARGV[5..] steps of three: kind, amount, count
 --   release: count times amount            release_if_exists: the same, where the semaphore exists
 --   acquire: count times amount, each on its own
@@ -23,7 +24,8 @@
 --   result is how many of count were carried out, followed by ":<counter>" where the range forbade
 --   the others; "missing" (release_if_exists); the counter before it (drain); 1 or 0 (try_set, add).
 --   With KEYS[4] and other listeners a last word follows, "turn:<number>:...", see turns.lua.
---   "stale" for a batch older than the record; "unreadable <text>" for a counter that is no integer;
+--   "stale" for a batch older than the record, and for one sent for the first time that is there already;
+--   "unreadable <text>" for a counter that is no integer;
 --   "refused <error>" for a key of another type, and for a repeated number that ended with an error
 -- Publishes: the new total, 2^31-1 at the most, where permits were added and some are left, then "0" for each
 --   further permit added, as long as somebody hears it, so that each async waiter of a JVM is started
@@ -90,7 +92,7 @@ end
 
 local created = exists and not text
 local changed = created or total ~= before
-local recorded = changed or ARGV[4] == '1'
+local recorded = changed or ARGV[4] ~= '0'
 local number = total .. ''
 local answer = number .. results
 
@@ -138,7 +140,7 @@ if failure then
   elseif changed then
     redis.call('SET', KEYS[1], text, 'KEEPTTL')
   end
-  if ARGV[4] == '1' then
+  if ARGV[4] ~= '0' then
     redis.call('SET', KEYS[3], ARGV[2] .. ' refused ' .. failure.err, 'PX', ARGV[3])
   elseif old then
     redis.call('SET', KEYS[3], old, 'PX', ARGV[3])

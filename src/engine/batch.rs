@@ -245,6 +245,25 @@ impl Batch {
         }
     }
 
+    /// Whether `results` are such that the server may have answered this batch so.
+    fn expects(&self, results: &[StepResult]) -> bool {
+        let of_steps = |steps: &[Step], results: &[StepResult]| {
+            steps
+                .iter()
+                .zip(results)
+                .all(|(step, result)| step.expects(*result))
+        };
+        let of_run = |(run, result): (&Run, &StepResult)| matches!(result, StepResult::Number(served) if is_count(*served, run.tickets.len()));
+        if results.len() != self.len() {
+            return false;
+        }
+        let (before, rest) = results.split_at(self.before.len());
+        let (claimed, after) = rest.split_at(self.claim.runs.len());
+        of_steps(&self.before, before)
+            && self.claim.runs.iter().zip(claimed).all(of_run)
+            && of_steps(&self.after, after)
+    }
+
     /// Whether permits may be added by it.
     pub(crate) fn adds(&self) -> bool {
         self.steps().any(|step| step.operation.adds())
@@ -350,7 +369,8 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    pub(crate) fn read(value: &Value, steps: usize) -> Option<Self> {
+    /// Reads the answer to `batch`; `None` for one that no script of ours gives to it.
+    pub(crate) fn read(value: &Value, batch: &Batch) -> Option<Self> {
         let Value::BulkString(bytes) = value else {
             return None;
         };
@@ -365,14 +385,18 @@ impl Answer {
             return Some(Answer::Stale);
         }
         let (text, verdict) = match text.rsplit_once(' ') {
-            Some((rest, last)) if last.starts_with("turn:") => (rest, Verdict::read(last)),
+            Some((rest, last)) if last.starts_with("turn:") && batch.report.is_some() => {
+                (rest, Verdict::read(last))
+            }
             _ => (&*text, None),
         };
         let mut words = text.split(' ').filter(|word| !word.is_empty());
         let listeners = words.next()?.parse::<i64>().ok()?;
         let available = words.next()?.parse().ok()?;
-        let results: Option<Vec<_>> = words.map(read_result).collect();
-        let results = results.filter(|results| results.len() == steps)?;
+        let results: Vec<_> = words.map(read_result).collect::<Option<_>>()?;
+        if !batch.expects(&results) {
+            return None;
+        }
         Some(Answer::Done {
             listeners: u64::try_from(listeners).ok(),
             available,
@@ -402,6 +426,24 @@ impl Step {
         args.extend([Arg::Word(word), Arg::Number(amount), third]);
     }
 
+    /// Whether `result` is one that this step can have.
+    fn expects(&self, result: StepResult) -> bool {
+        use Operation::{Add, Available, Drain, Release, ReleaseIfExists, TryAcquire, TrySet};
+        let is_count = |number| is_count(number, self.calls.len());
+        match (self.operation, result) {
+            (Drain | Available, StepResult::Number(_)) => true,
+            (Release(_) | ReleaseIfExists(_) | TryAcquire(_), StepResult::Number(done)) => {
+                is_count(done)
+            }
+            (TrySet(..) | Add(_), StepResult::Number(done)) => done == 0 || done == 1,
+            (Release(_) | ReleaseIfExists(_) | Add(_), StepResult::OutOfRange(done, _)) => {
+                is_count(done)
+            }
+            (ReleaseIfExists(_), StepResult::Missing) => true,
+            _ => false,
+        }
+    }
+
     /// Each caller's answer, in the order of the calls.
     pub(crate) fn answers(self, name: &str, result: StepResult) -> Vec<(Call, Result<i64, Error>)> {
         let operation = self.operation;
@@ -423,10 +465,90 @@ impl Step {
     }
 }
 
+/// Whether `number` can be how many of `most` were carried out.
+fn is_count(number: i64, most: usize) -> bool {
+    usize::try_from(number).is_ok_and(|number| number <= most)
+}
+
 fn out_of_range(name: &str, available: i64, delta: i64) -> Error {
     Error::OutOfRange {
         name: name.to_owned(),
         available,
         delta,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::any_value;
+    use crate::engine::waiters::{Waiter, Waiters};
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            (1..4_u32).prop_map(Operation::Release),
+            (1..4_u32).prop_map(Operation::ReleaseIfExists),
+            (1..4_u32).prop_map(Operation::TryAcquire),
+            (-3..4_i32).prop_map(Operation::Add),
+            Just(Operation::Drain),
+            Just(Operation::TrySet(3, None)),
+            Just(Operation::Available),
+        ]
+    }
+
+    /// An answer of as many results as there are steps, or any.
+    fn answer(steps: usize) -> impl Strategy<Value = Value> {
+        let numbers = proptest::collection::vec(any_value::number(), steps + 2);
+        let numbers = numbers.prop_map(|numbers| {
+            let words: Vec<String> = numbers.iter().map(i64::to_string).collect();
+            Value::BulkString(words.join(" ").into_bytes())
+        });
+        prop_oneof![numbers, any_value::value()]
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_is_read(
+            operations in proptest::collection::vec(operation(), 0..6),
+            waiting in proptest::collection::vec(1..3_u32, 0..6),
+            values in (0_usize..9).prop_flat_map(|steps| proptest::collection::vec(answer(steps), 8)),
+        ) {
+            let since = Instant::now();
+            for value in values {
+                let mut waiters = Waiters::new();
+                let mut answers = Vec::new();
+                for permits in &waiting {
+                    let (reply, answer) = oneshot::channel();
+                    answers.push(answer);
+                    waiters.join(Waiter { permits: *permits, reply, since, asked: true });
+                }
+                let call = |operation: &Operation| Call { operation: *operation, reply: None, since };
+                let mut calls = operations.iter().map(call).collect();
+                let claim = waiters.claim(since, None);
+                let mut batch = Batch::form(&mut calls, claim, None);
+                let Some(Answer::Done { results, .. }) = Answer::read(&value, &batch) else {
+                    continue;
+                };
+                let claim = std::mem::take(&mut batch.claim);
+                let (before, rest) = results.split_at(batch.before.len());
+                let (claimed, after) = rest.split_at(claim.runs.len());
+                let served: Vec<usize> = claimed
+                    .iter()
+                    .map(|result| match result {
+                        StepResult::Number(count) => usize::try_from(*count).expect("a count"),
+                        other => panic!("{other:?} for a claim"),
+                    })
+                    .collect();
+                let granted = waiters.serve(&claim, &served, since);
+                assert_eq!(granted.len(), served.iter().sum::<usize>());
+                let results: Vec<_> = before.iter().chain(after).copied().collect();
+                for (step, result) in batch.into_steps().zip(results) {
+                    step.answers("name", result);
+                }
+            }
+        }
     }
 }

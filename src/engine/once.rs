@@ -3,7 +3,8 @@
 //! Every script that changes something carries the client's id and a rising sequence number, and keeps
 //! the last number with its answer in a record beside the object (`redisson_sc_once:{name}:<client id>`,
 //! a string with a time to live). A repeated number is answered from the record, an older one is
-//! refused. So a request may be sent again after a lost reply, on the same connection or a new one.
+//! refused. What is sent for the first time finds neither, unless somebody else has written there: it is refused, too,
+//! and sent once more with a number of its own. So a request may be sent again after a lost reply, on the same connection or a new one.
 //!
 //! A request that was sent and not answered is repeated even when none of its callers waits any more:
 //! only its answer tells what has to be given back. That ends half a record's life after the first
@@ -86,6 +87,10 @@ impl<'a> Trouble<'a> {
         }
     }
 }
+
+/// A batch that was refused because of a record that somebody else has written is sent again so often, with a number of
+/// its own each time; then somebody goes on writing there.
+pub(crate) const MOST_DISOWNED: u32 = 3;
 
 /// How often impatient callers are looked after while there is no connection.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
@@ -193,6 +198,22 @@ impl Core {
             }
             answer => answer,
         }
+    }
+}
+
+/// The error for an answer about the object called `name` that makes no sense. `unanswered`: for how long an earlier
+/// sending of the same call has been without an answer, so that it may have been carried out.
+pub(crate) fn unexpected_answer(name: &str, value: &Value, unanswered: Option<Duration>) -> Error {
+    let name = name.to_owned();
+    let detail = format!("unexpected answer {value:?}");
+    match unanswered {
+        None => Error::Server { name, detail },
+        Some(waited) => Error::OutcomeUnknown {
+            name,
+            operation: "a batch of calls",
+            waited,
+            detail,
+        },
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct ScriptCall {
     /// Which argument is the sequence number; it is filled in when the call departs.
     pub(crate) sequence: Option<usize>,
     /// Which argument says that an earlier sending may have been carried out: `1`, or the first one's number
-    /// where each has its own.
+    /// where each has its own; `2`: what stands in the record is not by this client.
     pub(crate) record_flag: Option<usize>,
     /// Whether each sending has a number of its own, instead of all having the first one's.
     pub(crate) renumbered: bool,
@@ -124,6 +124,20 @@ impl Request {
         }) = self
         {
             args[*sequence] = Arg::Sequence(number);
+        }
+    }
+
+    /// Is to be sent once more, as number `number`: it was refused because of a record that nobody of ours has written,
+    /// which does not count. Only for a call each sending of which was answered.
+    pub(crate) fn disown_record(&mut self, number: u64) {
+        self.number(number);
+        if let Request::Script(ScriptCall {
+            args,
+            record_flag: Some(flag),
+            ..
+        }) = self
+        {
+            args[*flag] = Arg::Number(2);
         }
     }
 

@@ -224,10 +224,10 @@ impl Waiters {
         let mut out = Vec::new();
         let mut all = true;
         for (run, &count) in claim.runs.iter().zip(served) {
-            for ticket in &run.tickets[..count] {
+            for ticket in run.tickets.iter().take(count) {
                 out.push((run.permits, self.leave(*ticket)));
             }
-            all &= count == run.tickets.len();
+            all &= count >= run.tickets.len();
         }
         self.reach = if all {
             (self.reach * 4).min(LONGEST_REACH)
@@ -277,7 +277,7 @@ impl Waiters {
             .runs
             .iter()
             .zip(served)
-            .any(|(run, &count)| run.tickets[..count].last().copied() > head);
+            .any(|(run, &count)| run.tickets.iter().take(count).last().copied() > head);
         if head.is_some() && passed {
             self.note_passed(now);
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::answer::Outcome;
 use super::line::waiting::{Claim, Reply};
 use super::names::Names;
 use super::settings::{Layout, Settings, Units};
@@ -165,6 +166,24 @@ impl Batch {
         for list in [&mut self.releases, &mut self.refreshes, &mut self.tries] {
             list.retain_mut(&mut keep);
         }
+    }
+
+    /// Whether it asks for the holders.
+    pub(super) fn lists(&self) -> bool {
+        let alone = self.alone.as_ref().map(|call| &call.operation);
+        matches!(alone, Some(Operation::List))
+    }
+
+    /// Whether the server may have answered this batch so.
+    pub(super) fn expects(&self, outcome: &Outcome) -> bool {
+        let Outcome { served, tried, .. } = *outcome;
+        let granted = served.saturating_add(tried);
+        !self.lists()
+            && served <= self.claim.len()
+            && tried <= self.tries.len()
+            && (outcome.slots.is_empty() || outcome.slots.len() == granted)
+            && outcome.released.len() == self.releases.len()
+            && outcome.refreshed.len() == self.refreshes.len()
     }
 
     /// The ids that those who are granted get, in order: those who wait, then those who try.

@@ -240,7 +240,18 @@ impl<L: Commands> Object<'_, L> {
                     &Refusal::from_text(&error),
                 ))
             }
+            // Somebody else has written to the record.
+            Value::BulkString(bytes) if bytes == b"stale" => {
+                Err(self.unexpected(operation, &value))
+            }
             _ => Ok(value),
+        }
+    }
+
+    fn unexpected(&self, operation: &'static str, value: &Value) -> Error {
+        Error::Server {
+            name: self.line.keys().name().to_owned(),
+            detail: format!("unexpected answer to {operation}: {value:?}"),
         }
     }
 
@@ -253,9 +264,6 @@ impl<L: Commands> Object<'_, L> {
             }
             _ => None,
         };
-        number.ok_or_else(|| Error::Server {
-            name: self.line.keys().name().to_owned(),
-            detail: format!("unexpected answer to {operation}: {value:?}"),
-        })
+        number.ok_or_else(|| self.unexpected(operation, value))
     }
 }

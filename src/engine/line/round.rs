@@ -13,7 +13,7 @@ use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS, StepResult};
 use crate::engine::coalesce::Outcome;
 use crate::engine::command::Command;
 use crate::engine::drive::{self, Driver, Round, Rounds};
-use crate::engine::once::{Ending, Trouble, refused};
+use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
 use crate::error::Error;
 use crate::transport::{Reason, Refusal};
 
@@ -97,16 +97,36 @@ impl Line {
         }
         let mut request = batch.request(&self.keys, self.core.config.record_life(), doubtful);
         request.number(self.core.next_sequence());
-        let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, &mut batch);
-        let ending = match first {
-            None => self.core.carry_out(&mut request, callers).await,
-            Some(Err(failure)) => {
-                Box::pin(self.core.carry_on(&mut request, at, failure, callers)).await
+        let (mut unanswered, mut disowned) = (false, 0);
+        let ending = loop {
+            let callers = |trouble: &Trouble<'_>| {
+                unanswered |= trouble.doubtful;
+                self.tell_impatient(trouble, &mut batch)
+            };
+            let ending = match first.take() {
+                None => self.core.carry_out(&mut request, callers).await,
+                Some(Err(failure)) => {
+                    Box::pin(self.core.carry_on(&mut request, at, failure, callers)).await
+                }
+                Some(Ok(ending)) => ending,
+            };
+            let stale = match &ending {
+                Ending::Answer(value) => Answer::read(value, &batch) == Some(Answer::Stale),
+                _ => false,
+            };
+            if !stale || unanswered || disowned == MOST_DISOWNED {
+                break ending;
             }
-            Some(Ok(ending)) => ending,
+            // Nothing of the batch was done, because of a record that nobody of ours has written.
+            tracing::warn!(
+                name = self.name(),
+                "somebody else has written to this client's record"
+            );
+            request.disown_record(self.core.next_sequence());
+            disowned += 1;
         };
         let answer = match ending {
-            Ending::Answer(value) => match Answer::read(&value, batch.len()) {
+            Ending::Answer(value) => match Answer::read(&value, &batch) {
                 Some(Answer::Done {
                     listeners,
                     available,
@@ -127,10 +147,9 @@ impl Line {
                     found,
                 },
                 Some(Answer::Refused(error)) => refused(self.name(), &Refusal::from_text(&error)),
-                Some(Answer::Stale) | None => Error::Server {
-                    name: self.name().to_owned(),
-                    detail: format!("unexpected answer {value:?}"),
-                },
+                Some(Answer::Stale) | None => {
+                    unexpected_answer(self.name(), &value, unanswered.then(|| at.elapsed()))
+                }
             },
             Ending::Refused(refusal) => {
                 // What one call needs may be forbidden while the others' needs are not.

@@ -227,6 +227,15 @@ pub(crate) fn request(
     })
 }
 
+/// No owner holds a lock as often as this; a larger count in a hash has been written by somebody else, and is not
+/// worth the memory.
+const MOST_HOLDS: i64 = 1 << 20;
+
+/// How often an owner holds a lock, as the server says.
+fn count(holds: i64) -> Option<u32> {
+    u32::try_from(holds).ok().filter(|_| holds <= MOST_HOLDS)
+}
+
 /// What the server answers to one step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StepAnswer {
@@ -275,15 +284,14 @@ fn read_step(step: &Step, result: &Value, extra: &Value) -> Option<StepAnswer> {
         }
         _ => return None,
     };
-    let holds = u32::try_from(result);
     Some(match step {
         Step::Acquire(_) if result == 0 => {
             StepAnswer::Busy(u64::try_from(extra).ok().map(Duration::from_millis))
         }
-        Step::Acquire(_) if result == -3 => StepAnswer::Differs(u32::try_from(extra).ok()?),
-        Step::Acquire(_) => StepAnswer::Taken(holds.ok()?, extra),
+        Step::Acquire(_) if result == -3 => StepAnswer::Differs(count(extra)?),
+        Step::Acquire(_) => StepAnswer::Taken(count(result).filter(|count| *count > 0)?, extra),
         Step::Release(..) if result == -1 => StepAnswer::NotHeld,
-        Step::Release(..) => StepAnswer::Released(holds.ok()?),
+        Step::Release(..) => StepAnswer::Released(count(result)?),
         Step::Force => StepAnswer::Forced(result == 1),
     })
 }
@@ -351,6 +359,9 @@ mod tests {
             numbers(&[-1, 1]),
             numbers(&[-1, 1, 0, 1]),
             numbers(&[-1, -7, 0]),
+            numbers(&[-1, 4_000_000_000, 0]),
+            numbers(&[-1, -3, 4_000_000_000]),
+            numbers(&[-1, i64::MAX, i64::MIN]),
             Value::Nil,
             Value::SimpleString("stale".to_owned()),
         ] {
@@ -358,6 +369,29 @@ mod tests {
                 read(&value, std::slice::from_ref(&take)).is_none(),
                 "{value:?}"
             );
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_value_is_read(value in crate::any_value::value(), count in 0_usize..5) {
+            let step = |index: usize| match index % 3 {
+                0 => take(),
+                1 => Step::Release("a".into(), None),
+                _ => Step::Force,
+            };
+            let steps: Vec<Step> = (0..count).map(step).collect();
+            if let Some((_, answers)) = read(&value, &steps) {
+                assert_eq!(answers.len(), count);
+                for answer in answers {
+                    if let StepAnswer::Taken(holds, _) | StepAnswer::Differs(holds) = answer {
+                        assert!(i64::from(holds) <= MOST_HOLDS);
+                    }
+                }
+            }
+            for step in &steps {
+                Usual::read(&value, step);
+            }
         }
     }
 }

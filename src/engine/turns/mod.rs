@@ -313,4 +313,22 @@ mod tests {
         assert!(!turns.wants_report(now, true, true));
         assert!(turns.may_keep(now, false));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_words_are_read(words in proptest::collection::vec(crate::any_value::text(), 1..6)) {
+            let (mut turns, now) = (Turns::default(), Instant::now());
+            turns.seen(3, now);
+            for word in words {
+                let verdict = Verdict::read(&String::from_utf8_lossy(&word));
+                if let Some(until) = turns.answered(verdict, true, true, now, now) {
+                    assert!(until <= now + Duration::from_secs(1));
+                }
+                turns.may_keep(now, true);
+                let offer = turns.strangers.offer();
+                assert!((0..=1000).contains(&offer), "{offer}");
+                turns.heard();
+            }
+        }
+    }
 }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// No pause is longer: permits are kept for others for some milliseconds.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// What a batch tells the server about the callers that wait, for the rule of turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Report {
@@ -65,7 +68,7 @@ impl Verdict {
             }),
         };
         Some(Verdict {
-            pause: (pause > 0).then(|| Duration::from_micros(pause)),
+            pause: (pause > 0).then(|| Duration::from_micros(pause).min(LONGEST_PAUSE)),
             seen,
             announced: announced.parse().ok()?,
             granted: granted.parse().ok()?,

@@ -10,7 +10,7 @@ use super::super::batch::{Batch, Call, Operation};
 use super::{Line, State};
 use crate::engine::answer;
 use crate::engine::drive::{Driver, Round, Rounds};
-use crate::engine::once::{Ending, Trouble, refused};
+use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
 use crate::error::Error;
 use crate::transport::{Reason, Refusal};
 
@@ -54,9 +54,30 @@ impl Line {
         let mut request = batch.request(&self.settings, &self.names, record_life, doubtful);
         request.number(self.core.next_sequence());
         let sent = Instant::now();
-        let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, &mut batch);
-        let error = match self.core.carry_out(&mut request, callers).await {
-            Ending::Answer(value) => match Answer::read(&value) {
+        let (mut unanswered, mut disowned) = (false, 0);
+        let ending = loop {
+            let callers = |trouble: &Trouble<'_>| {
+                unanswered |= trouble.doubtful;
+                self.tell_impatient(trouble, &mut batch)
+            };
+            let ending = self.core.carry_out(&mut request, callers).await;
+            let stale = match &ending {
+                Ending::Answer(value) => Answer::read(value, &batch) == Some(Answer::Stale),
+                _ => false,
+            };
+            if !stale || unanswered || disowned == MOST_DISOWNED {
+                break ending;
+            }
+            // Nothing of the batch was done, because of a record that nobody of ours has written.
+            tracing::warn!(
+                name = self.name(),
+                "somebody else has written to this client's record"
+            );
+            request.disown_record(self.core.next_sequence());
+            disowned += 1;
+        };
+        let error = match ending {
+            Ending::Answer(value) => match Answer::read(&value, &batch) {
                 Some(Answer::Done(outcome)) => {
                     self.arrive(batch, outcome, sent, confirmed);
                     return;
@@ -75,10 +96,9 @@ impl Line {
                     found,
                 },
                 Some(Answer::Refused(error)) => self.refused(&Refusal::from_text(&error)),
-                Some(Answer::Stale) | None => Error::Server {
-                    name: self.name().to_owned(),
-                    detail: format!("unexpected answer {value:?}"),
-                },
+                Some(Answer::Stale) | None => {
+                    unexpected_answer(self.name(), &value, unanswered.then(|| sent.elapsed()))
+                }
             },
             Ending::Refused(refusal) => self.refused(&refusal),
             Ending::NotSent => {
