@@ -231,6 +231,13 @@ impl ClientBuilder {
         self
     }
 
+    /// For the tests of this crate, which can't wait for minutes: how long the records of calls live at the least.
+    #[doc(hidden)]
+    pub fn least_record_life(mut self, life: Duration) -> Self {
+        self.config.least_record_life = life;
+        self
+    }
+
     /// Connects.
     ///
     /// A server that can't be reached or is loading its data is tried again until the connect time-out.

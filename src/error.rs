@@ -179,7 +179,7 @@ pub enum Error {
     /// The call was sent, but no answer came for as long as the retry window lasts.
     ///
     /// It may have taken effect, or may still do so when the server comes back. The crate goes on asking, for
-    /// five minutes in all (or two retry windows): an acquisition that turns out to have happened is given
+    /// five minutes from the first sending (or two retry windows): an acquisition that turns out to have happened is given
     /// back, a release is carried out.
     #[error(
         "{name:?}: {operation} was sent, but no answer came within {waited:?} ({detail}); it may have taken effect"

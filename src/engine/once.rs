@@ -7,7 +7,7 @@
 //!
 //! A request that was sent and not answered is repeated even when none of its callers waits any more:
 //! only its answer tells what has to be given back. That ends half a record's life after the first
-//! sending, as the record must outlive every repetition.
+//! sending, by whichever clock says that it is over, as the record must outlive every repetition.
 //!
 //! Lone calls that travel together ([`coalesce`](super::coalesce)) are not repeated but asked about.
 
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::request::Request;
 use crate::error::Error;
-use crate::transport::{Backoff, Failure, Reason, Refusal, Value};
+use crate::transport::{Backoff, Failure, Moment, Reason, Refusal, Value};
 
 /// How a request ended.
 pub(crate) enum Ending {
@@ -102,7 +102,7 @@ impl Core {
         let began = Instant::now();
         match self.first_attempt(request, began).await {
             Ok(answer) => Ending::Answer(answer),
-            Err(failure) => Box::pin(self.carry_on(request, began, failure, callers)).await,
+            Err(failure) => Box::pin(self.carry_on(request, failure, callers)).await,
         }
     }
 
@@ -113,25 +113,24 @@ impl Core {
         began: Instant,
     ) -> Result<Value, Failure> {
         let patience = began + LOOK_AFTER.min(self.config.retry_window);
-        self.attempt(request, patience).await
+        self.attempt(request, patience, None).await
     }
 
-    /// Goes on when the first sending, begun at `began`, has ended with `failure`.
+    /// Goes on when the first sending has ended with `failure`.
     pub(crate) async fn carry_on(
         &self,
         request: &mut Request,
-        began: Instant,
         mut failure: Failure,
         mut callers: impl FnMut(&Trouble<'_>) -> Patience,
     ) -> Ending {
-        let mut first_sent = None;
+        let mut first_sent: Option<Moment> = None;
         let mut backoff = Backoff::new();
         loop {
             let mut read_only = false;
             // Without a connection the next attempt waits for one anyway.
             let pause = match &failure {
                 Failure::NoConnection(_) => Duration::ZERO,
-                Failure::Refused(_) | Failure::Unanswered(_) => backoff.next(),
+                Failure::Refused(_) | Failure::Unanswered { .. } => backoff.next(),
             };
             let detail = match failure {
                 Failure::Refused(refusal) if refusal.is_final(first_sent.is_some()) => {
@@ -141,8 +140,8 @@ impl Core {
                     read_only = refusal.reason == Reason::ReadOnly;
                     refusal.detail
                 }
-                Failure::Unanswered(detail) => {
-                    first_sent.get_or_insert(began);
+                Failure::Unanswered { detail, sent } => {
+                    first_sent.get_or_insert(sent);
                     request.mark_doubtful(self.next_sequence());
                     detail
                 }
@@ -158,9 +157,7 @@ impl Core {
                 now,
             });
             let next_look = match (patience, first_sent) {
-                (_, Some(sent)) if now >= sent + self.config.repeat_horizon() => {
-                    return Ending::Unknown;
-                }
+                (_, Some(sent)) if self.is_too_late(sent) => return Ending::Unknown,
                 (Patience::Nobody, None) => return Ending::NotSent,
                 // Nobody wants to know, and those behind it are not held up.
                 (Patience::Nobody, _) if request.is_plain() => return Ending::NotSent,
@@ -168,7 +165,7 @@ impl Core {
                 _ => now + LOOK_AFTER,
             };
             tokio::time::sleep_until(next_look.min(now + pause)).await;
-            failure = match self.attempt(request, next_look).await {
+            failure = match self.attempt(request, next_look, first_sent).await {
                 Ok(answer) => return Ending::Answer(answer),
                 Err(failure) => failure,
             };
@@ -177,15 +174,30 @@ impl Core {
 
     /// Sends something of no consequence, without repeating it.
     pub(crate) async fn try_once(&self, request: &Request) -> Result<Value, Failure> {
-        self.attempt(request, Instant::now()).await
+        self.attempt(request, Instant::now(), None).await
     }
 
-    async fn attempt(&self, request: &Request, patience: Instant) -> Result<Value, Failure> {
-        let answer = self.connection.send(&request.command(), patience).await;
-        match answer {
+    /// Whether the record of a request that was `first_sent` then may be gone before a repetition arrives.
+    fn is_too_late(&self, first_sent: Moment) -> bool {
+        first_sent.age() >= self.config.repeat_horizon()
+    }
+
+    async fn attempt(
+        &self,
+        request: &Request,
+        patience: Instant,
+        first_sent: Option<Moment>,
+    ) -> Result<Value, Failure> {
+        let mut live = self.connection.live(patience).await?;
+        // The machine may have slept while there was no connection.
+        if first_sent.is_some_and(|sent| self.is_too_late(sent)) {
+            let refusal = Refusal::unreachable("not repeated, it is too late");
+            return Err(Failure::NoConnection(refusal));
+        }
+        match live.send(&request.command()).await {
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
                 let full = request.full_command();
-                Box::pin(self.connection.send(&full, patience)).await
+                Box::pin(live.send(&full)).await
             }
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::ReadOnly => {
                 self.wakeups.renew();

@@ -1,6 +1,8 @@
 //! What a failed attempt means: was it carried out, and is it worth another one?
 
-use redis::{ErrorKind, RedisError};
+use redis::RedisError;
+
+use super::Moment;
 
 /// Why an attempt brought no answer.
 #[derive(Debug, Clone)]
@@ -8,7 +10,11 @@ pub(crate) enum Failure {
     /// No connection: nothing was sent.
     NoConnection(Refusal),
     /// Sent, but unanswered (time-out, connection lost): may have been carried out.
-    Unanswered(String),
+    Unanswered {
+        detail: String,
+        /// When it was handed to the connection.
+        sent: Moment,
+    },
     /// The server answered with an error: not carried out.
     Refused(Refusal),
 }
@@ -90,22 +96,23 @@ impl Refusal {
 
     /// Reads an error of connecting.
     pub(crate) fn at_connect(error: &RedisError) -> Self {
-        if error.kind() == ErrorKind::AuthenticationFailed {
-            return Refusal {
-                reason: Reason::Authentication,
-                detail: error.to_string(),
-            };
-        }
         Self::from_server(error).unwrap_or_else(|| Self::unreachable(error.to_string()))
     }
 }
 
 impl Failure {
-    /// Reads the error of a command that was handed to a connection.
-    pub(crate) fn of_command(error: &RedisError) -> Self {
+    /// Reads the error of a command that was handed to a connection when it was `sent`.
+    pub(crate) fn of_command(error: &RedisError, sent: Moment) -> Self {
         match Refusal::from_server(error) {
             Some(refusal) => Failure::Refused(refusal),
-            None => Failure::Unanswered(error.to_string()),
+            None => Failure::unanswered(error.to_string(), sent),
+        }
+    }
+
+    pub(crate) fn unanswered(detail: impl Into<String>, sent: Moment) -> Self {
+        Failure::Unanswered {
+            detail: detail.into(),
+            sent,
         }
     }
 }
