@@ -28,8 +28,11 @@ pub(crate) enum Ending {
     Refused(Refusal),
     /// It was never sent, or would have changed nothing, and not all of its callers wait for it any more.
     NotSent,
-    /// It was sent, and for the time that the record allows no answer came.
+    /// It was sent, and no answer came for the time that the record allows, or until the client was shut down.
+    /// All callers have been told.
     Unknown,
+    /// It was never sent, and will not be: the client has been shut down. Nobody has been told.
+    ShutDown,
 }
 
 /// How long the callers of a request go on waiting for it.
@@ -47,11 +50,13 @@ pub(crate) enum Patience {
 pub(crate) struct Trouble<'a> {
     /// Whether the server may have carried it out.
     pub(crate) doubtful: bool,
-    /// Whether the server said that it is a replica.
-    pub(crate) read_only: bool,
+    /// What the server said last, if it said anything.
+    pub(crate) reason: Reason,
     /// The last failure.
     pub(crate) detail: &'a str,
     pub(crate) now: Instant,
+    /// It is given up: everybody's time is over.
+    pub(crate) last: bool,
 }
 
 impl<'a> Trouble<'a> {
@@ -63,25 +68,33 @@ impl<'a> Trouble<'a> {
         }
     }
 
+    /// Whether the time of a caller is over that waits until `due`.
+    pub(crate) fn is_over(&self, due: Instant) -> bool {
+        self.last || due <= self.now
+    }
+
     /// The error for a caller that has waited since `since` for `operation` on `name`.
     pub(crate) fn error(&self, name: &str, operation: &'static str, since: Instant) -> Error {
         let name = name.to_owned();
         let waited = self.now.saturating_duration_since(since);
         let detail = self.detail.to_owned();
         if self.doubtful {
-            Error::OutcomeUnknown {
+            return Error::OutcomeUnknown {
                 name,
                 operation,
                 waited,
                 detail,
-            }
-        } else if self.read_only {
-            Error::ReadOnly { name, detail }
-        } else {
-            Error::Unavailable {
+            };
+        }
+        match self.reason {
+            Reason::Unreachable => Error::Unavailable {
                 name,
                 waited,
                 detail,
+            },
+            reason => {
+                let detail = detail.clone();
+                refused(&name, &Refusal { reason, detail })
             }
         }
     }
@@ -126,41 +139,44 @@ impl Core {
         let mut first_sent: Option<Moment> = None;
         let mut backoff = Backoff::new();
         loop {
-            let mut read_only = false;
             // Without a connection the next attempt waits for one anyway.
             let pause = match &failure {
                 Failure::NoConnection(_) => Duration::ZERO,
                 Failure::Refused(_) | Failure::Unanswered { .. } => backoff.next(),
             };
-            let detail = match failure {
+            let Refusal { reason, detail } = match failure {
                 Failure::Refused(refusal) if refusal.is_final(first_sent.is_some()) => {
                     return Ending::Refused(refusal);
                 }
-                Failure::Refused(refusal) | Failure::NoConnection(refusal) => {
-                    read_only = refusal.reason == Reason::ReadOnly;
-                    refusal.detail
-                }
+                Failure::Refused(refusal) | Failure::NoConnection(refusal) => refusal,
                 Failure::Unanswered { detail, sent } => {
                     first_sent.get_or_insert(sent);
                     request.mark_doubtful(self.next_sequence());
-                    detail
+                    Refusal::unreachable(detail)
                 }
             };
-            if self.is_finished() {
-                return Ending::Refused(Refusal::unreachable(detail));
+            if self.is_finished() && first_sent.is_none() {
+                return Ending::ShutDown;
             }
+            let last = self.is_finished() || first_sent.is_some_and(|sent| self.is_too_late(sent));
             let now = Instant::now();
             let patience = callers(&Trouble {
                 doubtful: first_sent.is_some(),
-                read_only,
+                reason,
                 detail: &detail,
                 now,
+                last,
             });
             let next_look = match (patience, first_sent) {
-                (_, Some(sent)) if self.is_too_late(sent) => return Ending::Unknown,
+                _ if last => return Ending::Unknown,
                 (Patience::Nobody, None) => return Ending::NotSent,
                 // Nobody wants to know, and those behind it are not held up.
                 (Patience::Nobody, _) if request.is_plain() => return Ending::NotSent,
+                // It has had its time, and there was one more chance since the shutdown began.
+                (Patience::Nobody, _) if self.closing_for() >= LOOK_AFTER => {
+                    self.note_unsettled();
+                    return Ending::Unknown;
+                }
                 (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
                 _ => now + LOOK_AFTER,
             };
@@ -215,11 +231,8 @@ pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
     match refusal.reason {
         Reason::WrongType => Error::WrongType { name },
         Reason::Permission => Error::PermissionDenied { name, detail },
-        Reason::ReadOnly => Error::ReadOnly { name, detail },
-        Reason::Authentication => Error::Authentication {
-            server: name,
-            detail,
-        },
+        Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
+        Reason::Authentication => Error::Authentication { name, detail },
         _ if detail.contains("no such key") => Error::NoSuchObject { name },
         _ => Error::Server { name, detail },
     }

@@ -244,10 +244,14 @@ fn first_connect_error(endpoint: &Endpoint, refusal: Refusal, began: Instant) ->
     let server = endpoint.address();
     match refusal.reason {
         Reason::Authentication => Error::Authentication {
-            server,
+            name: server,
             detail: refusal.detail,
         },
-        Reason::Unreachable | Reason::NotNow => Error::Unavailable {
+        Reason::NotNow => Error::RefusedForNow {
+            name: server,
+            detail: refusal.detail,
+        },
+        Reason::Unreachable => Error::Unavailable {
             name: server,
             waited: began.elapsed(),
             detail: refusal.detail,

@@ -31,7 +31,7 @@ pub(crate) struct Refusal {
 pub(crate) enum Reason {
     /// The script is not in the server's cache.
     NoScript,
-    /// The server may be able to in a moment: it is loading, busy, out of memory, without its replicas.
+    /// The server may be able to in a moment: it is loading, busy, out of memory, without its replicas, full.
     NotNow,
     /// User name or password.
     Authentication,
@@ -75,6 +75,7 @@ impl Refusal {
             "NOPERM" => Reason::Permission,
             "WRONGTYPE" => Reason::WrongType,
             "READONLY" => Reason::ReadOnly,
+            _ if detail.contains("max number of clients") => Reason::NotNow,
             // What a script's own commands are told when the ACL forbids them.
             _ if detail.contains("The user executing the script can't") => Reason::Permission,
             _ => Reason::Other,

@@ -142,6 +142,7 @@ impl Line {
                 }
                 refused(self.name(), &refusal)
             }
+            Ending::ShutDown => self.shut_down(),
             Ending::NotSent => {
                 // Those who still wait travel with the next batch.
                 let mut state = self.lock();

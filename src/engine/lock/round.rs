@@ -202,6 +202,7 @@ impl LockLine {
                 },
             },
             Ending::Refused(refusal) => refused(self.name(), &refusal),
+            Ending::ShutDown => self.shut_down(),
             Ending::NotSent => {
                 // Those who still wait travel with the next batch.
                 let mut state = self.lock();
