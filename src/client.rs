@@ -108,11 +108,13 @@ impl Client {
     /// Carries out what is owed, above all the releases of dropped guards, and ends.
     ///
     /// Callers that wait for permits are told [`Error::ShutDown`], and so is every later call. A guard
-    /// that is dropped after this can't give its permits back.
+    /// that is dropped after this can't give its permits back. A second call waits for the first one, and is told
+    /// the same.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if something could not be carried out within the retry window.
+    /// [`Error::Unfinished`] if something could not be carried out within the retry window. A call in doubt whose
+    /// callers have been told so already has had its window: it gets one more chance, not another window.
     pub async fn shutdown(&self) -> Result<()> {
         self.core.shutdown().await
     }
@@ -197,8 +199,9 @@ impl ClientBuilder {
 
     /// How long a call goes on trying while the server does not answer; 30 s by default.
     ///
-    /// After it the caller is told [`Error::Unavailable`] if nothing was sent, [`Error::ReadOnly`] if the
-    /// server is a replica, and [`Error::OutcomeUnknown`] otherwise. An error may come later than that by the response time-out.
+    /// After it the caller is told [`Error::OutcomeUnknown`] if something was sent and not answered; else
+    /// [`Error::Unavailable`] if there was no connection, and [`Error::RefusedForNow`] if the server refused for a
+    /// reason that may pass. An error may come later than that by the response time-out.
     pub fn retry_window(mut self, window: Duration) -> Self {
         self.config.retry_window = window;
         self
@@ -231,6 +234,13 @@ impl ClientBuilder {
         self
     }
 
+    /// For the tests of this crate, which can't wait for minutes: how long the records of calls live at the least.
+    #[doc(hidden)]
+    pub fn least_record_life(mut self, life: Duration) -> Self {
+        self.config.least_record_life = life;
+        self
+    }
+
     /// Connects.
     ///
     /// A server that can't be reached or is loading its data is tried again until the connect time-out.
@@ -238,8 +248,8 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// [`Error::Configuration`] for a URL that is no Redis URL and a setting of zero or above a day,
-    /// [`Error::Authentication`] at once for a wrong user name or password, [`Error::Unavailable`] when the
-    /// time is over.
+    /// [`Error::Authentication`] at once for a wrong user name or password, [`Error::Unavailable`] or
+    /// [`Error::RefusedForNow`] when the time is over.
     pub async fn connect(self) -> Result<Client> {
         let Config {
             response_timeout,

@@ -69,6 +69,7 @@ pub(crate) struct Config {
     pub(crate) safety_interval: Duration,
     pub(crate) local_hand_over: Duration,
     pub(crate) lock_watchdog_timeout: Duration,
+    pub(crate) least_record_life: Duration,
 }
 
 impl Config {
@@ -86,12 +87,13 @@ impl Config {
             safety_interval: Duration::from_secs(5),
             local_hand_over: Duration::from_millis(5),
             lock_watchdog_timeout: Duration::from_secs(30),
+            least_record_life: RECORD_LIFE,
         }
     }
 
     /// How long the server keeps the record that makes a repeated call harmless.
     pub(crate) fn record_life(&self) -> Duration {
-        RECORD_LIFE.max(self.retry_window * 4)
+        self.least_record_life.max(self.retry_window * 4)
     }
 
     /// How often the end of what is held is put off.

@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Effect, Error};
+use redisson_semaphore::{Client, Effect, Error, LeasedSemaphore};
 use support::clients::{LIMIT, builder, connect, release_as_redisson, served, stored};
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::refusals::{all_operations, assert_clear};
@@ -209,7 +209,7 @@ async fn a_server_that_stays_a_replica_is_told_when_the_window_has_passed() {
     let semaphore = client.semaphore("replica");
     let began = std::time::Instant::now();
     let error = semaphore.release(2).await.unwrap_err();
-    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");
     assert_eq!(error.effect(), Effect::None);
     assert!(began.elapsed() >= window, "it was not tried again");
     // What it has been told did not happen does not happen later.
@@ -240,7 +240,7 @@ async fn a_replica_refuses_changes() {
         match error {
             Some(error) => {
                 assert!(
-                    matches!(error, Error::ReadOnly { .. }),
+                    matches!(error, Error::RefusedForNow { .. }),
                     "{operation}: {error}"
                 );
                 assert_clear(&error, "copied");
@@ -256,8 +256,86 @@ async fn a_replica_refuses_changes() {
         semaphore.rename("elsewhere").await.unwrap_err(),
         semaphore.expire(LIMIT).await.unwrap_err(),
     ] {
-        assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+        assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");
     }
     assert_eq!(stored(&primary, "copied").await, ["5"]);
     assert_eq!(stored(&replica, "copied").await, ["5"]);
+}
+
+/// A server that answers, and won't: its words reach the caller, whatever the object.
+#[tokio::test]
+async fn a_server_that_refuses_for_now_is_quoted() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = builder(server.url())
+        .retry_window(Duration::from_millis(300))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("refused");
+    semaphore.try_set_permits(3).await.unwrap();
+    let lock = client.lock("refused-lock");
+    let recipe = client.timestamp_semaphore("refused-recipe", 2);
+    for (setting, on, off, word) in [
+        ("maxmemory", "1", "0", "OOM"),
+        ("min-replicas-to-write", "1", "0", "NOREPLICAS"),
+    ] {
+        set(&mut control, setting, on).await;
+        let told = tokio::join!(
+            semaphore.release(1),
+            lock.try_lock(),
+            LeasedSemaphore::try_acquire(&recipe),
+            semaphore.expire(LIMIT),
+            semaphore.try_acquire_for(1, LIMIT),
+        );
+        let errors = [
+            told.0.unwrap_err(),
+            told.1.unwrap_err(),
+            told.2.unwrap_err(),
+            told.3.unwrap_err(),
+            told.4.unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.effect(), Effect::None);
+            let Error::RefusedForNow { detail, .. } = &error else {
+                panic!("{error}");
+            };
+            assert!(detail.starts_with(word), "{detail}");
+        }
+        set(&mut control, setting, off).await;
+        assert_eq!(semaphore.available_permits().await, Ok(3));
+    }
+}
+
+async fn set(control: &mut MultiplexedConnection, setting: &str, value: &str) {
+    let _: () = redis::cmd("CONFIG")
+        .arg(&["SET", setting, value])
+        .query_async(control)
+        .await
+        .unwrap();
+}
+
+/// What was sent before the server began to refuse is not said to have had no effect.
+#[tokio::test]
+async fn a_refusal_behind_a_lost_reply_leaves_the_outcome_unknown() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url())
+        .retry_window(Duration::from_secs(1))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("both");
+    semaphore.try_set_permits(3).await.unwrap();
+    proxy.at_script(1, Fate::LoseReply);
+    let call = semaphore.clone();
+    let call = tokio::spawn(async move { call.add_permits(-1).await });
+    proxy.until_struck(1).await;
+    set(&mut control, "maxmemory", "1").await;
+    let error = timeout(LIMIT, call).await.unwrap().unwrap().unwrap_err();
+    let Error::OutcomeUnknown { detail, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(detail.starts_with("OOM"), "{detail}");
 }

@@ -52,7 +52,7 @@ async fn a_wrong_password_is_told_without_being_shown() {
         let told = timeout(LIMIT, connecting.connect()).await.expect("at once");
         let error = told.expect_err(&format!("number {number}"));
         assert!(
-            matches!(&error, Error::Authentication { server, .. } if *server == address),
+            matches!(&error, Error::Authentication { name, .. } if *name == address),
             "{error}"
         );
         assert!(

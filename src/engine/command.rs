@@ -9,7 +9,7 @@ use super::core::Core;
 use super::keys::Keys;
 use super::once::{Ending, Patience, Trouble, refused};
 use super::request::Request;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::transport::Value;
 
 /// An object that takes such calls.
@@ -89,7 +89,7 @@ impl Core {
         let due = caller.since + self.config.retry_window;
         let callers = |trouble: &Trouble<'_>| {
             others(trouble);
-            if due > trouble.now {
+            if !trouble.is_over(due) {
                 return Patience::Until(due);
             }
             caller.give_up(name, trouble);
@@ -101,6 +101,9 @@ impl Core {
             Ending::Refused(refusal) => Err(refused(name, &refusal)),
             Ending::NotSent => return true,
             Ending::Unknown => return false,
+            Ending::ShutDown => Err(Error::ShutDown {
+                name: name.to_owned(),
+            }),
         };
         if let Some(reply) = caller.reply {
             let _ = reply.send(answer);

@@ -8,7 +8,7 @@
 //!
 //! A request that was sent and not answered is repeated even when none of its callers waits any more:
 //! only its answer tells what has to be given back. That ends half a record's life after the first
-//! sending, as the record must outlive every repetition.
+//! sending, by whichever clock says that it is over, as the record must outlive every repetition.
 //!
 //! Lone calls that travel together ([`coalesce`](super::coalesce)) are not repeated but asked about.
 
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::request::Request;
 use crate::error::Error;
-use crate::transport::{Backoff, Failure, Reason, Refusal, Value};
+use crate::transport::{Backoff, Failure, Moment, Reason, Refusal, Value};
 
 /// How a request ended.
 pub(crate) enum Ending {
@@ -29,8 +29,11 @@ pub(crate) enum Ending {
     Refused(Refusal),
     /// It was never sent, or would have changed nothing, and not all of its callers wait for it any more.
     NotSent,
-    /// It was sent, and for the time that the record allows no answer came.
+    /// It was sent, and no answer came for the time that the record allows, or until the client was shut down.
+    /// All callers have been told.
     Unknown,
+    /// It was never sent, and will not be: the client has been shut down. Nobody has been told.
+    ShutDown,
 }
 
 /// How long the callers of a request go on waiting for it.
@@ -48,11 +51,13 @@ pub(crate) enum Patience {
 pub(crate) struct Trouble<'a> {
     /// Whether the server may have carried it out.
     pub(crate) doubtful: bool,
-    /// Whether the server said that it is a replica.
-    pub(crate) read_only: bool,
+    /// What the server said last, if it said anything.
+    pub(crate) reason: Reason,
     /// The last failure.
     pub(crate) detail: &'a str,
     pub(crate) now: Instant,
+    /// It is given up: everybody's time is over.
+    pub(crate) last: bool,
 }
 
 impl<'a> Trouble<'a> {
@@ -64,25 +69,33 @@ impl<'a> Trouble<'a> {
         }
     }
 
+    /// Whether the time of a caller is over that waits until `due`.
+    pub(crate) fn is_over(&self, due: Instant) -> bool {
+        self.last || due <= self.now
+    }
+
     /// The error for a caller that has waited since `since` for `operation` on `name`.
     pub(crate) fn error(&self, name: &str, operation: &'static str, since: Instant) -> Error {
         let name = name.to_owned();
         let waited = self.now.saturating_duration_since(since);
         let detail = self.detail.to_owned();
         if self.doubtful {
-            Error::OutcomeUnknown {
+            return Error::OutcomeUnknown {
                 name,
                 operation,
                 waited,
                 detail,
-            }
-        } else if self.read_only {
-            Error::ReadOnly { name, detail }
-        } else {
-            Error::Unavailable {
+            };
+        }
+        match self.reason {
+            Reason::Unreachable => Error::Unavailable {
                 name,
                 waited,
                 detail,
+            },
+            reason => {
+                let detail = detail.clone();
+                refused(&name, &Refusal { reason, detail })
             }
         }
     }
@@ -107,7 +120,7 @@ impl Core {
         let began = Instant::now();
         match self.first_attempt(request, began).await {
             Ok(answer) => Ending::Answer(answer),
-            Err(failure) => Box::pin(self.carry_on(request, began, failure, callers)).await,
+            Err(failure) => Box::pin(self.carry_on(request, failure, callers)).await,
         }
     }
 
@@ -118,62 +131,62 @@ impl Core {
         began: Instant,
     ) -> Result<Value, Failure> {
         let patience = began + LOOK_AFTER.min(self.config.retry_window);
-        self.attempt(request, patience).await
+        self.attempt(request, patience, None).await
     }
 
-    /// Goes on when the first sending, begun at `began`, has ended with `failure`.
+    /// Goes on when the first sending has ended with `failure`.
     pub(crate) async fn carry_on(
         &self,
         request: &mut Request,
-        began: Instant,
         mut failure: Failure,
         mut callers: impl FnMut(&Trouble<'_>) -> Patience,
     ) -> Ending {
-        let mut first_sent = None;
+        let mut first_sent: Option<Moment> = None;
         let mut backoff = Backoff::new();
         loop {
-            let mut read_only = false;
             // Without a connection the next attempt waits for one anyway.
             let pause = match &failure {
                 Failure::NoConnection(_) => Duration::ZERO,
-                Failure::Refused(_) | Failure::Unanswered(_) => backoff.next(),
+                Failure::Refused(_) | Failure::Unanswered { .. } => backoff.next(),
             };
-            let detail = match failure {
+            let Refusal { reason, detail } = match failure {
                 Failure::Refused(refusal) if refusal.is_final(first_sent.is_some()) => {
                     return Ending::Refused(refusal);
                 }
-                Failure::Refused(refusal) | Failure::NoConnection(refusal) => {
-                    read_only = refusal.reason == Reason::ReadOnly;
-                    refusal.detail
-                }
-                Failure::Unanswered(detail) => {
-                    first_sent.get_or_insert(began);
+                Failure::Refused(refusal) | Failure::NoConnection(refusal) => refusal,
+                Failure::Unanswered { detail, sent } => {
+                    first_sent.get_or_insert(sent);
                     request.mark_doubtful(self.next_sequence());
-                    detail
+                    Refusal::unreachable(detail)
                 }
             };
-            if self.is_finished() {
-                return Ending::Refused(Refusal::unreachable(detail));
+            if self.is_finished() && first_sent.is_none() {
+                return Ending::ShutDown;
             }
+            let last = self.is_finished() || first_sent.is_some_and(|sent| self.is_too_late(sent));
             let now = Instant::now();
             let patience = callers(&Trouble {
                 doubtful: first_sent.is_some(),
-                read_only,
+                reason,
                 detail: &detail,
                 now,
+                last,
             });
             let next_look = match (patience, first_sent) {
-                (_, Some(sent)) if now >= sent + self.config.repeat_horizon() => {
-                    return Ending::Unknown;
-                }
+                _ if last => return Ending::Unknown,
                 (Patience::Nobody, None) => return Ending::NotSent,
                 // Nobody wants to know, and those behind it are not held up.
                 (Patience::Nobody, _) if request.is_plain() => return Ending::NotSent,
+                // It has had its time, and there was one more chance since the shutdown began.
+                (Patience::Nobody, _) if self.closing_for() >= LOOK_AFTER => {
+                    self.note_unsettled();
+                    return Ending::Unknown;
+                }
                 (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
                 _ => now + LOOK_AFTER,
             };
             tokio::time::sleep_until(next_look.min(now + pause)).await;
-            failure = match self.attempt(request, next_look).await {
+            failure = match self.attempt(request, next_look, first_sent).await {
                 Ok(answer) => return Ending::Answer(answer),
                 Err(failure) => failure,
             };
@@ -182,15 +195,30 @@ impl Core {
 
     /// Sends something of no consequence, without repeating it.
     pub(crate) async fn try_once(&self, request: &Request) -> Result<Value, Failure> {
-        self.attempt(request, Instant::now()).await
+        self.attempt(request, Instant::now(), None).await
     }
 
-    async fn attempt(&self, request: &Request, patience: Instant) -> Result<Value, Failure> {
-        let answer = self.connection.send(&request.command(), patience).await;
-        match answer {
+    /// Whether the record of a request that was `first_sent` then may be gone before a repetition arrives.
+    fn is_too_late(&self, first_sent: Moment) -> bool {
+        first_sent.age() >= self.config.repeat_horizon()
+    }
+
+    async fn attempt(
+        &self,
+        request: &Request,
+        patience: Instant,
+        first_sent: Option<Moment>,
+    ) -> Result<Value, Failure> {
+        let mut live = self.connection.live(patience).await?;
+        // The machine may have slept while there was no connection.
+        if first_sent.is_some_and(|sent| self.is_too_late(sent)) {
+            let refusal = Refusal::unreachable("not repeated, it is too late");
+            return Err(Failure::NoConnection(refusal));
+        }
+        match live.send(&request.command()).await {
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
                 let full = request.full_command();
-                Box::pin(self.connection.send(&full, patience)).await
+                Box::pin(live.send(&full)).await
             }
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::ReadOnly => {
                 self.wakeups.renew();
@@ -224,11 +252,8 @@ pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
     match refusal.reason {
         Reason::WrongType => Error::WrongType { name },
         Reason::Permission => Error::PermissionDenied { name, detail },
-        Reason::ReadOnly => Error::ReadOnly { name, detail },
-        Reason::Authentication => Error::Authentication {
-            server: name,
-            detail,
-        },
+        Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
+        Reason::Authentication => Error::Authentication { name, detail },
         _ if detail.contains("no such key") => Error::NoSuchObject { name },
         _ => Error::Server { name, detail },
     }

@@ -14,7 +14,9 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::{Backoff, Endpoint, Failure, Refusal, Subscriber, Subscriptions, jittered};
+use crate::transport::{
+    Backoff, Endpoint, Failure, Moment, Refusal, Subscriber, Subscriptions, jittered,
+};
 
 /// A channel stays subscribed for this long after its last waiter has left, as the next one may come soon.
 const LINGER: Duration = Duration::from_secs(1);
@@ -337,12 +339,12 @@ impl Session<'_> {
                     }
                 }
                 () = self.registry.moved.notified() => {
-                    return Failure::Unanswered("the server has become a replica".to_owned());
+                    return Failure::unanswered("the server has become a replica", Moment::now());
                 }
                 message = self.subscriber.next() => match message {
                     Some((channel, true)) => self.registry.wake(&channel, &Wake::Message),
                     Some((channel, false)) => self.registry.wake(&channel, &Wake::Look),
-                    None => return Failure::Unanswered("connection closed".to_owned()),
+                    None => return Failure::unanswered("the server has closed the connection", Moment::now()),
                 },
                 _ = ping.tick() => {
                     if let Err(failure) = self.subscriptions.ping().await {

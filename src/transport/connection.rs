@@ -1,23 +1,44 @@
 //! The command connection: one multiplexed connection that comes back by itself, for as long as it takes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::endpoint::Opened;
 use super::failure::Reason;
-use super::{Backoff, Cmd, Endpoint, Failure, Refusal, Value};
+use super::socket::Traffic;
+use super::{Backoff, Cmd, Endpoint, Failure, Moment, Refusal, Value};
 use crate::error::Error;
 
 /// The state of the connection.
 #[derive(Clone)]
 enum Link {
-    /// Usable; the number tells one connection from its successor.
-    Up(u64, MultiplexedConnection),
+    Up(Live),
     /// Being made again; why the last attempt failed.
     Down(Refusal),
+}
+
+/// A connection that can be used. It is closed when the last command that waits for it has gone.
+#[derive(Clone)]
+pub(crate) struct Live {
+    /// Tells one connection from its successor.
+    generation: u64,
+    connection: MultiplexedConnection,
+    traffic: Arc<Traffic>,
+    shared: Weak<Shared>,
+    _driver: Arc<Driver>,
+}
+
+/// What moves the bytes of a connection.
+struct Driver(AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 struct Shared {
@@ -55,39 +76,24 @@ impl Connection {
             }
             tokio::time::sleep(pause).await;
         };
+        let down = Refusal::unreachable("not connected yet");
         let shared = Arc::new(Shared {
             endpoint,
-            link: watch::Sender::new(Link::Up(0, first)),
+            link: watch::Sender::new(Link::Down(down)),
             broken: Notify::new(),
         });
+        shared.set_up(0, first);
         let keeper = tokio::spawn(keep(Arc::clone(&shared))).abort_handle();
         Ok(Connection { shared, keeper })
     }
 
-    /// Sends one command on the connection as it is now, waiting for one until `patience` has run out.
-    pub(crate) async fn send(&self, command: &Cmd, patience: Instant) -> Result<Value, Failure> {
+    /// The connection as it is now; waits for one until `patience` has run out.
+    pub(crate) async fn live(&self, patience: Instant) -> Result<Live, Failure> {
         // Rare cases in boxes: the futures of all callers have this one inside.
-        let (generation, mut connection) = match self.at_hand() {
-            Some(connection) => connection,
-            None => Box::pin(self.usable(patience)).await?,
-        };
-        connection
-            .send_packed_command(command)
-            .await
-            .and_then(Value::extract_error)
-            .map_err(|error| {
-                let failure = Failure::of_command(&error);
-                match &failure {
-                    Failure::Unanswered(why) => {
-                        self.replace(generation, Refusal::unreachable(why));
-                    }
-                    Failure::Refused(refusal) if refusal.reason == Reason::ReadOnly => {
-                        self.replace(generation, refusal.clone());
-                    }
-                    _ => {}
-                }
-                failure
-            })
+        match self.shared.at_hand() {
+            Some(live) => Ok(live),
+            None => Box::pin(self.shared.usable(patience)).await,
+        }
     }
 
     /// Closes the connection for good.
@@ -96,48 +102,118 @@ impl Connection {
         let closed = Refusal::unreachable("the client has been shut down");
         self.shared.link.send_replace(Link::Down(closed));
     }
-
-    fn at_hand(&self) -> Option<(u64, MultiplexedConnection)> {
-        match &*self.shared.link.borrow() {
-            Link::Up(generation, connection) => Some((*generation, connection.clone())),
-            Link::Down(_) => None,
-        }
-    }
-
-    async fn usable(&self, patience: Instant) -> Result<(u64, MultiplexedConnection), Failure> {
-        let mut link = self.shared.link.subscribe();
-        let up = link.wait_for(|link| matches!(link, Link::Up(..)));
-        if let Ok(Ok(link)) = tokio::time::timeout_at(patience, up).await
-            && let Link::Up(generation, connection) = &*link
-        {
-            return Ok((*generation, connection.clone()));
-        }
-        match &*self.shared.link.borrow() {
-            Link::Up(generation, connection) => Ok((*generation, connection.clone())),
-            Link::Down(refusal) => Err(Failure::NoConnection(refusal.clone())),
-        }
-    }
-
-    fn replace(&self, generation: u64, why: Refusal) {
-        let detail = why.detail.clone();
-        let replaced = self.shared.link.send_if_modified(|link| {
-            let current = matches!(link, Link::Up(current, _) if *current == generation);
-            if current {
-                *link = Link::Down(why);
-            }
-            current
-        });
-        if replaced {
-            tracing::warn!(server = %self.shared.endpoint.address(), why = detail, "connection lost");
-            self.shared.broken.notify_one();
-        }
-    }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+impl Live {
+    /// Sends one command.
+    pub(crate) async fn send(&mut self, command: &Cmd) -> Result<Value, Failure> {
+        let written = self.traffic.written();
+        let sent = Moment::now();
+        let answer = self.connection.send_packed_command(command).await;
+        answer.and_then(Value::extract_error).map_err(|error| {
+            let failure = match Refusal::from_server(&error) {
+                Some(refusal) => Failure::Refused(refusal),
+                // It was still to be written when the connection ended.
+                None if !error.is_timeout() && self.traffic.written() == written => {
+                    Failure::NoConnection(Refusal::unreachable(error.to_string()))
+                }
+                None => Failure::unanswered(error.to_string(), sent),
+            };
+            let replaced = match &failure {
+                Failure::Unanswered { detail, .. } => Some(Refusal::unreachable(detail)),
+                Failure::NoConnection(refusal) => Some(refusal.clone()),
+                Failure::Refused(refusal) => {
+                    (refusal.reason == Reason::ReadOnly).then(|| refusal.clone())
+                }
+            };
+            if let (Some(why), Some(shared)) = (replaced, self.shared.upgrade()) {
+                shared.replace(self.generation, why);
+            }
+            failure
+        })
+    }
+}
+
+impl Shared {
+    fn set_up<D>(self: &Arc<Self>, generation: u64, opened: Opened<D>)
+    where
+        D: Future<Output = ()> + Send + 'static,
+    {
+        let Opened {
+            connection,
+            driver,
+            traffic,
+        } = opened;
+        let shared = Arc::downgrade(self);
+        let driver = {
+            let (traffic, shared) = (Arc::clone(&traffic), Weak::clone(&shared));
+            // An idle client notices the end by this.
+            tokio::spawn(async move {
+                driver.await;
+                traffic.end();
+                if let Some(shared) = shared.upgrade() {
+                    shared.replace(generation, ended());
+                }
+            })
+        };
+        let live = Live {
+            generation,
+            connection,
+            traffic: Arc::clone(&traffic),
+            shared,
+            _driver: Arc::new(Driver(driver.abort_handle())),
+        };
+        self.link.send_replace(Link::Up(live));
+        if traffic.has_ended() {
+            self.replace(generation, ended());
+        }
+    }
+
+    fn at_hand(&self) -> Option<Live> {
+        match &*self.link.borrow() {
+            Link::Up(live) => Some(live.clone()),
+            Link::Down(_) => None,
+        }
+    }
+
+    async fn usable(&self, patience: Instant) -> Result<Live, Failure> {
+        let mut link = self.link.subscribe();
+        let up = link.wait_for(|link| matches!(link, Link::Up(_)));
+        if let Ok(Ok(link)) = tokio::time::timeout_at(patience, up).await
+            && let Link::Up(live) = &*link
+        {
+            return Ok(live.clone());
+        }
+        match &*self.link.borrow() {
+            Link::Up(live) => Ok(live.clone()),
+            Link::Down(refusal) => Err(Failure::NoConnection(refusal.clone())),
+        }
+    }
+
+    fn replace(&self, generation: u64, why: Refusal) {
+        let detail = why.detail.clone();
+        let replaced = self.link.send_if_modified(|link| {
+            let current = matches!(link, Link::Up(current) if current.generation == generation);
+            if current {
+                *link = Link::Down(why);
+            }
+            current
+        });
+        if replaced {
+            tracing::warn!(server = %self.endpoint.address(), why = detail, "connection lost");
+            self.broken.notify_one();
+        }
+    }
+}
+
+fn ended() -> Refusal {
+    Refusal::unreachable("the server has closed the connection")
 }
 
 /// Makes the connection anew each time that it is found broken.
@@ -148,9 +224,9 @@ async fn keep(shared: Arc<Shared>) {
         let mut backoff = Backoff::new();
         loop {
             match shared.endpoint.connect().await {
-                Ok(connection) => {
+                Ok(opened) => {
                     generation += 1;
-                    shared.link.send_replace(Link::Up(generation, connection));
+                    shared.set_up(generation, opened);
                     tracing::info!(server = %shared.endpoint.address(), "connected again");
                     break;
                 }
@@ -168,10 +244,14 @@ fn first_connect_error(endpoint: &Endpoint, refusal: Refusal, began: Instant) ->
     let server = endpoint.address();
     match refusal.reason {
         Reason::Authentication => Error::Authentication {
-            server,
+            name: server,
             detail: refusal.detail,
         },
-        Reason::Unreachable | Reason::NotNow => Error::Unavailable {
+        Reason::NotNow => Error::RefusedForNow {
+            name: server,
+            detail: refusal.detail,
+        },
+        Reason::Unreachable => Error::Unavailable {
             name: server,
             waited: began.elapsed(),
             detail: refusal.detail,

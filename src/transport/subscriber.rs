@@ -4,7 +4,7 @@ use futures::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
 
 use super::failure::Reason;
-use super::{Endpoint, Failure, Refusal};
+use super::{Endpoint, Failure, Moment, Refusal};
 
 /// The half that asks for subscriptions.
 pub(crate) struct Subscriptions {
@@ -64,8 +64,12 @@ async fn limited<T>(
     limit: std::time::Duration,
     asking: impl Future<Output = redis::RedisResult<T>>,
 ) -> Result<T, Failure> {
+    let sent = Moment::now();
     match tokio::time::timeout(limit, asking).await {
-        Ok(answer) => answer.map_err(|error| Failure::of_command(&error)),
-        Err(_) => Err(Failure::Unanswered(format!("no answer within {limit:?}"))),
+        Ok(answer) => answer.map_err(|error| Failure::of_command(&error, sent)),
+        Err(_) => {
+            let detail = format!("no answer within {limit:?}");
+            Err(Failure::unanswered(detail, sent))
+        }
     }
 }

@@ -21,7 +21,7 @@ use super::core::Core;
 use super::request::{Arg, Request, Script};
 use super::sync::yield_now;
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::{Failure, Reason, Refusal, Value};
+use crate::transport::{Failure, Moment, Reason, Refusal, Value};
 
 pub(crate) use answer::Outcome;
 
@@ -142,7 +142,7 @@ impl Core {
             }
             Some(Place::WithOthers(answer)) => {
                 // The script was on its way when the carrier went away.
-                let ended = |_| Failure::Unanswered(RUNTIME_ENDED.to_owned());
+                let ended = |_| Failure::unanswered(RUNTIME_ENDED, Moment::now());
                 answer
                     .await
                     .unwrap_or_else(|error| FirstAttempt::Failed(ended(error)))
@@ -228,6 +228,7 @@ impl Core {
         let lane = self.take_lane();
         let sequence = self.next_sequence();
         let request = self.request_together(calls, &lane, sequence);
+        let sent = Moment::now();
         let failure = match self.first_attempt(&request, Instant::now()).await {
             Ok(value) => match answer::read(&value, calls.len()) {
                 Some(outcomes) => {
@@ -237,7 +238,7 @@ impl Core {
                     };
                     return outcomes.into_iter().map(attempt).collect();
                 }
-                None => Failure::Unanswered(format!("unexpected answer {value:?}")),
+                None => Failure::unanswered(format!("unexpected answer {value:?}"), sent),
             },
             Err(failure) => failure,
         };
@@ -245,7 +246,7 @@ impl Core {
         let attempt = |index| match &failure {
             Failure::Refused(_) => FirstAttempt::NotDone,
             Failure::NoConnection(_) => FirstAttempt::Failed(failure.clone()),
-            Failure::Unanswered(_) => {
+            Failure::Unanswered { .. } => {
                 let question = Question {
                     lane: Arc::clone(&lane),
                     sequence,
@@ -290,7 +291,7 @@ impl Core {
             Failure::Refused(refusal) => {
                 state.off |= matches!(refusal.reason, Reason::Permission | Reason::Other);
             }
-            Failure::NoConnection(Refusal { detail, .. }) | Failure::Unanswered(detail) => {
+            Failure::NoConnection(Refusal { detail, .. }) | Failure::Unanswered { detail, .. } => {
                 let waiting = std::mem::take(&mut state.waiting);
                 drop(state);
                 for (_, reply) in waiting {

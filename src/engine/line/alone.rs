@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::Line;
 use crate::engine::batch::Batch;
 use crate::engine::coalesce::{FirstAttempt, LoneCall, Outcome};
@@ -24,12 +22,7 @@ pub(super) enum Alone {
 
 impl Line {
     /// Carries `batch` out in short form: one call that gives `permits`, or takes them if that is less than zero.
-    pub(super) async fn carry_out_alone(
-        &self,
-        batch: &mut Batch,
-        permits: i64,
-        began: Instant,
-    ) -> Alone {
+    pub(super) async fn carry_out_alone(&self, batch: &mut Batch, permits: i64) -> Alone {
         let call = LoneCall {
             semaphore: Arc::clone(self.keys.object()),
             channel: Arc::clone(self.keys.channel()),
@@ -43,7 +36,7 @@ impl Line {
         };
         let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, batch);
         let mut request = question.request(&self.core);
-        let ending = Box::pin(self.core.carry_on(&mut request, began, failure, callers));
+        let ending = Box::pin(self.core.carry_on(&mut request, failure, callers));
         match ending.await {
             Ending::Answer(value) => match question.read(&value) {
                 Some(done) => Alone::Answered(Outcome {

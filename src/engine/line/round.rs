@@ -85,7 +85,7 @@ impl Line {
         let mut first = None;
         let lone_call = batch.lone_call().filter(|_| !doubtful);
         if let Some(permits) = lone_call {
-            match self.carry_out_alone(&mut batch, permits, at).await {
+            match self.carry_out_alone(&mut batch, permits).await {
                 Alone::Answered(outcome) => {
                     self.arrive_alone(batch, outcome, at, confirmed);
                     return;
@@ -106,7 +106,7 @@ impl Line {
             let ending = match first.take() {
                 None => self.core.carry_out(&mut request, callers).await,
                 Some(Err(failure)) => {
-                    Box::pin(self.core.carry_on(&mut request, at, failure, callers)).await
+                    Box::pin(self.core.carry_on(&mut request, failure, callers)).await
                 }
                 Some(Ok(ending)) => ending,
             };
@@ -161,6 +161,7 @@ impl Line {
                 }
                 refused(self.name(), &refusal)
             }
+            Ending::ShutDown => self.shut_down(),
             Ending::NotSent => {
                 // Those who still wait travel with the next batch.
                 let mut state = self.lock();

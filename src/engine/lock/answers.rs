@@ -283,7 +283,7 @@ impl LockLine {
             let due = call.since + window;
             call.forget_caller_who_has_gone();
             match &call.reply {
-                Some(_) if due <= now => {
+                Some(_) if trouble.is_over(due) => {
                     let error = trouble.error(self.name(), call.step.name(), call.since);
                     if let Some(reply) = call.reply.take() {
                         let _ = reply.send(Err(error));

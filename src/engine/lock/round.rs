@@ -185,11 +185,7 @@ impl LockLine {
         };
         let ending = match first {
             None => self.core.carry_out(&mut request, callers).await,
-            Some(failure) => {
-                self.core
-                    .carry_on(&mut request, began, failure, callers)
-                    .await
-            }
+            Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
         };
         let error = match ending {
             Ending::Answer(value) => match calls::read(&value, &steps) {
@@ -206,6 +202,7 @@ impl LockLine {
                 },
             },
             Ending::Refused(refusal) => refused(self.name(), &refusal),
+            Ending::ShutDown => self.shut_down(),
             Ending::NotSent => {
                 // Those who still wait travel with the next batch.
                 let mut state = self.lock();

@@ -11,7 +11,7 @@ use super::{Line, State, tell_all};
 use crate::engine::drive;
 use crate::engine::once::Trouble;
 use crate::engine::wakeups::{Listener, Wake};
-use crate::transport::{Backoff, jittered};
+use crate::transport::{Backoff, Reason, jittered};
 
 /// The first pause while a peer holds the lock; they hold it for some round trips.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
@@ -84,7 +84,8 @@ impl Line {
         let window = self.core.config.retry_window;
         let trouble = Trouble {
             doubtful: false,
-            read_only: false,
+            reason: Reason::Unreachable,
+            last: false,
             detail: "a peer holds the semaphore's lock",
             now,
         };

@@ -162,7 +162,7 @@ impl Line {
             let due = call.since + window;
             call.forget_caller_who_has_gone();
             match &call.reply {
-                Some(_) if due <= now => {
+                Some(_) if trouble.is_over(due) => {
                     self.tell_trouble(call, trouble);
                     told = true;
                     // What was never sent must not happen after this; the rest is a matter of its answer.

@@ -101,6 +101,7 @@ impl Line {
                 }
             },
             Ending::Refused(refusal) => self.refused(&refusal),
+            Ending::ShutDown => self.shut_down(),
             Ending::NotSent => {
                 // Those who still wait travel with the next batch.
                 self.put_back(batch);

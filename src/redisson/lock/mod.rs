@@ -85,7 +85,7 @@ static KIND: Kind = Kind {
 ///
 /// What every operation can answer with: [`InvalidName`](crate::Error::InvalidName),
 /// [`WrongType`](crate::Error::WrongType) for a key that holds something else,
-/// [`PermissionDenied`](crate::Error::PermissionDenied), [`ReadOnly`](crate::Error::ReadOnly),
+/// [`PermissionDenied`](crate::Error::PermissionDenied), [`RefusedForNow`](crate::Error::RefusedForNow),
 /// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
 /// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed, and
 /// [`ShutDown`](crate::Error::ShutDown). Below stands only what comes in addition.

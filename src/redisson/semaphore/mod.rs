@@ -42,7 +42,7 @@ use crate::guard::Permit;
 /// [`WrongType`](Error::WrongType) and [`NotANumber`](Error::NotANumber) for a key that holds something
 /// else, [`PermissionDenied`](Error::PermissionDenied),
 /// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable),
-/// [`ReadOnly`](Error::ReadOnly) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](Error::ShutDown). Below stands only what comes in addition.
+/// [`RefusedForNow`](Error::RefusedForNow) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](Error::ShutDown). Below stands only what comes in addition.
 ///
 /// # Cancel safety
 ///
