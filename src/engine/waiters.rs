@@ -54,8 +54,8 @@ pub(crate) struct Claim {
     pub(crate) runs: Vec<Run>,
     /// Whether the line stops where a run falls short.
     pub(crate) strict: bool,
-    /// Whether only those were named that fitted what was free.
-    filtered: bool,
+    /// What was known to be free, if the line was searched for those it fits.
+    searched: Option<i64>,
     /// The first ticket that was not given out yet when they asked.
     end: u64,
 }
@@ -185,29 +185,36 @@ impl Waiters {
         (waiters, next)
     }
 
-    /// Who asks next. With `free`, the permits known to be free, only those that fit.
+    /// Who asks next: the first ones. With `free`, the permits that were free when these could not use them, those
+    /// behind whom they fit come in addition.
     pub(crate) fn claim(&self, now: Instant, free: Option<i64>) -> Claim {
         let strict = self.must_not_pass(now);
+        let free = free.filter(|_| !strict);
         let mut claim = Claim {
             runs: Vec::new(),
             strict,
-            filtered: free.is_some(),
+            searched: free,
             end: self.next_ticket,
         };
-        let fitting = |waiter: &Waiter| match free {
-            Some(free) if !strict => i64::from(waiter.permits) <= free,
-            _ => true,
+        let near = if free.is_some() {
+            MOST_RUNS / 2
+        } else {
+            MOST_RUNS
         };
-        let waiters = self.by_ticket.iter().filter(|(_, waiter)| fitting(waiter));
-        for (ticket, waiter) in waiters.take(self.reach) {
-            let runs = claim.runs.len();
-            match claim.runs.last_mut() {
-                Some(run) if run.permits == waiter.permits => run.tickets.push(*ticket),
-                _ if runs == MOST_RUNS => break,
-                _ => claim.runs.push(Run {
-                    permits: waiter.permits,
-                    tickets: vec![*ticket],
-                }),
+        let mut first_behind = 0;
+        for (ticket, waiter) in self.by_ticket.iter().take(self.reach) {
+            if !claim.name(*ticket, waiter.permits, near) {
+                break;
+            }
+            first_behind = ticket + 1;
+        }
+        if let Some(free) = free {
+            let behind = self.by_ticket.range(first_behind..);
+            let fitting = behind.filter(|(_, waiter)| i64::from(waiter.permits) <= free);
+            for (ticket, waiter) in fitting.take(self.reach) {
+                if !claim.name(*ticket, waiter.permits, MOST_RUNS) {
+                    break;
+                }
             }
         }
         claim
@@ -319,9 +326,28 @@ impl Claim {
         ticket < self.end
     }
 
+    /// Names one waiter more, unless that made more than `most_runs`.
+    fn name(&mut self, ticket: u64, permits: u32, most_runs: usize) -> bool {
+        let runs = self.runs.len();
+        match self.runs.last_mut() {
+            Some(run) if run.permits == permits => run.tickets.push(ticket),
+            _ if runs == most_runs => return false,
+            _ => self.runs.push(Run {
+                permits,
+                tickets: vec![ticket],
+            }),
+        }
+        true
+    }
+
     /// Whether a claim that was served as `served` says has left nobody behind.
     pub(crate) fn is_satisfied(&self, served: &[usize]) -> bool {
         let full = |(run, &count): (&Run, &usize)| run.tickets.len() == count;
-        !self.filtered && self.runs.iter().zip(served).all(full)
+        self.runs.iter().zip(served).all(full)
+    }
+
+    /// Whether another search for those whom `available` permits fit would find nobody new.
+    pub(crate) fn is_in_vain(&self, served: &[usize], available: i64) -> bool {
+        self.searched == Some(available) && served.iter().all(|&count| count == 0)
     }
 }

@@ -44,14 +44,14 @@ impl Line {
             state.available = available;
             let granted = state.waiters.serve(&claim, &served, now);
             let held = sent.verdict.is_some_and(|verdict| verdict.pause.is_some());
-            if !held && !claim.is_empty() && !state.waiters.is_empty() {
-                if claim.is_satisfied(&served) {
-                    state.look = true;
-                } else if !state.look && state.waiters.somebody_fits(available, now) {
-                    // A message that came meanwhile would be a reason to ask without this knowledge.
-                    state.look = true;
+            if !claim.is_empty() && !state.waiters.is_empty() {
+                let satisfied = claim.is_satisfied(&served);
+                let fits = !satisfied && state.waiters.somebody_fits(available, now);
+                if fits {
                     state.free = Some(available);
                 }
+                let more = satisfied || fits && !claim.is_in_vain(&served, available);
+                state.look |= more && !held;
             }
             self.listen_if_needed(&mut state, sent.confirmed);
             let own = u64::from(state.listening.is_confirmed());

@@ -63,7 +63,8 @@ struct State {
     waiters: Waiters,
     /// Permits may have become free since the waiters last asked.
     look: bool,
-    /// What was free when that is known and not all of it could be used.
+    /// What was free when those who asked could not use it, and others behind them may: they are searched for when there
+    /// is a reason to ask, however often that comes.
     free: Option<i64>,
     /// The counter behind the last batch.
     available: i64,
@@ -88,12 +89,6 @@ enum Queued {
 }
 
 impl State {
-    /// There is a reason to ask for the waiters again, whatever is known of what is free.
-    fn look_anew(&mut self) {
-        self.look = true;
-        self.free = None;
-    }
-
     /// Whether others may wait for callers of this client who have all gone.
     fn is_awaited_in_vain(&self) -> bool {
         self.waiters.is_empty() && self.turns.is_on_record()
@@ -240,7 +235,7 @@ impl Line {
         });
         let look = fits || due && others && !state.waiters.is_empty();
         if look {
-            state.look_anew();
+            state.look = true;
             self.note_busy(&mut state);
         }
         self.leave_if_unneeded(&mut state);

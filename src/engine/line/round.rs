@@ -38,7 +38,7 @@ impl Line {
         }
         let adds = calls.iter().any(|call: &Call| call.operation.adds());
         if adds && !state.waiters.is_empty() {
-            state.look_anew();
+            state.look = true;
         }
         let answered = state.waiters.somebody_was_answered();
         let waiting = !state.waiters.is_empty();
@@ -46,7 +46,7 @@ impl Line {
         let awaited_in_vain = state.is_awaited_in_vain();
         let mut claim = Default::default();
         if state.look && !state.waiters.is_empty() {
-            let free = state.free.take().filter(|_| !reports);
+            let free = state.free.take();
             claim = state.waiters.claim(now, free);
             state.look = false;
         }
@@ -66,7 +66,7 @@ impl Line {
                 let mut state = line.lock();
                 let held = state.turns.is_held_until(instant);
                 if held {
-                    state.look_anew();
+                    state.look = true;
                 }
                 drop(state);
                 if held {
