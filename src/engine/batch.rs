@@ -224,7 +224,7 @@ impl Batch {
 
     /// How many results the server will answer with.
     pub(crate) fn len(&self) -> usize {
-        self.before.len() + self.claim.runs.len() + self.after.len()
+        self.before.len() + self.claim.len() + self.after.len()
     }
 
     /// The permits that it gives, less than zero if it takes some, where it is no more than one call that does so,
@@ -233,9 +233,10 @@ impl Batch {
         if self.report.is_some() || self.parts() != 1 {
             return None;
         }
-        let operation = match (self.steps().next(), self.claim.runs.as_slice()) {
-            (Some(step), []) if step.calls.len() == 1 => step.operation,
-            (None, [run]) if run.tickets.len() == 1 => Operation::TryAcquire(run.permits),
+        let mut runs = self.claim.all_runs();
+        let operation = match (self.steps().next(), runs.next(), runs.next()) {
+            (Some(step), None, None) if step.calls.len() == 1 => step.operation,
+            (None, Some(run), None) if run.tickets.len() == 1 => Operation::TryAcquire(run.permits),
             _ => return None,
         };
         match operation {
@@ -267,7 +268,9 @@ impl Batch {
         } else {
             "acquire"
         };
-        for Run { permits, tickets } in &self.claim.runs {
+        let waiting = self.claim.runs.iter().map(|run| (word, run));
+        let ending = self.claim.last.iter().map(|run| ("acquire", run));
+        for (word, Run { permits, tickets }) in waiting.chain(ending) {
             let (permits, count) = ((*permits).into(), count(tickets.len()));
             args.extend([Arg::Word(word), Arg::Number(permits), count]);
         }

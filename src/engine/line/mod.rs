@@ -273,6 +273,7 @@ impl Line {
             reply,
             since: now,
             asked: !wait_quietly,
+            doubtful: false,
         });
         self.note_busy(&mut state);
         drop(state);
@@ -329,7 +330,7 @@ impl Shared for Line {
         let waiters = {
             let mut state = self.lock();
             state.closed = true;
-            state.waiters.take_all()
+            state.waiters.take_line()
         };
         tell_all(waiters, &self.shut_down());
         drive::kick(&self);
