@@ -114,11 +114,12 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// What is asked for is owed all the same.
-    pub(crate) fn forget_caller_who_has_gone(&mut self) {
+    /// Whether nobody waits for it any more, and it is not owed: then it must not be sent.
+    pub(crate) fn is_pointless(&mut self) -> bool {
         if self.reply.as_ref().is_some_and(Reply::is_closed) {
             self.reply = None;
         }
+        self.reply.is_none() && !self.operation.is_owed()
     }
 }
 

@@ -100,20 +100,10 @@ impl Core {
     ) -> Ending {
         // The usual case first: nothing is prepared for trouble that does not come.
         let began = Instant::now();
-        match self.first_attempt(request, began).await {
+        match self.try_once(request).await {
             Ok(answer) => Ending::Answer(answer),
             Err(failure) => Box::pin(self.carry_on(request, began, failure, callers)).await,
         }
-    }
-
-    /// The first sending of a request that is made now; [`carry_on`](Self::carry_on) takes it from there.
-    pub(crate) async fn first_attempt(
-        &self,
-        request: &Request,
-        began: Instant,
-    ) -> Result<Value, Failure> {
-        let patience = began + LOOK_AFTER.min(self.config.retry_window);
-        self.attempt(request, patience).await
     }
 
     /// Goes on when the first sending, begun at `began`, has ended with `failure`.
@@ -150,42 +140,47 @@ impl Core {
             if self.is_finished() {
                 return Ending::Refused(Refusal::unreachable(detail));
             }
-            let now = Instant::now();
-            let patience = callers(&Trouble {
-                doubtful: first_sent.is_some(),
-                read_only,
-                detail: &detail,
-                now,
-            });
-            let next_look = match (patience, first_sent) {
-                (_, Some(sent)) if now >= sent + self.config.repeat_horizon() => {
-                    return Ending::Unknown;
+            let not_before = Instant::now() + pause;
+            failure = loop {
+                let now = Instant::now();
+                let patience = callers(&Trouble {
+                    doubtful: first_sent.is_some(),
+                    read_only,
+                    detail: &detail,
+                    now,
+                });
+                let next_look = match (patience, first_sent) {
+                    (_, Some(sent)) if now >= sent + self.config.repeat_horizon() => {
+                        return Ending::Unknown;
+                    }
+                    (Patience::Nobody, None) => return Ending::NotSent,
+                    // Nobody wants to know, and those behind it are not held up.
+                    (Patience::Nobody, _) if request.is_plain() => return Ending::NotSent,
+                    (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
+                    _ => now + LOOK_AFTER,
+                };
+                // Nothing comes between the last look at the callers and the sending.
+                if now >= not_before && self.connection.is_up() {
+                    match self.try_once(request).await {
+                        Ok(answer) => return Ending::Answer(answer),
+                        Err(failure) => break failure,
+                    }
                 }
-                (Patience::Nobody, None) => return Ending::NotSent,
-                // Nobody wants to know, and those behind it are not held up.
-                (Patience::Nobody, _) if request.is_plain() => return Ending::NotSent,
-                (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
-                _ => now + LOOK_AFTER,
-            };
-            tokio::time::sleep_until(next_look.min(now + pause)).await;
-            failure = match self.attempt(request, next_look).await {
-                Ok(answer) => return Ending::Answer(answer),
-                Err(failure) => failure,
+                tokio::time::sleep_until(next_look.min(not_before)).await;
+                if let Err(refusal) = self.connection.until_up(next_look).await {
+                    break Failure::NoConnection(refusal);
+                }
             };
         }
     }
 
-    /// Sends something of no consequence, without repeating it.
+    /// Sends something once: of no consequence, or for the first time ([`carry_on`](Self::carry_on) takes it from there).
     pub(crate) async fn try_once(&self, request: &Request) -> Result<Value, Failure> {
-        self.attempt(request, Instant::now()).await
-    }
-
-    async fn attempt(&self, request: &Request, patience: Instant) -> Result<Value, Failure> {
-        let answer = self.connection.send(&request.command(), patience).await;
+        let answer = self.connection.send(&request.command()).await;
         match answer {
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
                 let full = request.full_command();
-                Box::pin(self.connection.send(&full, patience)).await
+                Box::pin(self.connection.send(&full)).await
             }
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::ReadOnly => {
                 self.wakeups.renew();

@@ -64,13 +64,9 @@ impl Connection {
         Ok(Connection { shared, keeper })
     }
 
-    /// Sends one command on the connection as it is now, waiting for one until `patience` has run out.
-    pub(crate) async fn send(&self, command: &Cmd, patience: Instant) -> Result<Value, Failure> {
-        // Rare cases in boxes: the futures of all callers have this one inside.
-        let (generation, mut connection) = match self.at_hand() {
-            Some(connection) => connection,
-            None => Box::pin(self.usable(patience)).await?,
-        };
+    /// Sends one command on the connection as it is now.
+    pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
+        let (generation, mut connection) = self.at_hand().map_err(Failure::NoConnection)?;
         connection
             .send_packed_command(command)
             .await
@@ -97,24 +93,23 @@ impl Connection {
         self.shared.link.send_replace(Link::Down(closed));
     }
 
-    fn at_hand(&self) -> Option<(u64, MultiplexedConnection)> {
-        match &*self.shared.link.borrow() {
-            Link::Up(generation, connection) => Some((*generation, connection.clone())),
-            Link::Down(_) => None,
-        }
+    /// Whether commands can be sent.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(&*self.shared.link.borrow(), Link::Up(..))
     }
 
-    async fn usable(&self, patience: Instant) -> Result<(u64, MultiplexedConnection), Failure> {
+    /// Waits until they can; or until `patience` has run out, and says why not.
+    pub(crate) async fn until_up(&self, patience: Instant) -> Result<(), Refusal> {
         let mut link = self.shared.link.subscribe();
         let up = link.wait_for(|link| matches!(link, Link::Up(..)));
-        if let Ok(Ok(link)) = tokio::time::timeout_at(patience, up).await
-            && let Link::Up(generation, connection) = &*link
-        {
-            return Ok((*generation, connection.clone()));
-        }
+        let _ = tokio::time::timeout_at(patience, up).await;
+        self.at_hand().map(drop)
+    }
+
+    fn at_hand(&self) -> Result<(u64, MultiplexedConnection), Refusal> {
         match &*self.shared.link.borrow() {
             Link::Up(generation, connection) => Ok((*generation, connection.clone())),
-            Link::Down(refusal) => Err(Failure::NoConnection(refusal.clone())),
+            Link::Down(refusal) => Err(refusal.clone()),
         }
     }
 

@@ -15,7 +15,6 @@ mod answer;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::core::Core;
 use super::request::{Arg, Request, Script};
@@ -227,7 +226,7 @@ impl Core {
         let lane = self.take_lane();
         let sequence = self.next_sequence();
         let request = self.request_together(calls, &lane, sequence);
-        let failure = match self.first_attempt(&request, Instant::now()).await {
+        let failure = match self.try_once(&request).await {
             Ok(value) => match answer::read(&value, calls.len()) {
                 Some(outcomes) => {
                     self.coalescer.lock().lanes.push(lane);

@@ -178,7 +178,10 @@ impl Line {
         let mut later = |due: Instant| next = Some(next.map_or(due, |next| next.min(due)));
         batch.retain_calls(|call| {
             let due = call.since + window;
-            call.forget_caller_who_has_gone();
+            if call.is_pointless() {
+                told |= !trouble.doubtful;
+                return trouble.doubtful;
+            }
             match &call.reply {
                 Some(_) if due <= now => {
                     let error = trouble.error(self.name(), call.operation.name(), call.since);
@@ -190,8 +193,7 @@ impl Line {
                     return trouble.doubtful;
                 }
                 Some(_) => later(due),
-                // An acquisition is owed to nobody; a release is.
-                None => owed |= !matches!(call.operation, Operation::TryAcquire(_)),
+                None => owed = true,
             }
             true
         });
@@ -256,10 +258,7 @@ impl Line {
                 // A release that its caller has been told did not happen must not happen.
                 match call.reply.take() {
                     Some(reply) => drop(reply.send(Err(error))),
-                    None if call.operation.is_owed() => return true,
-                    None => {
-                        tracing::error!(%error, operation = call.operation.name(), "not carried out");
-                    }
+                    None => return true,
                 }
                 false
             }

@@ -5,8 +5,8 @@
 //! [`Waiters`] and are part of a round when there is reason to look: on their arrival, when this client
 //! releases, when a message comes or may have been missed.
 //!
-//! Nothing is lost when a caller goes: a call that has been queued is carried out, and permits granted to
-//! somebody who has gone are released with the next round.
+//! Nothing is lost when a caller goes: a release that has been queued is carried out, and permits granted to
+//! somebody who has gone are released with the next round. Any other call is not sent any more.
 //!
 //! | File | What it holds |
 //! |---|---|
@@ -160,8 +160,8 @@ impl Line {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// Carries `operation` out and returns its number. Queued at the first poll; carried out even when
-    /// the future is dropped after that, and then its permits, if it took any, are given back.
+    /// Carries `operation` out and returns its number. Queued at the first poll; when the future is dropped after that, a
+    /// release is carried out all the same, anything else if it has been sent; permits that it took are given back.
     pub(crate) async fn call(self: &Arc<Self>, operation: Operation) -> Result<i64> {
         if let Operation::Release(permits) = operation
             && self.hand_over(permits)
