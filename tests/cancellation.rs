@@ -6,12 +6,15 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use redisson_semaphore::RSemaphore;
-use support::clients::{LIMIT, connect, stored, until_stored};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use redisson_semaphore::{Client, RSemaphore};
+use support::clients::{LIMIT, builder, connect, stored, until_stored};
 use support::polls::{poll_once, poll_times};
 use support::proxy::{LOST_REPLIES, Proxy};
 use support::server::RedisServer;
-use support::waiters::until_subscribers;
+use support::snapshot::snapshot;
+use support::waiters::{until, until_subscribers};
 use tokio::time::timeout;
 
 /// More polls than any call needs.
@@ -296,4 +299,93 @@ async fn aborted_tasks_leave_no_permit_behind() {
     }
     assert_eq!(first.available_permits().await, Ok(4));
     assert_eq!(second.available_permits().await, Ok(4));
+}
+
+/// Calls that change something and are owed to nobody.
+fn changes(semaphore: &RSemaphore) -> Vec<BoxFuture<'_, ()>> {
+    let day = Duration::from_secs(86_400);
+    vec![
+        semaphore.drain_permits().map(drop).boxed(),
+        semaphore.add_permits(3).map(drop).boxed(),
+        semaphore.try_set_permits(7).map(drop).boxed(),
+        semaphore.delete().map(drop).boxed(),
+        semaphore.expire(day).map(drop).boxed(),
+        semaphore.rename("renamed").map(drop).boxed(),
+        semaphore.copy("copied").map(drop).boxed(),
+        semaphore.available_permits().map(drop).boxed(),
+    ]
+}
+
+/// A server with a few counters of 10, and a client that knows that it is away.
+async fn away() -> (RedisServer, Client) {
+    let mut server = RedisServer::options().appendonly().start().await;
+    let client = builder(server.url())
+        .retry_window(Duration::from_secs(1))
+        .connect()
+        .await
+        .unwrap();
+    for number in 0..changes(&client.semaphore("any")).len() {
+        let semaphore = client.semaphore(&format!("away-{number}"));
+        semaphore.try_set_permits(10).await.unwrap();
+    }
+    server.kill().await;
+    client.semaphore("other").exists().await.unwrap_err();
+    (server, client)
+}
+
+/// After this nothing is under way any more.
+async fn settled(client: &Client, semaphore: &RSemaphore) {
+    until("the client is back", LIMIT, async || {
+        client.semaphore("other").exists().await.is_ok()
+    })
+    .await;
+    until("nothing is queued before this", LIMIT, async || {
+        semaphore.exists().await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_change_that_was_not_sent_is_not_made_when_its_caller_has_gone() {
+    let (mut server, client) = away().await;
+    for number in 0..changes(&client.semaphore("any")).len() {
+        let semaphore = client.semaphore(&format!("away-{number}"));
+        let mut change = changes(&semaphore).swap_remove(number);
+        assert!(poll_once(&mut change.as_mut()).await.is_pending());
+    }
+    server.restart().await;
+    for number in 0..changes(&client.semaphore("any")).len() {
+        let semaphore = client.semaphore(&format!("away-{number}"));
+        settled(&client, &semaphore).await;
+        let found = snapshot(&mut server.connection().await, semaphore.name()).await;
+        assert_eq!(found.value, ["10"], "change {number}");
+        assert_eq!(found.ttl, None, "change {number}");
+    }
+    assert_eq!(stored(&server, "renamed").await, [""; 0]);
+    assert_eq!(stored(&server, "copied").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_change_queued_behind_another_call_is_not_made_when_its_caller_has_gone() {
+    let (mut server, client) = away().await;
+    let semaphore = client.semaphore("away-0");
+    let asked = semaphore.clone();
+    let first = tokio::spawn(async move { asked.available_permits().await });
+    tokio::task::yield_now().await;
+    {
+        let mut queued = changes(&semaphore);
+        for change in &mut queued {
+            assert!(poll_once(&mut change.as_mut()).await.is_pending());
+        }
+        // This is owed.
+        let mut release = pin!(semaphore.release(2));
+        assert!(poll_once(&mut release).await.is_pending());
+    }
+    server.restart().await;
+    let _ = first.await.unwrap();
+    settled(&client, &semaphore).await;
+    let found = snapshot(&mut server.connection().await, "away-0").await;
+    assert_eq!((found.value, found.ttl), (vec!["12".to_owned()], None));
+    assert_eq!(stored(&server, "renamed").await, [""; 0]);
+    assert_eq!(stored(&server, "copied").await, [""; 0]);
 }

@@ -5,13 +5,19 @@ mod support;
 
 use std::time::Duration;
 
+use redis::AsyncCommands;
 use redisson_semaphore::{Effect, Error, RSemaphore};
 use support::clients::{LIMIT, stored};
+use support::monitor::Monitor;
 use support::proxy::Proxy;
 use support::sequence::{builder, start};
 use support::server::RedisServer;
 use support::waiters::{channel, until, until_subscribers};
 use tokio::time::timeout;
+
+const LONG: Duration = Duration::from_secs(60);
+/// Over before a lost answer is noticed.
+const SHORT: Duration = Duration::from_millis(100);
 
 /// An operation whose outcome stays unknown to the caller, on a counter of 5, and what it leaves once the
 /// server answers again.
@@ -71,9 +77,11 @@ async fn an_acquisition_that_happened_unseen_is_given_back() {
     unknown_at_first(Proxy::mute, 5, call).await;
     let call = async |semaphore: &RSemaphore| semaphore.try_acquire(2).await.unwrap_err();
     unknown_at_first(Proxy::mute, 5, call).await;
-    let long = Duration::from_secs(60);
-    let call = async |semaphore: &RSemaphore| semaphore.try_acquire_for(2, long).await.unwrap_err();
-    unknown_at_first(Proxy::mute, 5, call).await;
+    for wait in [LONG, SHORT] {
+        let call =
+            async |semaphore: &RSemaphore| semaphore.try_acquire_for(2, wait).await.unwrap_err();
+        unknown_at_first(Proxy::mute, 5, call).await;
+    }
 }
 
 #[tokio::test]
@@ -82,6 +90,74 @@ async fn an_acquisition_that_never_arrived_leaves_nothing_taken() {
     unknown_at_first(Proxy::blackhole, 5, call).await;
     let call = async |semaphore: &RSemaphore| semaphore.try_acquire(2).await.unwrap_err();
     unknown_at_first(Proxy::blackhole, 5, call).await;
+    let call =
+        async |semaphore: &RSemaphore| semaphore.try_acquire_for(2, SHORT).await.unwrap_err();
+    unknown_at_first(Proxy::blackhole, 5, call).await;
+}
+
+/// The wait ends while its question lies in a server that is frozen.
+#[tokio::test]
+async fn a_timed_call_whose_question_is_out_is_not_told_that_nothing_happened() {
+    let mut server = RedisServer::start().await;
+    let client = builder(server.url())
+        .retry_window(Duration::from_secs(1))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("frozen");
+    semaphore.try_set_permits(1).await.unwrap();
+    server.freeze();
+    let error = semaphore.permit_for(1, SHORT).await.unwrap_err();
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    server.thaw();
+    // It happened, and is given back.
+    until("the permit is back", LIMIT, async || {
+        matches!(semaphore.available_permits().await, Ok(1))
+    })
+    .await;
+    assert!(semaphore.try_acquire_for(1, SHORT).await.unwrap());
+    assert!(!semaphore.try_acquire_for(1, SHORT).await.unwrap());
+}
+
+/// Of two callers who would have asked together, the first is told that it was not sent.
+#[tokio::test]
+async fn who_was_told_that_nothing_was_sent_is_not_named_later() {
+    let window = Duration::from_secs(2);
+    for wait in [None, Some(SHORT)] {
+        let mut gone = RedisServer::start().await;
+        let proxy = Proxy::start(&gone).await;
+        let client = builder(proxy.url())
+            .retry_window(window)
+            .connect()
+            .await
+            .unwrap();
+        let semaphore = client.semaphore("named");
+        gone.stop().await;
+        // Found out by something else.
+        client.semaphore("other").exists().await.unwrap_err();
+        let first = semaphore.clone();
+        let first = tokio::spawn(async move {
+            match wait {
+                None => first.acquire(2).await,
+                Some(wait) => first.try_acquire_for(2, wait).await.map(drop),
+            }
+        });
+        tokio::time::sleep(window * 3 / 4).await;
+        let second = semaphore.clone();
+        let second = tokio::spawn(async move { second.acquire(1).await });
+        let error = first.await.unwrap().unwrap_err();
+        assert_eq!(error.effect(), Effect::None, "{error}");
+        let server = RedisServer::start().await;
+        let _: () = server.connection().await.set("named", 5).await.unwrap();
+        let mut monitor = Monitor::start(&server).await;
+        proxy.lead_to(&server);
+        second.await.unwrap().unwrap();
+        assert_eq!(stored(&server, "named").await, ["4"]);
+        for command in monitor.until_marker().await {
+            let steps = command.args.join(" ");
+            assert!(!steps.contains("acquire 2"), "{error}, but then: {steps}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -237,7 +237,7 @@ if time and not time.err then
         credit = min(MOST_CREDIT, credit + turn.taken * weight * offer * strangers / clients)
       end
     end
-    local first = head + (last - head) * min(1, turn.served / max(1, named - 1))
+    local first = refused > 0 and head or head + (last - head) * min(1, turn.served / max(1, named - 1))
     local rest = max(0, want - turn.taken)
     -- What has hardly changed need not be written again.
     if not own or now - own.seen > REFRESH or math.abs(first - own.head) > REFRESH / 100

@@ -114,11 +114,12 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// What is asked for is owed all the same.
-    pub(crate) fn forget_caller_who_has_gone(&mut self) {
+    /// Whether nobody waits for it any more, and it is not owed: then it must not be sent.
+    pub(crate) fn is_pointless(&mut self) -> bool {
         if self.reply.as_ref().is_some_and(Reply::is_closed) {
             self.reply = None;
         }
+        self.reply.is_none() && !self.operation.is_owed()
     }
 }
 
@@ -224,7 +225,7 @@ impl Batch {
 
     /// How many results the server will answer with.
     pub(crate) fn len(&self) -> usize {
-        self.before.len() + self.claim.runs.len() + self.after.len()
+        self.before.len() + self.claim.len() + self.after.len()
     }
 
     /// The permits that it gives, less than zero if it takes some, where it is no more than one call that does so,
@@ -233,9 +234,10 @@ impl Batch {
         if self.report.is_some() || self.parts() != 1 {
             return None;
         }
-        let operation = match (self.steps().next(), self.claim.runs.as_slice()) {
-            (Some(step), []) if step.calls.len() == 1 => step.operation,
-            (None, [run]) if run.tickets.len() == 1 => Operation::TryAcquire(run.permits),
+        let mut runs = self.claim.all_runs();
+        let operation = match (self.steps().next(), runs.next(), runs.next()) {
+            (Some(step), None, None) if step.calls.len() == 1 => step.operation,
+            (None, Some(run), None) if run.tickets.len() == 1 => Operation::TryAcquire(run.permits),
             _ => return None,
         };
         match operation {
@@ -258,9 +260,9 @@ impl Batch {
             return false;
         }
         let (before, rest) = results.split_at(self.before.len());
-        let (claimed, after) = rest.split_at(self.claim.runs.len());
+        let (claimed, after) = rest.split_at(self.claim.len());
         of_steps(&self.before, before)
-            && self.claim.runs.iter().zip(claimed).all(of_run)
+            && self.claim.all_runs().zip(claimed).all(of_run)
             && of_steps(&self.after, after)
     }
 
@@ -286,7 +288,9 @@ impl Batch {
         } else {
             "acquire"
         };
-        for Run { permits, tickets } in &self.claim.runs {
+        let waiting = self.claim.runs.iter().map(|run| (word, run));
+        let ending = self.claim.last.iter().map(|run| ("acquire", run));
+        for (word, Run { permits, tickets }) in waiting.chain(ending) {
             let (permits, count) = ((*permits).into(), count(tickets.len()));
             args.extend([Arg::Word(word), Arg::Number(permits), count]);
         }
@@ -523,18 +527,19 @@ mod tests {
                 for permits in &waiting {
                     let (reply, answer) = oneshot::channel();
                     answers.push(answer);
-                    waiters.join(Waiter { permits: *permits, reply, since, asked: true });
+                    waiters.join(Waiter { permits: *permits, reply, since, asked: true, doubtful: false });
                 }
                 let call = |operation: &Operation| Call { operation: *operation, reply: None, since };
                 let mut calls = operations.iter().map(call).collect();
-                let claim = waiters.claim(since, None);
+                let mut claim = waiters.claim(since, None);
+                waiters.name_ending(&mut claim);
                 let mut batch = Batch::form(&mut calls, claim, None);
                 let Some(Answer::Done { results, .. }) = Answer::read(&value, &batch) else {
                     continue;
                 };
                 let claim = std::mem::take(&mut batch.claim);
                 let (before, rest) = results.split_at(batch.before.len());
-                let (claimed, after) = rest.split_at(claim.runs.len());
+                let (claimed, after) = rest.split_at(claim.len());
                 let served: Vec<usize> = claimed
                     .iter()
                     .map(|result| match result {
@@ -542,7 +547,7 @@ mod tests {
                         other => panic!("{other:?} for a claim"),
                     })
                     .collect();
-                let granted = waiters.serve(&claim, &served, since);
+                let granted = waiters.serve(&claim, &served, since).granted;
                 assert_eq!(granted.len(), served.iter().sum::<usize>());
                 let results: Vec<_> = before.iter().chain(after).copied().collect();
                 for (step, result) in batch.into_steps().zip(results) {

@@ -53,6 +53,11 @@ impl Command {
         (Command { request, caller }, answer)
     }
 
+    /// Whether nobody waits for it any more: then it must not be sent.
+    pub(crate) fn is_pointless(&self) -> bool {
+        self.caller.has_gone()
+    }
+
     /// Since when its caller waits.
     pub(crate) fn since(&self) -> Instant {
         self.caller.since
@@ -65,6 +70,10 @@ impl Command {
 }
 
 impl Caller {
+    fn has_gone(&self) -> bool {
+        self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
     fn give_up(&mut self, name: &str, trouble: &Trouble<'_>) {
         if let Some(reply) = self.reply.take() {
             let error = trouble.error(name, self.operation, self.since);
@@ -89,7 +98,7 @@ impl Core {
         let due = caller.since + self.config.retry_window;
         let callers = |trouble: &Trouble<'_>| {
             others(trouble);
-            if !trouble.is_over(due) {
+            if !trouble.is_over(due) && !caller.has_gone() {
                 return Patience::Until(due);
             }
             caller.give_up(name, trouble);

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::request::Request;
 use crate::error::Error;
-use crate::transport::{Backoff, Failure, Moment, Reason, Refusal, Value};
+use crate::transport::{Backoff, Failure, Live, Moment, Reason, Refusal, Value};
 
 /// How a request ended.
 pub(crate) enum Ending {
@@ -117,21 +117,10 @@ impl Core {
         callers: impl FnMut(&Trouble<'_>) -> Patience,
     ) -> Ending {
         // The usual case first: nothing is prepared for trouble that does not come.
-        let began = Instant::now();
-        match self.first_attempt(request, began).await {
+        match self.try_once(request).await {
             Ok(answer) => Ending::Answer(answer),
             Err(failure) => Box::pin(self.carry_on(request, failure, callers)).await,
         }
-    }
-
-    /// The first sending of a request that is made now; [`carry_on`](Self::carry_on) takes it from there.
-    pub(crate) async fn first_attempt(
-        &self,
-        request: &Request,
-        began: Instant,
-    ) -> Result<Value, Failure> {
-        let patience = began + LOOK_AFTER.min(self.config.retry_window);
-        self.attempt(request, patience, None).await
     }
 
     /// Goes on when the first sending has ended with `failure`.
@@ -160,42 +149,55 @@ impl Core {
                     Refusal::unreachable(detail)
                 }
             };
-            if self.is_finished() && first_sent.is_none() {
-                return Ending::ShutDown;
-            }
-            let last = self.is_finished() || first_sent.is_some_and(|sent| self.is_too_late(sent));
-            let now = Instant::now();
-            let patience = callers(&Trouble {
-                doubtful: first_sent.is_some(),
-                reason,
-                detail: &detail,
-                now,
-                last,
-            });
-            let next_look = match (patience, first_sent) {
-                _ if last => return Ending::Unknown,
-                (Patience::Nobody, None) => return Ending::NotSent,
-                // Nobody wants to know, and those behind it are not held up.
-                (Patience::Nobody, _) if request.is_plain() => return Ending::NotSent,
-                // It has had its time, and there was one more chance since the shutdown began.
-                (Patience::Nobody, _) if self.closing_for() >= LOOK_AFTER => {
-                    self.note_unsettled();
-                    return Ending::Unknown;
+            let not_before = Instant::now() + pause;
+            failure = loop {
+                if self.is_finished() && first_sent.is_none() {
+                    return Ending::ShutDown;
                 }
-                (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
-                _ => now + LOOK_AFTER,
-            };
-            tokio::time::sleep_until(next_look.min(now + pause)).await;
-            failure = match self.attempt(request, next_look, first_sent).await {
-                Ok(answer) => return Ending::Answer(answer),
-                Err(failure) => failure,
+                let last =
+                    self.is_finished() || first_sent.is_some_and(|sent| self.is_too_late(sent));
+                let now = Instant::now();
+                let patience = callers(&Trouble {
+                    doubtful: first_sent.is_some(),
+                    reason,
+                    detail: &detail,
+                    now,
+                    last,
+                });
+                let next_look = match (patience, first_sent) {
+                    _ if last => return Ending::Unknown,
+                    (Patience::Nobody, None) => return Ending::NotSent,
+                    // Nobody wants to know, and those behind it are not held up.
+                    (Patience::Nobody, _) if request.is_plain() => return Ending::NotSent,
+                    // It has had its time, and there was one more chance since the shutdown began.
+                    (Patience::Nobody, _) if self.closing_for() >= LOOK_AFTER => {
+                        self.note_unsettled();
+                        return Ending::Unknown;
+                    }
+                    (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
+                    _ => now + LOOK_AFTER,
+                };
+                // Nothing comes between the last look at the callers, and at the clock, and the sending.
+                if now >= not_before
+                    && let Ok(live) = self.connection.live()
+                {
+                    match self.attempt(live, request).await {
+                        Ok(answer) => return Ending::Answer(answer),
+                        Err(failure) => break failure,
+                    }
+                }
+                tokio::time::sleep_until(next_look.min(not_before)).await;
+                if let Err(refusal) = self.connection.until_up(next_look).await {
+                    break Failure::NoConnection(refusal);
+                }
             };
         }
     }
 
-    /// Sends something of no consequence, without repeating it.
+    /// Sends something once: of no consequence, or for the first time ([`carry_on`](Self::carry_on) takes it from there).
     pub(crate) async fn try_once(&self, request: &Request) -> Result<Value, Failure> {
-        self.attempt(request, Instant::now(), None).await
+        let live = self.connection.live().map_err(Failure::NoConnection)?;
+        self.attempt(live, request).await
     }
 
     /// Whether the record of a request that was `first_sent` then may be gone before a repetition arrives.
@@ -203,18 +205,7 @@ impl Core {
         first_sent.age() >= self.config.repeat_horizon()
     }
 
-    async fn attempt(
-        &self,
-        request: &Request,
-        patience: Instant,
-        first_sent: Option<Moment>,
-    ) -> Result<Value, Failure> {
-        let mut live = self.connection.live(patience).await?;
-        // The machine may have slept while there was no connection.
-        if first_sent.is_some_and(|sent| self.is_too_late(sent)) {
-            let refusal = Refusal::unreachable("not repeated, it is too late");
-            return Err(Failure::NoConnection(refusal));
-        }
+    async fn attempt(&self, mut live: Live, request: &Request) -> Result<Value, Failure> {
         match live.send(&request.command()).await {
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
                 let full = request.full_command();

@@ -87,13 +87,9 @@ impl Connection {
         Ok(Connection { shared, keeper })
     }
 
-    /// The connection as it is now; waits for one until `patience` has run out.
-    pub(crate) async fn live(&self, patience: Instant) -> Result<Live, Failure> {
-        // Rare cases in boxes: the futures of all callers have this one inside.
-        match self.shared.at_hand() {
-            Some(live) => Ok(live),
-            None => Box::pin(self.shared.usable(patience)).await,
-        }
+    /// The connection as it is now; or why there is none.
+    pub(crate) fn live(&self) -> Result<Live, Refusal> {
+        self.shared.at_hand()
     }
 
     /// Closes the connection for good.
@@ -101,6 +97,14 @@ impl Connection {
         self.keeper.abort();
         let closed = Refusal::unreachable("the client has been shut down");
         self.shared.link.send_replace(Link::Down(closed));
+    }
+
+    /// Waits until there is one; or until `patience` has run out, and says why not.
+    pub(crate) async fn until_up(&self, patience: Instant) -> Result<(), Refusal> {
+        let mut link = self.shared.link.subscribe();
+        let up = link.wait_for(|link| matches!(link, Link::Up(_)));
+        let _ = tokio::time::timeout_at(patience, up).await;
+        self.live().map(drop)
     }
 }
 
@@ -175,24 +179,10 @@ impl Shared {
         }
     }
 
-    fn at_hand(&self) -> Option<Live> {
-        match &*self.link.borrow() {
-            Link::Up(live) => Some(live.clone()),
-            Link::Down(_) => None,
-        }
-    }
-
-    async fn usable(&self, patience: Instant) -> Result<Live, Failure> {
-        let mut link = self.link.subscribe();
-        let up = link.wait_for(|link| matches!(link, Link::Up(_)));
-        if let Ok(Ok(link)) = tokio::time::timeout_at(patience, up).await
-            && let Link::Up(live) = &*link
-        {
-            return Ok(live.clone());
-        }
+    fn at_hand(&self) -> Result<Live, Refusal> {
         match &*self.link.borrow() {
             Link::Up(live) => Ok(live.clone()),
-            Link::Down(refusal) => Err(Failure::NoConnection(refusal.clone())),
+            Link::Down(refusal) => Err(refusal.clone()),
         }
     }
 

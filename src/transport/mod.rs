@@ -12,7 +12,7 @@ mod socket;
 mod subscriber;
 
 pub(crate) use backoff::{Backoff, jittered};
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Connection, Live};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::{Failure, Reason, Refusal};
 pub(crate) use moment::Moment;

@@ -15,7 +15,6 @@ mod answer;
 use std::sync::{Arc, LazyLock};
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::core::Core;
 use super::request::{Arg, Request, Script};
@@ -229,7 +228,7 @@ impl Core {
         let sequence = self.next_sequence();
         let request = self.request_together(calls, &lane, sequence);
         let sent = Moment::now();
-        let failure = match self.first_attempt(&request, Instant::now()).await {
+        let failure = match self.try_once(&request).await {
             Ok(value) => match answer::read(&value, calls.len()) {
                 Some(outcomes) => {
                     self.coalescer.lock().lanes.push(lane);

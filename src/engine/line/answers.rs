@@ -7,7 +7,9 @@ use crate::engine::batch::{Batch, Call, Operation, Step, StepResult};
 use crate::engine::nudge;
 use crate::engine::once::{Patience, Trouble};
 use crate::engine::turns::Verdict;
+use crate::engine::waiters::{Claim, Served, Waiter};
 use crate::error::Error;
+use crate::transport::Reason;
 
 /// How things stood when a batch was sent, and what the server said to its report.
 pub(super) struct Sent {
@@ -28,7 +30,7 @@ impl Line {
         sent: Sent,
     ) {
         let claim = std::mem::take(&mut batch.claim);
-        let claimed = batch.before.len()..batch.before.len() + claim.runs.len();
+        let claimed = batch.before.len()..batch.before.len() + claim.len();
         let served: Vec<usize> = results[claimed.clone()]
             .iter()
             .map(|result| match result {
@@ -39,19 +41,19 @@ impl Line {
         let adds = batch.adds();
         let now = Instant::now();
 
-        let (granted, nudge) = {
+        let (Served { granted, refused }, nudge) = {
             let mut state = self.lock();
             state.available = available;
-            let granted = state.waiters.serve(&claim, &served, now);
+            let served_now = state.waiters.serve(&claim, &served, now);
             let held = sent.verdict.is_some_and(|verdict| verdict.pause.is_some());
-            if !held && !claim.is_empty() && !state.waiters.is_empty() {
-                if claim.is_satisfied(&served) {
-                    state.look = true;
-                } else if !state.look && state.waiters.somebody_fits(available, now) {
-                    // A message that came meanwhile would be a reason to ask without this knowledge.
-                    state.look = true;
+            if !claim.runs.is_empty() && !state.waiters.is_empty() {
+                let satisfied = claim.is_satisfied(&served);
+                let fits = !satisfied && state.waiters.somebody_fits(available, now);
+                if fits {
                     state.free = Some(available);
                 }
+                let more = satisfied || fits && !claim.is_in_vain(&served, available);
+                state.look |= more && !held;
             }
             self.listen_if_needed(&mut state, sent.confirmed);
             let own = u64::from(state.listening.is_confirmed());
@@ -60,9 +62,8 @@ impl Line {
                 state.turns.seen(others, now);
             }
             if let Some(report) = batch.report {
-                let taken: u64 = granted.iter().map(|(permits, _)| u64::from(*permits)).sum();
-                let waiting = report.want > taken;
-                let asked = !claim.is_empty();
+                let waiting = report.want > claim.taken_in_line(&served);
+                let asked = !claim.runs.is_empty();
                 let held = state
                     .turns
                     .answered(sent.verdict, asked, waiting, sent.at, now);
@@ -79,7 +80,7 @@ impl Line {
             if asleep && !nudge {
                 self.released_again.notify_one();
             }
-            (granted, nudge)
+            (served_now, nudge)
         };
 
         let mut surplus: Vec<u32> = Vec::new();
@@ -88,6 +89,14 @@ impl Line {
             if !taken {
                 surplus.push(permits);
             }
+        }
+        for waiter in refused {
+            let answer = if waiter.doubtful {
+                Err(self.never_answered(&waiter, now))
+            } else {
+                Ok(0)
+            };
+            let _ = waiter.reply.send(answer);
         }
         let results = results[..claimed.start]
             .iter()
@@ -143,9 +152,8 @@ impl Line {
     pub(super) fn fail(&self, batch: Batch, error: &Error) {
         let mut waiters = Vec::new();
         if !batch.claim.is_empty() {
-            // What stops the first ones stops all.
             let mut state = self.lock();
-            waiters = state.waiters.take_all();
+            waiters = state.waiters.take_failed(&batch.claim);
             self.leave_if_unneeded(&mut state);
         }
         tell_all(waiters, error);
@@ -164,14 +172,16 @@ impl Line {
     /// Tells those callers whose retry window has passed; says how long the others wait for `batch`.
     pub(super) fn tell_impatient(&self, trouble: &Trouble<'_>, batch: &mut Batch) -> Patience {
         let window = self.core.config.retry_window;
-        let now = trouble.now;
         let mut owed = false;
         let mut told = false;
         let mut next: Option<Instant> = None;
         let mut later = |due: Instant| next = Some(next.map_or(due, |next| next.min(due)));
         batch.retain_calls(|call| {
             let due = call.since + window;
-            call.forget_caller_who_has_gone();
+            if call.is_pointless() {
+                told |= !trouble.doubtful;
+                return trouble.doubtful;
+            }
             match &call.reply {
                 Some(_) if trouble.is_over(due) => {
                     let error = trouble.error(self.name(), call.operation.name(), call.since);
@@ -183,24 +193,15 @@ impl Line {
                     return trouble.doubtful;
                 }
                 Some(_) => later(due),
-                // An acquisition is owed to nobody; a release is.
-                None => owed |= !matches!(call.operation, Operation::TryAcquire(_)),
+                None => owed = true,
             }
             true
         });
-        let (overdue, due) = self.lock().waiters.take_overdue(now, window);
-        let untouched = trouble.untouched();
-        for (ticket, waiter) in overdue {
-            let since = waiter.since;
-            let asked = batch.claim.may_include(ticket);
-            let trouble = if asked { trouble } else { &untouched };
-            let error = trouble.error(self.name(), "acquire", since);
-            let _ = waiter.reply.send(Err(error));
-        }
-        if let Some(due) = due {
+        if let Some(due) = self.tell_waiters(trouble, &batch.claim) {
             later(due);
         }
-        self.tell_queued(trouble);
+        self.tell_calls(trouble);
+        told |= self.lock().waiters.somebody_has_left(&batch.claim);
         if told && !trouble.doubtful {
             return Patience::Nobody;
         }
@@ -212,8 +213,42 @@ impl Line {
         }
     }
 
-    /// The same for those who wait behind: their calls have not been sent at all.
+    /// The same for those who stand in line or are at the end of their wait, of whom `claim` names some; when the next
+    /// one's time is up.
+    fn tell_waiters(&self, trouble: &Trouble<'_>, claim: &Claim) -> Option<Instant> {
+        let window = self.core.config.retry_window;
+        let (overdue, due) = self.lock().waiters.take_overdue(trouble.now, window);
+        for (ticket, waiter) in overdue {
+            let known = Trouble {
+                doubtful: waiter.doubtful || trouble.doubtful && claim.names(ticket),
+                ..*trouble
+            };
+            let error = known.error(self.name(), "acquire", waiter.since);
+            let _ = waiter.reply.send(Err(error));
+        }
+        due
+    }
+
+    /// The same for all who wait behind: their calls have not been sent at all.
     pub(super) fn tell_queued(&self, trouble: &Trouble<'_>) {
+        self.tell_waiters(trouble, &Claim::default());
+        self.tell_calls(trouble);
+    }
+
+    /// The server says no to a caller one of whose questions has never been answered.
+    fn never_answered(&self, waiter: &Waiter, now: Instant) -> Error {
+        let trouble = Trouble {
+            doubtful: true,
+            reason: Reason::Unreachable,
+            last: false,
+            detail: "an earlier question was never answered",
+            now,
+        };
+        trouble.error(self.name(), "acquire", waiter.since)
+    }
+
+    /// The same for the calls that are queued.
+    fn tell_calls(&self, trouble: &Trouble<'_>) {
         let window = self.core.config.retry_window;
         let overdue = |since: Instant| since + window <= trouble.now;
         let untouched = trouble.untouched();
@@ -224,10 +259,7 @@ impl Line {
                 // A release that its caller has been told did not happen must not happen.
                 match call.reply.take() {
                     Some(reply) => drop(reply.send(Err(error))),
-                    None if call.operation.is_owed() => return true,
-                    None => {
-                        tracing::error!(%error, operation = call.operation.name(), "not carried out");
-                    }
+                    None => return true,
                 }
                 false
             }

@@ -28,7 +28,7 @@ impl Line {
 
     /// Somebody has gone who may have stood in the way of smaller requests.
     pub(super) fn way_is_free(&self, state: &mut State) {
-        state.look_anew();
+        state.look = true;
         self.leave_if_unneeded(state);
     }
 
@@ -87,7 +87,7 @@ impl Listener for Line {
         if !look {
             return;
         }
-        state.look_anew();
+        state.look = true;
         let waiting = !state.waiters.is_empty();
         if waiting {
             self.note_busy(&mut state);

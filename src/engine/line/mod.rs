@@ -5,8 +5,8 @@
 //! [`Waiters`] and are part of a round when there is reason to look: on their arrival, when this client
 //! releases, when a message comes or may have been missed.
 //!
-//! Nothing is lost when a caller goes: a call that has been queued is carried out, and permits granted to
-//! somebody who has gone are released with the next round.
+//! Nothing is lost when a caller goes: a release that has been queued is carried out, and permits granted to
+//! somebody who has gone are released with the next round. Any other call is not sent any more.
 //!
 //! | File | What it holds |
 //! |---|---|
@@ -64,7 +64,8 @@ struct State {
     waiters: Waiters,
     /// Permits may have become free since the waiters last asked.
     look: bool,
-    /// What was free when that is known and not all of it could be used.
+    /// What was free when those who asked could not use it, and others behind them may: they are searched for when there
+    /// is a reason to ask, however often that comes.
     free: Option<i64>,
     /// The counter behind the last batch.
     available: i64,
@@ -89,12 +90,6 @@ enum Queued {
 }
 
 impl State {
-    /// There is a reason to ask for the waiters again, whatever is known of what is free.
-    fn look_anew(&mut self) {
-        self.look = true;
-        self.free = None;
-    }
-
     /// Whether others may wait for callers of this client who have all gone.
     fn is_awaited_in_vain(&self) -> bool {
         self.waiters.is_empty() && self.turns.is_on_record()
@@ -166,8 +161,8 @@ impl Line {
         self.state.lock()
     }
 
-    /// Carries `operation` out and returns its number. Queued at the first poll; carried out even when
-    /// the future is dropped after that, and then its permits, if it took any, are given back.
+    /// Carries `operation` out and returns its number. Queued at the first poll; when the future is dropped after that, a
+    /// release is carried out all the same, anything else if it has been sent; permits that it took are given back.
     pub(crate) async fn call(self: &Arc<Self>, operation: Operation) -> Result<i64> {
         if let Operation::Release(permits) = operation
             && self.hand_over(permits)
@@ -241,7 +236,7 @@ impl Line {
         });
         let look = fits || due && others && !state.waiters.is_empty();
         if look {
-            state.look_anew();
+            state.look = true;
             self.note_busy(&mut state);
         }
         self.leave_if_unneeded(&mut state);
@@ -279,6 +274,7 @@ impl Line {
             reply,
             since: now,
             asked: !wait_quietly,
+            doubtful: false,
         });
         self.note_busy(&mut state);
         drop(state);
@@ -335,7 +331,7 @@ impl Shared for Line {
         let waiters = {
             let mut state = self.lock();
             state.closed = true;
-            state.waiters.take_all()
+            state.waiters.take_line()
         };
         tell_all(waiters, &self.shut_down());
         drive::kick(&self);

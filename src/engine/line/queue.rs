@@ -2,8 +2,8 @@
 //!
 //! It stays short while the server does not answer. A call whose caller waits takes no more memory than
 //! the caller does, and has its deadline, the retry window. Of the others only the releases are kept: they
-//! are owed, and are added up. An acquisition or a question that nobody waits for is dropped. That happens
-//! whenever the queue has doubled, so it costs a call next to nothing.
+//! are owed, and are added up. Everything else that nobody waits for any more is dropped: at the latest when its turn comes, and
+//! whenever the queue has doubled, so that it costs a call next to nothing.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,11 @@ impl Queue {
         self.items.is_empty()
     }
 
-    pub(super) fn front(&self) -> Option<&Queued> {
+    /// The next one that is to be carried out.
+    pub(super) fn front(&mut self) -> Option<&Queued> {
+        while self.items.front_mut().is_some_and(is_pointless) {
+            self.items.pop_front();
+        }
         self.items.front()
     }
 
@@ -69,13 +73,7 @@ impl Queue {
         // The owed releases that a later one may be added to: a batch may put them in this order, too.
         let (mut release, mut release_if_exists) = (None, None);
         for mut queued in self.items.drain(..) {
-            if let Queued::Call(call) = &mut queued {
-                call.forget_caller_who_has_gone();
-                if call.reply.is_none() && changes_nothing(call.operation) {
-                    continue;
-                }
-            }
-            if !keep(&mut queued) {
+            if is_pointless(&mut queued) || !keep(&mut queued) {
                 continue;
             }
             let twin = match &queued {
@@ -111,9 +109,12 @@ impl Queue {
     }
 }
 
-/// Whether it comes to nothing without a caller: permits that it takes would be given back.
-fn changes_nothing(operation: Operation) -> bool {
-    matches!(operation, Operation::TryAcquire(_) | Operation::Available)
+/// Whether its caller has gone, and nothing is owed by it.
+fn is_pointless(queued: &mut Queued) -> bool {
+    match queued {
+        Queued::Call(call) => call.is_pointless(),
+        Queued::Command(command) => command.is_pointless(),
+    }
 }
 
 /// Adds a release that nobody waits for to an earlier one of the same kind; whether that was possible.
@@ -168,6 +169,9 @@ mod tests {
                 Operation::Release(2),
                 Operation::ReleaseIfExists(1),
                 Operation::Available,
+                Operation::Drain,
+                Operation::Add(1),
+                Operation::TrySet(1, None),
             ] {
                 // Its caller goes at once.
                 push(&mut queue, operation, Some(oneshot::channel().0));
@@ -188,9 +192,10 @@ mod tests {
     #[test]
     fn releases_are_not_moved_before_what_looks_at_the_whole_counter() {
         let mut queue = Queue::new();
+        let (waiting, _answer) = oneshot::channel();
+        push(&mut queue, Operation::Release(1), None);
+        push(&mut queue, Operation::Drain, Some(waiting));
         for operation in [
-            Operation::Release(1),
-            Operation::Drain,
             Operation::Release(2),
             Operation::TryAcquire(1),
             Operation::Release(3),

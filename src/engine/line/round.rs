@@ -14,6 +14,7 @@ use crate::engine::coalesce::Outcome;
 use crate::engine::command::Command;
 use crate::engine::drive::{self, Driver, Round, Rounds};
 use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
+use crate::engine::waiters::Claim;
 use crate::error::Error;
 use crate::transport::{Reason, Refusal};
 
@@ -38,18 +39,19 @@ impl Line {
         }
         let adds = calls.iter().any(|call: &Call| call.operation.adds());
         if adds && !state.waiters.is_empty() {
-            state.look_anew();
+            state.look = true;
         }
         let answered = state.waiters.somebody_was_answered();
         let waiting = !state.waiters.is_empty();
         let reports = state.turns.wants_report(now, waiting, answered);
         let awaited_in_vain = state.is_awaited_in_vain();
-        let mut claim = Default::default();
+        let mut claim = Claim::default();
         if state.look && !state.waiters.is_empty() {
-            let free = state.free.take().filter(|_| !reports);
+            let free = state.free.take();
             claim = state.waiters.claim(now, free);
             state.look = false;
         }
+        state.waiters.name_ending(&mut claim);
         let own = u64::from(state.listening.is_confirmed());
         let report = reports.then(|| state.turns.report(state.waiters.report(&claim, now), own));
         let batch = Batch::form(&mut calls, claim, report);
@@ -66,7 +68,7 @@ impl Line {
                 let mut state = line.lock();
                 let held = state.turns.is_held_until(instant);
                 if held {
-                    state.look_anew();
+                    state.look = true;
                 }
                 drop(state);
                 if held {
@@ -173,6 +175,7 @@ impl Line {
             Ending::Unknown => {
                 tracing::error!(name = self.name(), "the outcome of a batch stays unknown");
                 let mut state = self.lock();
+                state.waiters.note_doubt(&batch.claim);
                 state.look = true;
                 state.doubtful = true;
                 return;
@@ -224,7 +227,8 @@ impl Rounds for Line {
     fn has_work(&self) -> bool {
         let mut state = self.lock();
         let claims = state.look && !state.waiters.is_empty();
-        if !state.queue.is_empty() || claims || state.is_awaited_in_vain() {
+        let ends = state.waiters.somebody_ends();
+        if !state.queue.is_empty() || claims || ends || state.is_awaited_in_vain() {
             self.note_busy(&mut state);
             return true;
         }

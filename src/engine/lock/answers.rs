@@ -281,7 +281,10 @@ impl LockLine {
         let doubtful = trouble.doubtful;
         batch.calls.retain_mut(|call| {
             let due = call.since + window;
-            call.forget_caller_who_has_gone();
+            if call.is_pointless() {
+                told |= !doubtful;
+                return doubtful;
+            }
             match &call.reply {
                 Some(_) if trouble.is_over(due) => {
                     let error = trouble.error(self.name(), call.step.name(), call.since);
@@ -294,11 +297,6 @@ impl LockLine {
                     return doubtful;
                 }
                 Some(_) => later(due),
-                // An acquisition is owed to nobody; an unlock is.
-                None if matches!(call.step, Step::Acquire(_)) => {
-                    told |= !doubtful;
-                    return doubtful;
-                }
                 None => owed = true,
             }
             true

@@ -169,6 +169,12 @@ impl Call {
             self.reply = None;
         }
     }
+
+    /// Whether nobody waits for it any more, and it is not owed: then it must not be sent.
+    pub(crate) fn is_pointless(&mut self) -> bool {
+        self.forget_caller_who_has_gone();
+        self.reply.is_none() && !matches!(self.step, Step::Release(..))
+    }
 }
 
 /// What is known of a step's owner when it departs.

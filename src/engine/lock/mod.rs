@@ -89,10 +89,34 @@ struct State {
     closed: bool,
 }
 
+impl State {
+    /// The next of those queued that is to be carried out.
+    fn next(&mut self) -> Option<&Queued> {
+        while self
+            .queue
+            .front_mut()
+            .is_some_and(|next| next.is_pointless())
+        {
+            self.queue.pop_front();
+        }
+        self.queue.front()
+    }
+}
+
 /// Something queued for the next round.
 enum Queued {
     Call(Call),
     Command(Command),
+}
+
+impl Queued {
+    /// Whether nobody waits for it any more, and it is not owed: then it must not be sent.
+    fn is_pointless(&mut self) -> bool {
+        match self {
+            Queued::Call(call) => call.is_pointless(),
+            Queued::Command(command) => command.is_pointless(),
+        }
+    }
 }
 
 impl LockLine {

@@ -66,14 +66,16 @@ enum Task {
 impl LockLine {
     /// Takes what the next round carries out.
     fn depart(&self, state: &mut State) -> Option<Task> {
-        if matches!(state.queue.front(), Some(Queued::Command(_))) {
+        if matches!(state.next(), Some(Queued::Command(_))) {
             let Some(Queued::Command(command)) = state.queue.pop_front() else {
                 unreachable!("looked at just now");
             };
             return Some(Task::Command(command));
         }
         let mut batch = Batch::default();
-        while let Some(Queued::Call(call)) = state.queue.front() {
+        while state.next().is_some()
+            && let Some(Queued::Call(call)) = state.queue.front()
+        {
             if let Some(owner) = gone(&state.holds, &call.step) {
                 let outcome = Err(self.not_held(owner));
                 if let Some(Queued::Call(call)) = state.queue.pop_front()
@@ -164,7 +166,7 @@ impl LockLine {
         };
         let mut first = None;
         if let Some(usual) = &departure.usual {
-            match self.core.first_attempt(usual, began).await {
+            match self.core.try_once(usual).await {
                 Ok(value) => {
                     if let Some((listeners, answer)) = Usual::read(&value, &steps[0]) {
                         answered.listeners = listeners;

@@ -93,7 +93,7 @@ static KIND: Kind = Kind {
 /// # Cancel safety
 ///
 /// Any future may be dropped at any await point. An operation takes its place at the first poll; a lock
-/// acquired by a future that was dropped is given back, an unlock is carried out.
+/// acquired by a future that was dropped is given back, an unlock is carried out; what else has not been sent is not sent any more.
 ///
 /// # DIFFERENCE from Redisson
 ///

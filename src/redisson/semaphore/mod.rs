@@ -47,15 +47,15 @@ use crate::guard::Permit;
 /// # Cancel safety
 ///
 /// Any future may be dropped at any await point. An operation takes its place in the line at the first
-/// poll and is carried out even if its future is dropped after that: a release as soon as the server can be
-/// reached, any other change if that is within the retry window (if not, the log says so). Permits acquired by
-/// a future that was dropped are given back; where it has not been sent yet, it is not sent any more.
+/// poll. If its future is dropped after that, a release is carried out as soon as the server can be reached; any
+/// other operation is not sent any more, where it has not been sent yet. One that was sent may take effect; permits that it
+/// acquires are given back.
 ///
 /// # Bounds
 ///
 /// While the server does not answer, a call takes no more memory than its caller, and has its deadline, the
 /// [retry window](crate::ClientBuilder::retry_window). Calls whose callers have gone do not pile up: releases are
-/// added up, what changes nothing is dropped. One script with at most 4096 calls is under way at a time. Callers
+/// added up, everything else is dropped. One script with at most 4096 calls is under way at a time. Callers
 /// that stand in line for permits and have been answered once have no deadline.
 ///
 /// # DIFFERENCE from Redisson
