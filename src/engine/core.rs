@@ -9,6 +9,7 @@ use tokio::sync::{Notify, OnceCell};
 use tokio::time::Instant;
 
 use super::coalesce::Coalescer;
+use super::refusing::Refusing;
 use super::registry::Registry;
 use super::renewal::Renewals;
 use super::wakeups::Wakeups;
@@ -28,6 +29,7 @@ pub(crate) struct Core {
     pub(crate) objects: Registry,
     pub(crate) renewals: Renewals,
     pub(crate) coalescer: Coalescer,
+    pub(crate) refusing: Refusing,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
     /// Since when it is being shut down.
@@ -61,6 +63,7 @@ impl Core {
             objects: Registry::default(),
             renewals: Renewals::default(),
             coalescer: Coalescer::default(),
+            refusing: Refusing::default(),
             busy: AtomicUsize::new(0),
             closing: OnceLock::new(),
             unsettled: AtomicUsize::new(0),

@@ -23,6 +23,8 @@ const LINGER: Duration = Duration::from_secs(1);
 const MOST_CHANNELS: usize = 512;
 /// How often the connection is asked whether it is still there.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
+/// How long it is at the least between two connections that were made because the server has become a replica.
+const PACE: Duration = Duration::from_millis(500);
 
 /// What a listener is told.
 #[derive(Debug)]
@@ -289,6 +291,7 @@ async fn check(registry: Arc<Registry>) {
 /// Keeps one subscription connection as long as any channel is wanted.
 async fn listen(registry: Arc<Registry>, endpoint: Endpoint) {
     let mut backoff = Backoff::new();
+    let mut lost = false;
     loop {
         while registry.is_empty() {
             registry.changed.notified().await;
@@ -301,16 +304,39 @@ async fn listen(registry: Arc<Registry>, endpoint: Endpoint) {
                     subscriber,
                     subscribed: HashSet::new(),
                 };
-                let failure = session.run(&mut backoff).await;
+                let began = Instant::now();
+                let ended = session.run(&endpoint, &mut lost).await;
                 registry.lose(&session.subscribed);
-                tracing::warn!(server = %endpoint.address(), ?failure, "subscription connection lost");
+                match ended {
+                    Ended::Moved => {
+                        tracing::debug!(server = endpoint.address(), "subscribing again");
+                        // It may be said of each call.
+                        tokio::time::sleep_until(began + PACE).await;
+                    }
+                    Ended::Lost(failure) => {
+                        lost = true;
+                        tracing::warn!(
+                            server = endpoint.address(),
+                            %failure,
+                            "subscription connection lost"
+                        );
+                    }
+                }
+                backoff.note_end(began.elapsed());
             }
             Err(refusal) => {
-                tracing::debug!(server = %endpoint.address(), detail = %refusal.detail, "not subscribed");
+                tracing::debug!(server = endpoint.address(), detail = %refusal.detail, "not subscribed");
             }
         }
         tokio::time::sleep(backoff.next()).await;
     }
+}
+
+/// Why a subscription connection has ended.
+enum Ended {
+    Lost(Failure),
+    /// The address may lead to another server.
+    Moved,
 }
 
 /// One subscription connection, from its beginning to its end.
@@ -322,32 +348,37 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    async fn run(&mut self, backoff: &mut Backoff) -> Failure {
+    async fn run(&mut self, endpoint: &Endpoint, lost: &mut bool) -> Ended {
         let mut ping = tokio::time::interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         ping.tick().await;
         if let Err(failure) = self.bring_up_to_date().await {
-            return failure;
+            return Ended::Lost(failure);
         }
-        *backoff = Backoff::new();
+        if std::mem::take(lost) {
+            tracing::info!(server = endpoint.address(), "subscribed again");
+        }
         loop {
             tokio::select! {
                 () = self.registry.changed.notified() => {
                     if let Err(failure) = self.bring_up_to_date().await {
-                        return failure;
+                        return Ended::Lost(failure);
                     }
                 }
                 () = self.registry.moved.notified() => {
-                    return Failure::unanswered("the server has become a replica", Moment::now());
+                    return Ended::Moved;
                 }
                 message = self.subscriber.next() => match message {
                     Some((channel, true)) => self.registry.wake(&channel, &Wake::Message),
                     Some((channel, false)) => self.registry.wake(&channel, &Wake::Look),
-                    None => return Failure::unanswered("the server has closed the connection", Moment::now()),
+                    None => {
+                        let detail = "the server has closed the connection";
+                        return Ended::Lost(Failure::unanswered(detail, Moment::now()));
+                    }
                 },
                 _ = ping.tick() => {
                     if let Err(failure) = self.subscriptions.ping().await {
-                        return failure;
+                        return Ended::Lost(failure);
                     }
                 }
             }
