@@ -52,17 +52,19 @@ impl Core {
         let endpoint = Endpoint::new(&config)?;
         let connection = Connection::open(endpoint.clone()).await?;
         let wakeups = Wakeups::new(endpoint, config.safety_interval);
+        let id = uuid::Uuid::new_v4().to_string();
+        let mapped_id = config.name_mapper.try_map(&id);
         Ok(Arc::new(Core {
             config,
             connection,
             wakeups,
             runtime: Handle::current(),
-            id: uuid::Uuid::new_v4().to_string(),
+            id,
             sequence: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
             renewals: Renewals::default(),
-            coalescer: Coalescer::default(),
+            coalescer: Coalescer::new(mapped_id),
             refusing: Refusing::default(),
             busy: AtomicUsize::new(0),
             closing: OnceLock::new(),

@@ -6,6 +6,7 @@
 //! pub/sub delivers at most once.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -267,9 +268,13 @@ impl Registry {
     }
 }
 
+/// Each on its own: a fault in one object must not make all others deaf.
 fn tell(listeners: Option<Vec<Arc<dyn Listener>>>, wake: &Wake) {
     for listener in listeners.into_iter().flatten() {
-        listener.wake(wake);
+        let told = catch_unwind(AssertUnwindSafe(|| listener.wake(wake)));
+        if told.is_err() {
+            tracing::error!(?wake, "a listener panicked; the others are told");
+        }
     }
 }
 
@@ -282,9 +287,7 @@ async fn check(registry: Arc<Registry>) {
         tokio::time::sleep(pace).await;
         let now = Instant::now();
         registry.drop_idle(now);
-        for listener in registry.due(now) {
-            listener.wake(&Wake::Look);
-        }
+        tell(Some(registry.due(now)), &Wake::Look);
     }
 }
 
@@ -419,5 +422,49 @@ impl Session<'_> {
     fn confirmed(&mut self, names: &[String]) {
         self.subscribed.extend(names.iter().cloned());
         self.registry.confirm(names);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Counts what it is told, or panics.
+    struct Ear {
+        heard: AtomicUsize,
+        panics: bool,
+    }
+
+    impl Listener for Ear {
+        fn wake(&self, _: &Wake) {
+            assert!(!self.panics, "a fault");
+            self.heard.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_panics_makes_nobody_deaf() {
+        let config = crate::config::Config::new("redis://127.0.0.1:1");
+        let endpoint = Endpoint::new(&config).expect("a valid URL");
+        let wakeups = Wakeups::new(endpoint, Duration::from_secs(5));
+        let ears = [true, false].map(|panics| {
+            let heard = AtomicUsize::new(0);
+            Arc::new(Ear { heard, panics })
+        });
+        for (number, ear) in ears.iter().enumerate() {
+            let ear: Weak<dyn Listener> = Arc::downgrade(ear) as _;
+            wakeups.listen("shared", &ear);
+            wakeups.listen(&format!("own-{number}"), &ear);
+        }
+        wakeups.registry.wake("shared", &Wake::Message);
+        assert_eq!(ears[1].heard.load(Ordering::SeqCst), 1);
+        // The slow check goes on, too.
+        for _ in 0..3 {
+            let before = ears[1].heard.load(Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(7)).await;
+            assert!(ears[1].heard.load(Ordering::SeqCst) >= before + 2);
+        }
     }
 }
