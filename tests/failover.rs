@@ -8,6 +8,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Effect, Error, LeasedSemaphore};
 use support::clients::{LIMIT, builder, connect, release_as_redisson, served, stored};
+use support::log;
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::refusals::{all_operations, assert_clear};
 use support::server::RedisServer;
@@ -338,4 +339,37 @@ async fn a_refusal_behind_a_lost_reply_leaves_the_outcome_unknown() {
         panic!("{error}");
     };
     assert!(detail.starts_with("OOM"), "{detail}");
+}
+
+/// Against a replica both connections are made again and again; the log does not tell each time.
+#[tokio::test]
+async fn the_log_tells_of_a_replica_once_and_of_its_end() {
+    log::record();
+    let pair = Pair::start().await;
+    pair.address.lead_to(&pair.replica);
+    let client = builder(pair.address.url())
+        .retry_window(LIMIT)
+        .local_hand_over(Duration::ZERO)
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("told");
+    let mut control = pair.replica.connection().await;
+    let waiting = waiter(&mut control, &semaphore, 7).await;
+    let opened = pair.address.opened();
+    let release = semaphore.clone();
+    let release = tokio::spawn(async move { release.release(7).await });
+    until("it is tried again and again", LIMIT, async || {
+        pair.address.opened() >= opened + 6
+    })
+    .await;
+    replica_of(&mut control, None).await;
+    assert_eq!(timeout(LIMIT, release).await.unwrap().unwrap(), Ok(()));
+    served(waiting).await;
+    let lines = || log::lines(tracing::Level::INFO, &pair.address.address());
+    until("the end is told", LIMIT, async || lines().len() >= 2).await;
+    let told: Vec<_> = lines().iter().map(|line| line.level).collect();
+    let expected = [tracing::Level::WARN, tracing::Level::INFO];
+    assert_eq!(told, expected, "{:#?}", lines());
+    assert!(lines()[0].text.contains("READONLY"));
 }

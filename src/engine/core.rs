@@ -9,6 +9,7 @@ use tokio::sync::{Notify, OnceCell};
 use tokio::time::Instant;
 
 use super::coalesce::Coalescer;
+use super::refusing::Refusing;
 use super::registry::Registry;
 use super::renewal::Renewals;
 use super::wakeups::Wakeups;
@@ -28,6 +29,7 @@ pub(crate) struct Core {
     pub(crate) objects: Registry,
     pub(crate) renewals: Renewals,
     pub(crate) coalescer: Coalescer,
+    pub(crate) refusing: Refusing,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
     /// Since when it is being shut down.
@@ -50,17 +52,20 @@ impl Core {
         let endpoint = Endpoint::new(&config)?;
         let connection = Connection::open(endpoint.clone()).await?;
         let wakeups = Wakeups::new(endpoint, config.safety_interval);
+        let id = uuid::Uuid::new_v4().to_string();
+        let mapped_id = config.name_mapper.try_map(&id);
         Ok(Arc::new(Core {
             config,
             connection,
             wakeups,
             runtime: Handle::current(),
-            id: uuid::Uuid::new_v4().to_string(),
+            id,
             sequence: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
             renewals: Renewals::default(),
-            coalescer: Coalescer::default(),
+            coalescer: Coalescer::new(mapped_id),
+            refusing: Refusing::default(),
             busy: AtomicUsize::new(0),
             closing: OnceLock::new(),
             unsettled: AtomicUsize::new(0),

@@ -21,6 +21,7 @@ pub(crate) mod listening;
 pub(crate) mod lock;
 pub(crate) mod nudge;
 pub(crate) mod once;
+pub(crate) mod refusing;
 pub(crate) mod registry;
 pub(crate) mod renewal;
 pub(crate) mod request;

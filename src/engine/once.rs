@@ -131,6 +131,7 @@ impl Core {
         mut callers: impl FnMut(&Trouble<'_>) -> Patience,
     ) -> Ending {
         let mut first_sent: Option<Moment> = None;
+        let mut refused_before = false;
         let mut backoff = Backoff::new();
         loop {
             // Without a connection the next attempt waits for one anyway.
@@ -138,6 +139,12 @@ impl Core {
                 Failure::NoConnection(_) => Duration::ZERO,
                 Failure::Refused(_) | Failure::Unanswered { .. } => backoff.next(),
             };
+            if let Failure::Refused(refusal) = &failure
+                && refusal.may_pass()
+            {
+                refused_before = true;
+                self.refusing.note(self.connection.server(), refusal);
+            }
             let Refusal { reason, detail } = match failure {
                 Failure::Refused(refusal) if refusal.is_final(first_sent.is_some()) => {
                     return Ending::Refused(refusal);
@@ -182,7 +189,12 @@ impl Core {
                     && let Ok(live) = self.connection.live()
                 {
                     match self.attempt(live, request).await {
-                        Ok(answer) => return Ending::Answer(answer),
+                        Ok(answer) => {
+                            if refused_before {
+                                self.refusing.end(self.connection.server());
+                            }
+                            return Ending::Answer(answer);
+                        }
                         Err(failure) => break failure,
                     }
                 }

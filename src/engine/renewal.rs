@@ -105,7 +105,7 @@ impl Core {
                 return false;
             }
             Err(failure) => {
-                tracing::warn!(?failure, "not renewed; it will be tried again");
+                tracing::warn!(%failure, "not renewed; it will be tried again");
                 return false;
             }
         };

@@ -6,6 +6,7 @@
 //! pub/sub delivers at most once.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ const LINGER: Duration = Duration::from_secs(1);
 const MOST_CHANNELS: usize = 512;
 /// How often the connection is asked whether it is still there.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
+/// How long it is at the least between two connections that were made because the server has become a replica.
+const PACE: Duration = Duration::from_millis(500);
 
 /// What a listener is told.
 #[derive(Debug)]
@@ -266,9 +269,13 @@ impl Registry {
     }
 }
 
+/// Each on its own: a fault in one object must not make all others deaf.
 fn tell(listeners: Option<Vec<Arc<dyn Listener>>>, wake: &Wake) {
     for listener in listeners.into_iter().flatten() {
-        listener.wake(wake);
+        let told = catch_unwind(AssertUnwindSafe(|| listener.wake(wake)));
+        if told.is_err() {
+            tracing::error!(?wake, "a listener panicked; the others are told");
+        }
     }
 }
 
@@ -281,15 +288,14 @@ async fn check(registry: Arc<Registry>) {
         tokio::time::sleep(pace).await;
         let now = Instant::now();
         registry.drop_idle(now);
-        for listener in registry.due(now) {
-            listener.wake(&Wake::Look);
-        }
+        tell(Some(registry.due(now)), &Wake::Look);
     }
 }
 
 /// Keeps one subscription connection as long as any channel is wanted.
 async fn listen(registry: Arc<Registry>, endpoint: Endpoint) {
     let mut backoff = Backoff::new();
+    let mut lost = false;
     loop {
         while registry.is_empty() {
             registry.changed.notified().await;
@@ -302,16 +308,39 @@ async fn listen(registry: Arc<Registry>, endpoint: Endpoint) {
                     subscriber,
                     subscribed: HashSet::new(),
                 };
-                let failure = session.run(&mut backoff).await;
+                let began = Instant::now();
+                let ended = session.run(&endpoint, &mut lost).await;
                 registry.lose(&session.subscribed);
-                tracing::warn!(server = %endpoint.address(), ?failure, "subscription connection lost");
+                match ended {
+                    Ended::Moved => {
+                        tracing::debug!(server = endpoint.address(), "subscribing again");
+                        // It may be said of each call.
+                        tokio::time::sleep_until(began + PACE).await;
+                    }
+                    Ended::Lost(failure) => {
+                        lost = true;
+                        tracing::warn!(
+                            server = endpoint.address(),
+                            %failure,
+                            "subscription connection lost"
+                        );
+                    }
+                }
+                backoff.note_end(began.elapsed());
             }
             Err(refusal) => {
-                tracing::debug!(server = %endpoint.address(), detail = %refusal.detail, "not subscribed");
+                tracing::debug!(server = endpoint.address(), detail = %refusal.detail, "not subscribed");
             }
         }
         tokio::time::sleep(backoff.next()).await;
     }
+}
+
+/// Why a subscription connection has ended.
+enum Ended {
+    Lost(Failure),
+    /// The address may lead to another server.
+    Moved,
 }
 
 /// One subscription connection, from its beginning to its end.
@@ -323,32 +352,37 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    async fn run(&mut self, backoff: &mut Backoff) -> Failure {
+    async fn run(&mut self, endpoint: &Endpoint, lost: &mut bool) -> Ended {
         let mut ping = tokio::time::interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         ping.tick().await;
         if let Err(failure) = self.bring_up_to_date().await {
-            return failure;
+            return Ended::Lost(failure);
         }
-        *backoff = Backoff::new();
+        if std::mem::take(lost) {
+            tracing::info!(server = endpoint.address(), "subscribed again");
+        }
         loop {
             tokio::select! {
                 () = self.registry.changed.notified() => {
                     if let Err(failure) = self.bring_up_to_date().await {
-                        return failure;
+                        return Ended::Lost(failure);
                     }
                 }
                 () = self.registry.moved.notified() => {
-                    return Failure::unanswered("the server has become a replica", Moment::now());
+                    return Ended::Moved;
                 }
                 message = self.subscriber.next() => match message {
                     Some((channel, true)) => self.registry.wake(&channel, &Wake::Message),
                     Some((channel, false)) => self.registry.wake(&channel, &Wake::Look),
-                    None => return Failure::unanswered("the server has closed the connection", Moment::now()),
+                    None => {
+                        let detail = "the server has closed the connection";
+                        return Ended::Lost(Failure::unanswered(detail, Moment::now()));
+                    }
                 },
                 _ = ping.tick() => {
                     if let Err(failure) = self.subscriptions.ping().await {
-                        return failure;
+                        return Ended::Lost(failure);
                     }
                 }
             }
@@ -389,5 +423,49 @@ impl Session<'_> {
     fn confirmed(&mut self, names: &[String]) {
         self.subscribed.extend(names.iter().cloned());
         self.registry.confirm(names);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Counts what it is told, or panics.
+    struct Ear {
+        heard: AtomicUsize,
+        panics: bool,
+    }
+
+    impl Listener for Ear {
+        fn wake(&self, _: &Wake) {
+            assert!(!self.panics, "a fault");
+            self.heard.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_panics_makes_nobody_deaf() {
+        let config = crate::config::Config::new("redis://127.0.0.1:1");
+        let endpoint = Endpoint::new(&config).expect("a valid URL");
+        let wakeups = Wakeups::new(endpoint, Duration::from_secs(5));
+        let ears = [true, false].map(|panics| {
+            let heard = AtomicUsize::new(0);
+            Arc::new(Ear { heard, panics })
+        });
+        for (number, ear) in ears.iter().enumerate() {
+            let ear: Weak<dyn Listener> = Arc::downgrade(ear) as _;
+            wakeups.listen("shared", &ear);
+            wakeups.listen(&format!("own-{number}"), &ear);
+        }
+        wakeups.registry.wake("shared", &Wake::Message);
+        assert_eq!(ears[1].heard.load(Ordering::SeqCst), 1);
+        // The slow check goes on, too.
+        for _ in 0..3 {
+            let before = ears[1].heard.load(Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(7)).await;
+            assert!(ears[1].heard.load(Ordering::SeqCst) >= before + 2);
+        }
     }
 }

@@ -47,9 +47,8 @@ impl Handle {
             return Ok(line);
         }
         self.settings.check()?;
-        Ok(self
-            .line
-            .get_or_init(|| Line::find(&self.core, &self.settings)))
+        let line = Line::find(&self.core, &self.settings);
+        Ok(self.line.get_or_init(|| line))
     }
 
     pub(super) async fn acquire(&self) -> Result<Held> {

@@ -92,6 +92,11 @@ impl Connection {
         self.shared.at_hand()
     }
 
+    /// The server's address.
+    pub(crate) fn server(&self) -> &str {
+        self.shared.endpoint.address()
+    }
+
     /// Closes the connection for good.
     pub(crate) fn close(&self) {
         self.keeper.abort();
@@ -188,6 +193,8 @@ impl Shared {
 
     fn replace(&self, generation: u64, why: Refusal) {
         let detail = why.detail.clone();
+        // To follow the address to another server is no loss, and is done again and again.
+        let to_follow = why.reason == Reason::ReadOnly;
         let replaced = self.link.send_if_modified(|link| {
             let current = matches!(link, Link::Up(current) if current.generation == generation);
             if current {
@@ -196,7 +203,12 @@ impl Shared {
             current
         });
         if replaced {
-            tracing::warn!(server = %self.endpoint.address(), why = detail, "connection lost");
+            let server = self.endpoint.address();
+            if to_follow {
+                tracing::debug!(server, why = detail, "connecting again");
+            } else {
+                tracing::warn!(server, why = detail, "connection lost");
+            }
             self.broken.notify_one();
         }
     }
@@ -209,19 +221,32 @@ fn ended() -> Refusal {
 /// Makes the connection anew each time that it is found broken.
 async fn keep(shared: Arc<Shared>) {
     let mut generation = 0;
+    let mut backoff = Backoff::new();
+    let mut since = Instant::now();
     loop {
         shared.broken.notified().await;
-        let mut backoff = Backoff::new();
+        let lost =
+            matches!(&*shared.link.borrow(), Link::Down(why) if why.reason != Reason::ReadOnly);
+        // The first attempt is made at once, unless there was one just now.
+        if !backoff.note_end(since.elapsed()) {
+            tokio::time::sleep(backoff.next()).await;
+        }
         loop {
             match shared.endpoint.connect().await {
                 Ok(opened) => {
                     generation += 1;
                     shared.set_up(generation, opened);
-                    tracing::info!(server = %shared.endpoint.address(), "connected again");
+                    since = Instant::now();
+                    let server = shared.endpoint.address();
+                    if lost {
+                        tracing::info!(server, "connected again");
+                    } else {
+                        tracing::debug!(server, "connected again");
+                    }
                     break;
                 }
                 Err(refusal) => {
-                    tracing::debug!(server = %shared.endpoint.address(), detail = %refusal.detail, "not connected");
+                    tracing::debug!(server = shared.endpoint.address(), detail = %refusal.detail, "not connected");
                     shared.link.send_replace(Link::Down(refusal));
                     tokio::time::sleep(backoff.next()).await;
                 }
@@ -231,7 +256,7 @@ async fn keep(shared: Arc<Shared>) {
 }
 
 fn first_connect_error(endpoint: &Endpoint, refusal: Refusal, began: Instant) -> Error {
-    let server = endpoint.address();
+    let server = endpoint.address().to_owned();
     match refusal.reason {
         Reason::Authentication => Error::Authentication {
             name: server,

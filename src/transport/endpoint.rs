@@ -17,6 +17,8 @@ use crate::error::Error;
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     address: Address,
+    /// The same as text.
+    printed: String,
     login: Login,
     client_name: Option<String>,
     connect_timeout: Duration,
@@ -35,6 +37,7 @@ impl Endpoint {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
         let (address, login) = address::read(config)?;
         Ok(Endpoint {
+            printed: address.to_string(),
             address,
             login,
             client_name: config.client_name.clone(),
@@ -44,8 +47,8 @@ impl Endpoint {
     }
 
     /// The server's address, without user and password.
-    pub(crate) fn address(&self) -> String {
-        self.address.to_string()
+    pub(crate) fn address(&self) -> &str {
+        &self.printed
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {

@@ -1,5 +1,7 @@
 //! What a failed attempt means: was it carried out, and is it worth another one?
 
+use std::fmt;
+
 use redis::RedisError;
 
 use super::Moment;
@@ -83,13 +85,18 @@ impl Refusal {
         Refusal { reason, detail }
     }
 
+    /// Whether the server may say otherwise in a moment.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self.reason, Reason::NotNow | Reason::ReadOnly)
+    }
+
     /// Whether it settles a call; `doubtful` says that an earlier copy may have been carried out.
     ///
     /// What a script finds wrong with its object it says after a look into the record, so the earlier copy
     /// was not carried out. What the server forbids before that says nothing about the earlier copy.
     pub(crate) fn is_final(&self, doubtful: bool) -> bool {
         match self.reason {
-            Reason::NotNow | Reason::ReadOnly => false,
+            _ if self.may_pass() => false,
             Reason::Permission | Reason::Authentication => !doubtful,
             _ => true,
         }
@@ -98,6 +105,15 @@ impl Refusal {
     /// Reads an error of connecting.
     pub(crate) fn at_connect(error: &RedisError) -> Self {
         Self::from_server(error).unwrap_or_else(|| Self::unreachable(error.to_string()))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Failure::NoConnection(refusal) | Failure::Refused(refusal) => &refusal.detail,
+            Failure::Unanswered { detail, .. } => detail,
+        })
     }
 }
 

@@ -103,6 +103,11 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// The address as it stands in the log.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// New connections lead to another server from now on; those that stand do not.
     pub fn lead_to(&self, server: &RedisServer) {
         self.shared.target.store(server.port(), Ordering::SeqCst);

@@ -63,9 +63,10 @@ pub(crate) struct Question {
 }
 
 /// The lone calls of one client.
-#[derive(Default)]
 pub(crate) struct Coalescer {
     state: Mutex<State>,
+    /// What the names of all lanes begin with.
+    prefix: String,
 }
 
 #[derive(Default)]
@@ -80,11 +81,23 @@ struct State {
     lanes: Vec<Arc<str>>,
     /// How many there have been.
     opened: u64,
-    /// The server forbids it.
+    /// The server forbids it, or there are no names for it.
     off: bool,
 }
 
 impl Coalescer {
+    /// `client` is the mapped client id; where there is none, calls do not travel together.
+    pub(crate) fn new(client: Option<String>) -> Self {
+        let state = State {
+            off: client.is_none(),
+            ..State::default()
+        };
+        Coalescer {
+            state: Mutex::new(state),
+            prefix: format!("redisson_sc_once:{}", client.unwrap_or_default()),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -276,8 +289,7 @@ impl Core {
         let mut state = self.coalescer.lock();
         state.lanes.pop().unwrap_or_else(|| {
             state.opened += 1;
-            let client = self.config.name_mapper.map(self.id());
-            format!("redisson_sc_once:{client}:{}", state.opened).into()
+            format!("{}:{}", self.coalescer.prefix, state.opened).into()
         })
     }
 

@@ -90,14 +90,12 @@ impl Line {
     /// The one line of this client with these settings.
     pub(super) fn find(core: &Arc<Core>, settings: &Settings) -> Arc<Line> {
         let place: Arc<str> = format!("{settings:?}").into();
+        // The mapper is the user's code: not under the registry's lock.
+        let mapper = &core.config.name_mapper;
+        let names = Names::new(settings, mapper, core.id(), core.next_sequence());
         core.objects.find_or_make(KIND, &place, |closed| {
             Arc::new_cyclic(|itself| Line {
-                names: Names::new(
-                    settings,
-                    &core.config.name_mapper,
-                    core.id(),
-                    core.next_sequence(),
-                ),
+                names,
                 core: Arc::clone(core),
                 place: Arc::clone(&place),
                 settings: settings.clone(),
