@@ -217,25 +217,34 @@ impl Line {
         let window = self.core.config.retry_window;
         let overdue = |since: Instant| since + window <= trouble.now;
         let untouched = trouble.untouched();
-        let mut state = self.lock();
-        state.queue.sweep(|queued| match queued {
-            Queued::Call(call) if overdue(call.since) => {
-                let error = untouched.error(self.keys.name(), call.operation.name(), call.since);
+        let mut over = Vec::new();
+        self.lock().queue.sweep(|queued| {
+            let is_over = match &queued {
                 // A release that its caller has been told did not happen must not happen.
-                match call.reply.take() {
-                    Some(reply) => drop(reply.send(Err(error))),
-                    None if call.operation.is_owed() => return true,
-                    None => {
-                        tracing::error!(%error, operation = call.operation.name(), "not carried out");
+                Queued::Call(call) if overdue(call.since) => {
+                    call.reply.is_some() || !call.operation.is_owed()
+                }
+                Queued::Call(_) => false,
+                Queued::Command(command) => overdue(command.since()),
+            };
+            if is_over {
+                over.push(queued);
+                return None;
+            }
+            Some(queued)
+        });
+        for queued in over {
+            match queued {
+                Queued::Call(call) => {
+                    let operation = call.operation.name();
+                    let error = untouched.error(self.keys.name(), operation, call.since);
+                    match call.reply {
+                        Some(reply) => drop(reply.send(Err(error))),
+                        None => tracing::error!(%error, operation, "not carried out"),
                     }
                 }
-                false
+                Queued::Command(mut command) => command.give_up(self.keys.name(), &untouched),
             }
-            Queued::Command(command) if overdue(command.since()) => {
-                command.give_up(self.keys.name(), &untouched);
-                false
-            }
-            _ => true,
-        });
+        }
     }
 }
