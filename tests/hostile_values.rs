@@ -480,6 +480,14 @@ fn anything(random: &mut fastrand::Rng, depth: u8) -> String {
             format!("*{length}\r\n{items}")
         }
         4..=6 => format!(":{}\r\n", any_number(random)),
+        // As many results as there may be steps.
+        7..=9 => {
+            let numbers: Vec<_> = (0..random.usize(3..6))
+                .map(|_| any_number(random).to_string())
+                .collect();
+            let text = numbers.join(" ");
+            format!("${}\r\n{text}\r\n", text.len())
+        }
         _ => {
             let start = [
                 "",
