@@ -15,6 +15,8 @@ use redisson_semaphore::{Client, Error, Lock};
 use support::clients::{LIMIT, builder, release_as_redisson, until_stored};
 use support::server::RedisServer;
 use support::waiters::waiter;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 /// All that has panicked in this process, in whatever task.
@@ -388,5 +390,200 @@ async fn fences_that_nobody_of_ours_has_written() {
         let _: () = control.del(&fence).await.unwrap();
         assert!(door.try_lock_for(LIMIT).await.unwrap());
         door.unlock().await.unwrap();
+    }
+}
+
+/// A server that answers scripts and questions with anything.
+async fn answer_anything(seed: u64) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut seeds = seed..;
+        while let (Ok((stream, _)), Some(seed)) = (listener.accept().await, seeds.next()) {
+            tokio::spawn(serve(stream, fastrand::Rng::with_seed(seed)));
+        }
+    });
+    url
+}
+
+/// Ends with the connection.
+async fn serve(stream: TcpStream, mut random: fastrand::Rng) {
+    let mut stream = BufReader::new(stream);
+    while let Some(command) = read_command(&mut stream).await {
+        let answer = match &*command[0].to_ascii_uppercase() {
+            "SUBSCRIBE" => command[1..]
+                .iter()
+                .map(|channel| {
+                    format!(
+                        "*3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:1\r\n",
+                        channel.len()
+                    )
+                })
+                .collect(),
+            "CLIENT" | "PING" | "HELLO" | "SELECT" | "UNSUBSCRIBE" => "+OK\r\n".to_owned(),
+            _ => anything(&mut random, 2),
+        };
+        if stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read_command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok()?;
+    let count: usize = line.trim().strip_prefix('*')?.parse().ok()?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        line.clear();
+        stream.read_line(&mut line).await.ok()?;
+        let length: usize = line.trim().strip_prefix('$')?.parse().ok()?;
+        let mut word = vec![0; length + 2];
+        stream.read_exact(&mut word).await.ok()?;
+        word.truncate(length);
+        words.push(String::from_utf8_lossy(&word).into_owned());
+    }
+    (!words.is_empty()).then_some(words)
+}
+
+/// A number as it stands in answers, or at the end of a range.
+fn any_number(random: &mut fastrand::Rng) -> i64 {
+    match random.u8(..8) {
+        0 => random.i64(..),
+        1 => i64::MAX,
+        2 => i64::MIN,
+        _ => random.i64(-4..5),
+    }
+}
+
+fn any_word(random: &mut fastrand::Rng) -> String {
+    let turn = |random: &mut fastrand::Rng| {
+        let numbers: Vec<_> = (0..6).map(|_| any_number(random).to_string()).collect();
+        format!("turn:{}", numbers.join(":"))
+    };
+    match random.u8(..10) {
+        0 => turn(random),
+        1 => ["-", "missing", "stale", "1:2", "1,2", "x", ""][random.usize(..7)].to_owned(),
+        _ => any_number(random).to_string(),
+    }
+}
+
+fn anything(random: &mut fastrand::Rng, depth: u8) -> String {
+    match random.u8(..12) {
+        0 => "$-1\r\n".to_owned(),
+        1 => "-ERR anything\r\n".to_owned(),
+        2 => "+anything\r\n".to_owned(),
+        3 => format!(":{}\r\n", any_number(random)),
+        4..=6 if depth > 0 => {
+            let length = random.usize(..6);
+            let items: String = (0..length).map(|_| anything(random, depth - 1)).collect();
+            format!("*{length}\r\n{items}")
+        }
+        4..=6 => format!(":{}\r\n", any_number(random)),
+        // As many results as there may be steps.
+        7..=9 => {
+            let numbers: Vec<_> = (0..random.usize(3..6))
+                .map(|_| any_number(random).to_string())
+                .collect();
+            let text = numbers.join(" ");
+            format!("${}\r\n{text}\r\n", text.len())
+        }
+        _ => {
+            let start = [
+                "",
+                "-1 ",
+                "done ",
+                "locked ",
+                "units ",
+                "refused ",
+                "unreadable ",
+            ][random.usize(..7)];
+            let words: Vec<_> = (0..random.usize(..13)).map(|_| any_word(random)).collect();
+            let text = format!("{start}{}", words.join(" "));
+            format!("${}\r\n{text}\r\n", text.len())
+        }
+    }
+}
+
+/// Everything that asks the server something, whatever comes of it.
+async fn use_everything(client: &Client) {
+    let short = Duration::from_millis(5);
+    let seats = client.semaphore("seats");
+    let door = client.fenced_lock("door");
+    let string = client.string_lock("string");
+    let recipes = layouts::ALL.map(|layout| layout.make(client, "recipe", Shape::new(2)));
+    let semaphores = async {
+        drop(tokio::join!(
+            seats.try_permit(1),
+            seats.permit_for(2, short),
+            seats.permit_for(1, short)
+        ));
+        drop(tokio::join!(
+            seats.add_permits(1),
+            seats.drain_permits(),
+            seats.release(1)
+        ));
+        drop(tokio::join!(
+            seats.try_set_permits(1),
+            seats.release_if_exists(2),
+            seats.available_permits()
+        ));
+        drop(tokio::join!(
+            seats.expire(LIMIT),
+            seats.remaining_ttl(),
+            seats.expire_time(),
+            seats.rename("other")
+        ));
+    };
+    let locks = async {
+        drop(tokio::join!(
+            door.try_guard(),
+            door.guard_for(short),
+            door.try_lock_with_lease(LIMIT)
+        ));
+        drop(tokio::join!(
+            door.is_locked(),
+            door.hold_count(),
+            door.remaining_ttl(),
+            door.token()
+        ));
+        drop(tokio::join!(door.unlock(), door.force_unlock()));
+        drop(tokio::join!(
+            string.try_guard(),
+            string.guard_for(short),
+            string.hold_count()
+        ));
+        drop(tokio::join!(string.remaining_ttl(), string.force_unlock()));
+    };
+    let leased = async {
+        for semaphore in &recipes {
+            drop(tokio::join!(
+                semaphore.try_permit(),
+                semaphore.permit_for(short),
+                semaphore.holders()
+            ));
+            drop(tokio::join!(
+                semaphore.refresh("a"),
+                semaphore.release("a"),
+                semaphore.release_all()
+            ));
+        }
+    };
+    tokio::join!(semaphores, locks, leased);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_anything() {
+    count_panics();
+    for seed in 0..40 {
+        let url = answer_anything(seed * 1000).await;
+        let builder = builder(url).retry_window(Duration::from_millis(50));
+        let client = builder.connect().await.unwrap();
+        let all = timeout(LIMIT, use_everything(&client)).await;
+        assert_no_panic(&format!("seed {seed}"));
+        all.unwrap_or_else(|_| panic!("seed {seed}: a call does not end"));
+        // What guards owe may never be carried out here.
+        drop(client.shutdown().await);
+        assert_no_panic(&format!("seed {seed}, at its end"));
     }
 }

@@ -29,7 +29,8 @@
 --   those who wait> <granted to those who try> <cleared> <1 or 0 for each release> <the same for each
 --   refresh> <slots of those granted, by commas> <why nothing could be granted>", "-" for what is empty;
 --   "locked <ms>" while a peer holds the lock; "units <score>" for a time in other units; "stale" for a batch
---   older than the record, and for one sent for the first time that is there already; "refused <error>" for a repeated number that ended so
+--   older than the record, and for one sent for the first time that is there already; "refused <error>" for a
+--   repeated number that ended so
 -- Publishes: "1" where permits are left and other clients of ours wait
 -- Repeat-safe: yes, the record answers a repeated sequence number
 -- Invariant: permits go to those of our clients who wait in the order of their arrival; nothing is changed

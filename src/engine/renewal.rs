@@ -117,6 +117,7 @@ impl Core {
                 continue;
             }
             if answer == Value::Int(1) {
+                drop(state);
                 lease.extend(Some(until));
             } else {
                 state.watched.remove(watched);

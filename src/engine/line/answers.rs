@@ -252,22 +252,30 @@ impl Line {
         let window = self.core.config.retry_window;
         let overdue = |since: Instant| since + window <= trouble.now;
         let untouched = trouble.untouched();
-        let mut state = self.lock();
-        state.queue.sweep(|queued| match queued {
-            Queued::Call(call) if overdue(call.since) => {
-                let error = untouched.error(self.keys.name(), call.operation.name(), call.since);
+        let mut over = Vec::new();
+        self.lock().queue.sweep(|queued| {
+            let is_over = match &queued {
                 // A release that its caller has been told did not happen must not happen.
-                match call.reply.take() {
-                    Some(reply) => drop(reply.send(Err(error))),
-                    None => return true,
-                }
-                false
+                Queued::Call(call) => call.reply.is_some() && overdue(call.since),
+                Queued::Command(command) => overdue(command.since()),
+            };
+            if is_over {
+                over.push(queued);
+                return None;
             }
-            Queued::Command(command) if overdue(command.since()) => {
-                command.give_up(self.keys.name(), &untouched);
-                false
-            }
-            _ => true,
+            Some(queued)
         });
+        for queued in over {
+            match queued {
+                Queued::Call(call) => {
+                    let operation = call.operation.name();
+                    let error = untouched.error(self.keys.name(), operation, call.since);
+                    if let Some(reply) = call.reply {
+                        let _ = reply.send(Err(error));
+                    }
+                }
+                Queued::Command(mut command) => command.give_up(self.keys.name(), &untouched),
+            }
+        }
     }
 }

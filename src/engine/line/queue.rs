@@ -62,20 +62,23 @@ impl Queue {
             return;
         }
         if self.items.len() >= self.sweep_at {
-            self.sweep(|_| true);
+            self.sweep(Some);
         }
         self.items.push_back(queued);
     }
 
-    /// Drops what `keep` does not want, and what nobody waits for and nothing is owed by.
-    pub(super) fn sweep(&mut self, mut keep: impl FnMut(&mut Queued) -> bool) {
+    /// Drops what `keep` takes, and what nobody waits for and nothing is owed by.
+    pub(super) fn sweep(&mut self, mut keep: impl FnMut(Queued) -> Option<Queued>) {
         let mut swept: VecDeque<Queued> = VecDeque::new();
         // The owed releases that a later one may be added to: a batch may put them in this order, too.
         let (mut release, mut release_if_exists) = (None, None);
         for mut queued in self.items.drain(..) {
-            if is_pointless(&mut queued) || !keep(&mut queued) {
+            if is_pointless(&mut queued) {
                 continue;
             }
+            let Some(queued) = keep(queued) else {
+                continue;
+            };
             let twin = match &queued {
                 Queued::Call(call) => match call.operation {
                     Operation::Release(_) => Some(&mut release),
@@ -178,7 +181,7 @@ mod tests {
                 assert!(queue.items.len() <= SHORT, "it grows");
             }
         }
-        queue.sweep(|_| true);
+        queue.sweep(Some);
         assert_eq!(
             operations(&queue),
             [
@@ -202,7 +205,7 @@ mod tests {
         ] {
             push(&mut queue, operation, None);
         }
-        queue.sweep(|_| true);
+        queue.sweep(Some);
         assert_eq!(
             operations(&queue),
             [

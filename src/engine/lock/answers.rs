@@ -332,22 +332,35 @@ impl LockLine {
         let window = self.core.config.retry_window;
         let overdue = |since: Instant| since + window <= trouble.now;
         let untouched = trouble.untouched();
-        self.lock().queue.retain_mut(|queued| match queued {
-            Queued::Call(call) if overdue(call.since) => {
-                call.forget_caller_who_has_gone();
-                let Some(reply) = call.reply.take() else {
-                    return true;
+        let mut over = Vec::new();
+        {
+            let mut state = self.lock();
+            for mut queued in std::mem::take(&mut state.queue) {
+                let is_over = match &mut queued {
+                    // An unlock that its caller has been told did not happen must not happen.
+                    Queued::Call(call) => {
+                        call.forget_caller_who_has_gone();
+                        overdue(call.since) && call.reply.is_some()
+                    }
+                    Queued::Command(command) => overdue(command.since()),
                 };
-                let error = untouched.error(self.keys.name(), call.step.name(), call.since);
-                let _ = reply.send(Err(error));
-                // An unlock that its caller has been told did not happen must not happen.
-                false
+                if is_over {
+                    over.push(queued);
+                } else {
+                    state.queue.push_back(queued);
+                }
             }
-            Queued::Command(command) if overdue(command.since()) => {
-                command.give_up(self.keys.name(), &untouched);
-                false
+        }
+        for queued in over {
+            match queued {
+                Queued::Call(call) => {
+                    let error = untouched.error(self.keys.name(), call.step.name(), call.since);
+                    if let Some(reply) = call.reply {
+                        let _ = reply.send(Err(error));
+                    }
+                }
+                Queued::Command(mut command) => command.give_up(self.keys.name(), &untouched),
             }
-            _ => true,
-        });
+        }
     }
 }

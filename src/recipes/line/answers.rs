@@ -211,19 +211,22 @@ impl Line {
     fn tell_queued(&self, trouble: &Trouble<'_>) {
         let window = self.core.config.retry_window;
         let untouched = trouble.untouched();
-        let mut state = self.lock();
-        state.queue.retain_mut(|call| {
-            if call.since + window > trouble.now {
-                return true;
+        let mut over = Vec::new();
+        {
+            let mut state = self.lock();
+            for mut call in std::mem::take(&mut state.queue) {
+                call.forget_caller_who_has_gone();
+                // A release that its caller has been told did not happen must not happen.
+                if call.since + window <= trouble.now && call.reply.is_some() {
+                    over.push(call);
+                } else {
+                    state.queue.push_back(call);
+                }
             }
-            call.forget_caller_who_has_gone();
-            if call.reply.is_none() {
-                return true;
-            }
-            self.tell_trouble(call, &untouched);
-            // A release that its caller has been told did not happen must not happen.
-            false
-        });
+        }
+        for mut call in over {
+            self.tell_trouble(&mut call, &untouched);
+        }
     }
 
     pub(super) fn tell_trouble(&self, call: &mut Call, trouble: &Trouble<'_>) {
