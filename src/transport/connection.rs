@@ -1,12 +1,14 @@
 //! The command connection: one multiplexed connection that comes back by itself, for as long as it takes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::endpoint;
 use super::failure::Reason;
 use super::{Backoff, Cmd, Endpoint, Failure, Refusal, Value};
 use crate::error::Error;
@@ -24,12 +26,27 @@ struct Shared {
     endpoint: Endpoint,
     link: watch::Sender<Link>,
     broken: Notify,
+    /// How many commands are not answered yet.
+    under_way: AtomicUsize,
+}
+
+/// A command that is not answered yet.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The one connection of a client that carries commands.
 ///
 /// A connection that failed, or left a command unanswered, is replaced; commands that wait on the old
 /// one run into their own time-outs.
+///
+/// A caller may leave its future unpolled. A command is handed over at the first poll, as long as there is room for it;
+/// if there may be none, a task waits for it: the connection keeps places for those who wait, and one that nobody polls
+/// would keep its place for ever.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
     keeper: AbortHandle,
@@ -59,6 +76,7 @@ impl Connection {
             endpoint,
             link: watch::Sender::new(Link::Up(0, first)),
             broken: Notify::new(),
+            under_way: AtomicUsize::new(0),
         });
         let keeper = tokio::spawn(keep(Arc::clone(&shared))).abort_handle();
         Ok(Connection { shared, keeper })
@@ -67,23 +85,32 @@ impl Connection {
     /// Sends one command on the connection as it is now.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
         let (generation, mut connection) = self.at_hand().map_err(Failure::NoConnection)?;
-        connection
-            .send_packed_command(command)
-            .await
-            .and_then(Value::extract_error)
-            .map_err(|error| {
-                let failure = Failure::of_command(&error);
-                match &failure {
-                    Failure::Unanswered(why) => {
-                        self.replace(generation, Refusal::unreachable(why));
-                    }
-                    Failure::Refused(refusal) if refusal.reason == Reason::ReadOnly => {
-                        self.replace(generation, refusal.clone());
-                    }
-                    _ => {}
+        let before = self.shared.under_way.fetch_add(1, Ordering::Relaxed);
+        let _under_way = UnderWay(&self.shared.under_way);
+        let answer = if before < endpoint::MOST_UNDER_WAY {
+            connection.send_packed_command(command).await
+        } else {
+            let command = command.clone();
+            let sending =
+                tokio::spawn(async move { connection.send_packed_command(&command).await });
+            // It ends without an answer where the runtime does.
+            sending
+                .await
+                .unwrap_or_else(|ended| Err(std::io::Error::other(ended).into()))
+        };
+        answer.and_then(Value::extract_error).map_err(|error| {
+            let failure = Failure::of_command(&error);
+            match &failure {
+                Failure::Unanswered(why) => {
+                    self.replace(generation, Refusal::unreachable(why));
                 }
-                failure
-            })
+                Failure::Refused(refusal) if refusal.reason == Reason::ReadOnly => {
+                    self.replace(generation, refusal.clone());
+                }
+                _ => {}
+            }
+            failure
+        })
     }
 
     /// Closes the connection for good.

@@ -14,6 +14,8 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::transport::failure::Reason;
 
+/// A connection for commands takes so many at once before it lets callers wait.
+pub(super) const MOST_UNDER_WAY: usize = 1024;
 /// An idle connection is probed after this long, then every `KEEPALIVE_PAUSE`.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(5);
@@ -58,7 +60,8 @@ impl Endpoint {
     pub(crate) async fn connect(&self) -> Result<MultiplexedConnection, Refusal> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
-            .set_response_timeout(Some(self.response_timeout));
+            .set_response_timeout(Some(self.response_timeout))
+            .set_pipeline_buffer_size(MOST_UNDER_WAY);
         let connecting = self
             .client
             .get_multiplexed_async_connection_with_config(&config);
