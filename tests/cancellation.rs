@@ -8,17 +8,20 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use redis::AsyncCommands;
 use redisson_semaphore::{Client, RSemaphore};
-use support::clients::{LIMIT, builder, connect, stored, until_stored};
+use support::clients::{LIMIT, RESPONSE_TIMEOUT, builder, connect, stored, until_stored};
 use support::polls::{poll_once, poll_times};
 use support::proxy::{LOST_REPLIES, Proxy};
 use support::server::RedisServer;
 use support::snapshot::snapshot;
 use support::waiters::{until, until_subscribers};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// More polls than any call needs.
 const MOST_POLLS: usize = 200;
+/// More calls than the connection takes without being asked twice.
+const CROWD: usize = 3000;
 
 /// Drops `call` after 0, 1, 2... polls, until it is fast enough to answer; each time the permits must be
 /// what `after` says: of a counter of 5, where the call was begun or not, answered or not.
@@ -388,4 +391,43 @@ async fn a_change_queued_behind_another_call_is_not_made_when_its_caller_has_gon
     assert_eq!((found.value, found.ttl), (vec!["12".to_owned()], None));
     assert_eq!(stored(&server, "renamed").await, [""; 0]);
     assert_eq!(stored(&server, "copied").await, [""; 0]);
+}
+
+/// More calls than the connection takes at once, each polled once and then left alone for longer than an answer may take.
+#[tokio::test]
+async fn a_crowd_left_alone_holds_nobody_up() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url()).await;
+    assert_eq!(client.semaphore("other").available_permits().await, Ok(0));
+    let opened = proxy.opened();
+    let semaphores: Vec<_> = (0..CROWD)
+        .map(|number| client.semaphore(&format!("crowd-{number}")))
+        .collect();
+    let mut crowd: Vec<_> = semaphores
+        .iter()
+        .map(|semaphore| Box::pin(semaphore.add_permits(1)))
+        .collect();
+    // All at once: the connection has no time in between.
+    tokio::task::unconstrained(async {
+        for call in &mut crowd {
+            assert!(poll_once(&mut call.as_mut()).await.is_pending());
+        }
+    })
+    .await;
+    let left_alone = Instant::now();
+    while left_alone.elapsed() < 2 * RESPONSE_TIMEOUT {
+        assert_eq!(client.semaphore("other").available_permits().await, Ok(0));
+    }
+    assert_eq!(proxy.opened(), opened, "a healthy connection was replaced");
+    let names: Vec<_> = semaphores.iter().map(RSemaphore::name).collect();
+    let mut control = server.connection().await;
+    until("all are carried out", LIMIT, async || {
+        let stored: Vec<Option<u32>> = control.mget(&names).await.unwrap();
+        stored.iter().all(|permits| *permits == Some(1))
+    })
+    .await;
+    for call in crowd {
+        timeout(LIMIT, call).await.expect("answered").unwrap();
+    }
 }

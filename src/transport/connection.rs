@@ -1,5 +1,6 @@
 //! The command connection: one multiplexed connection that comes back by itself, for as long as it takes.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use redis::aio::MultiplexedConnection;
@@ -7,7 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::endpoint::Opened;
+use super::endpoint::{MOST_UNDER_WAY, Opened};
 use super::failure::Reason;
 use super::socket::Traffic;
 use super::{Backoff, Cmd, Endpoint, Failure, Moment, Refusal, Value};
@@ -28,6 +29,8 @@ pub(crate) struct Live {
     generation: u64,
     connection: MultiplexedConnection,
     traffic: Arc<Traffic>,
+    /// How many commands are not answered yet.
+    under_way: Arc<AtomicUsize>,
     shared: Weak<Shared>,
     _driver: Arc<Driver>,
 }
@@ -47,10 +50,23 @@ struct Shared {
     broken: Notify,
 }
 
+/// A command that is not answered yet.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The one connection of a client that carries commands.
 ///
 /// A connection that failed, or left a command unanswered, is replaced; commands that wait on the old
 /// one run into their own time-outs.
+///
+/// A caller may leave its future unpolled. A command is handed over at the first poll, as long as there is room for it;
+/// if there may be none, a task waits for it: the connection keeps places for those who wait, and one that nobody polls
+/// would keep its place for ever.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
     keeper: AbortHandle,
@@ -124,7 +140,19 @@ impl Live {
     pub(crate) async fn send(&mut self, command: &Cmd) -> Result<Value, Failure> {
         let written = self.traffic.written();
         let sent = Moment::now();
-        let answer = self.connection.send_packed_command(command).await;
+        let before = self.under_way.fetch_add(1, Ordering::Relaxed);
+        let _under_way = UnderWay(&self.under_way);
+        let answer = if before < MOST_UNDER_WAY {
+            self.connection.send_packed_command(command).await
+        } else {
+            let (mut connection, command) = (self.connection.clone(), command.clone());
+            let sending =
+                tokio::spawn(async move { connection.send_packed_command(&command).await });
+            // It ends without an answer where the runtime does.
+            sending
+                .await
+                .unwrap_or_else(|ended| Err(std::io::Error::other(ended).into()))
+        };
         answer.and_then(Value::extract_error).map_err(|error| {
             let failure = match Refusal::from_server(&error) {
                 Some(refusal) => Failure::Refused(refusal),
@@ -175,6 +203,7 @@ impl Shared {
             generation,
             connection,
             traffic: Arc::clone(&traffic),
+            under_way: Arc::default(),
             shared,
             _driver: Arc::new(Driver(driver.abort_handle())),
         };

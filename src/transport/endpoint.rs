@@ -13,6 +13,9 @@ use super::socket::{Socket, Traffic};
 use crate::config::Config;
 use crate::error::Error;
 
+/// A connection for commands takes so many at once before it lets callers wait.
+pub(super) const MOST_UNDER_WAY: usize = 1024;
+
 /// A server, and what it takes to get in.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
@@ -63,7 +66,9 @@ impl Endpoint {
     pub(super) async fn connect(
         &self,
     ) -> Result<Opened<impl Future<Output = ()> + Send + use<>>, Refusal> {
-        let config = AsyncConnectionConfig::new().set_response_timeout(Some(self.response_timeout));
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(Some(self.response_timeout))
+            .set_pipeline_buffer_size(MOST_UNDER_WAY);
         self.limited(async {
             let socket = self.open().await?;
             let traffic = socket.traffic();
