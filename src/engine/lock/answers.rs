@@ -69,6 +69,11 @@ impl LockLine {
                 again.push(call);
                 continue;
             }
+            // What was done in front of it is done; alone it is tried again until the server can.
+            if answer.is_not_now() {
+                again.push(call);
+                continue;
+            }
             ends = end_of(&answer, lease).or(ends);
             let outcome = self.settle(&mut state, &call.step, answer, sent + lease, doubtful);
             replies.push((call.reply, outcome, call.step));
@@ -82,6 +87,7 @@ impl LockLine {
                     self.correct(&mut state, &claim, count);
                     state.waiting.look_anew();
                 }
+                answer if answer.is_not_now() => state.waiting.look_anew(),
                 StepAnswer::Busy(ttl) => {
                     self.correct(&mut state, &claim, 0);
                     state.waiting.not_kept();
