@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::calls::{Call, Claim, Outcome, Reply, Step, StepAnswer, Term};
 use super::round::Batch;
+use super::waiting::Turn;
 use super::{LockLine, Queued, State, waiting};
 use crate::api::Hold;
 use crate::engine::once::{Patience, Trouble, refused};
@@ -81,30 +82,33 @@ impl LockLine {
         for call in again.into_iter().rev() {
             state.queue.push_front(Queued::Call(call));
         }
-        if let (Some((ticket, claim)), Some((answer, lease))) = (batch.turn, answers.next()) {
+        for (turn, (answer, lease)) in batch.turns.into_iter().zip(answers) {
+            let claim = turn.claim;
             match answer {
                 StepAnswer::Differs(count) => {
                     self.correct(&mut state, &claim, count);
                     state.waiting.look_anew();
                 }
                 answer if answer.is_not_now() => state.waiting.look_anew(),
-                StepAnswer::Busy(ttl) => {
+                StepAnswer::Busy(ttl) if !turn.last => {
                     self.correct(&mut state, &claim, 0);
                     state.waiting.not_kept();
-                    if let Some(first) = state.waiting.first() {
-                        first.asked = None;
-                    }
                     ends = ttl;
                 }
                 answer => {
                     ends = end_of(&answer, lease).or(ends);
                     let step = Step::Acquire(claim);
                     let outcome = self.settle(&mut state, &step, answer, sent + lease, doubtful);
-                    let reply = state.waiting.take_served(ticket);
-                    replies.push((reply, outcome, step));
+                    if outcome.is_err() {
+                        // It said nothing about the lock itself.
+                        state.waiting.look_anew();
+                    }
+                    let waiter = state.waiting.take(turn.ticket);
+                    replies.push((waiter.map(|waiter| waiter.reply), outcome, step));
                 }
             }
         }
+        state.waiting.answered(sent);
         if let Some(ends) = ends
             && !state.waiting.is_empty()
         {
@@ -262,7 +266,7 @@ impl LockLine {
 
     /// Nothing of `batch` has taken effect, because of `error`.
     pub(super) fn fail(&self, batch: Batch, error: &Error) {
-        let waiters = if batch.turn.is_some() {
+        let waiters = if !batch.turns.is_empty() {
             // What stops the first one stops all.
             let mut state = self.lock();
             let waiters = state.waiting.take_all();
@@ -277,8 +281,14 @@ impl LockLine {
         }
     }
 
-    /// Tells those callers whose retry window has passed; says how long the others wait for `batch`.
-    pub(super) fn tell_impatient(&self, trouble: &Trouble<'_>, batch: &mut Batch) -> Patience {
+    /// Tells those callers whose retry window has passed; says how long the others wait for `batch`, which has been
+    /// under way since `began`.
+    pub(super) fn tell_impatient(
+        &self,
+        trouble: &Trouble<'_>,
+        began: Instant,
+        batch: &mut Batch,
+    ) -> Patience {
         let window = self.core.config.retry_window;
         let now = trouble.now;
         let (mut owed, mut told) = (false, false);
@@ -309,38 +319,59 @@ impl LockLine {
             }
             true
         });
-        let (overdue, due) = self.lock().waiting.take_overdue(now, window);
-        let turn = batch.turn.as_ref().map(|(ticket, _)| *ticket);
-        let untouched = trouble.untouched();
-        for waiter in overdue {
-            let Some(since) = waiter.asked else { continue };
-            let asked = turn == Some(waiter.ticket());
-            let trouble = if asked { trouble } else { &untouched };
-            let error = trouble.error(self.name(), "lock", since);
-            let _ = waiter.reply.send(Err(error));
-        }
-        if let Some(due) = due {
-            later(due);
-        }
-        self.tell_queued(trouble);
-        let left = turn.is_some_and(|ticket| !self.lock().waiting.has(ticket));
-        if (told || left) && !trouble.doubtful {
+        let due = self.tell_waiting(trouble, began, &batch.turns);
+        due.into_iter()
+            .chain(self.tell_queued(trouble))
+            .for_each(later);
+        let (left, waiting) = {
+            let state = self.lock();
+            let left = |turn: &Turn| !state.waiting.has(turn.ticket);
+            (batch.turns.iter().any(left), !state.waiting.is_empty())
+        };
+        if (told || left) && !doubtful {
             return Patience::Nobody;
         }
-        let waiting = batch.turn.is_some() && !self.lock().waiting.is_empty();
         match next {
             Some(next) => Patience::Until(next),
-            None if owed || waiting => Patience::Forever,
+            None if owed || (waiting && !batch.turns.is_empty()) => Patience::Forever,
             None => Patience::Nobody,
         }
     }
 
-    /// The same for those who wait behind: their calls have not been sent at all.
-    pub(super) fn tell_queued(&self, trouble: &Trouble<'_>) {
+    /// The same for those who wait, of whom `turns` are part of the question under way; says when the next one's time
+    /// is up.
+    pub(super) fn tell_waiting(
+        &self,
+        trouble: &Trouble<'_>,
+        began: Instant,
+        turns: &[Turn],
+    ) -> Option<Instant> {
+        let window = self.core.config.retry_window;
+        let mut state = self.lock();
+        let (overdue, due) = state.waiting.take_overdue(began, trouble.now, window);
+        if state.waiting.is_empty() {
+            self.listen_as_needed(&mut state, true);
+        }
+        drop(state);
+        for (waiter, since) in overdue {
+            let named = turns.iter().any(|turn| turn.ticket == waiter.ticket());
+            let trouble = Trouble {
+                doubtful: waiter.in_doubt || (named && trouble.doubtful),
+                ..*trouble
+            };
+            let error = trouble.error(self.name(), "lock", since);
+            let _ = waiter.reply.send(Err(error));
+        }
+        due
+    }
+
+    /// The same for those whose calls are queued behind: they have not been sent at all.
+    pub(super) fn tell_queued(&self, trouble: &Trouble<'_>) -> Option<Instant> {
         let window = self.core.config.retry_window;
         let overdue = |since: Instant| since + window <= trouble.now;
         let untouched = trouble.untouched();
-        self.lock().queue.retain_mut(|queued| match queued {
+        let mut state = self.lock();
+        state.queue.retain_mut(|queued| match queued {
             Queued::Call(call) if overdue(call.since) => {
                 call.forget_caller_who_has_gone();
                 let Some(reply) = call.reply.take() else {
@@ -357,5 +388,10 @@ impl LockLine {
             }
             _ => true,
         });
+        let due = |queued: &Queued| match queued {
+            Queued::Call(call) => call.reply.as_ref().map(|_| call.since + window),
+            Queued::Command(command) => Some(command.since() + window),
+        };
+        state.queue.iter().filter_map(due).min()
     }
 }
