@@ -5,9 +5,12 @@ mod support;
 
 use std::time::Duration;
 
-use lock_interop::{LONG, VERSIONS, World, client};
+use lock_interop::{LONG, NEWEST, VERSIONS, World, client};
 use redis::AsyncCommands;
-use serde_json::json;
+use serde_json::{Value, json};
+use support::lock_crowd::{LockCrowd, Way};
+use support::peer::{JavaPeer, PendingCall};
+use support::server::RedisServer;
 use tokio::time::timeout;
 
 /// For callers that hang: far more than any turn takes, and less than a lock needs to end by itself often.
@@ -62,4 +65,87 @@ async fn nothing_is_lost_and_nobody_hangs() {
         assert!(lock.try_lock_for(GENEROUS).await.unwrap());
         lock.unlock().await.unwrap();
     }
+}
+
+/// Threads of one JVM that want the lock all the time.
+const THREADS: u64 = 2;
+
+fn threads(java: &JavaPeer, millis: u64, hold: Duration) -> PendingCall {
+    let args = json!({
+        "name": "door", "object": "lock", "mode": "sync", "callers": THREADS, "millis": millis,
+        "holdMicros": hold.as_micros() as u64, "permits": 1,
+    });
+    java.begin("crowd", args)
+}
+
+async fn over(crowd: PendingCall) -> Value {
+    let answer = timeout(GENEROUS, crowd).await.expect("Java hangs");
+    answer.expect("no call fails").value
+}
+
+/// So many clients with so many callers each, beside two JVMs with two threads each: nobody is starved.
+async fn all_get_on(
+    javas: &[JavaPeer],
+    server: &RedisServer,
+    clients: u64,
+    callers: usize,
+    hold: Duration,
+) {
+    let mut crowds = Vec::new();
+    for _ in 0..clients {
+        let client = client(server, LONG).await;
+        crowds.push(LockCrowd::start(&client, callers, Way::Lock, hold));
+    }
+    let running: Vec<_> = javas
+        .iter()
+        .map(|java| threads(java, 2_500, hold))
+        .collect();
+    let mut of_java = Vec::new();
+    for crowd in running {
+        of_java.push(over(crowd).await);
+    }
+    let ours: Vec<u64> = crowds.iter().map(LockCrowd::grants).collect();
+    let mut waits: Vec<_> = crowds.iter().map(LockCrowd::longest_wait).collect();
+    for crowd in crowds {
+        crowd.stop().await;
+    }
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let javas: Vec<u64> = of_java
+        .iter()
+        .map(|answer| number(&answer["acquisitions"]))
+        .collect();
+    let longest = |answer: &Value| Duration::from_micros(number(&answer["waitMicros"]["max"]));
+    waits.extend(of_java.iter().map(longest));
+    let what = format!("ours {ours:?}, JVMs {javas:?}, longest waits {waits:?}, held for {hold:?}");
+    println!("{what}");
+    // Of a share for each process, of which ours may have more callers, and are faster.
+    let all: u64 = ours.iter().chain(&javas).sum();
+    let share = all / (ours.len() + javas.len()) as u64;
+    for count in ours.iter().chain(&javas) {
+        assert!(count * 5 > share, "{what}");
+    }
+    for wait in waits {
+        assert!(wait < Duration::from_millis(2_500), "{what}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everybody_gets_on() {
+    let server = RedisServer::start().await;
+    let mut javas = Vec::new();
+    for _ in 0..2 {
+        javas.push(JavaPeer::start(NEWEST, &server.url()).await);
+    }
+    // The first seconds of a JVM are slow.
+    let warm: Vec<_> = javas
+        .iter()
+        .map(|java| threads(java, 2_000, Duration::from_millis(1)))
+        .collect();
+    for crowd in warm {
+        over(crowd).await;
+    }
+    for micros in [1_500, 20_000] {
+        all_get_on(&javas, &server, 1, 1, Duration::from_micros(micros)).await;
+    }
+    all_get_on(&javas, &server, 2, 4, Duration::from_millis(1)).await;
 }

@@ -11,7 +11,7 @@ use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::error::Result;
 use crate::lease::Lease;
-use crate::transport::Value;
+use crate::transport::{Refusal, Value};
 
 /// The scripts of a kind of lock. Both kinds take the same arguments and answer alike.
 pub(crate) struct Kind {
@@ -255,6 +255,13 @@ pub(crate) enum StepAnswer {
     NotHeld,
     Forced(bool),
     Refused(String),
+}
+
+impl StepAnswer {
+    /// The server could not carry the step out at the time, and may be able to in a moment.
+    pub(crate) fn is_not_now(&self) -> bool {
+        matches!(self, StepAnswer::Refused(error) if !Refusal::from_text(error).is_final(false))
+    }
 }
 
 /// How many hear the channel, where that was learned, and the answers to `steps`. `None` for an answer that
