@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::coalesce::Coalescer;
 use super::registry::Registry;
 use super::renewal::Renewals;
+use super::unheard::Unheard;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -27,6 +28,7 @@ pub(crate) struct Core {
     pub(crate) objects: Registry,
     pub(crate) renewals: Renewals,
     pub(crate) coalescer: Coalescer,
+    pub(crate) unheard: Unheard,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
     /// Shut down, and the connection closed.
@@ -54,6 +56,7 @@ impl Core {
             objects: Registry::default(),
             renewals: Renewals::default(),
             coalescer: Coalescer::default(),
+            unheard: Unheard::default(),
             busy: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
             idle: Notify::new(),

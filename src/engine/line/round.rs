@@ -49,6 +49,7 @@ impl Line {
             let free = state.free.take().filter(|_| !reports);
             claim = state.waiters.claim(now, free);
             state.look = false;
+            state.looking_unprompted = std::mem::take(&mut state.unprompted);
         }
         let own = u64::from(state.listening.is_confirmed());
         let report = reports.then(|| state.turns.report(state.waiters.report(&claim, now), own));
