@@ -120,6 +120,8 @@ impl Listener for Line {
                 let waiters = state.waiters.take_answered();
                 drop(state);
                 tell_all(waiters, &refused(self.name(), refusal));
+                // Others may wait for them in vain, and who carries a round out may have been told.
+                drive::kick(&line);
                 return;
             }
         }

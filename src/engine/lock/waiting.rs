@@ -104,6 +104,14 @@ impl Waiting {
         std::mem::take(&mut self.waiters).into()
     }
 
+    /// Takes all out who wait although the first of them has had its answer.
+    fn take_answered(&mut self) -> Vec<Waiter> {
+        match self.waiters.front() {
+            Some(first) if first.asked.is_some() => Vec::new(),
+            _ => self.take_all(),
+        }
+    }
+
     /// Takes those out that have been asking without an answer for `window`; and when the next is due.
     pub(super) fn take_overdue(
         &mut self,
@@ -239,9 +247,10 @@ impl Listener for LockLine {
         let mut state = self.lock();
         let look = state.waiting.listening.hear(wake);
         if let Wake::Refused(refusal) = wake {
-            let waiters = state.waiting.take_all();
+            let waiters = state.waiting.take_answered();
             drop(state);
             tell_all(waiters, &refused(self.name(), refusal));
+            drive::kick(&line);
             return;
         }
         drop(state);
