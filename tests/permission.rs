@@ -2,17 +2,19 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error};
+use redisson_semaphore::{Client, Error, RLock, RSemaphore};
 use support::clients::{LIMIT, builder, connect, served};
 use support::proxy::{Fate, Proxy};
 use support::refusals::{all_operations, assert_clear};
 use support::server::RedisServer;
 use support::snapshot::{Snapshot, snapshot, snapshot_all};
 use support::waiters::{until, until_subscribers, waiter};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 async fn read(server: &RedisServer, key: &str) -> Snapshot {
@@ -320,5 +322,113 @@ async fn waiters_of_different_amounts_are_told_that_the_permission_is_gone() {
             matches!(told, Err(Error::PermissionDenied { .. })),
             "{told:?}"
         );
+    }
+}
+
+/// How often the server has refused something to a user, one entry a reason.
+async fn refusals(control: &mut MultiplexedConnection) -> i64 {
+    let log: Vec<HashMap<String, redis::Value>> = redis::cmd("ACL")
+        .arg("LOG")
+        .query_async(control)
+        .await
+        .unwrap();
+    let count = |entry: &HashMap<String, redis::Value>| match entry["count"] {
+        redis::Value::Int(count) => count,
+        _ => 0,
+    };
+    log.iter().map(count).sum()
+}
+
+/// What comes of a caller whose first question is on its way, and finds what was given meanwhile, when the channel may
+/// not be heard any more; it is still held for somebody who has gone.
+async fn asking_when_refused<O, T: Send + 'static>(
+    server: &RedisServer,
+    channel: &str,
+    object: impl Fn(&Client) -> O,
+    waits: impl Fn(&O) -> JoinHandle<T>,
+    give: impl Future<Output = ()>,
+) -> T {
+    let mut control = server.connection().await;
+    let proxy = Proxy::start(server).await;
+    let client = builder(proxy.url_as("app", "pw"))
+        .response_timeout(LIMIT)
+        .connect()
+        .await
+        .unwrap();
+    let object = object(&client);
+    let gone = waits(&object);
+    until_subscribers(&mut control, channel, 1).await;
+    gone.abort();
+    assert!(gone.await.is_err_and(|error| error.is_cancelled()));
+    give.await;
+    proxy.at_script(1, Fate::HoldReply);
+    let asking = waits(&object);
+    proxy.until_struck(1).await;
+    acl(&mut control, &["app", "-subscribe"]).await;
+    let _: usize = redis::cmd("CLIENT")
+        .arg(&["KILL", "USER", "app", "TYPE", "pubsub"])
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    // All channels together, then this one.
+    until("the subscription is refused", LIMIT, async || {
+        refusals(&mut control).await >= 2
+    })
+    .await;
+    proxy.deliver(1).await;
+    timeout(LIMIT, asking).await.expect("answered").unwrap()
+}
+
+#[tokio::test]
+async fn who_has_no_answer_yet_is_not_told_that_the_channel_may_not_be_heard() {
+    for given in [true, false] {
+        let options = RedisServer::options().user("app on >pw ~* &* +@all");
+        let server = options.start().await;
+        let giver = connect(server.url()).await.semaphore("asked");
+        let object = |client: &Client| client.semaphore("asked");
+        let waits = |semaphore: &RSemaphore| {
+            let semaphore = semaphore.clone();
+            tokio::spawn(async move { semaphore.acquire(1).await })
+        };
+        let give = async {
+            if given {
+                giver.release(1).await.unwrap();
+            }
+        };
+        let channel = "redisson_sc:{asked}";
+        let answer = asking_when_refused(&server, channel, object, waits, give).await;
+        taken_or_denied(given, answer);
+
+        acl(&mut server.connection().await, &["app", "+subscribe"]).await;
+        let _: () = redis::cmd("ACL")
+            .arg(&["LOG", "RESET"])
+            .query_async(&mut server.connection().await)
+            .await
+            .unwrap();
+        let holder = connect(server.url()).await.lock("asked lock");
+        holder.lock().await.unwrap();
+        let object = |client: &Client| client.lock("asked lock");
+        let waits = |lock: &RLock| {
+            let lock = lock.clone();
+            tokio::spawn(async move { lock.lock().await })
+        };
+        let give = async {
+            if given {
+                holder.unlock().await.unwrap();
+            }
+        };
+        let channel = "redisson_lock__channel:{asked lock}";
+        let answer = asking_when_refused(&server, channel, object, waits, give).await;
+        taken_or_denied(given, answer);
+    }
+}
+
+fn taken_or_denied(given: bool, answer: Result<(), Error>) {
+    match answer {
+        Ok(()) => assert!(given),
+        Err(error) => {
+            assert!(!given, "{error}");
+            assert!(matches!(&error, Error::PermissionDenied { .. }), "{error}");
+        }
     }
 }

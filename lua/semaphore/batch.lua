@@ -20,8 +20,8 @@
 --   available: the counter
 --   acquire_in_turn: as acquire, for callers who wait, by the rule of turns; only with KEYS[4]
 --   With KEYS[4] nine numbers follow the steps, see turns.lua
--- Returns: "<listeners> <available> <result>...": listeners heard the announcement (-1: unknown); a
---   result is how many of count were carried out, followed by ":<counter>" where the range forbade
+-- Returns: "<listeners> <available> <result>...": so many listen to the channel, those of a pattern not counted
+--   (-1: unknown); a result is how many of count were carried out, followed by ":<counter>" where the range forbade
 --   the others; "missing" (release_if_exists); the counter before it (drain); 1 or 0 (try_set, add).
 --   With KEYS[4] and other listeners a last word follows, "turn:<number>:...", see turns.lua.
 --   "stale" for a batch older than the record, and for one sent for the first time that is there already;
@@ -122,9 +122,10 @@ if failure then
   changed = false
 elseif announce and total > 0 then
   -- A JVM would take a larger number for a negative one.
-  listeners = redis.pcall(ARGV[1], KEYS[2], total > HIGHEST and '2147483647' or number)
-  failure = type(listeners) == 'table' and listeners
-  local heard = listeners
+  local heard = redis.pcall(ARGV[1], KEYS[2], total > HIGHEST and '2147483647' or number)
+  failure = type(heard) == 'table' and heard
+  -- Who hears all channels by a pattern waits for nothing.
+  if heard == 0 then listeners = 0 elseif not KEYS[4] then listeners = count_listeners() end
   for _ = 2, failure and 0 or min(added, total, MOST_ZEROS) do
     if heard == 0 then break end
     heard = redis.call(ARGV[1], KEYS[2], '0')

@@ -12,6 +12,7 @@ use super::coalesce::Coalescer;
 use super::refusing::Refusing;
 use super::registry::Registry;
 use super::renewal::Renewals;
+use super::unheard::Unheard;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -30,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) renewals: Renewals,
     pub(crate) coalescer: Coalescer,
     pub(crate) refusing: Refusing,
+    pub(crate) unheard: Unheard,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
     /// Since when it is being shut down.
@@ -66,6 +68,7 @@ impl Core {
             renewals: Renewals::default(),
             coalescer: Coalescer::new(mapped_id),
             refusing: Refusing::default(),
+            unheard: Unheard::default(),
             busy: AtomicUsize::new(0),
             closing: OnceLock::new(),
             unsettled: AtomicUsize::new(0),

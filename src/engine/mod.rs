@@ -27,6 +27,7 @@ pub(crate) mod renewal;
 pub(crate) mod request;
 pub(crate) mod sync;
 pub(crate) mod turns;
+pub(crate) mod unheard;
 pub(crate) mod waiters;
 pub(crate) mod wakeups;
 

@@ -33,9 +33,13 @@ const PACE: Duration = Duration::from_millis(500);
 pub(crate) enum Wake {
     /// The subscription is confirmed: messages sent from now on will be heard.
     Confirmed,
+    /// The same behind a lost connection: messages may have been missed.
+    ConfirmedAgain,
     /// Somebody has announced permits.
     Message,
-    /// No message that says so, but a reason to look all the same.
+    /// One more message about permits that have been announced.
+    FurtherMessage,
+    /// There was no message for a while.
     Look,
     /// The connection is gone; the subscription is being made again.
     Lost,
@@ -70,6 +74,8 @@ struct Channel {
     /// Mostly one; the objects `a` and `{a}` share a channel.
     listeners: Vec<Member>,
     confirmed: bool,
+    /// It was, on a connection that is gone.
+    lost: bool,
     /// Since when nobody waits; `None` while somebody does.
     idle_since: Option<Instant>,
     next_check: Instant,
@@ -136,6 +142,7 @@ impl Wakeups {
         let mut wanted = Channel {
             listeners: Vec::new(),
             confirmed: false,
+            lost: false,
             idle_since: None,
             next_check,
         };
@@ -151,6 +158,12 @@ impl Wakeups {
         if let Some(known) = self.registry.lock().get_mut(channel) {
             known.set_waiting(listener, false);
         }
+    }
+
+    /// Whether messages of `channel` are heard.
+    pub(crate) fn is_confirmed(&self, channel: &str) -> bool {
+        let channels = self.registry.lock();
+        channels.get(channel).is_some_and(|known| known.confirmed)
     }
 
     /// The server has become a replica: the same address may lead to the new primary.
@@ -205,10 +218,17 @@ impl Registry {
 
     fn confirm(&self, names: &[String]) {
         for name in names {
+            let mut lost = false;
             if let Some(known) = self.lock().get_mut(name) {
                 known.confirmed = true;
+                lost = std::mem::take(&mut known.lost);
             }
-            self.wake(name, &Wake::Confirmed);
+            let wake = if lost {
+                Wake::ConfirmedAgain
+            } else {
+                Wake::Confirmed
+            };
+            self.wake(name, &wake);
         }
     }
 
@@ -224,6 +244,7 @@ impl Registry {
         for name in names {
             if let Some(known) = self.lock().get_mut(name) {
                 known.confirmed = false;
+                known.lost = true;
             }
             self.wake(name, &Wake::Lost);
         }
@@ -374,7 +395,7 @@ impl Session<'_> {
                 }
                 message = self.subscriber.next() => match message {
                     Some((channel, true)) => self.registry.wake(&channel, &Wake::Message),
-                    Some((channel, false)) => self.registry.wake(&channel, &Wake::Look),
+                    Some((channel, false)) => self.registry.wake(&channel, &Wake::FurtherMessage),
                     None => {
                         let detail = "the server has closed the connection";
                         return Ended::Lost(Failure::unanswered(detail, Moment::now()));

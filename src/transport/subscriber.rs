@@ -6,6 +6,9 @@ use redis::aio::{PubSubSink, PubSubStream};
 use super::failure::Reason;
 use super::{Endpoint, Failure, Moment, Refusal};
 
+/// How a message begins that is meant for JVMs alone: see `lua/semaphore/nudge.lua`.
+const NOTHING_NEW: &[u8] = b"+";
+
 /// The half that asks for subscriptions.
 pub(crate) struct Subscriptions {
     sink: PubSubSink,
@@ -30,11 +33,16 @@ impl Subscriber {
     /// The channel of the next message, and whether it is not one of the zeros that follow an announcement;
     /// `None` when the connection is gone.
     ///
-    /// Else the payload is of no interest: a message means "look again", never "you own something".
+    /// Else the payload is of no interest: a message means "look again", never "you own something". What is new to
+    /// JVMs only is passed over.
     pub(crate) async fn next(&mut self) -> Option<(String, bool)> {
-        let message = self.stream.next().await?;
-        let announces = message.get_payload_bytes() != b"0";
-        Some((message.get_channel_name().to_owned(), announces))
+        loop {
+            let message = self.stream.next().await?;
+            let payload = message.get_payload_bytes();
+            if !payload.starts_with(NOTHING_NEW) {
+                return Some((message.get_channel_name().to_owned(), payload != b"0"));
+            }
+        }
     }
 }
 

@@ -13,14 +13,16 @@
 mod answer;
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::core::Core;
 use super::request::{Arg, Request, Script};
 use super::sync::yield_now;
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::{Failure, Moment, Reason, Refusal, Value};
+use crate::transport::{Backoff, Failure, Moment, Reason, Refusal, Value};
 
 pub(crate) use answer::Outcome;
 
@@ -34,6 +36,9 @@ static SETTLE: LazyLock<Script> =
 const MOST_TOGETHER: usize = 64;
 /// So many scripts are on their way at once, besides those of callers who were alone.
 const MOST_CARRIERS: usize = 4;
+/// A server that refuses such scripts is asked again after a while: permissions change.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A call on a semaphore that is not combined with others on the same one.
 pub(crate) struct LoneCall {
@@ -81,8 +86,34 @@ struct State {
     lanes: Vec<Arc<str>>,
     /// How many there have been.
     opened: u64,
-    /// The server forbids it, or there are no names for it.
+    /// There are no names for it.
     off: bool,
+    /// The server has refused it: it is not tried until then.
+    refused_until: Option<Instant>,
+    /// How long it is not tried the next time, as long as it is refused.
+    pauses: Option<Backoff>,
+}
+
+impl State {
+    fn is_refused(&mut self) -> bool {
+        let refused = self
+            .refused_until
+            .is_some_and(|until| Instant::now() < until);
+        if !refused {
+            self.refused_until = None;
+        }
+        refused
+    }
+
+    fn note_refusal(&mut self) {
+        if self.is_refused() {
+            // It was on its way with others.
+            return;
+        }
+        let first = || Backoff::between(FIRST_PAUSE, LONGEST_PAUSE);
+        let pause = self.pauses.get_or_insert_with(first).next();
+        self.refused_until = Some(Instant::now() + pause);
+    }
 }
 
 impl Coalescer {
@@ -164,7 +195,7 @@ impl Core {
 
     fn join_others(self: &Arc<Self>, call: LoneCall) -> Option<Place> {
         let mut state = self.coalescer.lock();
-        if state.off {
+        if state.off || state.is_refused() {
             return None;
         }
         if state.under_way == 0 {
@@ -244,7 +275,10 @@ impl Core {
         let failure = match self.try_once(&request).await {
             Ok(value) => match answer::read(&value, calls.len()) {
                 Some(outcomes) => {
-                    self.coalescer.lock().lanes.push(lane);
+                    let mut state = self.coalescer.lock();
+                    state.lanes.push(lane);
+                    state.pauses = None;
+                    drop(state);
                     let attempt = |outcome: Option<Outcome>| {
                         outcome.map_or(FirstAttempt::NotDone, FirstAttempt::Answered)
                     };
@@ -297,10 +331,11 @@ impl Core {
     fn let_go(&self, failure: &Failure) {
         let mut state = self.coalescer.lock();
         match failure {
-            // The user may not write to lanes, or the server will not have several semaphores in one script: no more of
-            // them then.
+            // The user may not write to lanes, or the server will not have several semaphores in one script.
             Failure::Refused(refusal) => {
-                state.off |= matches!(refusal.reason, Reason::Permission | Reason::Other);
+                if matches!(refusal.reason, Reason::Permission | Reason::Other) {
+                    state.note_refusal();
+                }
             }
             Failure::NoConnection(Refusal { detail, .. }) | Failure::Unanswered { detail, .. } => {
                 let waiting = std::mem::take(&mut state.waiting);

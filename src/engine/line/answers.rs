@@ -41,9 +41,10 @@ impl Line {
         let adds = batch.adds();
         let now = Instant::now();
 
-        let (Served { granted, refused }, nudge) = {
+        let (Served { granted, refused }, nudge, unheard) = {
             let mut state = self.lock();
-            state.available = available;
+            let before = std::mem::replace(&mut state.available, available);
+            let found = std::mem::take(&mut state.looking_unprompted) && available > before;
             let served_now = state.waiters.serve(&claim, &served, now);
             let held = sent.verdict.is_some_and(|verdict| verdict.pause.is_some());
             if !claim.runs.is_empty() && !state.waiters.is_empty() {
@@ -71,16 +72,16 @@ impl Line {
                     self.look_again_at(until);
                 }
             }
-            // An answer out of the record does not know how many heard the announcement.
-            let somebody = others.is_none_or(|others| others > 0);
-            let asleep = adds && available > 0 && somebody;
-            let nudge = asleep && !state.nudging;
-            state.nudging |= nudge;
-            state.leaving += u64::from(asleep);
+            let left = available > 0 && (adds || found);
+            let unheard = left && !found && others == Some(0);
+            let known = (available < i64::MAX).then_some(available);
+            // An answer out of the record does not know how many listen.
+            let asleep = left && !unheard;
+            let nudge = asleep && state.leavings.leave(known, found);
             if asleep && !nudge {
-                self.released_again.notify_one();
+                self.left_more.notify_one();
             }
-            (served_now, nudge)
+            (served_now, nudge, unheard)
         };
 
         let mut surplus: Vec<u32> = Vec::new();
@@ -105,8 +106,11 @@ impl Line {
             self.answer(step, *result, &mut surplus);
         }
         self.give_back(&surplus);
+        if unheard {
+            self.core.nobody_has_heard(&self.keys);
+        }
         if nudge && let Some(line) = self.itself.upgrade() {
-            nudge::start(&line);
+            nudge::start(&line, nudge::Series::default());
         }
     }
 

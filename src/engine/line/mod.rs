@@ -38,6 +38,7 @@ use super::core::Core;
 use super::drive::{self, Driver, Inline};
 use super::keys::Keys;
 use super::listening::Listening;
+use super::nudge::Leavings;
 use super::registry::Shared;
 use super::request::Request;
 use super::turns::Turns;
@@ -54,8 +55,8 @@ pub(crate) struct Line {
     keys: Keys,
     driver: Driver,
     state: Mutex<State>,
-    /// Tells a nudge that is under way.
-    released_again: Notify,
+    /// Tells a series of nudges that is under way.
+    left_more: Notify,
     itself: Weak<Line>,
 }
 
@@ -73,9 +74,10 @@ struct State {
     seen: Option<Instant>,
     listening: Listening,
     turns: Turns,
-    nudging: bool,
-    /// How many batches have left permits while somebody else listened.
-    leaving: u64,
+    leavings: Leavings,
+    /// The next look has no message for a reason; so has the one that is under way.
+    unprompted: bool,
+    looking_unprompted: bool,
     /// A batch was given up whose copies may still reach the server.
     doubtful: bool,
     /// Counted as busy in the core.
@@ -128,7 +130,7 @@ impl Line {
             core,
             keys,
             driver: Driver::default(),
-            released_again: Notify::new(),
+            left_more: Notify::new(),
             itself: itself.clone(),
             state: Mutex::new(State {
                 queue: Queue::new(),
@@ -139,8 +141,9 @@ impl Line {
                 seen: None,
                 listening: Listening::default(),
                 turns: Turns::default(),
-                nudging: false,
-                leaving: 0,
+                leavings: Leavings::default(),
+                unprompted: false,
+                looking_unprompted: false,
                 doubtful: false,
                 busy: false,
                 closed,

@@ -50,6 +50,7 @@ impl Line {
             let free = state.free.take();
             claim = state.waiters.claim(now, free);
             state.look = false;
+            state.looking_unprompted = std::mem::take(&mut state.unprompted);
         }
         state.waiters.name_ending(&mut claim);
         let own = u64::from(state.listening.is_confirmed());

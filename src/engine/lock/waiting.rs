@@ -137,6 +137,14 @@ impl Waiting {
         let _ = self.waiters.iter_mut().all(&mut answered);
     }
 
+    /// Takes all out who wait although the first of them has had its answer.
+    fn take_answered(&mut self) -> Vec<Waiter> {
+        match self.waiters.front() {
+            Some(first) if first.unanswered.is_some() => Vec::new(),
+            _ => self.take_all(),
+        }
+    }
+
     /// The server has been silent since `began` at the latest. Takes those out that have waited in vain for an answer
     /// for `window`, with the time since when; and says when the next one has.
     pub(super) fn take_overdue(
@@ -303,13 +311,14 @@ impl Listener for LockLine {
         let mut state = self.lock();
         let look = state.waiting.listening.hear(wake);
         match wake {
-            Wake::Message | Wake::Look => state.waiting.sharing.heard(Instant::now()),
+            Wake::Message | Wake::FurtherMessage => state.waiting.sharing.heard(Instant::now()),
             _ => state.waiting.sharing.forget_echoes(),
         }
         if let Wake::Refused(refusal) = wake {
-            let waiters = state.waiting.take_all();
+            let waiters = state.waiting.take_answered();
             drop(state);
             tell_all(waiters, &refused(self.name(), refusal));
+            drive::kick(&line);
             return;
         }
         drop(state);

@@ -345,8 +345,8 @@ impl RSemaphore {
 
     /// Renames it, replacing an object of the new name, and returns the handle to the new name.
     ///
-    /// Redis: `RENAME`, keeping the time to live. Redisson: `rename(String)`.
-    /// DIFFERENCE: this handle keeps the old name, and its waiters wait for the old one; Redisson's
+    /// Redis: `RENAME`, keeping the time to live; the permits are announced to those who wait for the new name, which
+    /// Redisson does not do. Redisson: `rename(String)`. DIFFERENCE: this handle keeps the old name, and its waiters wait for the old one; Redisson's
     /// object takes the new name on.
     ///
     /// # Errors
@@ -354,13 +354,14 @@ impl RSemaphore {
     /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
     pub async fn rename(&self, new_name: &str) -> Result<RSemaphore> {
         let renamed = self.other(new_name)?;
-        self.object().rename(renamed.line.keys().object()).await?;
+        self.object().rename(renamed.line.keys()).await?;
+        renamed.line.has_been_given_more();
         Ok(renamed)
     }
 
     /// Renames it if there is no object of the new name; returns the handle to the new name if so.
     ///
-    /// Redis: `RENAMENX`. Redisson: `renamenx(String)`. DIFFERENCE: the new name is mapped, too;
+    /// Redis: `RENAMENX`, and the announcement of [`rename`](Self::rename). Redisson: `renamenx(String)`. DIFFERENCE: the new name is mapped, too;
     /// Redisson forgets to.
     ///
     /// # Errors
@@ -368,25 +369,33 @@ impl RSemaphore {
     /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
     pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RSemaphore>> {
         let renamed = self.other(new_name)?;
-        let done = self
-            .object()
-            .rename_nx(renamed.line.keys().object())
-            .await?;
+        let done = self.object().rename_nx(renamed.line.keys()).await?;
+        if done {
+            renamed.line.has_been_given_more();
+        }
         Ok(done.then_some(renamed))
     }
 
     /// Copies it, with its time to live, to a name where there is no object; `false` if there is one, or
-    /// nothing to copy. Redis: `COPY`, since 6.2. Redisson: `copy(String)`.
+    /// nothing to copy. Redis: `COPY`, since 6.2, and the announcement of [`rename`](Self::rename). Redisson:
+    /// `copy(String)`.
     pub async fn copy(&self, new_name: &str) -> Result<bool> {
-        let copy = self.other(new_name)?;
-        self.object().copy(copy.line.keys().object(), false).await
+        self.copy_to(new_name, false).await
     }
 
-    /// Copies it, with its time to live, replacing an object of that name. Redis: `COPY ... REPLACE`.
-    /// Redisson: `copyAndReplace(String)`.
+    /// Copies it, with its time to live, replacing an object of that name. Redis: `COPY ... REPLACE`, and the
+    /// announcement of [`rename`](Self::rename). Redisson: `copyAndReplace(String)`.
     pub async fn copy_and_replace(&self, new_name: &str) -> Result<bool> {
+        self.copy_to(new_name, true).await
+    }
+
+    async fn copy_to(&self, new_name: &str, replace: bool) -> Result<bool> {
         let copy = self.other(new_name)?;
-        self.object().copy(copy.line.keys().object(), true).await
+        let done = self.object().copy(copy.line.keys(), replace).await?;
+        if done {
+            copy.line.has_been_given_more();
+        }
+        Ok(done)
     }
 
     /// Lets it vanish after `ttl`, in whole milliseconds; `false` if it does not exist.
