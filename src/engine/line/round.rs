@@ -16,7 +16,7 @@ use crate::engine::drive::{self, Driver, Round, Rounds};
 use crate::engine::once::{Ending, Trouble, refused};
 use crate::engine::waiters::Claim;
 use crate::error::Error;
-use crate::transport::{Reason, Refusal};
+use crate::transport::{Reason, Refusal, Value};
 
 impl Line {
     /// Takes what the next round carries out.
@@ -108,7 +108,7 @@ impl Line {
             Some(Ok(ending)) => ending,
         };
         let answer = match ending {
-            Ending::Answer(value) => match Answer::read(&value, batch.len()) {
+            Ending::Answer(value) => match self.read(&value, &batch, doubtful) {
                 Some(Answer::Done {
                     listeners,
                     available,
@@ -162,6 +162,16 @@ impl Line {
             }
         };
         self.fail(batch, &answer);
+    }
+
+    /// Reads the answer to `batch`, which was sent while an earlier one was `doubtful`.
+    fn read(&self, value: &Value, batch: &Batch, doubtful: bool) -> Option<Answer> {
+        let answer = Answer::read(value, batch.len());
+        if doubtful && !matches!(answer, None | Some(Answer::Stale)) {
+            // It is on record: nothing that was sent before can do harm any more.
+            self.lock().doubtful = false;
+        }
+        answer
     }
 
     /// A lone call has been answered.
