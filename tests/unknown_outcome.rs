@@ -170,6 +170,18 @@ async fn other_changes_with_an_unknown_outcome_happen_once() {
     unknown_at_first(Proxy::blackhole, 6, call).await;
 }
 
+#[tokio::test]
+async fn other_changes_that_never_arrived_do_not_happen_later() {
+    let call = async |semaphore: &RSemaphore| semaphore.drain_permits().await.unwrap_err();
+    unknown_at_first(Proxy::blackhole, 5, call).await;
+    let call = async |semaphore: &RSemaphore| semaphore.add_permits(3).await.unwrap_err();
+    unknown_at_first(Proxy::blackhole, 5, call).await;
+    let call = async |semaphore: &RSemaphore| semaphore.rename("elsewhere").await.unwrap_err();
+    unknown_at_first(Proxy::blackhole, 5, call).await;
+    let call = async |semaphore: &RSemaphore| semaphore.delete().await.unwrap_err();
+    unknown_at_first(Proxy::blackhole, 5, call).await;
+}
+
 /// A release travels together with the question of a caller that waits for as long as it takes.
 #[tokio::test]
 async fn what_was_told_not_to_have_happened_does_not_happen_later() {

@@ -5,7 +5,11 @@
 //! a string with a time to live). A repeated number is answered from the record, an older one is
 //! refused. So a request may be sent again after a lost reply, on the same connection or a new one.
 //!
-//! A request that was sent and not answered is repeated even when none of its callers waits any more:
+//! A batch of calls on a semaphore that was sent and not answered is not repeated as it is, but asked about: its number
+//! is sent again without the calls. If the record knows it, it answers; if not, the number is on record from then on, so
+//! that a late copy does nothing, and those calls are made anew that somebody still wants or that are owed.
+//!
+//! A request that was sent and not answered is asked about, or repeated, even when none of its callers waits any more:
 //! only its answer tells what has to be given back. That ends half a record's life after the first
 //! sending, as the record must outlive every repetition.
 //!
@@ -26,9 +30,9 @@ pub(crate) enum Ending {
     Answer(Value),
     /// The server refuses it: nothing took effect.
     Refused(Refusal),
-    /// It was never sent, or would have changed nothing, and not all of its callers wait for it any more.
+    /// It was never sent, and not all of its callers wait for it any more.
     NotSent,
-    /// It was sent, and for the time that the record allows no answer came.
+    /// It was sent, and no answer came for the time that the record allows, or for as long as somebody wanted one.
     Unknown,
 }
 
@@ -41,6 +45,8 @@ pub(crate) enum Patience {
     Forever,
     /// Every caller has been told that it failed; or one, and it must not be sent as it is.
     Nobody,
+    /// The same, and nothing has to be done about what it may have changed.
+    Forgotten,
 }
 
 /// What has been seen of a request so far.
@@ -153,9 +159,9 @@ impl Core {
                     (_, Some(sent)) if now >= sent + self.config.repeat_horizon() => {
                         return Ending::Unknown;
                     }
-                    (Patience::Nobody, None) => return Ending::NotSent,
+                    (Patience::Nobody | Patience::Forgotten, None) => return Ending::NotSent,
                     // Nobody wants to know, and those behind it are not held up.
-                    (Patience::Nobody, _) if request.is_plain() => return Ending::NotSent,
+                    (Patience::Forgotten, Some(_)) => return Ending::Unknown,
                     (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
                     _ => now + LOOK_AFTER,
                 };

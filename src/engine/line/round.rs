@@ -93,6 +93,10 @@ impl Line {
                     return;
                 }
                 Alone::NotDone => {}
+                Alone::Settled => {
+                    self.put_back(batch);
+                    return;
+                }
                 Alone::Failed(failure) => first = Some(Err(failure)),
                 Alone::Ended(ending) => first = Some(Ok(ending)),
             }
@@ -124,6 +128,10 @@ impl Line {
                     self.arrive(batch, &results, available, listeners, sent);
                     return;
                 }
+                Some(Answer::NotDone) => {
+                    self.put_back(batch);
+                    return;
+                }
                 Some(Answer::Unreadable(found)) => Error::NotANumber {
                     name: self.name().to_owned(),
                     found,
@@ -145,11 +153,7 @@ impl Line {
                 refused(self.name(), &refusal)
             }
             Ending::NotSent => {
-                // Those who still wait travel with the next batch.
-                let mut state = self.lock();
-                let calls: Vec<Call> = batch.into_steps().flat_map(|step| step.calls).collect();
-                state.queue.put_back(calls.into_iter());
-                state.look = true;
+                self.put_back(batch);
                 return;
             }
             Ending::Unknown => {
@@ -162,6 +166,14 @@ impl Line {
             }
         };
         self.fail(batch, &answer);
+    }
+
+    /// Nothing of `batch` has been done: who still waits travels with the next one.
+    fn put_back(&self, batch: Batch) {
+        let mut state = self.lock();
+        let calls: Vec<Call> = batch.into_steps().flat_map(|step| step.calls).collect();
+        state.queue.put_back(calls.into_iter());
+        state.look = true;
     }
 
     /// Reads the answer to `batch`, which was sent while an earlier one was `doubtful`.
