@@ -319,6 +319,31 @@ fn changes(semaphore: &RSemaphore) -> Vec<BoxFuture<'_, ()>> {
     ]
 }
 
+/// The connection is found dead only when the first call has been handed to it.
+#[tokio::test]
+async fn a_change_sent_to_a_dead_connection_is_not_made_when_its_caller_has_gone() {
+    let mut server = RedisServer::options().appendonly().start().await;
+    for number in 0..changes(&connect(server.url()).await.semaphore("any")).len() {
+        let client = connect(server.url()).await;
+        let semaphore = client.semaphore("sent");
+        let _: () = server.connection().await.set("sent", 10).await.unwrap();
+        server.kill().await;
+        {
+            let mut queued = changes(&semaphore);
+            let mut change = queued.swap_remove(number);
+            assert!(poll_once(&mut change.as_mut()).await.is_pending());
+            // With something that is owed behind it.
+            let mut release = pin!(semaphore.release(2));
+            assert!(poll_once(&mut release).await.is_pending());
+        }
+        server.restart().await;
+        settled(&client, &semaphore).await;
+        let found = snapshot(&mut server.connection().await, "sent").await;
+        let found = (found.value, found.ttl);
+        assert_eq!(found, (vec!["12".to_owned()], None), "change {number}");
+    }
+}
+
 /// A server with a few counters of 10, and a client that knows that it is away.
 async fn away() -> (RedisServer, Client) {
     let mut server = RedisServer::options().appendonly().start().await;

@@ -170,6 +170,18 @@ async fn other_changes_with_an_unknown_outcome_happen_once() {
     unknown_at_first(Proxy::blackhole, 6, call).await;
 }
 
+#[tokio::test]
+async fn other_changes_that_never_arrived_do_not_happen_later() {
+    let call = async |semaphore: &RSemaphore| semaphore.drain_permits().await.unwrap_err();
+    unknown_at_first(Proxy::blackhole, 5, call).await;
+    let call = async |semaphore: &RSemaphore| semaphore.add_permits(3).await.unwrap_err();
+    unknown_at_first(Proxy::blackhole, 5, call).await;
+    let call = async |semaphore: &RSemaphore| semaphore.rename("elsewhere").await.unwrap_err();
+    unknown_at_first(Proxy::blackhole, 5, call).await;
+    let call = async |semaphore: &RSemaphore| semaphore.delete().await.unwrap_err();
+    unknown_at_first(Proxy::blackhole, 5, call).await;
+}
+
 /// A release travels together with the question of a caller that waits for as long as it takes.
 #[tokio::test]
 async fn what_was_told_not_to_have_happened_does_not_happen_later() {
@@ -206,4 +218,88 @@ async fn what_was_told_not_to_have_happened_does_not_happen_later() {
         "though told: {error}"
     );
     waiting.abort();
+}
+
+/// Longer than any call is asked about.
+const HORIZON: Duration = Duration::from_secs(301);
+
+/// No time passes for the tests while nothing can be answered for this long.
+async fn outage(proxy: &Proxy) {
+    tokio::time::pause();
+    tokio::time::sleep(HORIZON).await;
+    tokio::time::resume();
+    proxy.clear();
+}
+
+/// How the next call on `semaphore`, which is alone, travels: its script's first key.
+async fn first_key(server: &RedisServer, semaphore: &RSemaphore) -> String {
+    let mut monitor = Monitor::start(server).await;
+    semaphore.release(1).await.unwrap();
+    let commands = monitor.until_marker().await;
+    let script = commands.iter().find(|command| command.name == "EVALSHA");
+    script.expect("a script was called").args[2].clone()
+}
+
+#[tokio::test]
+async fn after_an_unknown_outcome_and_an_answer_all_is_as_before() {
+    let (server, proxy) = start().await;
+    let client = builder(proxy.url()).connect().await.unwrap();
+    let semaphore = client.semaphore("doubtful");
+    semaphore.try_set_permits(5).await.unwrap();
+    let before = first_key(&server, &semaphore).await;
+    assert!(
+        before.starts_with("redisson_sc_once:"),
+        "in short: {before}"
+    );
+    proxy.mute();
+    let added = {
+        let semaphore = semaphore.clone();
+        tokio::spawn(async move { semaphore.add_permits(1).await })
+    };
+    let scripts = proxy.scripts();
+    proxy.until_scripts(scripts + 1).await;
+    outage(&proxy).await;
+    let error = added.await.unwrap().unwrap_err();
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    until("the server answers", LIMIT, async || {
+        semaphore.available_permits().await == Ok(7)
+    })
+    .await;
+    let after = first_key(&server, &semaphore).await;
+    assert!(after.starts_with("redisson_sc_once:"), "in short: {after}");
+}
+
+/// A permit may have been taken by a question that was never answered: a later "no" does not mean that nothing was.
+#[tokio::test]
+async fn a_timed_call_one_of_whose_questions_stays_unknown_is_told_so() {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let client = builder(proxy.url())
+        .local_hand_over(Duration::ZERO)
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("taken");
+    let waiting = {
+        let semaphore = semaphore.clone();
+        let wait = HORIZON + Duration::from_secs(3);
+        tokio::spawn(async move { semaphore.try_acquire_for(1, wait).await })
+    };
+    until_subscribers(&mut control, &channel("taken"), 1).await;
+    semaphore.available_permits().await.unwrap();
+    proxy.mute();
+    let releasing = {
+        let semaphore = semaphore.clone();
+        tokio::spawn(async move { semaphore.release(1).await })
+    };
+    until("released and taken", LIMIT, async || {
+        stored(&server, "taken").await == ["0"]
+    })
+    .await;
+    outage(&proxy).await;
+    let error = releasing.await.unwrap().unwrap_err();
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    assert!(!waiting.is_finished());
+    let error = waiting.await.unwrap().unwrap_err();
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
 }

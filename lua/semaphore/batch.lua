@@ -11,7 +11,7 @@
 -- ARGV[3] time to live of the record in milliseconds
 -- ARGV[4] "1": put the batch on record even if it changes nothing (an earlier copy may still arrive); "2": the
 --   same, and a later number that stands there now is not by this client; else "0"
--- ARGV[5..] steps of three: kind, amount, count
+-- ARGV[5..] steps of three: kind, amount, count; without any it is asked what has become of this number
 --   release: count times amount            release_if_exists: the same, where the semaphore exists
 --   acquire: count times amount, each on its own
 --   acquire_in_line: as acquire; once it falls short no later step of this kind gets anything
@@ -29,7 +29,7 @@
 --   "refused <error>" for a key of another type, and for a repeated number that ended with an error
 -- Publishes: the new total, 2^31-1 at the most, where permits were added and some are left, then "0" for each
 --   further permit added, as long as somebody hears it, so that each async waiter of a JVM is started
--- Repeat-safe: yes, the record answers a repeated sequence number
+-- Repeat-safe: yes, the record answers a repeated sequence number; once that was asked about, it does nothing any more
 -- Invariant: the counter changes by exactly what the results say, keeps its time to live, and stays
 --   within 32 bits; after an error nothing has changed. Nothing depends on what KEYS[4] holds but who comes first
 

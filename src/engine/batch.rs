@@ -38,6 +38,9 @@ const MOST_STEPS: usize = 128;
 /// record in any case.
 const SEQUENCE: usize = 1;
 const RECORD_FLAG: usize = 3;
+/// Where the steps begin; without them, and without the key for turns, a batch asks what has become of its number.
+const FIRST_STEP: usize = 4;
+const KEYS_OF_QUESTION: usize = 3;
 
 /// What a caller asks for; amounts are not zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -318,6 +321,7 @@ impl Batch {
             sequence: Some(SEQUENCE),
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
+            question: Some((KEYS_OF_QUESTION, FIRST_STEP)),
         })
     }
 }
@@ -364,6 +368,8 @@ pub(crate) enum Answer {
         /// The answer to the report, where others listen.
         verdict: Option<Verdict>,
     },
+    /// It was only asked about: it was not carried out, and will not be.
+    NotDone,
     /// A later batch of this client is on record already.
     Stale,
     /// The counter is no integer; its text.
@@ -398,6 +404,9 @@ impl Answer {
         let listeners = words.next()?.parse::<i64>().ok()?;
         let available = words.next()?.parse().ok()?;
         let results: Vec<_> = words.map(read_result).collect::<Option<_>>()?;
+        if results.is_empty() && batch.len() > 0 {
+            return Some(Answer::NotDone);
+        }
         if !batch.expects(&results) {
             return None;
         }

@@ -83,8 +83,8 @@ impl Caller {
 }
 
 impl Core {
-    /// Carries `command` on the object called `name` out and answers its caller; `false` if its outcome stays
-    /// unknown. `others` sees to those who wait behind it.
+    /// Carries `command` on the object called `name` out and answers its caller; `false` if copies of it may
+    /// still reach the server and change something. `others` sees to those who wait behind it.
     pub(crate) async fn carry_out_command(
         &self,
         name: &str,
@@ -102,14 +102,14 @@ impl Core {
                 return Patience::Until(due);
             }
             caller.give_up(name, trouble);
-            Patience::Nobody
+            Patience::Forgotten
         };
         request.number(self.next_sequence());
         let answer = match self.carry_out(&mut request, callers).await {
             Ending::Answer(value) => Ok(value),
             Ending::Refused(refusal) => Err(refused(name, &refusal)),
             Ending::NotSent => return true,
-            Ending::Unknown => return false,
+            Ending::Unknown => return request.is_plain(),
             Ending::ShutDown => Err(Error::ShutDown {
                 name: name.to_owned(),
             }),

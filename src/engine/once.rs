@@ -6,7 +6,11 @@
 //! refused. What is sent for the first time finds neither, unless somebody else has written there: it is refused, too,
 //! and sent once more with a number of its own. So a request may be sent again after a lost reply, on the same connection or a new one.
 //!
-//! A request that was sent and not answered is repeated even when none of its callers waits any more:
+//! A batch of calls on a semaphore that was sent and not answered is not repeated as it is, but asked about: its number
+//! is sent again without the calls. If the record knows it, it answers; if not, the number is on record from then on, so
+//! that a late copy does nothing, and those calls are made anew that somebody still wants or that are owed.
+//!
+//! A request that was sent and not answered is asked about, or repeated, even when none of its callers waits any more:
 //! only its answer tells what has to be given back. That ends half a record's life after the first
 //! sending, by whichever clock says that it is over, as the record must outlive every repetition.
 //!
@@ -27,10 +31,10 @@ pub(crate) enum Ending {
     Answer(Value),
     /// The server refuses it: nothing took effect.
     Refused(Refusal),
-    /// It was never sent, or would have changed nothing, and not all of its callers wait for it any more.
+    /// It was never sent, and not all of its callers wait for it any more.
     NotSent,
-    /// It was sent, and no answer came for the time that the record allows, or until the client was shut down.
-    /// All callers have been told.
+    /// It was sent, and no answer came for the time that the record allows, for as long as somebody wanted one, or until
+    /// the client was shut down. All callers have been told.
     Unknown,
     /// It was never sent, and will not be: the client has been shut down. Nobody has been told.
     ShutDown,
@@ -45,6 +49,8 @@ pub(crate) enum Patience {
     Forever,
     /// Every caller has been told that it failed; or one, and it must not be sent as it is.
     Nobody,
+    /// The same, and nothing has to be done about what it may have changed.
+    Forgotten,
 }
 
 /// What has been seen of a request so far.
@@ -173,9 +179,9 @@ impl Core {
                 });
                 let next_look = match (patience, first_sent) {
                     _ if last => return Ending::Unknown,
-                    (Patience::Nobody, None) => return Ending::NotSent,
+                    (Patience::Nobody | Patience::Forgotten, None) => return Ending::NotSent,
                     // Nobody wants to know, and those behind it are not held up.
-                    (Patience::Nobody, _) if request.is_plain() => return Ending::NotSent,
+                    (Patience::Forgotten, Some(_)) => return Ending::Unknown,
                     // It has had its time, and there was one more chance since the shutdown began.
                     (Patience::Nobody, _) if self.closing_for() >= LOOK_AFTER => {
                         self.note_unsettled();

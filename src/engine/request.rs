@@ -75,6 +75,8 @@ pub(crate) struct ScriptCall {
     pub(crate) record_flag: Option<usize>,
     /// Whether each sending has a number of its own, instead of all having the first one's.
     pub(crate) renumbered: bool,
+    /// How many of its keys and arguments make a question, instead of a repetition: what has become of this number?
+    pub(crate) question: Option<(usize, usize)>,
 }
 
 impl Request {
@@ -91,6 +93,7 @@ impl Request {
             sequence: None,
             record_flag: None,
             renumbered: false,
+            question: None,
         })
     }
 
@@ -145,7 +148,14 @@ impl Request {
     /// sending's number is `next`, where each has its own.
     pub(crate) fn mark_doubtful(&mut self, next: u64) {
         self.doubt();
-        if matches!(self, Request::Script(call) if call.renumbered) {
+        let Request::Script(call) = self else {
+            return;
+        };
+        if let Some((keys, args)) = call.question {
+            call.keys.truncate(keys);
+            call.args.truncate(args);
+        }
+        if call.renumbered {
             self.number(next);
         }
     }

@@ -260,6 +260,7 @@ impl Batch {
             sequence: Some(SEQUENCE),
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
+            question: None,
         })
     }
 }

@@ -234,6 +234,7 @@ impl<L: Commands> Object<'_, L> {
             sequence: Some(SEQUENCE),
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
+            question: None,
         });
         let value = self.line.command(operation, request).await?;
         match &value {

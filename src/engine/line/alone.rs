@@ -14,6 +14,8 @@ pub(super) enum Alone {
     Answered(Outcome),
     /// It was not carried out, and will not be.
     NotDone,
+    /// The same, but that took a while: its caller may have gone.
+    Settled,
     /// The whole script is to go on from here.
     Failed(Failure),
     /// There is no answer, and no more to be done.
@@ -44,7 +46,7 @@ impl Line {
                     available: None,
                     listeners: None,
                 }),
-                None => Alone::NotDone,
+                None => Alone::Settled,
             },
             ending => Alone::Ended(ending),
         }

@@ -16,7 +16,7 @@ use crate::engine::drive::{self, Driver, Round, Rounds};
 use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
 use crate::engine::waiters::Claim;
 use crate::error::Error;
-use crate::transport::{Reason, Refusal};
+use crate::transport::{Reason, Refusal, Value};
 
 impl Line {
     /// Takes what the next round carries out.
@@ -94,6 +94,10 @@ impl Line {
                     return;
                 }
                 Alone::NotDone => {}
+                Alone::Settled => {
+                    self.put_back(batch);
+                    return;
+                }
                 Alone::Failed(failure) => first = Some(Err(failure)),
                 Alone::Ended(ending) => first = Some(Ok(ending)),
             }
@@ -129,7 +133,7 @@ impl Line {
             disowned += 1;
         };
         let answer = match ending {
-            Ending::Answer(value) => match Answer::read(&value, &batch) {
+            Ending::Answer(value) => match self.read(&value, &batch, doubtful) {
                 Some(Answer::Done {
                     listeners,
                     available,
@@ -143,6 +147,10 @@ impl Line {
                         verdict,
                     };
                     self.arrive(batch, &results, available, listeners, sent);
+                    return;
+                }
+                Some(Answer::NotDone) => {
+                    self.put_back(batch);
                     return;
                 }
                 Some(Answer::Unreadable(found)) => Error::NotANumber {
@@ -166,11 +174,7 @@ impl Line {
             }
             Ending::ShutDown => self.shut_down(),
             Ending::NotSent => {
-                // Those who still wait travel with the next batch.
-                let mut state = self.lock();
-                let calls: Vec<Call> = batch.into_steps().flat_map(|step| step.calls).collect();
-                state.queue.put_back(calls.into_iter());
-                state.look = true;
+                self.put_back(batch);
                 return;
             }
             Ending::Unknown => {
@@ -183,6 +187,24 @@ impl Line {
             }
         };
         self.fail(batch, &answer);
+    }
+
+    /// Nothing of `batch` has been done: who still waits travels with the next one.
+    fn put_back(&self, batch: Batch) {
+        let mut state = self.lock();
+        let calls: Vec<Call> = batch.into_steps().flat_map(|step| step.calls).collect();
+        state.queue.put_back(calls.into_iter());
+        state.look = true;
+    }
+
+    /// Reads the answer to `batch`, which was sent while an earlier one was `doubtful`.
+    fn read(&self, value: &Value, batch: &Batch, doubtful: bool) -> Option<Answer> {
+        let answer = Answer::read(value, batch);
+        if doubtful && !matches!(answer, None | Some(Answer::Stale)) {
+            // It is on record: nothing that was sent before can do harm any more.
+            self.lock().doubtful = false;
+        }
+        answer
     }
 
     /// A lone call has been answered.

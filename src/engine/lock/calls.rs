@@ -230,6 +230,7 @@ pub(crate) fn request(
         sequence: Some(SEQUENCE),
         record_flag: Some(DOUBTFUL),
         renumbered: true,
+        question: None,
     })
 }
 
