@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Error, MAX_PERMITS, NameMapper};
+use redisson_semaphore::{Client, Error, LeasedSemaphore, MAX_PERMITS, NameMapper};
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, served};
 use support::refusals::{all_operations, assert_clear};
@@ -428,4 +428,82 @@ async fn times_to_live_that_redis_cannot_store() {
     assert!(semaphore.try_set_permits_for(1, longest).await.unwrap());
     let ttl = read(&server, "short-lived").await.ttl.unwrap();
     assert!(longest - ttl < Duration::from_secs(60), "{ttl:?}");
+}
+
+/// The error says where to look: the key as it stands in Redis, and what is there.
+#[tokio::test]
+async fn a_wrong_type_is_told_with_its_key() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = builder(server.url())
+        .name_mapper(NameMapper::prefix("app:"))
+        .connect()
+        .await
+        .unwrap();
+    let told = |error: Error, object: &str, at: &str, what: &str| {
+        let Error::WrongType { name, key, found } = &error else {
+            panic!("{error}");
+        };
+        let expected = (object, at, Some(what));
+        assert_eq!((name.as_str(), key.as_str(), found.as_deref()), expected);
+        let text = error.to_string();
+        assert!(text.contains(at) && text.contains(what), "{text}");
+        assert_clear(&error, object);
+    };
+    for key in ["app:s", "app:l", "app:t", "app:f:owner", "app:slots:2"] {
+        let _: () = control.rpush(key, 1).await.unwrap();
+    }
+    let semaphore = client.semaphore("s");
+    told(
+        semaphore.release(1).await.unwrap_err(),
+        "s",
+        "app:s",
+        "list",
+    );
+    let lock = client.lock("l");
+    told(lock.try_lock().await.unwrap_err(), "l", "app:l", "list");
+    told(lock.is_held().await.unwrap_err(), "l", "app:l", "list");
+    let recipe = client.timestamp_semaphore("t", 2);
+    told(
+        recipe.try_acquire().await.unwrap_err(),
+        "t",
+        "app:t",
+        "list",
+    );
+    let recipe = client.fair_semaphore("f", 2);
+    let error = recipe.try_acquire().await.unwrap_err();
+    told(error, "f", "app:f:owner", "list");
+    // Not the object's own key, but one beside it.
+    let semaphore = client.semaphore("beside");
+    let record = format!("redisson_sc_once:{{app:beside}}:{}", client.id());
+    let _: () = control.rpush(&record, 1).await.unwrap();
+    let error = semaphore.add_permits(1).await.unwrap_err();
+    told(error, "beside", &record, "list");
+    let fenced = client.fenced_lock("fenced");
+    let token = "redisson_lock_token:{app:fenced}";
+    let _: () = control.rpush(token, 1).await.unwrap();
+    told(
+        fenced.try_lock().await.unwrap_err(),
+        "fenced",
+        token,
+        "list",
+    );
+}
+
+/// Who may not ask is told what is known.
+#[tokio::test]
+async fn a_wrong_type_is_told_without_the_permission_to_ask_for_it() {
+    let server = RedisServer::options()
+        .user("app on >secret ~* &* +@all -type")
+        .start()
+        .await;
+    let mut control = server.connection().await;
+    let _: () = control.rpush("list", 1).await.unwrap();
+    let client = connect(server.url_as("app", "secret")).await;
+    let error = client.semaphore("list").release(1).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::WrongType { key, found: None, .. } if key == "list"),
+        "{error}"
+    );
+    assert_clear(&error, "list");
 }

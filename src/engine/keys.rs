@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::wrong_type::Typed;
 use crate::error::{Error, Result};
 
 /// The names of one object.
@@ -9,6 +10,8 @@ use crate::error::{Error, Result};
 pub(crate) struct Keys {
     name: String,
     object: Arc<str>,
+    /// What the object's key holds.
+    kind: &'static str,
     channel: Arc<str>,
     record: Arc<str>,
     turns: Option<Arc<str>>,
@@ -16,13 +19,20 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// `name` is what the user gave, `record` what the client writes beside the object to make repeated
+    /// `name` is what the user gave, `kind` the type of the object's key, `record` what the client writes beside the object to make repeated
     /// calls harmless.
-    pub(crate) fn new(name: &str, object: String, channel: String, record: String) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        object: String,
+        kind: &'static str,
+        channel: String,
+        record: String,
+    ) -> Self {
         Keys {
             name: name.to_owned(),
             flaw: flaw(&object, &channel),
             object: object.into(),
+            kind,
             channel: channel.into(),
             record: record.into(),
             turns: None,
@@ -58,6 +68,16 @@ impl Keys {
     /// Whose callers wait since when, for objects whose clients keep turns; see `engine::turns`.
     pub(crate) fn turns(&self) -> Option<&Arc<str>> {
         self.turns.as_ref()
+    }
+
+    /// All of them, with the types that they have.
+    pub(crate) fn typed(&self) -> Vec<Typed> {
+        let mut all = vec![
+            (Arc::clone(&self.object), self.kind),
+            (Arc::clone(&self.record), "string"),
+        ];
+        all.extend(self.turns.iter().map(|turns| (Arc::clone(turns), "hash")));
+        all
     }
 
     /// Refuses names that no object can have.

@@ -29,6 +29,7 @@ pub(crate) mod sync;
 pub(crate) mod turns;
 pub(crate) mod waiters;
 pub(crate) mod wakeups;
+pub(crate) mod wrong_type;
 
 pub(crate) use self::core::Core;
 pub(crate) use self::line::Line;
