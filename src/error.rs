@@ -52,10 +52,11 @@ pub enum Error {
         found: String,
     },
 
-    /// An object name that cannot be used. Nothing was sent.
+    /// An object name that cannot be used: it is empty, longer than 64 KiB, or would fall apart in a cluster. The id of a
+    /// holder that is longer than that, too. Nothing was sent.
     #[error("object name {name:?} cannot be used: {reason}; nothing was sent")]
     InvalidName {
-        /// The name, as it would stand in Redis.
+        /// The name, as it would stand in Redis; of one that is too long the beginning.
         name: String,
         /// What is wrong with it.
         reason: &'static str,

@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Error, LeasedSemaphore, MAX_PERMITS, NameMapper};
+use redisson_semaphore::{Client, Effect, Error, LeasedSemaphore, Lock, MAX_PERMITS, NameMapper};
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, served};
 use support::refusals::{all_operations, assert_clear};
@@ -364,6 +364,11 @@ async fn urls_and_settings_that_make_no_sense() {
         "http://127.0.0.1:1",
         "redis://",
         "redis://:secret@host:port",
+        "redis://:secr et@127.0.0.1:1",
+        " redis://:secret@127.0.0.1:1",
+        "redis://:secret@127.0.0.1:1?db=3",
+        "redis://:sec?ret@127.0.0.1:1",
+        "redis://:secret@127.0.0.1:1/#x",
         "127.0.0.1:6379",
     ] {
         // An address without a scheme, and none at all, may be read as something that is not there.
@@ -380,6 +385,14 @@ async fn urls_and_settings_that_make_no_sense() {
         .unwrap_err();
     assert!(matches!(error, Error::Configuration { .. }), "{error}");
     assert!(error.to_string().contains("TLS") && !error.to_string().contains("secret"));
+    assert!(!error.to_string().contains("not a Redis URL"), "{error}");
+    // An address is told as one would type it.
+    let connecting = Client::builder("redis://[::1]:1").connect_timeout(Duration::from_millis(100));
+    let error = connecting.connect().await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Unavailable { name, .. } if name == "[::1]:1"),
+        "{error}"
+    );
 
     let url = || Client::builder("redis://127.0.0.1:1");
     for value in [Duration::ZERO, Duration::MAX] {
@@ -506,4 +519,44 @@ async fn a_wrong_type_is_told_without_the_permission_to_ask_for_it() {
         "{error}"
     );
     assert_clear(&error, "list");
+}
+
+/// A request of hundreds of megabytes would hold up, or end, the connection that all share.
+#[tokio::test]
+async fn names_that_are_too_long_are_refused() {
+    const MOST: usize = 64 * 1024;
+    let server = RedisServer::start().await;
+    let client = connect(server.url()).await;
+    let (long, too_long) = ("n".repeat(MOST), "n".repeat(MOST + 1));
+    let semaphore = client.semaphore(&too_long);
+    let short = client.semaphore("short");
+    short.try_set_permits(1).await.unwrap();
+    let sets = client.set_semaphore("sets", 1);
+    let mut control = server.connection().await;
+    let before: Vec<_> = snapshot_all(&mut control).await.into_keys().collect();
+    let errors = [
+        semaphore.release(1).await.unwrap_err(),
+        semaphore.try_acquire_for(1, LIMIT).await.unwrap_err(),
+        semaphore.delete().await.unwrap_err(),
+        short.rename(&too_long).await.unwrap_err(),
+        client.lock(&too_long).try_lock().await.unwrap_err(),
+        client.string_lock(&too_long).try_lock().await.unwrap_err(),
+        client
+            .set_semaphore(&too_long, 1)
+            .try_acquire()
+            .await
+            .unwrap_err(),
+        sets.release(&too_long).await.unwrap_err(),
+        sets.refresh(&too_long).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, Error::InvalidName { .. }), "{error}");
+        assert_eq!(error.effect(), Effect::None);
+        // It is not repeated as a whole.
+        assert!(error.to_string().len() < 1000);
+    }
+    assert!(snapshot_all(&mut control).await.into_keys().eq(before));
+    let longest = client.semaphore(&long);
+    longest.try_set_permits(1).await.unwrap();
+    longest.acquire(1).await.unwrap();
 }
