@@ -58,6 +58,11 @@ impl Command {
         self.caller.since
     }
 
+    /// Whether it changes nothing, and nobody waits for its answer any more.
+    pub(crate) fn comes_to_nothing(&self) -> bool {
+        self.request.is_plain() && self.caller.has_gone()
+    }
+
     /// Tells the caller that it is not tried any more.
     pub(crate) fn give_up(&mut self, name: &str, trouble: &Trouble<'_>) {
         self.caller.give_up(name, trouble);
@@ -65,6 +70,10 @@ impl Command {
 }
 
 impl Caller {
+    fn has_gone(&self) -> bool {
+        self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
     fn give_up(&mut self, name: &str, trouble: &Trouble<'_>) {
         if let Some(reply) = self.reply.take() {
             let error = trouble.error(name, self.operation, self.since);
@@ -88,8 +97,12 @@ impl Core {
         } = command;
         let name = keys.name();
         let due = caller.since + self.config.retry_window;
+        let plain = request.is_plain();
         let callers = |trouble: &Trouble<'_>| {
             others(trouble);
+            if plain && caller.has_gone() {
+                return Patience::Nobody;
+            }
             if !trouble.is_over(due) {
                 return Patience::Until(due);
             }

@@ -75,6 +75,9 @@ impl Queue {
                     continue;
                 }
             }
+            if matches!(&queued, Queued::Command(command) if command.comes_to_nothing()) {
+                continue;
+            }
             if !keep(&mut queued) {
                 continue;
             }
@@ -139,7 +142,10 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::engine::command::Command;
+    use crate::engine::request::Request;
     use crate::engine::waiters::Reply;
+    use crate::transport::cmd;
 
     fn push(queue: &mut Queue, operation: Operation, reply: Option<Reply>) {
         queue.push(Queued::Call(Call {
@@ -173,6 +179,14 @@ mod tests {
                 push(&mut queue, operation, Some(oneshot::channel().0));
                 assert!(queue.items.len() <= SHORT, "it grows");
             }
+        }
+        queue.sweep(|_| true);
+        for _ in 0..100_000 {
+            // Its caller goes, too.
+            let request = Request::Plain(cmd("EXISTS"));
+            let (command, _) = Command::new("exists", request);
+            queue.push(Queued::Command(command));
+            assert!(queue.items.len() <= SHORT, "it grows");
         }
         queue.sweep(|_| true);
         assert_eq!(

@@ -345,6 +345,7 @@ impl LockLine {
                 // An unlock that its caller has been told did not happen must not happen.
                 false
             }
+            Queued::Command(command) if command.comes_to_nothing() => false,
             Queued::Command(command) if overdue(command.since()) => {
                 command.give_up(self.keys.name(), &untouched);
                 false
