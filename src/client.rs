@@ -28,7 +28,8 @@ pub struct Client {
 impl Client {
     /// Connects with the default settings.
     ///
-    /// `url` is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path`.
+    /// `url` is `redis://[[user]:password@]host[:port][/database]`, with reserved characters of user and password
+    /// percent-encoded (`%40` for `@`), or `redis+unix:///path[?db=..&user=..&pass=..]`.
     ///
     /// # Errors
     ///
@@ -46,7 +47,7 @@ impl Client {
 
     /// The semaphore called `name`: a handle, made without I/O. Redisson: `getSemaphore(String)`.
     ///
-    /// A name that cannot be used is told by the first operation.
+    /// A name that cannot be used is told by the first operation; names have 64 KiB at the most, those of all objects.
     #[must_use]
     pub fn semaphore(&self, name: &str) -> RSemaphore {
         RSemaphore::new(&self.core, name)
@@ -159,7 +160,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The user of the server's ACL; that of the URL by default.
+    /// The user of the server's ACL; that of the URL by default. One without a password comes in if the server lets it.
     pub fn username(mut self, username: impl Into<String>) -> Self {
         self.config.username = Some(username.into());
         self
@@ -171,7 +172,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The name that `CLIENT LIST` shows for the command connection; none by default. A name that the server
+    /// The name that `CLIENT LIST` shows for both connections; none by default. A name that the server
     /// refuses, as one with a space, is left out.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.config.client_name = Some(name.into());

@@ -52,10 +52,11 @@ pub enum Error {
         found: String,
     },
 
-    /// An object name that cannot be used. Nothing was sent.
+    /// An object name that cannot be used: it is empty, longer than 64 KiB, or would fall apart in a cluster. The id of a
+    /// holder that is longer than that, too. Nothing was sent.
     #[error("object name {name:?} cannot be used: {reason}; nothing was sent")]
     InvalidName {
-        /// The name, as it would stand in Redis.
+        /// The name, as it would stand in Redis; of one that is too long the beginning.
         name: String,
         /// What is wrong with it.
         reason: &'static str,
@@ -81,11 +82,19 @@ pub enum Error {
         reason: String,
     },
 
-    /// The key holds another type. Nothing took effect.
-    #[error("the key of {name:?} holds another type than this object has; nothing took effect")]
+    /// A key of the object holds another type than the object has there. Nothing took effect.
+    #[error(
+        "{name:?}: the key {key:?} holds another type than this object has there{}; nothing took effect",
+        .found.as_ref().map(|found| format!(" ({found})")).unwrap_or_default()
+    )]
     WrongType {
         /// The object.
         name: String,
+        /// The key as it stands in Redis; the object's own one where it is not known which it is.
+        key: String,
+        /// What was found there, in Redis's word (`list`, `hash`, ...); asked for by `TYPE`, if the server's ACL lets that
+        /// pass.
+        found: Option<String>,
     },
 
     /// The key holds a string that is not a whole number. Nothing took effect.

@@ -116,8 +116,12 @@ async fn what_is_wrong_with_one_semaphore_is_told_to_its_caller_only() {
         let name = format!("wrong-{number}");
         let value = match number {
             10 => {
-                assert!(matches!(&released, Err(Error::WrongType { name: told }) if *told == name));
-                assert!(matches!(&tried, Err(Error::WrongType { name: told }) if *told == name));
+                assert!(
+                    matches!(&released, Err(Error::WrongType { name: told, .. }) if *told == name)
+                );
+                assert!(
+                    matches!(&tried, Err(Error::WrongType { name: told, .. }) if *told == name)
+                );
                 continue;
             }
             20 => {

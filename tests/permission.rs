@@ -57,6 +57,12 @@ async fn a_wrong_password_is_told_without_being_shown() {
             matches!(&error, Error::Authentication { name, .. } if *name == address),
             "{error}"
         );
+        // The server's own words.
+        let Error::Authentication { detail, .. } = &error else {
+            unreachable!("seen just now");
+        };
+        let word = detail.split(' ').next();
+        assert!(matches!(word, Some("WRONGPASS" | "NOAUTH")), "{detail}");
         assert!(
             !format!("{error} {error:?}").contains("secret"),
             "{error:?}"
@@ -431,4 +437,91 @@ fn taken_or_denied(given: bool, answer: Result<(), Error>) {
             assert!(matches!(&error, Error::PermissionDenied { .. }), "{error}");
         }
     }
+}
+
+/// A user in the URL is who comes in, with a password or without.
+#[tokio::test]
+async fn a_user_without_a_password_is_not_taken_for_another() {
+    let server = RedisServer::options()
+        .user("open on nopass ~* &* +@all")
+        .user("locked on >secret ~* &* +@all")
+        .start()
+        .await;
+    let address = format!("127.0.0.1:{}", server.port());
+    let client = Client::builder(format!("redis://open@{address}"))
+        .client_name("by-name")
+        .connect()
+        .await
+        .unwrap();
+    let mut control = server.connection().await;
+    let task = waiter(&mut control, &client.semaphore("open"), 1).await;
+    let list: String = redis::cmd("CLIENT")
+        .arg("LIST")
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    // Both connections are of this user, and go by the client's name.
+    let ours = |line: &&str| line.contains("user=open ") && line.contains("name=by-name ");
+    assert_eq!(list.lines().filter(ours).count(), 2, "{list}");
+    task.abort();
+    let error = Client::connect(format!("redis://locked@{address}"))
+        .await
+        .unwrap_err();
+    let Error::Authentication { detail, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(detail.starts_with("WRONGPASS"), "{detail}");
+}
+
+/// The README says what a user needs: with that, nothing is refused.
+#[tokio::test]
+async fn the_commands_that_the_readme_names_are_enough() {
+    let readme = include_str!("../README.md").replace('\n', " ");
+    let commands = |behind: &str| {
+        let (_, rest) = readme.split_once(behind).expect(behind);
+        let commands = rest.split('`').find(|text| text.starts_with("+"));
+        commands.expect("a list of commands").to_owned()
+    };
+    let everybody = commands("Every user");
+    let rule = format!(
+        "app on >secret ~seats ~redisson_sc* &redisson_sc:* {everybody} {} {}",
+        commands("for a semaphore `name`"),
+        commands("for turns"),
+    );
+    let lock_rule = format!(
+        "locker on >secret ~door ~redisson_lock_* &redisson_lock__channel:* {everybody} {}",
+        commands("for a lock `name`"),
+    );
+    let server = RedisServer::options()
+        .user(&rule)
+        .user(&lock_rule)
+        .start()
+        .await;
+    let mut control = server.connection().await;
+    let connect = async |user| connect(server.url_as(user, "secret")).await;
+    let (client, other) = (connect("app").await, connect("app").await);
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(1).await.unwrap();
+    semaphore.acquire(1).await.unwrap();
+    let waiting = other.semaphore("seats");
+    let task = waiter(&mut control, &waiting, 1).await;
+    semaphore.release(1).await.unwrap();
+    served(task).await;
+    let (client, other) = (connect("locker").await, connect("locker").await);
+    let (door, next) = (client.lock("door"), other.lock("door"));
+    door.lock().await.unwrap();
+    let task = tokio::spawn(async move {
+        next.lock().await?;
+        next.unlock().await
+    });
+    until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
+    door.unlock().await.unwrap();
+    timeout(LIMIT, task).await.unwrap().unwrap().unwrap();
+    client.fenced_lock("door").lock().await.unwrap();
+    let refused: Vec<redis::Value> = redis::cmd("ACL")
+        .arg("LOG")
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
 }

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use redis::AsyncCommands;
@@ -13,7 +14,7 @@ use support::proxy::Proxy;
 use support::sequence::{builder, start};
 use support::server::RedisServer;
 use support::waiters::{channel, until, until_subscribers};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const LONG: Duration = Duration::from_secs(60);
 /// Over before a lost answer is noticed.
@@ -302,4 +303,59 @@ async fn a_timed_call_one_of_whose_questions_stays_unknown_is_told_so() {
     assert!(!waiting.is_finished());
     let error = waiting.await.unwrap().unwrap_err();
     assert_eq!(error.effect(), Effect::Unknown, "{error}");
+}
+
+/// Object commands travel one by one; who stands behind one in doubt waits through a window of its own, and was not sent.
+#[tokio::test]
+async fn each_command_has_its_own_deadline() {
+    let (_server, proxy) = start().await;
+    let window = Duration::from_secs(1);
+    let client = builder(proxy.url())
+        .retry_window(window)
+        .connect_timeout(Duration::from_millis(300))
+        .connect()
+        .await
+        .unwrap();
+    let timed = async |call: Pin<Box<dyn Future<Output = Error>>>| {
+        let began = Instant::now();
+        let error = timeout(LIMIT, call).await.expect("it ends");
+        (error, began.elapsed())
+    };
+    let semaphore = client.semaphore("deadlines");
+    let lock = client.lock("deadlines-lock");
+    semaphore.try_set_permits(5).await.unwrap();
+    proxy.blackhole();
+    let (first, lock_first) = (semaphore.clone(), lock.clone());
+    let firsts = async {
+        tokio::join!(
+            timed(Box::pin(async move { first.delete().await.unwrap_err() })),
+            timed(Box::pin(async move {
+                lock_first.force_unlock().await.unwrap_err()
+            })),
+        )
+    };
+    let began = Instant::now();
+    let later = async {
+        until("some of the first window has passed", LIMIT, async || {
+            began.elapsed() > window / 2
+        })
+        .await;
+        tokio::join!(
+            timed(Box::pin(async move {
+                semaphore.expire(LIMIT).await.unwrap_err()
+            })),
+            timed(Box::pin(
+                async move { lock.hold_count().await.unwrap_err() }
+            )),
+        )
+    };
+    let (firsts, later) = tokio::join!(firsts, later);
+    for (error, waited) in [firsts.0, firsts.1] {
+        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}");
+        assert!(waited >= window, "{waited:?}");
+    }
+    for (error, waited) in [later.0, later.1] {
+        assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+        assert!(waited >= window, "{waited:?}");
+    }
 }

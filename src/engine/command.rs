@@ -83,11 +83,11 @@ impl Caller {
 }
 
 impl Core {
-    /// Carries `command` on the object called `name` out and answers its caller; `false` if copies of it may
+    /// Carries `command` on the object with these `keys` out and answers its caller; `false` if copies of it may
     /// still reach the server and change something. `others` sees to those who wait behind it.
     pub(crate) async fn carry_out_command(
         &self,
-        name: &str,
+        keys: &Keys,
         command: Command,
         others: impl Fn(&Trouble<'_>),
     ) -> bool {
@@ -95,6 +95,7 @@ impl Core {
             mut request,
             mut caller,
         } = command;
+        let name = keys.name();
         let due = caller.since + self.config.retry_window;
         let callers = |trouble: &Trouble<'_>| {
             others(trouble);
@@ -107,7 +108,10 @@ impl Core {
         request.number(self.next_sequence());
         let answer = match self.carry_out(&mut request, callers).await {
             Ending::Answer(value) => Ok(value),
-            Ending::Refused(refusal) => Err(refused(name, &refusal)),
+            Ending::Refused(refusal) => {
+                let error = refused(name, &refusal);
+                Err(Box::pin(self.explain(error, || keys.typed())).await)
+            }
             Ending::NotSent => return true,
             Ending::Unknown => return request.is_plain(),
             Ending::ShutDown => Err(Error::ShutDown {

@@ -30,6 +30,7 @@ pub(crate) mod turns;
 pub(crate) mod unheard;
 pub(crate) mod waiters;
 pub(crate) mod wakeups;
+pub(crate) mod wrong_type;
 
 #[cfg(test)]
 mod drive_panics;

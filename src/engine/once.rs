@@ -254,12 +254,16 @@ pub(crate) fn unexpected_answer(name: &str, value: &Value, unanswered: Option<Du
     }
 }
 
-/// The error for a refusal of anything about the object called `name`.
+/// The error for a refusal of anything about the object called `name`; see [`Core::explain`] for a wrong type.
 pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
     let name = name.to_owned();
     let detail = refusal.detail.clone();
     match refusal.reason {
-        Reason::WrongType => Error::WrongType { name },
+        Reason::WrongType => Error::WrongType {
+            key: name.clone(),
+            name,
+            found: None,
+        },
         Reason::Permission => Error::PermissionDenied { name, detail },
         Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
         Reason::Authentication => Error::Authentication { name, detail },

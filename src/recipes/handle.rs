@@ -11,6 +11,7 @@ use super::line::waiting::Done;
 use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder};
 use crate::engine::Core;
+use crate::engine::keys::check_id;
 use crate::error::Result;
 use crate::lease::Lease;
 
@@ -73,11 +74,13 @@ impl Handle {
     }
 
     pub(super) async fn release(&self, id: &str) -> Result<bool> {
+        check_id(id)?;
         let done = self.line()?.call(Operation::Release(id.into())).await?;
         Ok(matches!(done, Done::Was(true)))
     }
 
     pub(super) async fn refresh(&self, id: &str) -> Result<bool> {
+        check_id(id)?;
         let refresh = Operation::Refresh(id.into(), None);
         Ok(matches!(self.line()?.call(refresh).await?, Done::Was(true)))
     }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::settings::Settings;
+use super::settings::{Layout, Settings};
 use crate::config::NameMapper;
+use crate::engine::wrong_type::Typed;
 
 /// All names that one line uses.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl Names {
         // For slots the semaphore's name, which is no key; for the lock its key, so that a lock and a semaphore
         // of one name are two.
         let base = match settings.layout {
-            super::settings::Layout::Lock => keys[0].to_string(),
+            Layout::Lock => keys[0].to_string(),
             _ => mapper.map(&settings.name),
         };
         let beside = |prefix: &str| match base.contains('{') {
@@ -51,9 +52,29 @@ impl Names {
     }
 }
 
+/// Slots can be many: so many of them are looked at where one holds another type.
+const MOST_OWN: usize = 50;
+
+impl Names {
+    /// The keys, with the types that they have.
+    pub(super) fn typed(&self, layout: Layout) -> Vec<Typed> {
+        let types: &[&'static str] = match layout {
+            Layout::Timestamp => &["zset"],
+            Layout::Fair => &["zset", "zset", "string", "list"],
+            Layout::Set => &["set"],
+            Layout::Slots | Layout::Lock => &["string"],
+        };
+        let types = types.iter().chain(types.last().into_iter().cycle());
+        let own = self.keys.iter().zip(types).take(MOST_OWN);
+        let lock = self.lock.iter().map(|key| (key, &"string"));
+        let beside = [(&self.record, &"string"), (&self.line, &"hash")];
+        let all = own.chain(lock).chain(beside);
+        all.map(|(key, kind)| (Arc::clone(key), *kind)).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::settings::{Layout, Settings};
     use super::*;
 
     fn names(settings: &Settings) -> Names {

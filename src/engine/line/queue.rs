@@ -143,7 +143,10 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::engine::command::Command;
+    use crate::engine::request::Request;
     use crate::engine::waiters::Reply;
+    use crate::transport::cmd;
 
     fn push(queue: &mut Queue, operation: Operation, reply: Option<Reply>) {
         queue.push(Queued::Call(Call {
@@ -180,6 +183,14 @@ mod tests {
                 push(&mut queue, operation, Some(oneshot::channel().0));
                 assert!(queue.items.len() <= SHORT, "it grows");
             }
+        }
+        queue.sweep(Some);
+        for _ in 0..100_000 {
+            // Its caller goes, too.
+            let request = Request::Plain(cmd("EXISTS"));
+            let (command, _) = Command::new("exists", request);
+            queue.push(Queued::Command(command));
+            assert!(queue.items.len() <= SHORT, "it grows");
         }
         queue.sweep(Some);
         assert_eq!(

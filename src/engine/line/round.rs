@@ -186,6 +186,7 @@ impl Line {
                 return;
             }
         };
+        let answer = Box::pin(self.core.explain(answer, || self.keys.typed())).await;
         self.fail(batch, &answer);
     }
 
@@ -225,7 +226,7 @@ impl Line {
         let others = |trouble: &Trouble<'_>| self.tell_queued(trouble);
         if !self
             .core
-            .carry_out_command(self.name(), command, others)
+            .carry_out_command(&self.keys, command, others)
             .await
         {
             self.lock().doubtful = true;

@@ -14,6 +14,7 @@ use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::once::{Ending, Trouble, refused};
 use crate::engine::request::Request;
+use crate::engine::wrong_type::Typed;
 use crate::error::Error;
 
 /// A script call takes this many steps at the most.
@@ -233,6 +234,7 @@ impl LockLine {
                 return;
             }
         };
+        let error = Box::pin(self.core.explain(error, || self.typed_keys())).await;
         self.fail(batch, &error);
     }
 
@@ -275,13 +277,18 @@ impl LockLine {
         request
     }
 
+    fn typed_keys(&self) -> Vec<Typed> {
+        let token = self.token.iter().map(|key| (Arc::clone(key), "string"));
+        self.keys.typed().into_iter().chain(token).collect()
+    }
+
     async fn carry_out_command(&self, command: Command) {
         let began = Instant::now();
         let others = |trouble: &Trouble<'_>| {
             self.tell_waiting(trouble, began, &[]);
             self.tell_queued(trouble);
         };
-        let done = self.core.carry_out_command(self.name(), command, others);
+        let done = self.core.carry_out_command(&self.keys, command, others);
         if !done.await {
             self.lock().doubtful = true;
         }

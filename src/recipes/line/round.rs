@@ -112,6 +112,8 @@ impl Line {
                 return;
             }
         };
+        let typed = || self.names.typed(self.settings.layout);
+        let error = Box::pin(self.core.explain(error, typed)).await;
         self.fail(batch, &error);
     }
 
