@@ -111,6 +111,7 @@ macro_rules! contract_suite {
                 a_vanished_semaphore_can_be_set_anew,
                 waiters_outlive_the_semaphore,
                 less_than_a_millisecond_is_refused,
+                more_than_can_be_counted_is_refused,
             ]
             cancel: [
                 calls_that_were_never_polled,
