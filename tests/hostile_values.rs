@@ -210,11 +210,13 @@ async fn records_of_another_type() {
         .add_permits(1)
         .await
         .expect_err("it cannot be put on record");
+    let Error::WrongType { name, key, found } = error else {
+        panic!("{error}");
+    };
+    let record = format!("redisson_sc_once:{{seats}}:{}", client.id());
     assert_eq!(
-        error,
-        Error::WrongType {
-            name: "seats".to_owned()
-        }
+        (&*name, key, found.as_deref()),
+        ("seats", record, Some("list"))
     );
     let _: () = control
         .del(format!("redisson_sc_once:{{seats}}:{}", client.id()))

@@ -38,7 +38,7 @@ async fn two_share(callers: usize, way: Way, hold: Duration, grants: u64) {
         println!(
             "{what}, {hold:?}: {} grants, longest wait {:?} ms",
             crowd.grants(),
-            crowd.longest_wait
+            crowd.longest_wait()
         );
         crowd.stop().await;
     }
