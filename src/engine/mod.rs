@@ -19,6 +19,7 @@ pub(crate) mod keys;
 pub(crate) mod line;
 pub(crate) mod listening;
 pub(crate) mod lock;
+pub(crate) mod log;
 pub(crate) mod nudge;
 pub(crate) mod once;
 pub(crate) mod registry;

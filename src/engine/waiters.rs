@@ -163,6 +163,14 @@ impl Waiters {
         all
     }
 
+    /// Takes out those that `claim` names.
+    pub(crate) fn take_named(&mut self, claim: &Claim) -> Vec<Waiter> {
+        claim
+            .tickets()
+            .filter_map(|ticket| self.leave(ticket))
+            .collect()
+    }
+
     /// Takes out those that `claim`, which has failed, stands for: what stops the first ones in line stops all.
     pub(crate) fn take_failed(&mut self, claim: &Claim) -> Vec<Waiter> {
         let mut failed = if claim.runs.is_empty() {
@@ -170,7 +178,7 @@ impl Waiters {
         } else {
             self.take_line()
         };
-        failed.extend(claim.tickets().filter_map(|ticket| self.leave(ticket)));
+        failed.extend(self.take_named(claim));
         failed
     }
 
