@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::claim::{Claim, Run};
 use super::keys::Keys;
 use super::log::list_of;
 use super::request::{Arg, Request, Script, ScriptCall};
 use super::turns::{Report, Verdict};
-use super::waiters::{Claim, Reply, Run};
+use super::waiters::Reply;
 use crate::error::Error;
 use crate::transport::Value;
 

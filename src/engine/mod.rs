@@ -11,6 +11,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod batch;
+pub(crate) mod claim;
 pub(crate) mod coalesce;
 pub(crate) mod command;
 pub(crate) mod core;

@@ -4,10 +4,11 @@ use tokio::time::Instant;
 
 use super::{Line, Queued, tell_all};
 use crate::engine::batch::{Batch, Call, Operation, Step, StepResult};
+use crate::engine::claim::Claim;
 use crate::engine::nudge;
 use crate::engine::once::{Patience, Trouble};
 use crate::engine::turns::Verdict;
-use crate::engine::waiters::{Claim, Served, Waiter};
+use crate::engine::waiters::{Served, Waiter};
 use crate::error::{Error, Result};
 
 /// How things stood when a batch was sent, and what the server said to its report.

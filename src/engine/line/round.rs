@@ -11,12 +11,12 @@ use super::answers::Sent;
 use super::{Line, Queue, Queued, State, Task};
 use crate::engine::answer;
 use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS, StepResult};
+use crate::engine::claim::Claim;
 use crate::engine::coalesce::Outcome;
 use crate::engine::command::Command;
 use crate::engine::drive::{self, Driver, Round, Rounds};
 use crate::engine::log;
 use crate::engine::once::{Ending, Trouble, refused};
-use crate::engine::waiters::Claim;
 use crate::error::Error;
 use crate::transport::{Reason, Refusal, Value};
 
