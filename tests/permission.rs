@@ -8,12 +8,13 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, RLock, RSemaphore};
+use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, served};
 use support::proxy::{Fate, Proxy};
 use support::refusals::{all_operations, assert_clear};
 use support::server::RedisServer;
 use support::snapshot::{Snapshot, snapshot, snapshot_all};
-use support::waiters::{until, until_subscribers, waiter};
+use support::waiters::{channel, until, until_subscribers, waiter};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -206,6 +207,76 @@ async fn what_cannot_be_announced_is_not_carried_out() {
             ["-2"],
             "{rules}"
         );
+    }
+}
+
+/// What was done before the refusal can't be undone either: then it has happened, and its caller is told so.
+#[tokio::test]
+async fn what_cannot_be_undone_is_not_denied() {
+    let (server, client) = limited("~* &* +@all -publish -del").await;
+    let mut control = server.connection().await;
+    let alone = client.semaphore("undone");
+    let _ = alone.release(2).await;
+    let stored = snapshot(&mut control, "undone").await.value;
+    assert_eq!(stored, ["2"], "once, and not again by another script");
+    let created = client.semaphore("created");
+    for (number, answer) in [
+        (1, created.try_set_permits(3).await.map(drop)),
+        (2, client.semaphore("added").add_permits(3).await),
+        (3, client.semaphore("given").release(3).await),
+    ] {
+        let name = ["created", "added", "given"][number - 1];
+        let stored = snapshot(&mut control, name).await.value;
+        match answer {
+            Ok(()) => assert_eq!(stored, ["3"], "{name}"),
+            Err(error) => assert_eq!(stored, [""; 0], "{name}, though told: {error}"),
+        }
+    }
+}
+
+/// Whatever a call would write first, a server without memory refuses it as a whole.
+#[tokio::test]
+async fn a_server_out_of_memory_changes_nothing() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = builder(server.url())
+        .retry_window(Duration::from_millis(100))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("full");
+    semaphore.try_set_permits(5).await.unwrap();
+    let mut others = Vec::new();
+    let mut memory = async |limit: &str| {
+        let _: () = redis::cmd("CONFIG")
+            .arg(&["SET", "maxmemory", limit])
+            .query_async(&mut control)
+            .await
+            .unwrap();
+    };
+    for listeners in 0..2 {
+        memory("1").await;
+        for (operation, error) in all_operations(&semaphore).await {
+            if [
+                "available_permits",
+                "try_set_permits",
+                "try_set_permits_for",
+            ]
+            .contains(&operation)
+            {
+                assert_eq!(error, None, "it changes nothing");
+                continue;
+            }
+            let error = error.unwrap_or_else(|| panic!("{operation}"));
+            assert_clear(&error, "full");
+            assert_eq!(read(&server, "full").await.value, ["5"], "{operation}");
+        }
+        memory("0").await;
+        assert_eq!(semaphore.available_permits().await, Ok(5), "{listeners}");
+        semaphore.release(1).await.unwrap();
+        assert!(semaphore.try_acquire(1).await.unwrap());
+        assert_eq!(semaphore.available_permits().await, Ok(5), "{listeners}");
+        others.push(Channel::subscribe(&server, &channel("full")).await);
     }
 }
 

@@ -135,18 +135,24 @@ elseif added > 0 and taken and not KEYS[4] then
   listeners = count_listeners()
 end
 
-if failure then
-  if created and changed then
-    redis.call('DEL', KEYS[1])
-  elseif changed then
-    redis.call('SET', KEYS[1], text, 'KEEPTTL')
+if failure and changed then
+  local undone
+  if created then
+    undone = redis.pcall('DEL', KEYS[1])
+  else
+    undone = redis.pcall('SET', KEYS[1], text, 'KEEPTTL')
   end
+  -- What can't be undone has happened, if unannounced.
+  if type(undone) == 'table' and undone.err then failure, listeners = false, -1 end
+end
+
+if failure then
   if ARGV[4] ~= '0' then
     redis.call('SET', KEYS[3], ARGV[2] .. ' refused ' .. failure.err, 'PX', ARGV[3])
   elseif old then
     redis.call('SET', KEYS[3], old, 'PX', ARGV[3])
   elseif recorded then
-    redis.call('DEL', KEYS[3])
+    redis.pcall('DEL', KEYS[3])
   end
   return failure
 end

@@ -32,8 +32,10 @@ local function announce(channel, total, added)
   return counted.err and -1 or counted[2]
 end
 
+-- Whether it was possible.
 local function put_back(key, text, ...)
-  if text then pcall('SET', key, text, ...) else pcall('DEL', key) end
+  local reply = text and pcall('SET', key, text, ...) or pcall('DEL', key)
+  return not (type(reply) == 'table' and reply.err)
 end
 
 -- What can be done, and what will have become of each call: "1" done, "0" too little, "-" not usual.
@@ -80,8 +82,10 @@ for i = 1, calls do
     permits = permits + 0
     if done and permits > 0 and after > 0 then
       local listeners = announce(KEYS[2 * i + 1], after, permits)
-      done = type(listeners) == 'number'
-      if done then answers[2 * i] = listeners else put_back(key, texts[i], 'KEEPTTL') end
+      local heard = type(listeners) == 'number'
+      -- What can't be undone has happened, if unannounced.
+      done = heard or not put_back(key, texts[i], 'KEEPTTL')
+      if heard then answers[2 * i] = listeners end
     end
     if done then
       some = true

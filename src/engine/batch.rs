@@ -7,15 +7,18 @@
 //! that look at the whole counter (add, drain, set, read) where they came. Equal neighbours become one
 //! step with a count: a thousand callers of `acquire(1)` are three arguments.
 
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::claim::{Claim, Run};
 use super::keys::Keys;
+use super::log::list_of;
 use super::request::{Arg, Request, Script, ScriptCall};
 use super::turns::{Report, Verdict};
-use super::waiters::{Claim, Reply, Run};
+use super::waiters::Reply;
 use crate::error::Error;
 use crate::transport::Value;
 
@@ -107,6 +110,17 @@ impl Operation {
     }
 }
 
+/// As a call: what the log says where nobody else can be told.
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match self {
+            Operation::Drain | Operation::Available => write!(f, "{name}()"),
+            _ => write!(f, "{name}({})", self.step().1),
+        }
+    }
+}
+
 /// One call and its caller.
 pub(crate) struct Call {
     pub(crate) operation: Operation,
@@ -133,6 +147,7 @@ pub(crate) struct Step {
 }
 
 /// What travels together.
+#[derive(Default)]
 pub(crate) struct Batch {
     /// The steps before and including the last one that looks at the whole counter, and the releases
     /// behind it.
@@ -224,6 +239,20 @@ impl Batch {
 
     pub(crate) fn into_steps(self) -> impl Iterator<Item = Step> {
         self.before.into_iter().chain(self.after)
+    }
+
+    /// The calls that change something, for the log; empty where there are none.
+    pub(crate) fn changes(&self) -> String {
+        let operation = |step: &Step| (step.operation.to_string(), step.calls.len());
+        let called = self
+            .steps()
+            .filter(|step| step.operation != Operation::Available && !step.calls.is_empty());
+        let named = |run: &Run| (format!("acquire({})", run.permits), run.tickets.len());
+        list_of(
+            called
+                .map(operation)
+                .chain(self.claim.all_runs().map(named)),
+        )
     }
 
     /// How many results the server will answer with.

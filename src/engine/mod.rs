@@ -11,6 +11,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod batch;
+pub(crate) mod claim;
 pub(crate) mod coalesce;
 pub(crate) mod command;
 pub(crate) mod core;
@@ -19,6 +20,7 @@ pub(crate) mod keys;
 pub(crate) mod line;
 pub(crate) mod listening;
 pub(crate) mod lock;
+pub(crate) mod log;
 pub(crate) mod nudge;
 pub(crate) mod once;
 pub(crate) mod refusing;

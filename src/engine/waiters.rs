@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::claim::{Claim, Run};
 use super::turns::Report;
 use crate::api::PASSING_LIMIT;
 use crate::error::Result;
@@ -55,20 +56,6 @@ pub(crate) struct Waiters {
     reach: usize,
 }
 
-/// Waiters that ask together.
-#[derive(Debug, Default)]
-pub(crate) struct Claim {
-    pub(crate) runs: Vec<Run>,
-    /// Those who ask for the last time, behind all others.
-    pub(crate) last: Vec<Run>,
-    /// Whether the line stops where a run falls short.
-    pub(crate) strict: bool,
-    /// What was known to be free, if the line was searched for those it fits.
-    searched: Option<i64>,
-    /// The first ticket that was not given out yet when they asked.
-    end: u64,
-}
-
 /// Who leaves when a claim has been answered.
 #[derive(Default)]
 pub(crate) struct Served {
@@ -76,13 +63,6 @@ pub(crate) struct Served {
     pub(crate) granted: Vec<(u32, Option<Waiter>)>,
     /// Those who have asked for the last time.
     pub(crate) refused: Vec<Waiter>,
-}
-
-/// Those who want the same amount, in their order: neighbours in the line, or all who ask for the last time.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) permits: u32,
-    pub(crate) tickets: Vec<u64>,
 }
 
 impl Waiters {
@@ -163,6 +143,14 @@ impl Waiters {
         all
     }
 
+    /// Takes out those that `claim` names.
+    pub(crate) fn take_named(&mut self, claim: &Claim) -> Vec<Waiter> {
+        claim
+            .tickets()
+            .filter_map(|ticket| self.leave(ticket))
+            .collect()
+    }
+
     /// Takes out those that `claim`, which has failed, stands for: what stops the first ones in line stops all.
     pub(crate) fn take_failed(&mut self, claim: &Claim) -> Vec<Waiter> {
         let mut failed = if claim.runs.is_empty() {
@@ -170,7 +158,7 @@ impl Waiters {
         } else {
             self.take_line()
         };
-        failed.extend(claim.tickets().filter_map(|ticket| self.leave(ticket)));
+        failed.extend(self.take_named(claim));
         failed
     }
 
@@ -424,61 +412,68 @@ impl Waiters {
     }
 }
 
-impl Claim {
-    /// Whether nobody is named.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// How many runs it has.
-    pub(crate) fn len(&self) -> usize {
-        self.runs.len() + self.last.len()
-    }
-
-    /// Those who wait on, and those who ask for the last time.
-    pub(crate) fn all_runs(&self) -> impl Iterator<Item = &Run> {
-        self.runs.iter().chain(&self.last)
-    }
-
-    fn tickets(&self) -> impl Iterator<Item = u64> {
-        self.all_runs().flat_map(|run| run.tickets.iter().copied())
-    }
-
-    /// Whether this waiter is named.
-    pub(crate) fn names(&self, ticket: u64) -> bool {
-        self.all_runs()
-            .any(|run| run.tickets.binary_search(&ticket).is_ok())
-    }
-
-    /// Names one waiter more, unless that made more than `most_runs`.
-    fn name(&mut self, ticket: u64, permits: u32, most_runs: usize) -> bool {
-        let runs = self.runs.len();
-        match self.runs.last_mut() {
-            Some(run) if run.permits == permits => run.tickets.push(ticket),
-            _ if runs == most_runs => return false,
-            _ => self.runs.push(Run {
-                permits,
-                tickets: vec![ticket],
-            }),
+    /// A line of those who want so many each, and where they are answered.
+    fn line(amounts: &[u32]) -> (Waiters, Vec<oneshot::Receiver<Result<i64>>>) {
+        let mut waiters = Waiters::new();
+        let mut answers = Vec::new();
+        for permits in amounts {
+            let (reply, answer) = oneshot::channel();
+            answers.push(answer);
+            waiters.join(Waiter {
+                permits: *permits,
+                reply,
+                since: Instant::now(),
+                asked: true,
+                doubtful: false,
+            });
         }
-        true
+        (waiters, answers)
     }
 
-    /// Whether a claim that was served as `served` says has left nobody behind.
-    pub(crate) fn is_satisfied(&self, served: &[usize]) -> bool {
-        let full = |(run, &count): (&Run, &usize)| run.tickets.len() == count;
-        self.runs.iter().zip(served).all(full)
+    fn named(runs: &[Run]) -> Vec<(u32, usize)> {
+        let named = |run: &Run| (run.permits, run.tickets.len());
+        runs.iter().map(named).collect()
     }
 
-    /// How many permits those in line were given.
-    pub(crate) fn taken_in_line(&self, served: &[usize]) -> u64 {
-        let taken = |(run, &count): (&Run, &usize)| u64::from(run.permits) * count as u64;
-        self.runs.iter().zip(served).map(taken).sum()
+    #[test]
+    fn those_whom_it_fits_are_searched_for_behind_the_first_ones() {
+        let amounts = [[5; 20].as_slice(), &[1, 4, 2]].concat();
+        let (mut waiters, _answers) = line(&amounts);
+        let now = Instant::now();
+        let claim = waiters.claim(now, None);
+        assert_eq!(named(&claim.runs), [(5, FIRST_REACH)]);
+        waiters.serve(&claim, &[0], now);
+        assert!(!claim.is_in_vain(&[0], 3), "nobody has been searched for");
+        let claim = waiters.claim(now, Some(3));
+        assert_eq!(named(&claim.runs), [(5, FIRST_REACH), (1, 1), (2, 1)]);
+        assert!(claim.is_in_vain(&[0, 0, 0], 3));
+        assert!(!claim.is_in_vain(&[0, 0, 0], 2), "less is free now");
+        assert!(!claim.is_in_vain(&[0, 1, 0], 3), "somebody was served");
+        let served = waiters.serve(&claim, &[0, 1, 1], now);
+        assert_eq!(served.granted.len(), 2);
+        assert!(served.refused.is_empty(), "the others go on waiting");
     }
 
-    /// Whether another search for those whom `available` permits fit would find nobody new.
-    pub(crate) fn is_in_vain(&self, served: &[usize], available: i64) -> bool {
-        let nobody = |(_, &count): (&Run, &usize)| count == 0;
-        self.searched == Some(available) && self.runs.iter().zip(served).all(nobody)
+    #[test]
+    fn who_is_at_the_end_of_its_wait_is_named_once_more_and_leaves_then() {
+        let (mut waiters, _answers) = line(&[2, 1, 2]);
+        let now = Instant::now();
+        let under_way = waiters.claim(now, None);
+        assert!(waiters.end(0, now) && waiters.end(2, now));
+        assert!(!waiters.somebody_has_left(&under_way), "they can be served");
+        let mut last = waiters.claim(now, None);
+        waiters.name_ending(&mut last);
+        assert_eq!(named(&last.runs), [(1, 1)]);
+        assert_eq!(named(&last.last), [(2, 2)]);
+        assert!(last.names(0) && last.names(1) && last.names(2));
+        let served = waiters.serve(&last, &[0, 1], now);
+        assert_eq!(served.granted.len(), 1);
+        assert_eq!(served.refused.len(), 1);
+        assert!(!waiters.somebody_ends() && !waiters.is_empty());
+        assert!(!waiters.end(0, now), "its answer is on its way");
     }
 }

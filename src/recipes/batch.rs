@@ -5,6 +5,7 @@
 //! granted are made by the script, out of a random number that travels with the batch, so that a thousand
 //! callers are no longer a request than one.
 
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -82,6 +83,17 @@ impl Operation {
             Operation::List => "holders",
             Operation::Clear => "release_all",
         }
+    }
+}
+
+/// For the log: what somebody has to repair.
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = match self {
+            Operation::Release(id) | Operation::Refresh(id, _) => id,
+            Operation::Try | Operation::List | Operation::Clear => "",
+        };
+        write!(f, "{}({id})", self.name())
     }
 }
 

@@ -4,11 +4,12 @@ use tokio::time::Instant;
 
 use super::{Line, Queued, tell_all};
 use crate::engine::batch::{Batch, Call, Operation, Step, StepResult};
+use crate::engine::claim::Claim;
 use crate::engine::nudge;
 use crate::engine::once::{Patience, Trouble};
 use crate::engine::turns::Verdict;
-use crate::engine::waiters::{Claim, Served, Waiter};
-use crate::error::Error;
+use crate::engine::waiters::{Served, Waiter};
+use crate::error::{Error, Result};
 use crate::transport::Reason;
 
 /// How things stood when a batch was sent, and what the server said to its report.
@@ -120,18 +121,8 @@ impl Line {
                 (Operation::TryAcquire(permits), Ok(1)) => Some(permits),
                 _ => None,
             };
-            match call.reply {
-                Some(reply) => {
-                    if reply.send(answer).is_err() {
-                        surplus.extend(acquired);
-                    }
-                }
-                None => {
-                    surplus.extend(acquired);
-                    if let Err(error) = answer {
-                        tracing::error!(%error, operation = call.operation.name(), "not carried out");
-                    }
-                }
+            if !tell(call, answer) {
+                surplus.extend(acquired);
             }
         }
     }
@@ -162,13 +153,38 @@ impl Line {
         }
         tell_all(waiters, error);
         for call in batch.into_steps().flat_map(|step| step.calls) {
-            match call.reply {
-                Some(reply) => {
-                    let _ = reply.send(Err(error.clone()));
-                }
-                None => {
-                    tracing::error!(%error, operation = call.operation.name(), "not carried out");
-                }
+            tell(call, Err(error.clone()));
+        }
+    }
+
+    /// The runtime has ended while `batch` was carried out.
+    pub(super) fn lose(&self, mut batch: Batch) {
+        let (name, calls) = (self.name(), batch.changes());
+        if !calls.is_empty() {
+            tracing::error!(
+                name,
+                calls,
+                "what became of these calls is not known: the runtime has ended"
+            );
+        }
+        let now = Instant::now();
+        let trouble = Trouble {
+            doubtful: true,
+            reason: Reason::Unreachable,
+            last: false,
+            detail: "the runtime has ended",
+            now,
+        };
+        let claim = std::mem::take(&mut batch.claim);
+        let waiters = self.lock().waiters.take_named(&claim);
+        for waiter in waiters {
+            let error = trouble.error(name, "acquire", waiter.since);
+            let _ = waiter.reply.send(Err(error));
+        }
+        for call in batch.into_steps().flat_map(|step| step.calls) {
+            let error = trouble.error(name, call.operation.name(), call.since);
+            if let Some(reply) = call.reply {
+                let _ = reply.send(Err(error));
             }
         }
     }
@@ -282,4 +298,21 @@ impl Line {
             }
         }
     }
+}
+
+/// Tells the caller of `call`; where there is none, the log says what was not carried out. Whether it was told.
+fn tell(call: Call, answer: Result<i64>) -> bool {
+    let answer = match call.reply {
+        Some(reply) => match reply.send(answer) {
+            Ok(()) => return true,
+            Err(answer) => answer,
+        },
+        None => answer,
+    };
+    if let Err(error) = answer
+        && call.operation.is_owed()
+    {
+        tracing::error!(%error, call = %call.operation, "not carried out");
+    }
+    false
 }

@@ -200,7 +200,7 @@ impl Line {
         match queued {
             Ok(()) => drive::kick(self),
             Err(error) => {
-                tracing::error!(%error, operation = operation.name(), "not carried out");
+                tracing::error!(%error, call = %operation, "not carried out");
             }
         }
     }

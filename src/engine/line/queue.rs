@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use super::Queued;
 use crate::engine::batch::{Call, Operation};
+use crate::engine::log::list_of;
 
 /// Below this length nothing is looked through.
 const SHORT: usize = 1024;
@@ -44,6 +45,16 @@ impl Queue {
 
     pub(super) fn pop_front(&mut self) -> Option<Queued> {
         self.items.pop_front()
+    }
+
+    /// What is owed and nobody waits for, for the log; empty where there is nothing.
+    pub(super) fn owed(&mut self) -> String {
+        self.sweep(Some);
+        let owed = |queued: &Queued| match queued {
+            Queued::Call(call) if call.reply.is_none() => Some((call.operation, 1)),
+            _ => None,
+        };
+        list_of(self.items.iter().filter_map(owed))
     }
 
     /// Puts calls back that have not been sent, in their order.

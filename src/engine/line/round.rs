@@ -1,6 +1,7 @@
 //! One round: what it takes along, and how that is carried out.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -10,11 +11,12 @@ use super::answers::Sent;
 use super::{Line, Queue, Queued, State, Task};
 use crate::engine::answer;
 use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS, StepResult};
+use crate::engine::claim::Claim;
 use crate::engine::coalesce::Outcome;
 use crate::engine::command::Command;
 use crate::engine::drive::{self, Driver, Round, Rounds};
+use crate::engine::log;
 use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
-use crate::engine::waiters::Claim;
 use crate::error::Error;
 use crate::transport::{Reason, Refusal, Value};
 
@@ -79,7 +81,8 @@ impl Line {
         });
     }
 
-    async fn carry_out_batch(&self, mut batch: Batch) {
+    async fn carry_out_batch(&self, batch: Batch) {
+        let mut batch = InHand { line: self, batch };
         let (doubtful, confirmed) = {
             let state = self.lock();
             (state.doubtful, state.listening.is_confirmed())
@@ -90,12 +93,12 @@ impl Line {
         if let Some(permits) = lone_call {
             match self.carry_out_alone(&mut batch, permits).await {
                 Alone::Answered(outcome) => {
-                    self.arrive_alone(batch, outcome, at, confirmed);
+                    self.arrive_alone(batch.take(), outcome, at, confirmed);
                     return;
                 }
                 Alone::NotDone => {}
                 Alone::Settled => {
-                    self.put_back(batch);
+                    self.put_back(batch.take());
                     return;
                 }
                 Alone::Failed(failure) => first = Some(Err(failure)),
@@ -146,11 +149,11 @@ impl Line {
                         confirmed,
                         verdict,
                     };
-                    self.arrive(batch, &results, available, listeners, sent);
+                    self.arrive(batch.take(), &results, available, listeners, sent);
                     return;
                 }
                 Some(Answer::NotDone) => {
-                    self.put_back(batch);
+                    self.put_back(batch.take());
                     return;
                 }
                 Some(Answer::Unreadable(found)) => Error::NotANumber {
@@ -165,7 +168,7 @@ impl Line {
             Ending::Refused(refusal) => {
                 // What one call needs may be forbidden while the others' needs are not.
                 if refusal.reason == Reason::Permission && batch.parts() > 1 {
-                    for single in batch.split() {
+                    for single in batch.take().split() {
                         Box::pin(self.carry_out_batch(single)).await;
                     }
                     return;
@@ -174,11 +177,12 @@ impl Line {
             }
             Ending::ShutDown => self.shut_down(),
             Ending::NotSent => {
-                self.put_back(batch);
+                self.put_back(batch.take());
                 return;
             }
             Ending::Unknown => {
-                tracing::error!(name = self.name(), "the outcome of a batch stays unknown");
+                let batch = batch.take();
+                log::unknown(self.name(), &batch.changes());
                 let mut state = self.lock();
                 state.waiters.note_doubt(&batch.claim);
                 state.look = true;
@@ -187,7 +191,7 @@ impl Line {
             }
         };
         let answer = Box::pin(self.core.explain(answer, || self.keys.typed())).await;
-        self.fail(batch, &answer);
+        self.fail(batch.take(), &answer);
     }
 
     /// Nothing of `batch` has been done: who still waits travels with the next one.
@@ -234,6 +238,42 @@ impl Line {
     }
 }
 
+/// A batch that is being carried out. If its round is dropped, with its runtime, nobody will learn what became of it.
+struct InHand<'a> {
+    line: &'a Line,
+    batch: Batch,
+}
+
+impl InHand<'_> {
+    /// From now on it is seen to.
+    fn take(&mut self) -> Batch {
+        std::mem::take(&mut self.batch)
+    }
+}
+
+impl Deref for InHand<'_> {
+    type Target = Batch;
+
+    fn deref(&self) -> &Batch {
+        &self.batch
+    }
+}
+
+impl DerefMut for InHand<'_> {
+    fn deref_mut(&mut self) -> &mut Batch {
+        &mut self.batch
+    }
+}
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        let batch = self.take();
+        if batch.len() > 0 {
+            self.line.lose(batch);
+        }
+    }
+}
+
 impl Rounds for Line {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core.runtime.clone();
@@ -262,7 +302,7 @@ impl Rounds for Line {
     }
 
     fn abandon(&self) {
-        let (queue, waiters) = {
+        let (mut queue, waiters) = {
             let mut state = self.lock();
             state.closed = true;
             self.core.note_idle(&mut state.busy);
@@ -271,6 +311,7 @@ impl Rounds for Line {
                 state.waiters.take_all(),
             )
         };
+        log::abandoned(self.name(), &queue.owed());
         // Dropping the replies tells the callers.
         drop((queue, waiters));
     }

@@ -261,7 +261,7 @@ impl LockLine {
                         tracing::debug!(%error, "lost before it was unlocked");
                     }
                     Err(error) => {
-                        tracing::error!(%error, operation = step.name(), "not carried out");
+                        tracing::error!(%error, call = %step, "not carried out");
                     }
                     Ok(_) => {}
                 }

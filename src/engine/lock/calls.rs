@@ -1,5 +1,6 @@
 //! The calls on a lock, and how they travel: as steps of one script call.
 
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -174,6 +175,18 @@ impl Call {
     pub(crate) fn is_pointless(&mut self) -> bool {
         self.forget_caller_who_has_gone();
         self.reply.is_none() && !matches!(self.step, Step::Release(..))
+    }
+}
+
+/// For the log: what somebody has to repair.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}({})",
+            self.name(),
+            self.owner().map_or("", |owner| owner)
+        )
     }
 }
 

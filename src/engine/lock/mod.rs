@@ -216,7 +216,7 @@ impl LockLine {
         };
         match self.enqueue(Queued::Call(call)) {
             Ok(()) => drive::kick(self),
-            Err(error) => tracing::error!(%error, "not unlocked"),
+            Err(error) => tracing::error!(%error, %owner, "not unlocked"),
         }
     }
 

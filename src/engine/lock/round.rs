@@ -12,6 +12,7 @@ use super::{LockLine, Queued, State, waiting};
 use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
+use crate::engine::log;
 use crate::engine::once::{Ending, Trouble, refused};
 use crate::engine::request::Request;
 use crate::engine::wrong_type::Typed;
@@ -222,7 +223,10 @@ impl LockLine {
                 return;
             }
             Ending::Unknown => {
-                tracing::error!(name = self.name(), "the outcome of a call stays unknown");
+                log::unknown(
+                    self.name(),
+                    &log::list_of(steps.iter().map(|step| (step, 1))),
+                );
                 let mut state = self.lock();
                 for turn in batch.turns {
                     if let Some(waiter) = state.waiting.get(turn.ticket) {
@@ -321,12 +325,18 @@ impl Rounds for LockLine {
     }
 
     fn abandon(&self) {
-        let (queue, waiters) = {
+        let (mut queue, waiters) = {
             let mut state = self.lock();
             state.closed = true;
             self.core.note_idle(&mut state.busy);
             (std::mem::take(&mut state.queue), state.waiting.take_all())
         };
+        queue.retain_mut(|queued| !queued.is_pointless());
+        let owed = queue.iter().filter_map(|queued| match queued {
+            Queued::Call(call) if call.reply.is_none() => Some((&call.step, 1)),
+            _ => None,
+        });
+        log::abandoned(self.name(), &log::list_of(owed));
         // Dropping the replies tells the callers.
         drop(queue);
         waiting::tell_all(waiters, &self.shut_down());

@@ -243,7 +243,7 @@ fn answer(call: Call, done: Result<Done, Error>) {
             let _ = reply.send(done);
         }
         (None, Err(error)) => {
-            tracing::error!(%error, operation = call.operation.name(), "not carried out");
+            tracing::error!(%error, call = %call.operation, "not carried out");
         }
         (None, Ok(_)) => {}
     }

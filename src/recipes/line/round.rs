@@ -10,6 +10,7 @@ use super::super::batch::{Batch, Call, Operation};
 use super::{Line, State};
 use crate::engine::answer;
 use crate::engine::drive::{Driver, Round, Rounds};
+use crate::engine::log;
 use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
 use crate::error::Error;
 use crate::transport::{Reason, Refusal};
@@ -142,7 +143,9 @@ impl Line {
 
     /// Nobody knows what became of `batch`, and it is not asked for any more. What it may have taken is released.
     fn give_up(&self, batch: Batch) {
-        tracing::error!(name = self.name(), "the outcome of a batch stays unknown");
+        let acquired = batch.ids().map(|id| (format!("acquired({id})"), 1));
+        let calls = batch.calls().map(|call| (call.operation.to_string(), 1));
+        log::unknown(self.name(), &log::list_of(calls.chain(acquired)));
         let since = Instant::now();
         let ids: Vec<_> = batch.ids().collect();
         let mut state = self.lock();
@@ -187,12 +190,17 @@ impl Rounds for Line {
     }
 
     fn abandon(&self) {
-        let (queue, waiters) = {
+        let (mut queue, waiters) = {
             let mut state = self.lock();
             state.closed = true;
             self.core.note_idle(&mut state.busy);
             (std::mem::take(&mut state.queue), state.waiters.take_all())
         };
+        let owed = queue.iter_mut().filter_map(|call| {
+            call.forget_caller_who_has_gone();
+            call.reply.is_none().then_some((&call.operation, 1))
+        });
+        log::abandoned(self.name(), &log::list_of(owed));
         // Dropping the replies tells the callers.
         drop((queue, waiters));
     }
