@@ -8,7 +8,9 @@
 //! A series of nudges begins with a release that leaves permits while others listen. What counts is whether permits
 //! are taken: as long as they are, twice as many waiters as took some are started, soon. A few nudges that have helped
 //! nobody end the series, but for some late looks, for a JVM that was not awake or not connected; then only the next
-//! release begins a new one. A JVM carries out two scripts at the most for each waiter that is started in vain.
+//! release begins a new one, and a short one if as many permits were of no use a moment ago. A JVM carries out two
+//! scripts at the most for each waiter that is started in vain. Who was not connected when permits were announced is
+//! found by [`unheard`](super::unheard).
 
 mod series;
 
