@@ -9,7 +9,7 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, RLock, RSemaphore};
 use support::channel::Channel;
-use support::clients::{LIMIT, builder, connect, served};
+use support::clients::{LIMIT, builder, connect, release_as_redisson, served};
 use support::proxy::{Fate, Proxy};
 use support::refusals::{all_operations, assert_clear};
 use support::server::RedisServer;
@@ -595,4 +595,32 @@ async fn the_commands_that_the_readme_names_are_enough() {
         .await
         .unwrap();
     assert!(refused.is_empty(), "{refused:?}");
+}
+
+/// Turns need a hash that expires: who may not keep one takes what is free, and leaves nothing behind.
+#[tokio::test]
+async fn without_a_record_of_turns_there_are_none() {
+    for missing in ["hset", "pexpire"] {
+        let (server, client) = limited(&format!("~* &* +@all -{missing}")).await;
+        let mut control = server.connection().await;
+        let elsewhere = connect(server.url_as("app", "pw")).await;
+        let larger = waiter(&mut control, &elsewhere.semaphore("turns"), 9).await;
+        let semaphore = client.semaphore("turns");
+        let spawn = |permits| {
+            let semaphore = semaphore.clone();
+            tokio::spawn(async move { semaphore.acquire(permits).await })
+        };
+        let large = spawn(5);
+        until_subscribers(&mut control, "redisson_sc:{turns}", 2).await;
+        let small = spawn(1);
+        semaphore.available_permits().await.unwrap();
+        release_as_redisson(&mut control, "turns", 1).await;
+        served(small).await;
+        // A hash that some may not have made has its end.
+        let end: i64 = control.pttl("redisson_sc_turns:{turns}").await.unwrap();
+        assert_ne!(end, -1, "without {missing} it stays for ever");
+        release_as_redisson(&mut control, "turns", 14).await;
+        served(large).await;
+        served(larger).await;
+    }
 }

@@ -111,7 +111,7 @@ impl Line {
             self.core.nobody_has_heard(&self.keys);
         }
         if nudge && let Some(line) = self.itself.upgrade() {
-            nudge::start(&line, nudge::Series::default());
+            nudge::start(&line, line.next_series());
         }
     }
 

@@ -45,7 +45,7 @@ impl Line {
     /// Permits have come and been announced by another way than a batch of this line.
     pub(crate) fn has_been_given_more(self: &Arc<Self>) {
         let state = self.lock();
-        self.nudge_others(state, false, Series::default());
+        self.nudge_others(state, false, None);
     }
 
     /// Permits were announced when nobody listened, and somebody does now.
@@ -53,7 +53,7 @@ impl Line {
         let state = self.lock();
         // A series that began later looks late, too.
         if !state.leavings.is_under_way() {
-            self.nudge_others(state, true, Series::short());
+            self.nudge_others(state, true, Some(Series::of_unheard()));
         }
     }
 
@@ -61,11 +61,12 @@ impl Line {
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
         unannounced: bool,
-        series: Series,
+        series: Option<Series>,
     ) {
         // It is not known how many are free.
         state.available = i64::MAX;
         let start = state.leavings.leave(None, unannounced);
+        let series = series.unwrap_or_else(|| state.leavings.series());
         drop(state);
         if start {
             nudge::start(self, series);
@@ -77,6 +78,11 @@ impl Line {
     /// Ends when permits have been left to others once more.
     pub(crate) async fn has_left_more(&self) {
         self.left_more.notified().await;
+    }
+
+    /// How what has been left is to be nudged for.
+    pub(crate) fn next_series(&self) -> Series {
+        self.lock().leavings.series()
     }
 
     /// What a nudge has to know; `None` if there is no reason for one any more.
@@ -91,8 +97,16 @@ impl Line {
     }
 
     /// Whether the series of nudges has ended with this one.
-    pub(crate) fn nudge_has_ended(&self, left: &Left, seen: Option<Seen>, goes_on: bool) -> bool {
-        let ended = self.lock().leavings.end(left, seen.as_ref(), goes_on);
+    pub(crate) fn nudge_has_ended(
+        &self,
+        left: &Left,
+        seen: Option<Seen>,
+        series: &Series,
+        goes_on: bool,
+    ) -> bool {
+        let mut state = self.lock();
+        let ended = state.leavings.end(left, seen.as_ref(), series, goes_on);
+        drop(state);
         if ended && seen.is_some_and(|seen| seen.permits > 0 && seen.others == 0) {
             self.core.nobody_has_heard(&self.keys);
         }

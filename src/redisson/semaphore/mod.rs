@@ -25,7 +25,7 @@ use crate::guard::Permit;
 /// | | |
 /// |---|---|
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
-/// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it |
+/// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it. Later, while permits are left and others listen, `+n` and `+0`, which JVMs take for `n` and `0`: for those of their callers who were left asleep |
 /// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; vanishes after ten minutes, or four retry windows where that is longer |
 /// | keys `redisson_sc_once:<mapped client id>:<number>` | strings: the same for calls that travelled together with those on other semaphores; a few for the whole client |
 /// | key `redisson_sc_turns:{name}` | hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanishes after ten seconds |
@@ -70,6 +70,8 @@ use crate::guard::Permit;
 ///   the counter once, with `SET ... KEEPTTL`.
 /// - Nothing is published where no permit is left, as nobody could acquire it; Redisson publishes 0 and
 ///   negative totals.
+/// - Permits that are renamed or copied are announced to those who wait for the new name.
+/// - A channel stays subscribed for one to two seconds after its last waiter has gone.
 /// - A call whose answer was lost is repeated and takes effect once; Redisson's permit is lost.
 /// - A waiting call whose time runs out tries once more at the end.
 /// - Names whose braces would put the semaphore and its channel into different slots of a cluster are

@@ -8,7 +8,11 @@
 //! A series of nudges begins with a release that leaves permits while others listen. What counts is whether permits
 //! are taken: as long as they are, twice as many waiters as took some are started, soon. A few nudges that have helped
 //! nobody end the series, but for some late looks, for a JVM that was not awake or not connected; then only the next
-//! release begins a new one. A JVM carries out two scripts at the most for each waiter that is started in vain.
+//! release begins a new one, and a short one if as many permits were of no use a moment ago. A JVM carries out two
+//! scripts at the most for each waiter that is started in vain. Who was not connected when permits were announced is
+//! found by [`unheard`](super::unheard).
+
+mod series;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -18,45 +22,35 @@ use tokio::time::Instant;
 use super::command::Commands;
 use super::line::Line;
 use super::request::{Arg, Request, Script};
-use crate::transport::{Failure, Value, jittered};
+use crate::transport::{Failure, Value};
+
+use series::{FEW_STEPS, STEPS, Stands};
+pub(crate) use series::{LATE, Series};
 
 static NUDGE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../lua/semaphore/nudge.lua")));
+    LazyLock::new(|| Script::new(include_str!("../../../lua/semaphore/nudge.lua")));
 
-/// As long as nobody takes anything: how long to wait, and how many waiters each client is to start then. The first
-/// pause is long enough for those who were woken to take what is free.
-const STEPS: [(Duration, u32); 6] = [
-    (Duration::from_millis(20), 1),
-    (Duration::from_millis(40), 2),
-    (Duration::from_millis(80), 4),
-    (Duration::from_millis(160), 8),
-    (Duration::from_millis(320), 16),
-    (Duration::from_millis(640), 0),
-];
-/// What follows them: looks whether permits have been taken since, or more clients listen.
-pub(super) const LATE: [Duration; 3] = [
-    Duration::from_secs(2),
-    Duration::from_secs(8),
-    Duration::from_secs(30),
-];
 /// A nudge starts this many waiters of a client at the most.
 const MOST: u32 = 256;
 /// While one release follows another, nudges keep this distance.
 const DISTANCE: Duration = Duration::from_millis(200);
+/// How long ago a moment ago is.
+const MOMENT: Duration = Duration::from_secs(10);
 
 /// Nudges from now on until no permits are left, nobody but this client listens, or it is of no use.
 pub(crate) fn start(line: &Arc<Line>, series: Series) {
     line.core().runtime.spawn(nudge(Arc::clone(line), series));
 }
 
-/// The last handle may be gone already; those left asleep are woken all the same.
+/// The last handle may be gone already; those left asleep are woken all the same. It keeps the client alive for less than
+/// a minute behind the last release, or the last permit taken.
 async fn nudge(line: Arc<Line>, mut series: Series) {
     let mut last: Option<Instant> = None;
     loop {
         let pause = tokio::time::timeout(series.pause(), line.has_left_more());
         if pause.await.is_ok() {
             // There may be enough for somebody else now.
-            series = Series::default();
+            series = line.next_series();
             let due = Instant::now() + series.pause();
             tokio::time::sleep_until(last.map_or(due, |last| due.max(last + DISTANCE))).await;
         }
@@ -75,8 +69,11 @@ async fn nudge(line: Arc<Line>, mut series: Series) {
             // That says nothing: the next one will.
             None => series.next_step(),
         };
-        if line.nudge_has_ended(&left, seen, goes_on) {
+        if line.nudge_has_ended(&left, seen, &series, goes_on) {
             return;
+        }
+        if !goes_on {
+            series = line.next_series();
         }
     }
 }
@@ -104,6 +101,8 @@ pub(crate) struct Leavings {
     times: u64,
     permits: Option<i64>,
     unannounced: bool,
+    /// So many were of no use to anybody, and when that was.
+    in_vain: Option<(i64, Instant)>,
 }
 
 /// The same when a nudge begins.
@@ -142,9 +141,22 @@ impl Leavings {
         }
     }
 
-    /// The nudge that began with `left` has `seen` this, if it was answered. Whether the series ends: some may have
-    /// been left meanwhile.
-    pub(crate) fn end(&mut self, left: &Left, seen: Option<&Seen>, goes_on: bool) -> bool {
+    /// The nudge of `series` that began with `left` has `seen` this, if it was answered. Whether the series ends: some
+    /// may have been left meanwhile.
+    pub(crate) fn end(
+        &mut self,
+        left: &Left,
+        seen: Option<&Seen>,
+        series: &Series,
+        goes_on: bool,
+    ) -> bool {
+        if let Some(seen) = seen {
+            self.in_vain = match series.stands_at() {
+                Stands::AtTheBeginning => None,
+                Stands::InTheMiddle => self.in_vain,
+                Stands::AtTheEnd => Some((seen.permits, Instant::now())),
+            };
+        }
         if self.times == left.times {
             if let Some(seen) = seen {
                 self.permits = Some(seen.permits);
@@ -153,6 +165,16 @@ impl Leavings {
             self.under_way = goes_on;
         }
         !self.under_way
+    }
+
+    /// How what has been left is to be nudged for.
+    pub(crate) fn series(&self) -> Series {
+        let fresh = |at: Instant| at.elapsed() < MOMENT;
+        let as_before = match (self.in_vain, self.permits) {
+            (Some((most, at)), Some(permits)) => permits <= most && fresh(at),
+            _ => false,
+        };
+        Series::of(if as_before { &FEW_STEPS } else { &STEPS })
     }
 
     /// There is nothing left to be nudged for.
@@ -187,105 +209,43 @@ impl Seen {
     }
 }
 
-/// Where a series stands.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Series {
-    step: usize,
-    /// How many others have heard it so far.
-    others: u64,
-}
-
-impl Series {
-    /// A short one: most who listen by now have come later, and have looked themselves.
-    pub(crate) fn short() -> Self {
-        Series {
-            step: STEPS.len() - 2,
-            others: 0,
-        }
-    }
-
-    fn pause(&self) -> Duration {
-        let pause = match STEPS.get(self.step) {
-            Some((pause, _)) => *pause,
-            None => LATE[self.step - STEPS.len()],
-        };
-        jittered(pause, 0.5, 1.0)
-    }
-
-    fn starts(&self) -> u32 {
-        STEPS.get(self.step).map_or(0, |(_, starts)| *starts)
-    }
-
-    fn next_step(&mut self) -> bool {
-        self.step += 1;
-        self.step < STEPS.len() + LATE.len()
-    }
-
-    /// What follows the nudge that has `seen` so much; `before` it so many permits were left.
-    fn goes_on(&mut self, before: Option<i64>, seen: &Seen) -> bool {
-        if seen.permits < 1 || seen.others < 1 {
-            return false;
-        }
-        let taken = before.is_some_and(|before| seen.permits < before);
-        let more_listen = self.step >= STEPS.len() && seen.others > self.others;
-        self.others = seen.others;
-        if taken || more_listen {
-            self.step = 0;
-            return true;
-        }
-        self.next_step()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// How many waiters a client is asked to start before the series ends, where nothing helps.
-    fn in_vain(mut series: Series, others: u64) -> u32 {
+    /// One release after the other of `permits`, each series in vain: how many waiters each starts.
+    fn releases(leavings: &mut Leavings, permits: i64) -> u32 {
+        leavings.leave(Some(permits), false);
+        let mut series = leavings.series();
         let mut started = 0;
         loop {
             started += series.starts();
-            let seen = Seen { permits: 3, others };
-            if !series.goes_on(Some(3), &seen) {
+            let left = leavings.begin(0);
+            let seen = Seen { permits, others: 1 };
+            let goes_on = series.goes_on(left.permits, &seen);
+            if leavings.end(&left, Some(&seen), &series, goes_on) {
                 return started;
             }
         }
     }
 
     #[test]
-    fn what_helps_nobody_ends() {
-        assert_eq!(in_vain(Series::default(), 2), 31);
-    }
-
-    #[test]
-    fn as_long_as_permits_are_taken_it_goes_on_soon() {
-        let mut series = Series::default();
-        for left in (1..2000).rev() {
-            let seen = Seen {
-                permits: left,
-                others: 1,
-            };
-            assert!(series.goes_on(Some(left + 1), &seen));
-            assert!(series.pause() <= STEPS[0].0);
-        }
-        assert!(!series.goes_on(Some(1), &Seen::NOTHING));
-    }
-
-    #[test]
-    fn who_wakes_late_or_comes_back_late_is_started_too() {
-        let seen = |permits, others| Seen { permits, others };
-        let late = || Series {
-            step: STEPS.len(),
+    fn what_was_of_no_use_a_moment_ago_is_not_tried_as_long_again() {
+        let mut leavings = Leavings::default();
+        assert_eq!(releases(&mut leavings, 2), 31);
+        assert_eq!(releases(&mut leavings, 2), 3);
+        assert_eq!(releases(&mut leavings, 1), 3);
+        assert_eq!(releases(&mut leavings, 2), 3);
+        assert_eq!(releases(&mut leavings, 3), 31, "enough for others");
+        // Somebody could use some.
+        leavings.leave(Some(2), false);
+        let (mut series, left) = (leavings.series(), leavings.begin(0));
+        let seen = Seen {
+            permits: 1,
             others: 1,
         };
-        let mut series = late();
-        assert!(series.goes_on(Some(3), &seen(3, 1)));
-        assert_eq!(series.step, STEPS.len() + 1);
-        for seen in [seen(2, 1), seen(3, 2)] {
-            let mut series = late();
-            assert!(series.goes_on(Some(3), &seen));
-            assert_eq!(series.step, 0);
-        }
+        let goes_on = series.goes_on(left.permits, &seen);
+        leavings.end(&left, Some(&seen), &series, goes_on);
+        assert_eq!(releases(&mut leavings, 2), 31);
     }
 }
