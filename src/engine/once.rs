@@ -216,7 +216,7 @@ impl Core {
         patience: Instant,
         first_sent: Option<Moment>,
     ) -> Result<Value, Failure> {
-        let mut live = self.connection.live(patience).await?;
+        let live = self.connection.live(patience).await?;
         // The machine may have slept while there was no connection.
         if first_sent.is_some_and(|sent| self.is_too_late(sent)) {
             let refusal = Refusal::unreachable("not repeated, it is too late");

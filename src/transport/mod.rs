@@ -7,6 +7,7 @@ mod connection;
 mod endpoint;
 mod failure;
 mod handshake;
+mod live;
 mod moment;
 mod socket;
 mod subscriber;
