@@ -412,7 +412,9 @@ impl Session<'_> {
             let name = std::slice::from_ref(name);
             match self.subscriptions.subscribe(name).await {
                 Ok(()) => self.confirmed(name),
-                Err(Failure::Refused(refusal)) => self.registry.refuse(&name[0], refusal),
+                Err(Failure::Refused(refusal)) if !refusal.may_pass() => {
+                    self.registry.refuse(&name[0], refusal);
+                }
                 Err(failure) => return Err(failure),
             }
         }
