@@ -373,3 +373,32 @@ async fn the_log_tells_of_a_replica_once_and_of_its_end() {
     assert_eq!(told, expected, "{:#?}", lines());
     assert!(lines()[0].text.contains("READONLY"));
 }
+
+/// However many objects have calls that a replica refuses, the connections are made again at a pace of their own.
+#[tokio::test]
+async fn many_refused_calls_do_not_make_many_connections() {
+    let pair = Pair::start().await;
+    pair.address.lead_to(&pair.replica);
+    let client = builder(pair.address.url())
+        .retry_window(LIMIT)
+        .connect()
+        .await
+        .unwrap();
+    let before = (pair.address.opened(), pair.address.scripts());
+    let calls: Vec<_> = (0..60)
+        .map(|number| {
+            let semaphore = client.semaphore(&format!("many-{number}"));
+            tokio::spawn(async move { semaphore.add_permits(1).await })
+        })
+        .collect();
+    until("they are refused again and again", LIMIT, async || {
+        pair.address.scripts() > before.1 + 400
+    })
+    .await;
+    let opened = pair.address.opened() - before.0;
+    let scripts = pair.address.scripts() - before.1;
+    assert!(opened < scripts / 8, "{opened} connections");
+    for call in calls {
+        call.abort();
+    }
+}
