@@ -11,6 +11,7 @@ use support::clients::{LIMIT, builder, connect, release_as_redisson, served, sto
 use support::log;
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::refusals::{all_operations, assert_clear};
+use support::sequence::warm_up;
 use support::server::RedisServer;
 use support::waiters::{until, until_linked, waiter};
 use tokio::time::timeout;
@@ -131,6 +132,11 @@ async fn calls_in_the_middle_of_a_failover_wait_for_its_end() {
 #[tokio::test]
 async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
     let mut pair = Pair::start().await;
+    // Both know the scripts: else a reply that is lost may say no more than that the server does not.
+    for _ in 0..2 {
+        warm_up(&pair.primary).await;
+        pair.change_places().await;
+    }
     let client = pair.connect().await;
     let semaphore = client.semaphore("across");
     let other = client.semaphore("moved");
@@ -372,4 +378,33 @@ async fn the_log_tells_of_a_replica_once_and_of_its_end() {
     let expected = [tracing::Level::WARN, tracing::Level::INFO];
     assert_eq!(told, expected, "{:#?}", lines());
     assert!(lines()[0].text.contains("READONLY"));
+}
+
+/// However many objects have calls that a replica refuses, the connections are made again at a pace of their own.
+#[tokio::test]
+async fn many_refused_calls_do_not_make_many_connections() {
+    let pair = Pair::start().await;
+    pair.address.lead_to(&pair.replica);
+    let client = builder(pair.address.url())
+        .retry_window(LIMIT)
+        .connect()
+        .await
+        .unwrap();
+    let before = (pair.address.opened(), pair.address.scripts());
+    let calls: Vec<_> = (0..60)
+        .map(|number| {
+            let semaphore = client.semaphore(&format!("many-{number}"));
+            tokio::spawn(async move { semaphore.add_permits(1).await })
+        })
+        .collect();
+    until("they are refused again and again", LIMIT, async || {
+        pair.address.scripts() > before.1 + 400
+    })
+    .await;
+    let opened = pair.address.opened() - before.0;
+    let scripts = pair.address.scripts() - before.1;
+    assert!(opened < scripts / 8, "{opened} connections");
+    for call in calls {
+        call.abort();
+    }
 }

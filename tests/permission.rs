@@ -624,3 +624,36 @@ async fn without_a_record_of_turns_there_are_none() {
         served(larger).await;
     }
 }
+
+/// A path has no room for user, password and database.
+#[tokio::test]
+async fn a_socket_takes_them_as_parameters() {
+    let server = RedisServer::options()
+        .user("app on >secret ~* &* +@all")
+        .start()
+        .await;
+    let mut control = server.connection().await;
+    let path = server.directory().join("socket");
+    // The server makes it at its start only, so one stands in for it.
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let port = server.port();
+    let bridge = tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut far = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+                tokio::io::copy_bidirectional(&mut near, &mut far).await
+            });
+        }
+    });
+    let url = format!("redis+unix://{}?db=2&user=app&pass=secret", path.display());
+    let client = Client::connect(url).await.unwrap();
+    client.semaphore("local").release(3).await.unwrap();
+    let list: String = redis::cmd("CLIENT")
+        .arg("LIST")
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    let ours = |line: &str| line.contains("user=app ") && line.contains("db=2 ");
+    assert!(list.lines().any(ours), "{list}");
+    bridge.abort();
+}

@@ -16,6 +16,7 @@
 //!
 //! Lone calls that travel together ([`coalesce`](super::coalesce)) are not repeated but asked about.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -223,7 +224,7 @@ impl Core {
         first_sent.age() >= self.config.repeat_horizon()
     }
 
-    async fn attempt(&self, mut live: Live, request: &Request) -> Result<Value, Failure> {
+    async fn attempt(&self, live: Arc<Live>, request: &Request) -> Result<Value, Failure> {
         match live.send(&request.command()).await {
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
                 let full = request.full_command();

@@ -1,68 +1,39 @@
 //! The command connection: one multiplexed connection that comes back by itself, for as long as it takes.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::endpoint::{MOST_UNDER_WAY, Opened};
+use super::endpoint::Opened;
 use super::failure::Reason;
-use super::socket::Traffic;
-use super::{Backoff, Cmd, Endpoint, Failure, Moment, Refusal, Value};
+use super::live::{CLOSED, End, Keeper, Live};
+use super::{Backoff, Endpoint, Refusal};
 use crate::error::Error;
 
 /// The state of the connection.
-#[derive(Clone)]
 enum Link {
-    Up(Live),
-    /// Being made again; why the last attempt failed.
+    Up(Arc<Live>),
+    /// Being made again; why the last one, or the last attempt, failed.
     Down(Refusal),
-}
-
-/// A connection that can be used. It is closed when the last command that waits for it has gone.
-#[derive(Clone)]
-pub(crate) struct Live {
-    /// Tells one connection from its successor.
-    generation: u64,
-    connection: MultiplexedConnection,
-    traffic: Arc<Traffic>,
-    /// How many commands are not answered yet.
-    under_way: Arc<AtomicUsize>,
-    shared: Weak<Shared>,
-    _driver: Arc<Driver>,
-}
-
-/// What moves the bytes of a connection.
-struct Driver(AbortHandle);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    /// For good.
+    Closed,
 }
 
 struct Shared {
     endpoint: Endpoint,
     link: watch::Sender<Link>,
     broken: Notify,
-}
-
-/// A command that is not answered yet.
-struct UnderWay<'a>(&'a AtomicUsize);
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    /// The log tells of a loss; it will tell of its end, too.
+    told: AtomicBool,
 }
 
 /// The one connection of a client that carries commands.
 ///
 /// A connection that failed, or left a command unanswered, is replaced; commands that wait on the old
-/// one run into their own time-outs.
+/// one run into their own time-outs. One that has ended while it was idle is replaced at once.
 ///
 /// A caller may leave its future unpolled. A command is handed over at the first poll, as long as there is room for it;
 /// if there may be none, a task waits for it: the connection keeps places for those who wait, and one that nobody polls
@@ -86,7 +57,7 @@ impl Connection {
                 Err(refusal) => refusal,
             };
             let pause = backoff.next();
-            let retry = matches!(refusal.reason, Reason::Unreachable | Reason::NotNow);
+            let retry = refusal.reason == Reason::Unreachable || refusal.may_pass();
             if !retry || began.elapsed() + pause > endpoint.connect_timeout() {
                 return Err(first_connect_error(&endpoint, refusal, began));
             }
@@ -97,6 +68,7 @@ impl Connection {
             endpoint,
             link: watch::Sender::new(Link::Down(down)),
             broken: Notify::new(),
+            told: AtomicBool::new(false),
         });
         shared.set_up(0, first);
         let keeper = tokio::spawn(keep(Arc::clone(&shared))).abort_handle();
@@ -104,8 +76,21 @@ impl Connection {
     }
 
     /// The connection as it is now; or why there is none.
-    pub(crate) fn live(&self) -> Result<Live, Refusal> {
-        self.shared.at_hand()
+    pub(crate) fn live(&self) -> Result<Arc<Live>, Refusal> {
+        match &*self.shared.link.borrow() {
+            Link::Up(live) => Ok(Arc::clone(live)),
+            Link::Down(refusal) => Err(refusal.clone()),
+            Link::Closed => Err(Refusal::unreachable("the client has been shut down")),
+        }
+    }
+
+    /// Waits until there is one; or until `patience` has run out, and says why not.
+    pub(crate) async fn until_up(&self, patience: Instant) -> Result<(), Refusal> {
+        let mut link = self.shared.link.subscribe();
+        let settled = link.wait_for(|link| !matches!(link, Link::Down(_)));
+        // The state is looked at in any case.
+        let _ = tokio::time::timeout_at(patience, settled).await.is_ok();
+        self.live().map(drop)
     }
 
     /// The server's address.
@@ -116,16 +101,7 @@ impl Connection {
     /// Closes the connection for good.
     pub(crate) fn close(&self) {
         self.keeper.abort();
-        let closed = Refusal::unreachable("the client has been shut down");
-        self.shared.link.send_replace(Link::Down(closed));
-    }
-
-    /// Waits until there is one; or until `patience` has run out, and says why not.
-    pub(crate) async fn until_up(&self, patience: Instant) -> Result<(), Refusal> {
-        let mut link = self.shared.link.subscribe();
-        let up = link.wait_for(|link| matches!(link, Link::Up(_)));
-        let _ = tokio::time::timeout_at(patience, up).await;
-        self.live().map(drop)
+        self.shared.link.send_replace(Link::Closed);
     }
 }
 
@@ -135,174 +111,109 @@ impl Drop for Connection {
     }
 }
 
-impl Live {
-    /// Sends one command.
-    pub(crate) async fn send(&mut self, command: &Cmd) -> Result<Value, Failure> {
-        let written = self.traffic.written();
-        let sent = Moment::now();
-        let before = self.under_way.fetch_add(1, Ordering::Relaxed);
-        let _under_way = UnderWay(&self.under_way);
-        let answer = if before < MOST_UNDER_WAY {
-            self.connection.send_packed_command(command).await
-        } else {
-            let (mut connection, command) = (self.connection.clone(), command.clone());
-            let sending =
-                tokio::spawn(async move { connection.send_packed_command(&command).await });
-            // It ends without an answer where the runtime does.
-            sending
-                .await
-                .unwrap_or_else(|ended| Err(std::io::Error::other(ended).into()))
-        };
-        answer.and_then(Value::extract_error).map_err(|error| {
-            let failure = match Refusal::from_server(&error) {
-                Some(refusal) => Failure::Refused(refusal),
-                // It was still to be written when the connection ended.
-                None if !error.is_timeout() && self.traffic.written() == written => {
-                    Failure::NoConnection(Refusal::unreachable(error.to_string()))
-                }
-                None => Failure::unanswered(error.to_string(), sent),
-            };
-            let replaced = match &failure {
-                Failure::Unanswered { detail, .. } => Some(Refusal::unreachable(detail)),
-                Failure::NoConnection(refusal) => Some(refusal.clone()),
-                Failure::Refused(refusal) => {
-                    (refusal.reason == Reason::ReadOnly).then(|| refusal.clone())
-                }
-            };
-            if let (Some(why), Some(shared)) = (replaced, self.shared.upgrade()) {
-                shared.replace(self.generation, why);
-            }
-            failure
-        })
-    }
-}
-
 impl Shared {
     fn set_up<D>(self: &Arc<Self>, generation: u64, opened: Opened<D>)
     where
         D: Future<Output = ()> + Send + 'static,
     {
-        let Opened {
-            connection,
-            driver,
-            traffic,
-        } = opened;
-        let shared = Arc::downgrade(self);
-        let driver = {
-            let (traffic, shared) = (Arc::clone(&traffic), Weak::clone(&shared));
-            // An idle client notices the end by this.
-            tokio::spawn(async move {
-                driver.await;
-                traffic.end();
-                if let Some(shared) = shared.upgrade() {
-                    shared.replace(generation, ended());
+        let keeper: Weak<dyn Keeper> = Arc::downgrade(self) as _;
+        let (live, kept) = Live::start(generation, opened, &keeper);
+        self.put(Link::Up(live));
+        let _ = kept.send(());
+    }
+
+    /// The new state, unless the connection has been closed.
+    fn put(&self, new: Link) {
+        self.link.send_if_modified(|link| {
+            let open = !matches!(link, Link::Closed);
+            if open {
+                *link = new;
+            }
+            open
+        });
+    }
+}
+
+impl Keeper for Shared {
+    fn ended(&self, generation: u64, end: End) {
+        let server = self.endpoint.address();
+        let replaced = |why: Refusal| {
+            self.link.send_if_modified(|link| {
+                let current = matches!(link, Link::Up(live) if live.generation == generation);
+                if current {
+                    *link = Link::Down(why);
                 }
+                current
             })
         };
-        let live = Live {
-            generation,
-            connection,
-            traffic: Arc::clone(&traffic),
-            under_way: Arc::default(),
-            shared,
-            _driver: Arc::new(Driver(driver.abort_handle())),
+        // What is noticed in passing, and done again and again, is no news.
+        let replaced = match end {
+            End::Failed(refusal) => {
+                let why = refusal.detail.clone();
+                let replaced = replaced(refusal);
+                if replaced && !self.told.swap(true, Ordering::SeqCst) {
+                    tracing::warn!(server, why, "connection lost");
+                }
+                replaced
+            }
+            End::Idle => replaced(Refusal::unreachable(CLOSED)),
+            End::Moved(refusal) => replaced(refusal),
         };
-        self.link.send_replace(Link::Up(live));
-        if traffic.has_ended() {
-            self.replace(generation, ended());
-        }
-    }
-
-    fn at_hand(&self) -> Result<Live, Refusal> {
-        match &*self.link.borrow() {
-            Link::Up(live) => Ok(live.clone()),
-            Link::Down(refusal) => Err(refusal.clone()),
-        }
-    }
-
-    fn replace(&self, generation: u64, why: Refusal) {
-        let detail = why.detail.clone();
-        // To follow the address to another server is no loss, and is done again and again.
-        let to_follow = why.reason == Reason::ReadOnly;
-        let replaced = self.link.send_if_modified(|link| {
-            let current = matches!(link, Link::Up(current) if current.generation == generation);
-            if current {
-                *link = Link::Down(why);
-            }
-            current
-        });
         if replaced {
-            let server = self.endpoint.address();
-            if to_follow {
-                tracing::debug!(server, why = detail, "connecting again");
-            } else {
-                tracing::warn!(server, why = detail, "connection lost");
-            }
             self.broken.notify_one();
         }
     }
 }
 
-fn ended() -> Refusal {
-    Refusal::unreachable("the server has closed the connection")
-}
-
 /// Makes the connection anew each time that it is found broken.
 async fn keep(shared: Arc<Shared>) {
+    let server = shared.endpoint.address();
     let mut generation = 0;
     let mut backoff = Backoff::new();
     let mut since = Instant::now();
     loop {
         shared.broken.notified().await;
-        let lost =
-            matches!(&*shared.link.borrow(), Link::Down(why) if why.reason != Reason::ReadOnly);
         // The first attempt is made at once, unless there was one just now.
         if !backoff.note_end(since.elapsed()) {
             tokio::time::sleep(backoff.next()).await;
         }
-        loop {
+        let opened = loop {
             match shared.endpoint.connect().await {
-                Ok(opened) => {
-                    generation += 1;
-                    shared.set_up(generation, opened);
-                    since = Instant::now();
-                    let server = shared.endpoint.address();
-                    if lost {
-                        tracing::info!(server, "connected again");
-                    } else {
-                        tracing::debug!(server, "connected again");
-                    }
-                    break;
-                }
+                Ok(opened) => break opened,
                 Err(refusal) => {
-                    tracing::debug!(server = shared.endpoint.address(), detail = %refusal.detail, "not connected");
-                    shared.link.send_replace(Link::Down(refusal));
+                    let why = refusal.detail.clone();
+                    if shared.told.swap(true, Ordering::SeqCst) {
+                        tracing::debug!(server, why, "not connected");
+                    } else {
+                        tracing::warn!(server, why, "connection lost");
+                    }
+                    shared.put(Link::Down(refusal));
                     tokio::time::sleep(backoff.next()).await;
                 }
             }
+        };
+        generation += 1;
+        shared.set_up(generation, opened);
+        since = Instant::now();
+        if shared.told.swap(false, Ordering::SeqCst) {
+            tracing::info!(server, "connected again");
+        } else {
+            tracing::debug!(server, "connected again");
         }
     }
 }
 
 fn first_connect_error(endpoint: &Endpoint, refusal: Refusal, began: Instant) -> Error {
-    let server = endpoint.address().to_owned();
+    let name = endpoint.address().to_owned();
+    let detail = refusal.detail;
     match refusal.reason {
-        Reason::Authentication => Error::Authentication {
-            name: server,
-            detail: refusal.detail,
-        },
-        Reason::NotNow => Error::RefusedForNow {
-            name: server,
-            detail: refusal.detail,
-        },
+        Reason::Authentication => Error::Authentication { name, detail },
+        Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
         Reason::Unreachable => Error::Unavailable {
-            name: server,
+            name,
             waited: began.elapsed(),
-            detail: refusal.detail,
+            detail,
         },
-        _ => Error::Server {
-            name: server,
-            detail: refusal.detail,
-        },
+        _ => Error::Server { name, detail },
     }
 }

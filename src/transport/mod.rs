@@ -7,14 +7,16 @@ mod connection;
 mod endpoint;
 mod failure;
 mod handshake;
+mod live;
 mod moment;
 mod socket;
 mod subscriber;
 
 pub(crate) use backoff::{Backoff, jittered};
-pub(crate) use connection::{Connection, Live};
+pub(crate) use connection::Connection;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::{Failure, Reason, Refusal};
+pub(crate) use live::Live;
 pub(crate) use moment::Moment;
 pub(crate) use subscriber::{Subscriber, Subscriptions};
 

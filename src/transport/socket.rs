@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -33,20 +33,11 @@ pub(super) struct Socket {
 pub(super) struct Traffic {
     /// How many bytes have been written.
     written: AtomicU64,
-    ended: AtomicBool,
 }
 
 impl Traffic {
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn end(&self) {
-        self.ended.store(true, Ordering::SeqCst);
     }
 }
 

@@ -3,7 +3,6 @@
 use futures::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
 
-use super::failure::Reason;
 use super::{Endpoint, Failure, Moment, Refusal};
 
 /// How a message begins that is meant for JVMs alone: see `lua/semaphore/nudge.lua`.
@@ -60,9 +59,8 @@ impl Subscriptions {
     pub(crate) async fn ping(&mut self) -> Result<(), Failure> {
         let pong = limited(self.response_timeout, self.sink.ping::<redis::Value>()).await;
         match pong {
-            // An ACL may forbid PING; that it answers is all that matters.
-            Ok(_) => Ok(()),
-            Err(Failure::Refused(refusal)) if refusal.reason == Reason::Permission => Ok(()),
+            // An ACL may forbid PING, and a busy server refuses it; that it answers is all that matters.
+            Ok(_) | Err(Failure::Refused(_)) => Ok(()),
             Err(failure) => Err(failure),
         }
     }
