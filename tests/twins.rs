@@ -369,22 +369,40 @@ async fn leased(client: &Client, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let name = format!("leased-{seed}");
     let limit = random.u32(1..5);
-    // The layouts serve alike; only this one tells its permits apart, as the twin does.
-    let twins: Twins<Arc<dyn LeasedSemaphore>> = Twins {
-        memory: Arc::new(memory::LeasedSemaphore::new(&name, limit, Some(LONG))),
-        redis: Arc::new(
+    let kind = ["slots", "times", "fair", "set"][random.usize(..4)];
+    let original: Arc<dyn LeasedSemaphore> = match kind {
+        "slots" => Arc::new(
             client
                 .slot_semaphore(&name, limit)
                 .timeout(LONG)
                 .check_interval(LONG),
         ),
+        "times" => Arc::new(
+            client
+                .timestamp_semaphore(&name, limit)
+                .timeout(LONG)
+                .check_interval(LONG),
+        ),
+        "fair" => Arc::new(
+            client
+                .fair_semaphore(&name, limit)
+                .timeout(LONG)
+                .check_interval(LONG),
+        ),
+        _ => Arc::new(client.set_semaphore(&name, limit).check_interval(LONG)),
     };
-    let mut history = vec![format!("seed {seed}, limit {limit}")];
+    // The layouts serve alike; only one tells its permits apart, as the twin does.
+    let told = |slot: Option<u32>| slot.filter(|_| kind == "slots");
+    let twins: Twins<Arc<dyn LeasedSemaphore>> = Twins {
+        memory: Arc::new(memory::LeasedSemaphore::new(&name, limit, original.lease())),
+        redis: original,
+    };
+    let mut history = vec![format!("seed {seed}: {kind}, limit {limit}")];
     let mut waiting: Vec<Waiting<Result<Option<Held>>>> = Vec::new();
     let mut held: Vec<(Held, Held)> = Vec::new();
     let mut guards: Vec<(LeasedPermit, LeasedPermit)> = Vec::new();
     let slot = |answer: &Result<Option<Held>>| match answer {
-        Ok(held) => Ok(held.as_ref().map(Held::slot)),
+        Ok(held) => Ok(held.as_ref().map(|held| told(held.slot()))),
         Err(error) => Err(error.clone()),
     };
     for _ in 0..CALLS {
@@ -427,7 +445,9 @@ async fn leased(client: &Client, seed: u64) {
                     twins.redis.try_permit().await,
                 );
                 let (one, two) = (one.unwrap(), two.unwrap());
-                let slots = |permit: &Option<LeasedPermit>| permit.as_ref().map(LeasedPermit::slot);
+                let slots = |permit: &Option<LeasedPermit>| {
+                    permit.as_ref().map(|permit| told(permit.slot()))
+                };
                 history.push(format!("guard: {:?}", slots(&one)));
                 assert_eq!(slots(&one), slots(&two), "{history:#?}");
                 guards.extend(one.zip(two));
@@ -480,7 +500,7 @@ async fn leased(client: &Client, seed: u64) {
                 .await
                 .unwrap()
                 .iter()
-                .map(|held| held.slot())
+                .map(|held| told(held.slot()))
                 .collect();
             slots.sort_unstable();
             slots

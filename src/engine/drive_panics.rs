@@ -93,11 +93,8 @@ fn a_runtime_that_ends_in_the_middle() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let answer = runtime.block_on(async {
-        let answer = queue.ask();
-        drive::kick(&queue);
-        answer
-    });
+    let answer = queue.ask();
+    runtime.block_on(async { drive::kick(&queue) });
     drop(runtime);
     assert!(*queue.abandoned.lock());
     drop(queue);

@@ -278,7 +278,7 @@ impl Waiters {
             .runs
             .iter()
             .zip(served)
-            .any(|(run, &count)| run.tickets.iter().take(count).last().copied() > head);
+            .any(|(run, &count)| run.tickets.iter().take(count).next_back().copied() > head);
         if head.is_some() && passed {
             self.note_passed(now);
         }
