@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::drive::{self, Driver, Round, Rounds};
 use super::sync::Mutex;
@@ -59,6 +61,11 @@ impl Queue {
     }
 }
 
+async fn answered(answer: oneshot::Receiver<()>) {
+    let answer = timeout(Duration::from_secs(20), answer).await;
+    answer.expect("nobody goes on").expect("answered");
+}
+
 #[tokio::test]
 async fn a_round_that_panics_in_its_caller() {
     let queue = Arc::new(Queue::default());
@@ -67,7 +74,7 @@ async fn a_round_that_panics_in_its_caller() {
     let behind = queue.ask();
     let panicked = std::panic::AssertUnwindSafe(inline).catch_unwind().await;
     assert!(panicked.is_err());
-    behind.await.expect("answered by a task");
+    answered(behind).await;
     assert!(!*queue.abandoned.lock());
 }
 
@@ -79,11 +86,11 @@ async fn a_round_that_panics_in_a_task() {
     queue.ask_for_a_panic();
     let behind = queue.ask();
     drive::kick(&queue);
-    before.await.expect("answered by the task");
-    behind.await.expect("answered by the next task");
+    answered(before).await;
+    answered(behind).await;
     let later = queue.ask();
     drive::kick(&queue);
-    later.await.expect("answered, as ever");
+    answered(later).await;
     assert!(!*queue.abandoned.lock());
 }
 
@@ -93,11 +100,8 @@ fn a_runtime_that_ends_in_the_middle() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let answer = runtime.block_on(async {
-        let answer = queue.ask();
-        drive::kick(&queue);
-        answer
-    });
+    let answer = queue.ask();
+    runtime.block_on(async { drive::kick(&queue) });
     drop(runtime);
     assert!(*queue.abandoned.lock());
     drop(queue);

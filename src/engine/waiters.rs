@@ -342,8 +342,9 @@ impl Waiters {
         out
     }
 
-    /// Takes out those whom exactly `permits` permits serve, in order; nobody if some would be left over.
-    pub(crate) fn serve_exactly(&mut self, permits: u32, now: Instant) -> Vec<Waiter> {
+    /// Takes out those whom exactly `permits` permits serve, in order; nobody if some would be left over, or if somebody
+    /// would be passed for whom they are enough together with those that are `free`.
+    pub(crate) fn serve_exactly(&mut self, permits: u32, free: i64, now: Instant) -> Vec<Waiter> {
         let strict = self.must_not_pass(now);
         let mut rest = permits;
         let mut tickets = Vec::new();
@@ -355,7 +356,7 @@ impl Waiters {
                 if rest == 0 {
                     break;
                 }
-            } else if strict {
+            } else if strict || i64::from(waiter.permits) <= free.saturating_add(rest.into()) {
                 break;
             } else {
                 passed.get_or_insert(*ticket);
@@ -380,7 +381,7 @@ impl Waiters {
             .runs
             .iter()
             .zip(served)
-            .any(|(run, &count)| run.tickets.iter().take(count).last().copied() > head);
+            .any(|(run, &count)| run.tickets.iter().take(count).next_back().copied() > head);
         if head.is_some() && passed {
             self.note_passed(now);
         }

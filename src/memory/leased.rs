@@ -125,7 +125,7 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.shared.change(|leases| leases.leave(self.ticket));
+        drop(self.shared.change(|leases| leases.leave(self.ticket)));
         self.granted.close();
         if let Ok(held) = self.granted.try_recv() {
             self.shared.change(|leases| leases.release(&held.id));

@@ -40,7 +40,7 @@ enum News {
 }
 
 /// One who waits.
-struct Waiter {
+pub(super) struct Waiter {
     grant: oneshot::Sender<Held>,
     /// The first in line looks when a permit expires; this tells it to look anew when that is.
     look: Arc<Notify>,
@@ -114,9 +114,12 @@ impl Leases {
         (ticket, granted, look)
     }
 
-    pub(super) fn leave(&mut self, ticket: u64) {
-        self.waiting.remove(&ticket);
+    /// Takes one who waits out of the line: to be dropped when the mutex is free, as its channel knows the waker.
+    #[must_use]
+    pub(super) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
+        let waiter = self.waiting.remove(&ticket);
         self.tell_first();
+        waiter
     }
 
     /// The first in line has to look at the time anew.

@@ -142,6 +142,12 @@ impl State {
         Some(Hold { lease, token })
     }
 
+    /// Gives this hold of `owner` back, and not one that it has taken since; whether it still had it.
+    fn release_hold(&mut self, owner: &str, hold: &Hold) -> bool {
+        let current = self.holding.as_ref();
+        current.is_some_and(|held| held.lease.is_same(&hold.lease)) && self.release(owner)
+    }
+
     /// Gives one hold of `owner` back; whether it had one.
     fn release(&mut self, owner: &str) -> bool {
         let Some(held) = &mut self.holding else {
@@ -235,6 +241,13 @@ impl Lock {
         Lock {
             shared: Arc::clone(&self.shared),
             owner: format!("memory:{id}").into(),
+        }
+    }
+
+    /// Nobody is there to be told.
+    fn note(&self, released: bool) {
+        if !released {
+            tracing::debug!(name = self.shared.name, "lost before it was unlocked");
         }
     }
 
@@ -419,9 +432,23 @@ impl api::Lock for Lock {
     }
 
     fn unlock_detached(&self) {
-        if !self.shared.with(|state| state.release(&self.owner)) {
-            tracing::debug!(name = self.shared.name, "lost before it was unlocked");
-        }
+        let released = self.shared.with(|state| state.release(&self.owner));
+        self.note(released);
+    }
+
+    async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
+        self.check(None)?;
+        let released = self
+            .shared
+            .with(|state| state.release_hold(&self.owner, hold));
+        released.then_some(()).ok_or_else(|| self.not_held())
+    }
+
+    fn unlock_hold_detached(&self, hold: &Hold) {
+        let released = self
+            .shared
+            .with(|state| state.release_hold(&self.owner, hold));
+        self.note(released);
     }
 }
 

@@ -73,17 +73,20 @@ impl Future for Wait<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
+        // Made, and dropped, while the mutex is free.
+        let waker = context.waker().clone();
         let mut state = this.shared.lock();
         let Some(ticket) = this.ticket else {
             if state.take_in_turn(this.permits) {
+                drop(state);
                 return Poll::Ready(());
             }
-            this.ticket = Some(state.join(this.permits, context.waker()));
+            this.ticket = Some(state.join(this.permits, waker));
             return Poll::Pending;
         };
-        let (waits, former) = state.waits(ticket, context.waker());
+        let (waits, unused) = state.waits(ticket, waker);
         drop(state);
-        drop(former);
+        drop(unused);
         if waits {
             return Poll::Pending;
         }

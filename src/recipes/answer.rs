@@ -139,7 +139,7 @@ fn read_holders(items: &[Value]) -> Option<Vec<Holder>> {
             slot: (slot > 0).then_some(slot),
         })
     };
-    if items.len() % 3 != 0 {
+    if !items.len().is_multiple_of(3) {
         return None;
     }
     items.chunks_exact(3).map(holder).collect()

@@ -108,6 +108,7 @@ macro_rules! lock_suite {
                 a_guard_unlocked_with_an_answer,
                 an_unlock_that_is_never_polled_is_a_drop,
                 a_guard_that_lost_its_lock_tells,
+                a_guard_of_a_hold_that_was_given_back_releases_nothing,
                 a_forgotten_guard_keeps_the_lock,
                 no_guard_now,
                 no_guard_in_time,

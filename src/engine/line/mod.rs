@@ -228,7 +228,8 @@ impl Line {
         if !fresh || !state.first_may_keep(permits) {
             return false;
         }
-        let served = state.waiters.serve_exactly(permits, now);
+        let free = state.available;
+        let served = state.waiters.serve_exactly(permits, free, now);
         let handed_over = !served.is_empty();
         state.turns.handed_over(served.len());
         // A large request that has been served may have stood in the way of smaller ones.
