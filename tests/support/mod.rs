@@ -6,6 +6,7 @@ pub mod channel;
 pub mod clients;
 pub mod crowd;
 pub mod keeper;
+pub mod lock_crowd;
 pub mod monitor;
 pub mod peer;
 pub mod polls;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::calls::{Call, Claim, Outcome, Reply, Step, StepAnswer, Term};
 use super::round::Batch;
 use super::waiting::Turn;
-use super::{LockLine, Queued, State, waiting};
+use super::{Held, LockLine, Queued, State, waiting};
 use crate::api::Hold;
 use crate::engine::once::{Patience, Trouble, refused};
 use crate::error::{Error, Result};
@@ -48,6 +48,7 @@ impl LockLine {
             confirmed,
             doubtful,
         } = answered;
+        let window = self.core.config.local_hand_over;
         let mut replies: Vec<(Option<Reply>, Result<Outcome>, Step)> = Vec::new();
         let mut again = Vec::new();
         // When the lock comes to its end, if nobody renews it or gives it back.
@@ -55,7 +56,7 @@ impl LockLine {
         let mut state = self.lock();
         if let Some(listeners) = listeners {
             let own = u64::from(state.waiting.listening.is_confirmed());
-            state.waiting.others = listeners > own;
+            state.waiting.sharing.told(listeners.saturating_sub(own));
         }
         let forced = |(answer, _): &(StepAnswer, _)| matches!(answer, StepAnswer::Forced(true));
         if doubtful || answers.iter().any(forced) {
@@ -63,6 +64,8 @@ impl LockLine {
             state.doubtful = false;
             state.fenced_until = Instant::now().checked_add(self.core.config.record_life());
         }
+        let forced = answers.iter().any(forced);
+        let (mut freed, mut lost, mut busy) = (forced, false, false);
         let mut answers = answers.into_iter();
         for (call, (answer, lease)) in batch.calls.into_iter().zip(&mut answers) {
             if let (Step::Acquire(claim), StepAnswer::Differs(count)) = (&call.step, &answer) {
@@ -76,6 +79,9 @@ impl LockLine {
                 continue;
             }
             ends = end_of(&answer, lease).or(ends);
+            freed |= matches!(answer, StepAnswer::Released(0));
+            lost |= matches!(answer, StepAnswer::NotHeld);
+            busy |= matches!(answer, StepAnswer::Busy(_));
             let outcome = self.settle(&mut state, &call.step, answer, sent + lease, doubtful);
             replies.push((call.reply, outcome, call.step));
         }
@@ -92,10 +98,11 @@ impl LockLine {
                 answer if answer.is_not_now() => state.waiting.look_anew(),
                 StepAnswer::Busy(ttl) if !turn.last => {
                     self.correct(&mut state, &claim, 0);
-                    state.waiting.not_kept();
+                    busy = true;
                     ends = ttl;
                 }
                 answer => {
+                    let waiter = state.waiting.take(turn.ticket);
                     ends = end_of(&answer, lease).or(ends);
                     let step = Step::Acquire(claim);
                     let outcome = self.settle(&mut state, &step, answer, sent + lease, doubtful);
@@ -103,21 +110,36 @@ impl LockLine {
                         // It said nothing about the lock itself.
                         state.waiting.look_anew();
                     }
-                    let waiter = state.waiting.take(turn.ticket);
                     replies.push((waiter.map(|waiter| waiter.reply), outcome, step));
                 }
             }
         }
         state.waiting.answered(sent);
+        let held = state.holds.is_held();
+        if batch.echo && !forced && (held || !freed) {
+            state.waiting.sharing.no_echo();
+        }
+        if busy && !held {
+            state.waiting.sharing.others_have_it();
+        } else if (freed || lost) && !held {
+            // Nobody who waits was part of the batch.
+            state.waiting.look_anew();
+            if freed {
+                state.waiting.sharing.freed(Instant::now(), window);
+            }
+            self.look_when_others_had_it(&mut state);
+        }
+        // A millisecond that Redis rounds off, and the way there.
+        let ends = ends.map(|ends| Instant::now() + ends + Duration::from_millis(1));
+        state.held = ends.filter(|_| held).map(|ends| Held {
+            fresh_until: Instant::now() + window,
+            ends,
+            confirmed,
+        });
         if let Some(ends) = ends
             && !state.waiting.is_empty()
         {
-            // A millisecond that Redis rounds off, and the way there.
-            let grace = Duration::from_millis(1);
-            self.set_alarm(&mut state, Instant::now() + ends + grace);
-        }
-        if !state.holds.is_held() {
-            state.waiting.not_kept();
+            self.set_alarm(&mut state, ends);
         }
         self.listen_as_needed(&mut state, confirmed);
         drop(state);
@@ -167,7 +189,6 @@ impl LockLine {
                     if let Some(lease) = self.core.renewals.forget(self.keys.object(), owner) {
                         lease.end();
                     }
-                    state.waiting.look_anew();
                 }
                 Ok(Outcome::Released)
             }
@@ -186,7 +207,6 @@ impl LockLine {
                 for owner in state.holds.all_lost() {
                     self.core.renewals.forget(self.keys.object(), &owner);
                 }
-                state.waiting.look_anew();
                 Ok(Outcome::Forced(forced))
             }
             (Step::Acquire(claim), StepAnswer::Busy(_)) => {
@@ -213,7 +233,10 @@ impl LockLine {
     ) -> Hold {
         let (owner, term) = (&claim.owner, claim.term);
         let lease = state.holds.taken(owner, count, term, Some(until));
-        state.waiting.kept(Instant::now());
+        if count == 1 {
+            let window = self.core.config.local_hand_over;
+            state.waiting.sharing.granted(Instant::now(), window);
+        }
         state.waiting.bring_forward(owner);
         let (key, owner) = (self.keys.object(), &claim.owner);
         if state.holds.is_watched(owner)

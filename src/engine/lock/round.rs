@@ -25,6 +25,8 @@ pub(super) struct Batch {
     pub(super) calls: Vec<Call>,
     /// Those of the waiting who ask. They come after the calls.
     pub(super) turns: Vec<Turn>,
+    /// If it frees the lock, this client hears of it.
+    pub(super) echo: bool,
 }
 
 impl Batch {
@@ -112,17 +114,19 @@ impl LockLine {
             Step::Force => true,
             Step::Acquire(_) => false,
         });
-        if frees && !state.waiting.is_empty() {
-            state.waiting.look_anew();
-            let window = self.core.config.local_hand_over;
-            if let Err(until) = state.waiting.may_keep(now, window) {
-                self.set_alarm(state, until);
-            }
+        let window = self.core.config.local_hand_over;
+        let waiting = &mut state.waiting;
+        let stays = !frees || waiting.sharing.may_keep(now, window);
+        if frees {
+            waiting.look_anew();
+            batch.echo = waiting.listening.is_confirmed();
+        }
+        if batch.echo {
+            waiting.sharing.expect_echo();
         }
         // There is always room for one: no call waits for another round because of the waiting.
         let most = (MOST_STEPS - batch.calls.len()).max(1);
-        let turns = state.waiting.ask(now, most, |owner| batch.has_owner(owner));
-        batch.turns = turns;
+        batch.turns = waiting.ask(now, stays, most, |owner| batch.has_owner(owner));
     }
 
     /// What is known of the owner of `step`.
@@ -190,6 +194,9 @@ impl LockLine {
                     .await
             }
         };
+        if batch.echo && !matches!(ending, Ending::Answer(_)) {
+            self.lock().waiting.sharing.no_echo();
+        }
         let error = match ending {
             Ending::Answer(value) => match calls::read(&value, &steps) {
                 Some((listeners, answers)) => {

@@ -8,15 +8,13 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::calls::{Claim, Reply};
+use super::sharing::Sharing;
 use super::{LockLine, State};
 use crate::engine::drive;
 use crate::engine::listening::Listening;
 use crate::engine::once::refused;
 use crate::engine::wakeups::{Listener, Wake};
 use crate::error::Error;
-
-/// How long the lock is left to others when they are due: the one that is awake needs a round trip to take it.
-const GIVE_WAY: Duration = Duration::from_millis(2);
 
 /// A caller that waits for the lock.
 pub(super) struct Waiter {
@@ -57,12 +55,7 @@ pub(super) struct Waiting {
     /// Since when the server has not answered anything, once that has been noticed.
     silent_since: Option<Instant>,
     pub(super) listening: Listening,
-    /// Somebody else listens for the lock.
-    pub(super) others: bool,
-    /// Since when the lock has stayed within this process.
-    kept_since: Option<Instant>,
-    /// Others come first until then.
-    gives_way_until: Option<Instant>,
+    pub(super) sharing: Sharing,
     /// Looks when the one who holds the lock must have lost it.
     alarm: Option<AbortHandle>,
 }
@@ -72,8 +65,8 @@ impl Waiting {
         self.waiters.is_empty()
     }
 
-    /// Adds a caller: at the end, or in front if it `holds` the lock already. Returns its ticket.
-    pub(super) fn join(&mut self, claim: Claim, reply: Reply, holds: bool) -> u64 {
+    /// Adds a caller: at the end, or in front if it `holds` the lock already. In front it `asks`. Returns its ticket.
+    pub(super) fn join(&mut self, claim: Claim, reply: Reply, holds: bool, asks: bool) -> u64 {
         self.last_ticket += 1;
         let waiter = Waiter {
             ticket: self.last_ticket,
@@ -86,7 +79,7 @@ impl Waiting {
         // Behind others there is no reason to ask: whatever wakes the first one leads to all.
         if holds || self.waiters.is_empty() {
             self.waiters.push_front(waiter);
-            self.look = true;
+            self.look |= asks;
         } else {
             self.waiters.push_back(waiter);
         }
@@ -181,9 +174,7 @@ impl Waiting {
 
     /// Whether the first one asks now.
     fn first_asks(&self, now: Instant) -> bool {
-        self.look
-            && !self.waiters.is_empty()
-            && self.gives_way_until.is_none_or(|until| now >= until)
+        self.look && !self.waiters.is_empty() && self.sharing.gives_way(now).is_none()
     }
 
     /// Whether anybody asks now.
@@ -191,16 +182,17 @@ impl Waiting {
         self.ending > 0 || self.first_asks(now)
     }
 
-    /// Who asks now: the first one, if there is a reason, and those whose time is up; `most` of them, one of each owner,
-    /// and none of those who are `busy`.
+    /// Who asks now: the first one, if there is a reason and it `may`, and those whose time is up; `most` of them, one of
+    /// each owner, and none of those who are `busy`.
     pub(super) fn ask(
         &mut self,
         now: Instant,
+        may: bool,
         most: usize,
         busy: impl Fn(&str) -> bool,
     ) -> Vec<Turn> {
         let mut turns: Vec<Turn> = Vec::new();
-        let mut first = self.first_asks(now);
+        let mut first = may && self.first_asks(now);
         for waiter in &self.waiters {
             if turns.len() == most || (!first && self.ending == 0) {
                 break;
@@ -219,29 +211,6 @@ impl Waiting {
             });
         }
         turns
-    }
-
-    /// A local owner gives the lock back: may the next one take it in the same step? If not, until when the lock is
-    /// left to others.
-    pub(super) fn may_keep(&mut self, now: Instant, window: Duration) -> Result<(), Instant> {
-        let since = *self.kept_since.get_or_insert(now);
-        if !window.is_zero() && (!self.others || now.saturating_duration_since(since) < window) {
-            return Ok(());
-        }
-        self.kept_since = None;
-        let until = if self.others { now + GIVE_WAY } else { now };
-        self.gives_way_until = Some(until);
-        Err(until)
-    }
-
-    /// The lock is not this client's any more.
-    pub(super) fn not_kept(&mut self) {
-        self.kept_since = None;
-    }
-
-    /// This client has taken the lock.
-    pub(super) fn kept(&mut self, now: Instant) {
-        self.kept_since.get_or_insert(now);
     }
 
     /// Those who wait as `owner`, who holds the lock now, do not have to wait: they come first.
@@ -305,13 +274,23 @@ impl LockLine {
     fn look_again(self: std::sync::Arc<Self>) {
         let mut state = self.lock();
         state.waiting.look_anew();
-        let waiting = !state.waiting.is_empty();
-        if waiting {
+        self.look_when_others_had_it(&mut state);
+        let asks = state.waiting.wants_to_ask(Instant::now());
+        if asks {
             self.note_busy(&mut state);
         }
         drop(state);
-        if waiting {
+        if asks {
             drive::kick(&self);
+        }
+    }
+
+    /// Those who wait look when the time is over for which the lock is left to others.
+    pub(super) fn look_when_others_had_it(&self, state: &mut State) {
+        if let Some(until) = state.waiting.sharing.gives_way(Instant::now())
+            && !state.waiting.is_empty()
+        {
+            self.set_alarm(state, until);
         }
     }
 }
@@ -323,6 +302,10 @@ impl Listener for LockLine {
         };
         let mut state = self.lock();
         let look = state.waiting.listening.hear(wake);
+        match wake {
+            Wake::Message | Wake::Look => state.waiting.sharing.heard(Instant::now()),
+            _ => state.waiting.sharing.forget_echoes(),
+        }
         if let Wake::Refused(refusal) = wake {
             let waiters = state.waiting.take_all();
             drop(state);
