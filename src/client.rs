@@ -223,6 +223,8 @@ impl ClientBuilder {
     /// permits taken away by others (`add_permits` with a negative number) are noticed that much later,
     /// and that a missing key is not created by it. While others wait for permits it is for callers whose turn it
     /// is, and for four times as long. Zero switches it off.
+    ///
+    /// It is also how long a lock may come back to this client before it is left to others that listen for it.
     pub fn local_hand_over(mut self, window: Duration) -> Self {
         self.config.local_hand_over = window;
         self

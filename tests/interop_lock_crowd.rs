@@ -83,14 +83,19 @@ async fn over(crowd: PendingCall) -> Value {
     answer.expect("no call fails").value
 }
 
-/// So many clients with so many callers each, beside two JVMs with two threads each: nobody is starved.
-async fn all_get_on(
+/// The turns of each client, and those of each JVM, in the same time.
+struct Turns {
+    ours: Vec<u64>,
+    javas: Vec<u64>,
+}
+
+/// So many clients with so many callers each, beside JVMs with [`THREADS`] each.
+async fn crowd(
     javas: &[JavaPeer],
     server: &RedisServer,
-    clients: u64,
-    callers: usize,
+    (clients, callers): (usize, usize),
     hold: Duration,
-) {
+) -> Turns {
     let mut crowds = Vec::new();
     for _ in 0..clients {
         let client = client(server, LONG).await;
@@ -105,47 +110,50 @@ async fn all_get_on(
         of_java.push(over(crowd).await);
     }
     let ours: Vec<u64> = crowds.iter().map(LockCrowd::grants).collect();
-    let mut waits: Vec<_> = crowds.iter().map(LockCrowd::longest_wait).collect();
+    let waits: Vec<_> = crowds.iter().map(LockCrowd::longest_wait).collect();
     for crowd in crowds {
         crowd.stop().await;
     }
-    let number = |value: &Value| value.as_u64().expect("a number");
-    let javas: Vec<u64> = of_java
-        .iter()
-        .map(|answer| number(&answer["acquisitions"]))
-        .collect();
-    let longest = |answer: &Value| Duration::from_micros(number(&answer["waitMicros"]["max"]));
-    waits.extend(of_java.iter().map(longest));
-    let what = format!("ours {ours:?}, JVMs {javas:?}, longest waits {waits:?}, held for {hold:?}");
-    println!("{what}");
-    // Of a share for each process, of which ours may have more callers, and are faster.
-    let all: u64 = ours.iter().chain(&javas).sum();
-    let share = all / (ours.len() + javas.len()) as u64;
-    for count in ours.iter().chain(&javas) {
-        assert!(count * 5 > share, "{what}");
-    }
-    for wait in waits {
-        assert!(wait < Duration::from_millis(2_500), "{what}");
-    }
+    let turns = Turns {
+        ours,
+        javas: of_java
+            .iter()
+            .map(|answer| answer["acquisitions"].as_u64().expect("a number"))
+            .collect(),
+    };
+    println!(
+        "held for {hold:?}: ours {:?} ({waits:?}), JVMs {:?} ({:?})",
+        turns.ours,
+        turns.javas,
+        of_java
+            .iter()
+            .map(|answer| &answer["waitMicros"]["max"])
+            .collect::<Vec<_>>()
+    );
+    turns
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everybody_gets_on() {
+async fn jvms_get_their_turns_beside_clients_that_want_the_lock_all_the_time() {
     let server = RedisServer::start().await;
     let mut javas = Vec::new();
     for _ in 0..2 {
         javas.push(JavaPeer::start(NEWEST, &server.url()).await);
     }
     // The first seconds of a JVM are slow.
-    let warm: Vec<_> = javas
-        .iter()
-        .map(|java| threads(java, 2_000, Duration::from_millis(1)))
-        .collect();
-    for crowd in warm {
-        over(crowd).await;
+    crowd(&javas, &server, (0, 0), Duration::from_millis(1)).await;
+    for (clients, micros) in [((1, 1), 1_500), ((2, 4), 1_000), ((1, 1), 20_000)] {
+        let turns = crowd(&javas, &server, clients, Duration::from_micros(micros)).await;
+        let most = turns.ours.iter().max().expect("there are some");
+        // Among JVMs the one that has just unlocked is mostly the next one, too.
+        for count in &turns.javas {
+            assert!(
+                count * 10 > *most,
+                "JVMs {:?}, ours {:?}",
+                turns.javas,
+                turns.ours
+            );
+        }
+        assert!(!turns.ours.contains(&0));
     }
-    for micros in [1_500, 20_000] {
-        all_get_on(&javas, &server, 1, 1, Duration::from_micros(micros)).await;
-    }
-    all_get_on(&javas, &server, 2, 4, Duration::from_millis(1)).await;
 }

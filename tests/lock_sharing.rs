@@ -36,7 +36,7 @@ async fn two_share(callers: usize, way: Way, hold: Duration, grants: u64) {
     }
     for crowd in crowds {
         println!(
-            "{what}, {hold:?}: {} grants, longest wait {:?} ms",
+            "{what}, {hold:?}: {} grants, longest wait {:?}",
             crowd.grants(),
             crowd.longest_wait()
         );

@@ -90,17 +90,17 @@ impl LockLine {
         }
         for (turn, (answer, lease)) in batch.turns.into_iter().zip(answers) {
             let claim = turn.claim;
+            if let StepAnswer::Busy(ttl) = answer {
+                busy = true;
+                ends = ttl;
+            }
             match answer {
                 StepAnswer::Differs(count) => {
                     self.correct(&mut state, &claim, count);
                     state.waiting.look_anew();
                 }
                 answer if answer.is_not_now() => state.waiting.look_anew(),
-                StepAnswer::Busy(ttl) if !turn.last => {
-                    self.correct(&mut state, &claim, 0);
-                    busy = true;
-                    ends = ttl;
-                }
+                StepAnswer::Busy(_) if !turn.last => self.correct(&mut state, &claim, 0),
                 answer => {
                     let waiter = state.waiting.take(turn.ticket);
                     ends = end_of(&answer, lease).or(ends);
@@ -185,10 +185,10 @@ impl LockLine {
             )),
             (Step::Release(owner, _), StepAnswer::Released(left)) => {
                 state.holds.released(owner, left, Some(until));
-                if left == 0 {
-                    if let Some(lease) = self.core.renewals.forget(self.keys.object(), owner) {
-                        lease.end();
-                    }
+                if left == 0
+                    && let Some(lease) = self.core.renewals.forget(self.keys.object(), owner)
+                {
+                    lease.end();
                 }
                 Ok(Outcome::Released)
             }

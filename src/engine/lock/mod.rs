@@ -93,20 +93,6 @@ struct State {
     closed: bool,
 }
 
-impl State {
-    /// The next of those queued that is to be carried out.
-    fn next(&mut self) -> Option<&Queued> {
-        while self
-            .queue
-            .front_mut()
-            .is_some_and(|next| next.is_pointless())
-        {
-            self.queue.pop_front();
-        }
-        self.queue.front()
-    }
-}
-
 /// What the server has said of a lock that somebody of this client has.
 struct Held {
     /// No longer worth a question until then.
@@ -129,6 +115,27 @@ impl Queued {
         match self {
             Queued::Call(call) => call.is_pointless(),
             Queued::Command(command) => command.is_pointless(),
+        }
+    }
+}
+
+impl State {
+    /// The next of those queued that is to be carried out.
+    fn next(&mut self) -> Option<&Queued> {
+        while self
+            .queue
+            .front_mut()
+            .is_some_and(|next| next.is_pointless())
+        {
+            self.queue.pop_front();
+        }
+        self.queue.front()
+    }
+
+    /// Somebody wants the lock.
+    fn note_wish(&mut self, now: Instant) {
+        if self.waiting.is_empty() {
+            self.waiting.sharing.wanted_again(now);
         }
     }
 }
@@ -250,6 +257,9 @@ impl LockLine {
             Step::Acquire(claim) => Some(Arc::clone(&claim.owner)),
             _ => None,
         };
+        if owner.is_some() {
+            self.lock().note_wish(Instant::now());
+        }
         self.enqueue(Queued::Call(Call {
             step,
             reply: Some(reply),
@@ -270,9 +280,7 @@ impl LockLine {
         // Who holds the lock already does not wait for it.
         let holds = state.holds.count(&owner) > 0;
         let first = state.waiting.is_empty();
-        if first {
-            state.waiting.sharing.wanted_again(now);
-        }
+        state.note_wish(now);
         let held = state.held.as_ref().filter(|held| now < held.fresh_until);
         let held = held
             .filter(|_| !holds)

@@ -312,6 +312,7 @@ impl Listener for LockLine {
         let look = state.waiting.listening.hear(wake);
         match wake {
             Wake::Message | Wake::FurtherMessage => state.waiting.sharing.heard(Instant::now()),
+            Wake::Look => {}
             _ => state.waiting.sharing.forget_echoes(),
         }
         if let Wake::Refused(refusal) = wake {
