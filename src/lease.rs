@@ -91,11 +91,6 @@ impl Lease {
         }
     }
 
-    /// Whether both are the lease of one hold.
-    pub(crate) fn is_same(&self, other: &Lease) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
-    }
-
     /// It was granted anew, until `until`; nothing happens to one that has ended or is lost.
     pub(crate) fn extend(&self, until: Option<Instant>) {
         self.change(|state| match state {

@@ -169,6 +169,8 @@ pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
 #[derive(Debug, Clone)]
 pub struct Hold {
     pub(crate) lease: Lease,
+    /// Which of its owner's holds it is, where there may be several: later ones have higher numbers.
+    pub(crate) number: u64,
     pub(crate) token: Option<u64>,
 }
 

@@ -8,8 +8,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::coalesce::Coalescer;
+use super::holds::Holds;
 use super::registry::Registry;
-use super::renewal::Renewals;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ pub(crate) struct Core {
     sequence: AtomicU64,
     owners: AtomicU64,
     pub(crate) objects: Registry,
-    pub(crate) renewals: Renewals,
+    pub(crate) holds: Holds,
     pub(crate) coalescer: Coalescer,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
@@ -52,7 +52,7 @@ impl Core {
             sequence: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
-            renewals: Renewals::default(),
+            holds: Holds::default(),
             coalescer: Coalescer::default(),
             busy: AtomicUsize::new(0),
             finished: AtomicBool::new(false),

@@ -22,13 +22,6 @@ impl Script {
     }
 }
 
-impl Script {
-    /// What tells it from others.
-    pub(crate) fn digest(&self) -> &str {
-        &self.digest
-    }
-}
-
 fn redis_digest(source: &str) -> String {
     redis::Script::new(source).get_hash().to_owned()
 }

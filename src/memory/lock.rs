@@ -117,7 +117,11 @@ impl State {
             self.last_token += 1;
             self.last_token
         });
-        Some(Hold { lease, token })
+        Some(Hold {
+            lease,
+            number: 0,
+            token,
+        })
     }
 
     /// Gives one hold of `owner` back; whether it had one.

@@ -112,7 +112,11 @@ impl Lock for StringLock {
             former.lease.lose();
             former.handle.unkeep(&former.held.id);
         }
-        Ok(Some(Hold { lease, token: None }))
+        Ok(Some(Hold {
+            lease,
+            number: 0,
+            token: None,
+        }))
     }
 
     async fn unlock(&self) -> Result<()> {

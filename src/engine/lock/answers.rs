@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::calls::{Call, Claim, Outcome, Reply, Step, StepAnswer, Term};
+use super::calls::{Call, Claim, Known, Outcome, Reply, Step, StepAnswer, Term};
 use super::round::Batch;
 use super::{LockLine, Queued, State, waiting};
 use crate::api::Hold;
+use crate::engine::holds::Count;
 use crate::engine::once::{Patience, Trouble, refused};
 use crate::error::{Error, Result};
-use crate::lease::Lease;
 use crate::transport::Refusal;
 
 /// In what time a lock ends whose owner has been answered so; `lease` is what was set.
@@ -25,8 +25,8 @@ fn end_of(answer: &StepAnswer, lease: Duration) -> Option<Duration> {
 
 /// What the server has answered to a batch.
 pub(super) struct Answered {
-    /// The answer to each step, and the time to live that it came with.
-    pub(super) answers: Vec<(StepAnswer, Duration)>,
+    /// The answer to each step, and what was known when that departed.
+    pub(super) answers: Vec<(StepAnswer, Known)>,
     /// How many hear the channel, where that was learned.
     pub(super) listeners: Option<u64>,
     /// The sending that was answered was made at this time or later.
@@ -63,27 +63,27 @@ impl LockLine {
             state.fenced_until = Instant::now().checked_add(self.core.config.record_life());
         }
         let mut answers = answers.into_iter();
-        for (call, (answer, lease)) in batch.calls.into_iter().zip(&mut answers) {
-            if let (Step::Acquire(claim), StepAnswer::Differs(count)) = (&call.step, &answer) {
-                self.correct(&mut state, claim, *count);
+        for (call, (answer, known)) in batch.calls.into_iter().zip(&mut answers) {
+            if let (Step::Acquire(claim), StepAnswer::Lost) = (&call.step, &answer) {
+                self.holds().lost(self.key(), &claim.owner);
                 again.push(call);
                 continue;
             }
-            ends = end_of(&answer, lease).or(ends);
-            let outcome = self.settle(&mut state, &call.step, answer, sent + lease, doubtful);
+            ends = end_of(&answer, known.lease).or(ends);
+            let outcome = self.settle(&mut state, &call.step, answer, known, sent, doubtful);
             replies.push((call.reply, outcome, call.step));
         }
         for call in again.into_iter().rev() {
             state.queue.push_front(Queued::Call(call));
         }
-        if let (Some((ticket, claim)), Some((answer, lease))) = (batch.turn, answers.next()) {
+        if let (Some((ticket, claim)), Some((answer, known))) = (batch.turn, answers.next()) {
             match answer {
-                StepAnswer::Differs(count) => {
-                    self.correct(&mut state, &claim, count);
+                StepAnswer::Lost => {
+                    self.holds().lost(self.key(), &claim.owner);
                     state.waiting.look_anew();
                 }
                 StepAnswer::Busy(ttl) => {
-                    self.correct(&mut state, &claim, 0);
+                    self.holds().lost(self.key(), &claim.owner);
                     state.waiting.not_kept();
                     if let Some(first) = state.waiting.first() {
                         first.asked = None;
@@ -91,9 +91,9 @@ impl LockLine {
                     ends = ttl;
                 }
                 answer => {
-                    ends = end_of(&answer, lease).or(ends);
+                    ends = end_of(&answer, known.lease).or(ends);
                     let step = Step::Acquire(claim);
-                    let outcome = self.settle(&mut state, &step, answer, sent + lease, doubtful);
+                    let outcome = self.settle(&mut state, &step, answer, known, sent, doubtful);
                     let reply = state.waiting.take_served(ticket);
                     replies.push((reply, outcome, step));
                 }
@@ -106,7 +106,7 @@ impl LockLine {
             let grace = Duration::from_millis(1);
             self.set_alarm(&mut state, Instant::now() + ends + grace);
         }
-        if !state.holds.is_held() {
+        if !self.holds().is_held(self.key()) {
             state.waiting.not_kept();
         }
         self.listen_as_needed(&mut state, confirmed);
@@ -117,73 +117,50 @@ impl LockLine {
         }
     }
 
-    /// `claim`'s owner holds the lock `count` times, other than was thought here.
-    fn correct(&self, state: &mut State, claim: &Claim, count: u32) {
-        let (renewals, key, owner) = (&self.core.renewals, self.keys.object(), &claim.owner);
-        if count == 0 {
-            self.not_held_any_more(state, owner);
-            return;
-        }
-        let watched = renewals.lease(key, owner);
-        let term = watched.as_ref().map_or(claim.term, |_| Term::Watched);
-        let lease = watched.unwrap_or_else(|| Lease::until(None));
-        state.holds.correct(owner, count, term, lease);
-    }
-
-    /// The server says that `owner` does not hold the lock.
-    fn not_held_any_more(&self, state: &mut State, owner: &Arc<str>) {
-        if let Some(lease) = self.core.renewals.forget(self.keys.object(), owner) {
-            lease.lose();
-        }
-        state.holds.lost(owner);
-    }
-
-    /// Notes what an answer means for the holds, which end at `until` for the time being.
+    /// Notes what an answer means for the holds; the sending that was answered was made at `sent` or later.
     fn settle(
         &self,
         state: &mut State,
         step: &Step,
         answer: StepAnswer,
-        until: Instant,
+        known: Known,
+        sent: Instant,
         doubtful: bool,
     ) -> Result<Outcome> {
+        let (holds, key, until) = (self.holds(), self.key(), sent + known.lease);
         match (step, answer) {
-            (Step::Acquire(claim), StepAnswer::Taken(count, token)) => Ok(Outcome::Taken(
-                self.taken(state, claim, count, token, until),
-            )),
-            (Step::Release(owner, _), StepAnswer::Released(left)) => {
-                state.holds.released(owner, left, Some(until));
+            (Step::Acquire(claim), StepAnswer::Taken(_, token)) => {
+                Ok(Outcome::Taken(self.taken(state, claim, token, until)))
+            }
+            (Step::Release(owner, number), StepAnswer::Released(left)) => {
                 if left == 0 {
-                    if let Some(lease) = self.core.renewals.forget(self.keys.object(), owner) {
-                        lease.end();
-                    }
                     state.waiting.look_anew();
                 }
+                holds.released(key, owner, *number, (left > 0).then_some(until));
                 Ok(Outcome::Released)
             }
             // The first copy has done it.
-            (Step::Release(owner, _), StepAnswer::NotHeld)
-                if doubtful && state.holds.count(owner) == 1 =>
+            (Step::Release(owner, number), StepAnswer::NotHeld)
+                if doubtful && known.holds == Count::Held(1) =>
             {
-                state.holds.released(owner, 0, None);
+                holds.released(key, owner, *number, None);
                 Ok(Outcome::Released)
             }
             (Step::Release(owner, _), StepAnswer::NotHeld) => {
-                self.not_held_any_more(state, owner);
+                holds.lost(key, owner);
                 Err(self.not_held(owner))
             }
             (Step::Force, StepAnswer::Forced(forced)) => {
-                for owner in state.holds.all_lost() {
-                    self.core.renewals.forget(self.keys.object(), &owner);
-                }
+                holds.all_lost(key);
                 state.waiting.look_anew();
                 Ok(Outcome::Forced(forced))
             }
             (Step::Acquire(claim), StepAnswer::Busy(_)) => {
-                self.correct(state, claim, 0);
+                holds.lost(key, &claim.owner);
                 Ok(Outcome::Busy)
             }
-            (_, StepAnswer::Refused(error)) => {
+            (step, StepAnswer::Refused(error)) => {
+                self.note_refusal(step);
                 Err(refused(self.name(), &Refusal::from_text(&error)))
             }
             (step, answer) => Err(Error::Server {
@@ -193,31 +170,29 @@ impl LockLine {
         }
     }
 
-    fn taken(
-        &self,
-        state: &mut State,
-        claim: &Claim,
-        count: u32,
-        token: i64,
-        until: Instant,
-    ) -> Hold {
+    /// Notes that `claim`'s owner has taken the lock, which ends at `until` for the time being.
+    fn taken(&self, state: &mut State, claim: &Claim, token: i64, until: Instant) -> Hold {
         let (owner, term) = (&claim.owner, claim.term);
-        let lease = state.holds.taken(owner, count, term, Some(until));
+        let renewal = self.kind.renewal;
+        let (lease, number) = self.holds().taken(self.key(), owner, term, until, renewal);
         state.waiting.kept(Instant::now());
         state.waiting.bring_forward(owner);
-        let (key, owner) = (self.keys.object(), &claim.owner);
-        if state.holds.is_watched(owner)
+        if term == Term::Watched
             && let Some(line) = self.itself.upgrade()
         {
-            line.core.watch(self.kind.renewal, key, owner, &lease);
+            line.core.renew();
         }
         let token = claim.fenced.then(|| token.unsigned_abs());
-        Hold { lease, token }
+        Hold {
+            lease,
+            number,
+            token,
+        }
     }
 
     fn tell(&self, reply: Option<Reply>, outcome: Result<Outcome>, step: Step) {
         let granted = match &outcome {
-            Ok(Outcome::Taken(hold)) => Some(hold.lease.clone()),
+            Ok(Outcome::Taken(hold)) => Some(hold.number),
             _ => None,
         };
         let gone = match reply {
@@ -236,18 +211,18 @@ impl LockLine {
             }
         };
         if gone
-            && let Some(lease) = granted
+            && let Some(number) = granted
             && let Some(owner) = step.owner()
         {
-            self.give_back(owner, lease);
+            self.give_back(owner, number);
         }
     }
 
     /// Queues the release of a lock that was granted to a caller who has gone.
-    fn give_back(&self, owner: &Arc<str>, lease: Lease) {
+    fn give_back(&self, owner: &Arc<str>, number: u64) {
         let mut state = self.lock();
         state.queue.push_back(Queued::Call(Call {
-            step: Step::Release(Arc::clone(owner), Some(lease)),
+            step: Step::Release(Arc::clone(owner), Some(number)),
             reply: None,
             since: Instant::now(),
         }));

@@ -15,9 +15,11 @@
 //! `redisson_lock_fence:{name}:<client id>`: each sending has a number, and one below the fence is refused. To force
 //! a lock open changes no count of ours; that leaves its number in the fence, for its repetitions to see.
 //!
-//! The count is known here, and sent along. If Redis has another one (the lock has been lost unnoticed), an
-//! acquisition is not carried out but answered with that count, and asked for again: otherwise its repetition could
-//! not tell the hold that was lost from the new one.
+//! The count is known here, and sent along: a step sets what it makes of that, whatever stands in Redis, so it does the
+//! same however often it arrives, and neither a write that a failover lost nor one of a lost hold that was left over
+//! counts for long. If Redis does not know the owner at all (the lock has been lost unnoticed), an acquisition is not
+//! carried out but answered so, and asked for again as the first one: otherwise its repetition could not tell the hold
+//! that was lost from the new one.
 //!
 //! The usual cases (nobody holds the lock; its owner holds it once) travel as shorter scripts, which need neither
 //! number nor count: they do nothing while there is a fence.
@@ -28,13 +30,13 @@
 //! | `calls.rs` | the calls, and how they travel |
 //! | `round.rs` | what a round takes along, and how it is carried out |
 //! | `answers.rs` | who is told what |
-//! | `holds.rs` | what the owners of this client hold, as far as is known |
 //! | `waiting.rs` | the queue of those who wait, and when they ask |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
+//!
+//! What the owners hold stands in the client's table, [`holds`](super::holds).
 
 mod answers;
 mod calls;
-mod holds;
 mod round;
 mod seat;
 mod waiting;
@@ -48,13 +50,13 @@ use tokio::time::Instant;
 
 use self::calls::{Call, Outcome, Step};
 pub(crate) use self::calls::{Claim, Kind, Term, Usual};
-use self::holds::Holds;
 use self::seat::Seat;
 use self::waiting::Waiting;
 use super::answer::{self, answer_of};
 use super::command::{Command, Commands};
 use super::core::Core;
 use super::drive::{self, Driver, Inline};
+use super::holds::{Count, Holds};
 use super::keys::Keys;
 use super::registry::Shared;
 use super::request::Request;
@@ -78,7 +80,6 @@ pub(crate) struct LockLine {
 struct State {
     queue: VecDeque<Queued>,
     waiting: Waiting,
-    holds: Holds,
     /// A request was given up whose copies may still reach the server.
     doubtful: bool,
     /// A fence has been left that is there until then.
@@ -113,7 +114,6 @@ impl LockLine {
                 state: Mutex::new(State {
                     queue: VecDeque::new(),
                     waiting: Waiting::default(),
-                    holds: Holds::default(),
                     doubtful: false,
                     fenced_until: None,
                     busy: false,
@@ -126,6 +126,16 @@ impl LockLine {
 
     fn name(&self) -> &str {
         self.keys.name()
+    }
+
+    /// What the owners of the client hold.
+    fn holds(&self) -> &Holds {
+        &self.core.holds
+    }
+
+    /// The lock's key.
+    fn key(&self) -> &Arc<str> {
+        self.keys.object()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -156,21 +166,21 @@ impl LockLine {
 
     /// Gives one hold of `owner` back. Carried out even when the future is dropped after the first poll.
     ///
-    /// With `lease`, only the hold that was granted with it; not one that was taken after that was lost.
+    /// With `number`, only the hold that has it; not one that was taken after that was lost.
     pub(crate) async fn release(
         self: &Arc<Self>,
         owner: &Arc<str>,
-        lease: Option<Lease>,
+        number: Option<u64>,
     ) -> Result<()> {
         self.keys.check()?;
-        let seat = self.enqueue_call(Step::Release(Arc::clone(owner), lease))?;
+        let seat = self.enqueue_call(Step::Release(Arc::clone(owner), number))?;
         seat.outcome().await.map(drop)
     }
 
     /// The same with nobody waiting for it.
-    pub(crate) fn release_detached(self: &Arc<Self>, owner: &Arc<str>, lease: Option<Lease>) {
+    pub(crate) fn release_detached(self: &Arc<Self>, owner: &Arc<str>, number: Option<u64>) {
         let call = Call {
-            step: Step::Release(Arc::clone(owner), lease),
+            step: Step::Release(Arc::clone(owner), number),
             reply: None,
             since: Instant::now(),
         };
@@ -189,11 +199,8 @@ impl LockLine {
 
     /// What is known of `owner`'s holds.
     pub(crate) fn lease(&self, owner: &str) -> Lease {
-        let known = self.lock().holds.lease(owner);
-        // A lock can be held when the last handle has gone, and be found again by its owner's number.
-        known
-            .or_else(|| self.core.renewals.lease(self.keys.object(), owner))
-            .unwrap_or_else(Lease::ended)
+        let known = self.holds().lease(self.key(), owner);
+        known.unwrap_or_else(Lease::ended)
     }
 
     /// The error for an `owner` who does not hold the lock.
@@ -227,7 +234,7 @@ impl LockLine {
             return Err(self.shut_down());
         }
         // Who holds the lock already does not wait for it.
-        let holds = state.holds.count(&owner) > 0;
+        let holds = !matches!(self.holds().count(self.key(), &owner), Count::Held(0));
         let ticket = state.waiting.join(claim, reply, holds);
         self.note_busy(&mut state);
         drop(state);

@@ -6,11 +6,11 @@ use tokio::time::Instant;
 
 use super::answers::Answered;
 use super::calls::{self, Call, Claim, Known, Step, Term, Usual};
-use super::holds::Holds;
 use super::{LockLine, Queued, State, waiting};
 use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
+use crate::engine::holds::Count;
 use crate::engine::once::{Ending, Trouble, refused};
 use crate::engine::request::Request;
 use crate::error::Error;
@@ -35,15 +35,6 @@ impl Batch {
         let mut owners = self.calls.iter().filter_map(|call| call.step.owner());
         owners.any(|other| **other == *owner)
     }
-}
-
-/// The owner, where `step` is to give a hold back that has been lost: another one may be there by now.
-fn gone<'a>(holds: &Holds, step: &'a Step) -> Option<&'a Arc<str>> {
-    let Step::Release(owner, Some(lease)) = step else {
-        return None;
-    };
-    let current = holds.lease(owner);
-    (!current.is_some_and(|current| current.is_same(lease))).then_some(owner)
 }
 
 /// What is known when a batch departs.
@@ -74,7 +65,10 @@ impl LockLine {
         }
         let mut batch = Batch::default();
         while let Some(Queued::Call(call)) = state.queue.front() {
-            if let Some(owner) = gone(&state.holds, &call.step) {
+            // A hold that has been lost is not given back: another one may be there by now.
+            if let Step::Release(owner, Some(number)) = &call.step
+                && self.holds().is_gone(self.key(), owner, *number)
+            {
                 let outcome = Err(self.not_held(owner));
                 if let Some(Queued::Call(call)) = state.queue.pop_front()
                     && let Some(reply) = call.reply
@@ -107,7 +101,10 @@ impl LockLine {
     fn take_turn(&self, state: &mut State, batch: &mut Batch) {
         let now = Instant::now();
         let frees = batch.calls.iter().any(|call| match &call.step {
-            Step::Release(owner, _) => state.holds.count(owner) <= 1,
+            Step::Release(owner, _) => match self.holds().count(self.key(), owner) {
+                Count::Held(count) => count <= 1,
+                Count::Over => true,
+            },
             Step::Force => true,
             Step::Acquire(_) => false,
         });
@@ -127,23 +124,25 @@ impl LockLine {
     }
 
     /// What is known of the owner of `step`.
-    fn known(&self, state: &State, step: &Step) -> Known {
+    fn known(&self, step: &Step) -> Known {
+        let (holds, key) = (self.holds(), self.key());
         let watchdog_timeout = self.core.config.lock_watchdog_timeout;
         let lease = |term: Term| term.lease(watchdog_timeout);
         let lease = match step {
             // A hold that is renewed does not end by another one that is not.
-            Step::Acquire(claim) if state.holds.is_watched(&claim.owner) => {
+            Step::Acquire(claim) if holds.is_watched(key, &claim.owner) => {
                 lease(claim.term).max(watchdog_timeout)
             }
             Step::Acquire(claim) => lease(claim.term),
-            Step::Release(owner, _) => state
-                .holds
-                .term_below(owner)
+            Step::Release(owner, number) => holds
+                .term_without(key, owner, *number)
                 .map_or(watchdog_timeout, lease),
             Step::Force => watchdog_timeout,
         };
         Known {
-            holds: step.owner().map_or(0, |owner| state.holds.count(owner)),
+            holds: step
+                .owner()
+                .map_or(Count::Held(0), |owner| holds.count(key, owner)),
             lease,
         }
     }
@@ -168,7 +167,7 @@ impl LockLine {
                 Ok(value) => {
                     if let Some((listeners, answer)) = Usual::read(&value, &steps[0]) {
                         answered.listeners = listeners;
-                        answered.answers.push((answer, departure.known[0].lease));
+                        answered.answers.push((answer, departure.known[0]));
                         self.arrive(batch, answered);
                         return;
                     }
@@ -194,9 +193,8 @@ impl LockLine {
         let error = match ending {
             Ending::Answer(value) => match calls::read(&value, &steps) {
                 Some((listeners, answers)) => {
-                    let leases = departure.known.iter().map(|known| known.lease);
                     answered.listeners = listeners;
-                    answered.answers = answers.into_iter().zip(leases).collect();
+                    answered.answers = answers.into_iter().zip(departure.known).collect();
                     self.arrive(batch, answered);
                     return;
                 }
@@ -207,6 +205,7 @@ impl LockLine {
             },
             Ending::Refused(refusal) => refused(self.name(), &refusal),
             Ending::NotSent => {
+                steps.iter().for_each(|step| self.note_refusal(step));
                 // Those who still wait travel with the next batch.
                 let mut state = self.lock();
                 for call in batch.calls.into_iter().rev() {
@@ -217,28 +216,24 @@ impl LockLine {
             }
             Ending::Unknown => {
                 tracing::error!(name = self.name(), "the outcome of a call stays unknown");
+                steps.iter().for_each(|step| self.note_silence(step));
                 let mut state = self.lock();
                 state.waiting.look_anew();
                 state.doubtful = true;
                 return;
             }
         };
+        steps.iter().for_each(|step| self.note_refusal(step));
         self.fail(batch, &error);
     }
 
     /// What is known of `steps` when they depart.
     fn prepare(&self, steps: &[Step], now: Instant) -> Departure {
-        let state = self.lock();
-        let known: Vec<Known> = steps.iter().map(|step| self.known(&state, step)).collect();
-        for step in steps {
-            // What is about to be given back is not renewed any more.
-            if let Step::Release(owner, _) = step
-                && state.holds.count(owner) > 0
-                && state.holds.term_below(owner) != Some(Term::Watched)
-            {
-                self.core.renewals.forget(self.keys.object(), owner);
-            }
+        let known: Vec<Known> = steps.iter().map(|step| self.known(step)).collect();
+        for (step, known) in steps.iter().zip(&known) {
+            self.note_departure(step, now + known.lease);
         }
+        let state = self.lock();
         let fenced = state.doubtful || state.fenced_until.is_some_and(|until| now < until);
         let usual = match (&self.kind.usual, steps) {
             (Some(usual), [step]) if !fenced => usual.request(&self.keys, step, known[0]),
@@ -249,6 +244,39 @@ impl LockLine {
             usual,
             doubtful: state.doubtful,
             confirmed: state.waiting.listening.is_confirmed(),
+        }
+    }
+
+    /// `step` is about to be sent, and what it leaves held ends at `until`.
+    fn note_departure(&self, step: &Step, until: Instant) {
+        let (holds, key) = (self.holds(), self.key());
+        match step {
+            Step::Acquire(claim) => holds.departs(key, &claim.owner, until),
+            Step::Release(owner, number) => {
+                holds.leaves(key, owner, *number, true);
+                if holds.term_without(key, owner, *number).is_some() {
+                    holds.departs(key, owner, until);
+                }
+            }
+            Step::Force => {}
+        }
+    }
+
+    /// It has not taken effect.
+    pub(super) fn note_refusal(&self, step: &Step) {
+        let (holds, key) = (self.holds(), self.key());
+        let Some(owner) = step.owner() else { return };
+        holds.stays(key, owner);
+        // A guard is spent when its unlock has failed; nobody else would give that hold back.
+        if let Step::Release(owner, None) = step {
+            holds.leaves(key, owner, None, false);
+        }
+    }
+
+    /// Nobody will know whether it has taken effect.
+    fn note_silence(&self, step: &Step) {
+        if let Step::Release(owner, number) = step {
+            self.holds().given_up(self.key(), owner, *number);
         }
     }
 

@@ -287,8 +287,7 @@ impl RLock {
     ///
     /// As there; [`NotHeld`](crate::Error::NotHeld) also where this hold was lost.
     pub async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
-        let lease = Some(hold.lease().clone());
-        self.line.release(&self.owner, lease).await
+        self.line.release(&self.owner, Some(hold.number)).await
     }
 
     /// Takes the lock away from whoever holds it, however often; `false` if nobody does.
@@ -338,8 +337,7 @@ impl RLock {
     }
 
     fn unlock_hold_detached(&self, hold: &Hold) {
-        let lease = Some(hold.lease().clone());
-        self.line.release_detached(&self.owner, lease);
+        self.line.release_detached(&self.owner, Some(hold.number));
     }
 
     fn object(&self) -> Object<'_, LockLine> {

@@ -1,0 +1,592 @@
+//! What the owners of one client hold, as far as is known here: one table, which outlives the handles.
+//!
+//! Guards, leases, renewal, and what the scripts are told of an owner's count go by it. A lock has one entry, as only
+//! one owner can hold it, for as long as anything of it is held; each time that the lock was taken has a number of its
+//! own there, by which it is given back. What was held before a loss has lower numbers than what is held now.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::request::Script;
+use crate::lease::Lease;
+
+/// For how long a lock is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Term {
+    /// For as long as it is held: it is renewed.
+    Watched,
+    /// For this long at the most.
+    Limited(Duration),
+}
+
+impl Term {
+    /// The time to live that is set.
+    pub(crate) fn lease(self, watchdog_timeout: Duration) -> Duration {
+        match self {
+            Term::Watched => watchdog_timeout,
+            Term::Limited(lease) => lease,
+        }
+    }
+}
+
+/// How often an owner holds a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// So often.
+    Held(u32),
+    /// Not any more, as its lease has run out here; Redis may still have what it held.
+    Over,
+}
+
+/// One lock and one owner.
+pub(crate) type Place = (Arc<str>, Arc<str>);
+
+/// What is to be renewed: a holding, which is about something else as soon as the number is another one.
+pub(crate) struct Renewal {
+    pub(crate) place: Place,
+    pub(crate) since: u64,
+}
+
+/// All that the owners of one client hold.
+#[derive(Default)]
+pub(crate) struct Holds {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    by_lock: HashMap<Arc<str>, Holding>,
+    last_number: u64,
+    /// As many entries as there may be until those that are over are looked for.
+    most: usize,
+    /// There is a task that renews.
+    renewing: bool,
+}
+
+/// Entries that are over are not looked for among fewer than this.
+const FEW: usize = 1000;
+
+/// What one owner holds of a lock without having lost it in between.
+struct Holding {
+    owner: Arc<str>,
+    /// The latest last; never empty.
+    holds: Vec<Held>,
+    /// The number of the first one, which may have been given back.
+    since: u64,
+    /// One for all: they end together.
+    lease: Lease,
+    /// When, as far as the server has answered.
+    until: Instant,
+    /// When at the earliest, because of a step that has not been answered.
+    perhaps: Option<Instant>,
+    renewal: &'static LazyLock<Script>,
+}
+
+/// One time that the lock was taken.
+struct Held {
+    number: u64,
+    term: Term,
+    /// Its release has been sent.
+    leaving: bool,
+}
+
+impl Holding {
+    fn count(&self) -> u32 {
+        u32::try_from(self.holds.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Which one a release gives back: the one with `number`, else the latest.
+    fn place(&self, number: Option<u64>) -> usize {
+        let place = self
+            .holds
+            .iter()
+            .position(|held| Some(held.number) == number);
+        place.unwrap_or(self.holds.len() - 1)
+    }
+
+    /// All that is left ends at `until` for the time being, the server says.
+    fn ends(&mut self, until: Instant) {
+        self.until = until;
+        self.perhaps = None;
+        self.show_end();
+    }
+
+    fn show_end(&self) {
+        let end = self.perhaps.map_or(self.until, |end| end.min(self.until));
+        self.lease.extend(Some(end));
+    }
+
+    /// Takes one out: the one with `number`, else the latest. Whether any are left.
+    fn remove(&mut self, number: Option<u64>) -> bool {
+        self.holds.remove(self.place(number));
+        !self.holds.is_empty()
+    }
+
+    /// One of them is to be renewed; what is about to be given back is not.
+    fn is_watched(&self) -> bool {
+        let watched = |held: &Held| held.term == Term::Watched && !held.leaving;
+        self.holds.iter().any(watched) && !self.lease.is_lost()
+    }
+}
+
+impl State {
+    fn of(&mut self, lock: &str, owner: &str) -> Option<&mut Holding> {
+        let holding = self.by_lock.get_mut(lock)?;
+        (*holding.owner == *owner).then_some(holding)
+    }
+
+    /// Makes room: what has run out, and whose handle has gone, is of no use to anybody.
+    fn tidy(&mut self) {
+        if self.by_lock.len() >= self.most {
+            self.by_lock.retain(|_, holding| !holding.lease.is_lost());
+            self.most = FEW.max(2 * self.by_lock.len());
+        }
+    }
+}
+
+impl Holds {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    /// How often `owner` holds `lock`.
+    pub(crate) fn count(&self, lock: &str, owner: &str) -> Count {
+        match self.lock().of(lock, owner) {
+            None => Count::Held(0),
+            Some(holding) if holding.lease.is_lost() => Count::Over,
+            Some(holding) => Count::Held(holding.count()),
+        }
+    }
+
+    /// Whether some owner here holds `lock`.
+    pub(crate) fn is_held(&self, lock: &str) -> bool {
+        let state = self.lock();
+        let holding = state.by_lock.get(lock);
+        holding.is_some_and(|holding| !holding.lease.is_lost())
+    }
+
+    /// The lease of what `owner` holds.
+    pub(crate) fn lease(&self, lock: &str, owner: &str) -> Option<Lease> {
+        Some(self.lock().of(lock, owner)?.lease.clone())
+    }
+
+    /// Whether one of `owner`'s holds is to be renewed.
+    pub(crate) fn is_watched(&self, lock: &str, owner: &str) -> bool {
+        let mut state = self.lock();
+        state.of(lock, owner).is_some_and(|held| held.is_watched())
+    }
+
+    /// Whether the hold with this number has been lost: `owner` holds nothing, or has taken the lock anew.
+    pub(crate) fn is_gone(&self, lock: &str, owner: &str, number: u64) -> bool {
+        let mut state = self.lock();
+        let holding = state.of(lock, owner);
+        holding.is_none_or(|holding| number < holding.since)
+    }
+
+    /// The term that counts when a hold of `owner` is given back: the one with this number, or the latest one. `None`
+    /// where none is left.
+    pub(crate) fn term_without(
+        &self,
+        lock: &str,
+        owner: &str,
+        number: Option<u64>,
+    ) -> Option<Term> {
+        let mut state = self.lock();
+        let holding = state.of(lock, owner)?;
+        let place = holding.place(number);
+        let rest = holding.holds.iter().enumerate();
+        let rest = rest.filter(|(other, _)| *other != place);
+        let terms = rest.map(|(_, held)| held.term);
+        // A hold that is renewed stays so, whatever was taken on top of it.
+        terms.reduce(|below, term| match below {
+            Term::Watched => below,
+            Term::Limited(_) => term,
+        })
+    }
+
+    /// `owner` has taken the lock for `term`, and all that it holds ends at `until` for the time being. Returns the lease
+    /// and the number of the new hold.
+    pub(crate) fn taken(
+        &self,
+        lock: &Arc<str>,
+        owner: &Arc<str>,
+        term: Term,
+        until: Instant,
+        renewal: &'static LazyLock<Script>,
+    ) -> (Lease, u64) {
+        let mut state = self.lock();
+        state.last_number += 1;
+        let number = state.last_number;
+        let held = Held {
+            number,
+            term,
+            leaving: false,
+        };
+        if let Some(holding) = state.of(lock, owner)
+            && !holding.lease.is_lost()
+        {
+            holding.holds.push(held);
+            holding.ends(until);
+            return (holding.lease.clone(), number);
+        }
+        state.tidy();
+        let lease = Lease::until(Some(until));
+        let holding = Holding {
+            owner: Arc::clone(owner),
+            holds: vec![held],
+            since: number,
+            lease: lease.clone(),
+            until,
+            perhaps: None,
+            renewal,
+        };
+        // Whoever held it before has lost it.
+        if let Some(former) = state.by_lock.insert(Arc::clone(lock), holding) {
+            former.lease.lose();
+        }
+        (lease, number)
+    }
+
+    /// A step of `owner` departs that makes all that is left end at `until`; whether it arrives is not known yet.
+    pub(crate) fn departs(&self, lock: &str, owner: &str, until: Instant) {
+        if let Some(holding) = self.lock().of(lock, owner) {
+            holding.perhaps = Some(holding.perhaps.map_or(until, |end| end.min(until)));
+            holding.show_end();
+        }
+    }
+
+    /// It has not taken effect.
+    pub(crate) fn stays(&self, lock: &str, owner: &str) {
+        if let Some(holding) = self.lock().of(lock, owner) {
+            holding.perhaps = None;
+            holding.show_end();
+        }
+    }
+
+    /// The hold with this number, or the latest one, is about to be given back, and is renewed no more; unless that is
+    /// not to be, after all.
+    pub(crate) fn leaves(&self, lock: &str, owner: &str, number: Option<u64>, leaving: bool) {
+        if let Some(holding) = self.lock().of(lock, owner) {
+            let place = holding.place(number);
+            holding.holds[place].leaving = leaving;
+        }
+    }
+
+    /// The hold with this number, or the latest one, has been given back. What is left ends at `until` for the time being;
+    /// `None` where nothing is.
+    pub(crate) fn released(
+        &self,
+        lock: &str,
+        owner: &str,
+        number: Option<u64>,
+        until: Option<Instant>,
+    ) {
+        let mut state = self.lock();
+        let Some(holding) = state.of(lock, owner) else {
+            return;
+        };
+        match until {
+            Some(until) if holding.remove(number) => holding.ends(until),
+            _ => {
+                holding.lease.end();
+                state.by_lock.remove(lock);
+            }
+        }
+    }
+
+    /// What has become of its release will not be known.
+    pub(crate) fn given_up(&self, lock: &str, owner: &str, number: Option<u64>) {
+        let mut state = self.lock();
+        if let Some(holding) = state.of(lock, owner)
+            && !holding.remove(number)
+        {
+            holding.lease.end();
+            state.by_lock.remove(lock);
+        }
+    }
+
+    /// The server says that `owner` does not hold the lock.
+    pub(crate) fn lost(&self, lock: &str, owner: &str) {
+        let mut state = self.lock();
+        if let Some(holding) = state.of(lock, owner) {
+            holding.lease.lose();
+            state.by_lock.remove(lock);
+        }
+    }
+
+    /// Whoever held the lock holds it no more.
+    pub(crate) fn all_lost(&self, lock: &str) {
+        if let Some(holding) = self.lock().by_lock.remove(lock) {
+            holding.lease.lose();
+        }
+    }
+
+    /// Whether a task that renews has to be started.
+    pub(crate) fn begin_renewing(&self) -> bool {
+        !std::mem::replace(&mut self.lock().renewing, true)
+    }
+
+    /// All that there is to renew; where there is nothing, the task that renews ends.
+    pub(crate) fn to_renew(&self) -> Vec<Place> {
+        let mut state = self.lock();
+        let watched = state.by_lock.iter().filter(|(_, held)| held.is_watched());
+        let places: Vec<Place> = watched
+            .map(|(lock, held)| (Arc::clone(lock), Arc::clone(&held.owner)))
+            .collect();
+        state.renewing = !places.is_empty();
+        places
+    }
+
+    /// Takes up to `most` of `places` out that are to be renewed now, and by the same script.
+    pub(crate) fn next_renewals(
+        &self,
+        places: &mut Vec<Place>,
+        most: usize,
+    ) -> Option<(&'static LazyLock<Script>, Vec<Renewal>)> {
+        let mut state = self.lock();
+        let mut script: Option<&'static LazyLock<Script>> = None;
+        let mut some = Vec::new();
+        while some.len() < most
+            && let Some((lock, owner)) = places.last()
+        {
+            if let Some(holding) = state.of(lock, owner).filter(|held| held.is_watched()) {
+                let renewal = *script.get_or_insert(holding.renewal);
+                if !std::ptr::eq(renewal, holding.renewal) {
+                    break;
+                }
+                some.push(Renewal {
+                    place: (Arc::clone(lock), Arc::clone(owner)),
+                    since: holding.since,
+                });
+            }
+            places.pop();
+        }
+        script.map(|script| (script, some))
+    }
+
+    /// The server has answered to a renewal: whether the owner holds the lock, at least until `until` then. Returns
+    /// whether that is a loss.
+    pub(crate) fn renewed(&self, renewal: &Renewal, held: bool, until: Instant) -> bool {
+        let (lock, owner) = &renewal.place;
+        let mut state = self.lock();
+        // Given back, or taken anew, in the meantime: the answer is about something else.
+        let holding = state.of(lock, owner);
+        let Some(holding) = holding.filter(|holding| holding.since == renewal.since) else {
+            return false;
+        };
+        if held {
+            holding.until = holding.until.max(until);
+            holding.show_end();
+            return false;
+        }
+        // That it is given back is not a loss.
+        if holding.holds.iter().all(|held| held.leaving) {
+            return false;
+        }
+        holding.lease.lose();
+        state.by_lock.remove(lock);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new("return 1"));
+    static OTHER: LazyLock<Script> = LazyLock::new(|| Script::new("return 2"));
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const SHORT: Term = Term::Limited(SECOND);
+    const LONG: Term = Term::Limited(Duration::from_secs(60));
+
+    fn after(seconds: u32) -> Instant {
+        Instant::now() + seconds * SECOND
+    }
+
+    /// `a` takes the lock `x` for `term`.
+    fn take(holds: &Holds, term: Term, until: Instant) -> (Lease, u64) {
+        holds.taken(&"x".into(), &"a".into(), term, until, &SCRIPT)
+    }
+
+    fn release(holds: &Holds, number: Option<u64>, left: bool) {
+        holds.released("x", "a", number, left.then(|| after(60)));
+    }
+
+    /// The locks whose renewal is due.
+    fn due(holds: &Holds) -> Vec<Renewal> {
+        let renewals = holds.next_renewals(&mut holds.to_renew(), 100);
+        renewals.map_or_else(Vec::new, |(_, some)| some)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn holds_are_counted_and_end_together() {
+        let holds = Holds::default();
+        let (lease, first) = take(&holds, Term::Watched, after(60));
+        let (_, second) = take(&holds, SHORT, after(60));
+        assert_eq!(holds.count("x", "a"), Count::Held(2));
+        assert_eq!(holds.count("x", "b"), Count::Held(0));
+        assert_eq!(
+            holds.term_without("x", "a", Some(second)),
+            Some(Term::Watched)
+        );
+        assert_eq!(holds.term_without("x", "a", None), Some(Term::Watched));
+        assert_eq!(holds.term_without("x", "a", Some(first)), Some(SHORT));
+        release(&holds, Some(first), true);
+        assert_eq!(holds.term_without("x", "a", None), None);
+        assert!(holds.is_held("x") && !holds.is_watched("x", "a"));
+        release(&holds, Some(second), false);
+        assert!(!holds.is_held("x") && !lease.is_lost());
+        assert!(holds.lock().by_lock.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_number_the_latest_is_meant() {
+        let holds = Holds::default();
+        for term in [SHORT, LONG, SHORT] {
+            take(&holds, term, after(60));
+        }
+        assert_eq!(holds.term_without("x", "a", None), Some(LONG));
+        release(&holds, None, true);
+        let (lease, gone) = take(&holds, SHORT, after(60));
+        release(&holds, Some(gone), true);
+        // One that was given back already stands for any other.
+        release(&holds, Some(gone), true);
+        assert_eq!(holds.count("x", "a"), Count::Held(1));
+        release(&holds, Some(gone), false);
+        assert!(!lease.is_lost() && !holds.is_held("x"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_lost_is_not_what_is_held() {
+        let holds = Holds::default();
+        let (old, number) = take(&holds, SHORT, after(1));
+        tokio::time::sleep(SECOND).await;
+        assert!(old.is_lost() && !holds.is_held("x"));
+        assert_eq!(holds.count("x", "a"), Count::Over);
+        assert!(!holds.is_gone("x", "a", number), "it may be left over");
+        let (new, later) = take(&holds, SHORT, after(1));
+        assert!(holds.is_gone("x", "a", number) && !holds.is_gone("x", "a", later));
+        assert_eq!(holds.count("x", "a"), Count::Held(1));
+        // Another owner has it.
+        holds.taken(&"x".into(), &"b".into(), LONG, after(60), &SCRIPT);
+        assert!(new.is_lost() && holds.is_gone("x", "a", later));
+        assert_eq!(holds.count("x", "a"), Count::Held(0));
+        let lease = holds.lease("x", "b").unwrap();
+        holds.lost("x", "a");
+        assert!(!lease.is_lost());
+        holds.all_lost("x");
+        assert!(lease.is_lost() && holds.lease("x", "b").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_is_not_answered_may_bring_the_end_nearer() {
+        let holds = Holds::default();
+        let (lease, _) = take(&holds, LONG, after(60));
+        holds.departs("x", "a", after(1));
+        assert_eq!(lease.remaining(), Some(SECOND));
+        holds.departs("x", "a", after(2));
+        assert_eq!(lease.remaining(), Some(SECOND));
+        holds.stays("x", "a");
+        assert_eq!(lease.remaining(), Some(60 * SECOND));
+        holds.departs("x", "a", after(100));
+        assert_eq!(lease.remaining(), Some(60 * SECOND));
+        take(&holds, LONG, after(100));
+        assert_eq!(lease.remaining(), Some(100 * SECOND));
+        holds.departs("x", "a", after(1));
+        tokio::time::sleep(SECOND).await;
+        assert!(lease.is_lost());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_held_without_a_lease_is_renewed_until_it_leaves() {
+        let holds = Holds::default();
+        assert!(holds.begin_renewing() && !holds.begin_renewing());
+        let (lease, _) = take(&holds, SHORT, after(30));
+        assert!(due(&holds).is_empty());
+        assert!(holds.begin_renewing(), "there was nothing to renew");
+        let (_, watched) = take(&holds, Term::Watched, after(30));
+        assert!(!holds.begin_renewing());
+        let renewals = due(&holds);
+        assert!(!holds.renewed(&renewals[0], true, after(40)));
+        assert_eq!(lease.remaining(), Some(40 * SECOND));
+        // An end is only ever put off.
+        assert!(!holds.renewed(&renewals[0], true, after(20)));
+        assert_eq!(lease.remaining(), Some(40 * SECOND));
+        holds.departs("x", "a", after(1));
+        assert!(!holds.renewed(&renewals[0], true, after(50)));
+        assert_eq!(lease.remaining(), Some(SECOND));
+        holds.stays("x", "a");
+        assert_eq!(lease.remaining(), Some(50 * SECOND));
+
+        holds.leaves("x", "a", Some(watched), true);
+        assert!(due(&holds).is_empty());
+        holds.leaves("x", "a", Some(watched), false);
+        assert_eq!(due(&holds).len(), 1);
+        release(&holds, Some(watched), true);
+        assert!(due(&holds).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
+        let holds = Holds::default();
+        let (lease, _) = take(&holds, Term::Watched, after(30));
+        let renewals = due(&holds);
+        assert!(holds.renewed(&renewals[0], false, after(30)));
+        assert!(lease.is_lost() && holds.lease("x", "a").is_none());
+        // The answer comes when it is given back, or when that has been taken anew.
+        let (lease, number) = take(&holds, Term::Watched, after(30));
+        assert!(!holds.renewed(&renewals[0], false, after(30)));
+        let renewals = due(&holds);
+        holds.leaves("x", "a", Some(number), true);
+        assert!(!holds.renewed(&renewals[0], false, after(30)));
+        holds.given_up("x", "a", Some(number));
+        assert!(!holds.renewed(&renewals[0], false, after(30)));
+        assert!(!lease.is_lost() && lease.lost().now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn renewals_are_those_of_the_moment() {
+        let holds = Holds::default();
+        for number in 0..25 {
+            let script = if number < 20 { &SCRIPT } else { &OTHER };
+            let lock = format!("lock-{number}").into();
+            holds.taken(&lock, &"a".into(), Term::Watched, after(60), script);
+        }
+        let mut places = holds.to_renew();
+        places.sort();
+        assert_eq!(places.len(), 25);
+        let mut seen = 0;
+        while let Some((script, some)) = holds.next_renewals(&mut places, 8) {
+            assert!(!some.is_empty() && some.len() <= 8);
+            let lock = &some[0].place.0;
+            let other = lock["lock-".len()..].parse::<u32>().unwrap() >= 20;
+            assert_eq!(std::ptr::eq(script, &raw const OTHER), other);
+            seen += some.len();
+            // Each one of a call takes the next one away.
+            if let Some((lock, owner)) = places.last() {
+                holds.released(lock, owner, None, None);
+                seen += 1;
+            }
+        }
+        assert_eq!((seen, places.len()), (25, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_run_out_makes_room() {
+        let holds = Holds::default();
+        for number in 0..10 * FEW {
+            let lock = format!("lock-{number}").into();
+            holds.taken(&lock, &"a".into(), SHORT, after(1), &SCRIPT);
+            if number % FEW == 0 {
+                tokio::time::sleep(SECOND).await;
+            }
+        }
+        assert!(holds.lock().by_lock.len() <= 2 * FEW);
+    }
+}
