@@ -50,15 +50,26 @@ struct State {
     waiters: VecDeque<Waiter>,
     last_ticket: u64,
     last_token: u64,
+    /// Of the times that the lock was taken.
+    last_number: u64,
 }
 
 /// The lock as somebody holds it.
 struct Holding {
     owner: Arc<str>,
-    /// The lease of each time that it was taken, the latest last; `None` has no end.
-    terms: Vec<Option<Duration>>,
+    /// Each time that it was taken, the latest last.
+    holds: Vec<Held>,
+    /// The number of the first one, which may have been given back.
+    since: u64,
     expires: Option<Instant>,
     lease: Lease,
+}
+
+/// One time that the lock was taken.
+struct Held {
+    number: u64,
+    /// `None` has no end.
+    term: Option<Duration>,
 }
 
 struct Waiter {
@@ -91,12 +102,15 @@ impl State {
 
     /// Takes the lock if `owner` can have it.
     fn take(&mut self, owner: &Arc<str>, term: Option<Duration>, fenced: bool) -> Option<Hold> {
-        let expires = term.and_then(|term| Instant::now().checked_add(term));
+        let expires = end_of(term);
+        let number = self.last_number + 1;
+        let taken = Held { number, term };
         let lease = match &mut self.holding {
             Some(held) if held.owner == *owner => {
                 // A hold without an end stays so.
-                let expires = expires.filter(|_| !held.terms.contains(&None));
-                held.terms.push(term);
+                let endless = held.holds.iter().any(|held| held.term.is_none());
+                let expires = expires.filter(|_| !endless);
+                held.holds.push(taken);
                 held.expires = expires;
                 held.lease.extend(expires);
                 held.lease.clone()
@@ -106,48 +120,59 @@ impl State {
                 let lease = Lease::until(expires);
                 self.holding = Some(Holding {
                     owner: Arc::clone(owner),
-                    terms: vec![term],
+                    holds: vec![taken],
+                    since: number,
                     expires,
                     lease: lease.clone(),
                 });
                 lease
             }
         };
+        self.last_number = number;
         let token = fenced.then(|| {
             self.last_token += 1;
             self.last_token
         });
         Some(Hold {
             lease,
-            number: 0,
+            number,
             token,
         })
     }
 
-    /// Gives one hold of `owner` back; whether it had one.
-    fn release(&mut self, owner: &str) -> bool {
+    /// Gives a hold of `owner` back: the one with `number`, unless that was lost, or the latest. Whether it had it.
+    fn release(&mut self, owner: &str, number: Option<u64>) -> bool {
         let Some(held) = &mut self.holding else {
             return false;
         };
-        if *held.owner != *owner {
+        if *held.owner != *owner || number.is_some_and(|number| number < held.since) {
             return false;
         }
-        held.terms.pop();
-        if held.terms.is_empty() {
-            held.lease.end();
-            self.holding = None;
-        } else {
-            // A hold without an end stays so, whatever was taken on top of it.
-            let term = held.terms.iter().copied().min_by_key(Option::is_some);
-            let term = match term.flatten() {
-                None => None,
-                Some(_) => held.terms.last().copied().flatten(),
-            };
-            held.expires = term.and_then(|term| Instant::now().checked_add(term));
-            held.lease.extend(held.expires);
+        // One that was given back already stands for any other.
+        let place = held
+            .holds
+            .iter()
+            .position(|held| Some(held.number) == number);
+        held.holds.remove(place.unwrap_or(held.holds.len() - 1));
+        let terms = held.holds.iter().map(|held| held.term);
+        // A hold without an end stays so, whatever was taken on top of it.
+        match terms.reduce(|below, term| below.and(term)) {
+            None => {
+                held.lease.end();
+                self.holding = None;
+            }
+            Some(term) => {
+                held.expires = end_of(term);
+                held.lease.extend(held.expires);
+            }
         }
         true
     }
+}
+
+/// When a hold that is taken now ends.
+fn end_of(term: Option<Duration>) -> Option<Instant> {
+    term.and_then(|term| Instant::now().checked_add(term))
 }
 
 impl Shared {
@@ -189,6 +214,14 @@ impl Lock {
             shared: Arc::clone(&self.shared),
             owner: format!("memory:{id}").into(),
         }
+    }
+
+    /// Gives a hold back, and the lock to whoever is next; whether it was held.
+    fn release(&self, number: Option<u64>) -> bool {
+        let mut state = self.shared.lock();
+        let held = state.release(&self.owner, number);
+        state.settle(self.shared.fenced);
+        held
     }
 
     fn not_held(&self) -> Error {
@@ -261,8 +294,8 @@ impl Drop for Place<'_> {
         let mut state = self.lock.shared.lock();
         state.waiters.retain(|waiter| waiter.ticket != self.ticket);
         self.granted.close();
-        if self.granted.try_recv().is_ok() {
-            state.release(&self.lock.owner);
+        if let Ok(hold) = self.granted.try_recv() {
+            state.release(&self.lock.owner, Some(hold.number));
         }
         state.settle(self.lock.shared.fenced);
     }
@@ -315,9 +348,7 @@ impl api::Lock for Lock {
 
     async fn unlock(&self) -> Result<()> {
         self.check(None)?;
-        let mut state = self.shared.lock();
-        let held = state.release(&self.owner);
-        state.settle(self.shared.fenced);
+        let held = self.release(None);
         held.then_some(()).ok_or_else(|| self.not_held())
     }
 
@@ -346,7 +377,7 @@ impl api::Lock for Lock {
         let held = state.holding.as_ref();
         let held = held.filter(|held| held.owner == self.owner);
         Ok(held.map_or(0, |held| {
-            u32::try_from(held.terms.len()).unwrap_or(u32::MAX)
+            u32::try_from(held.holds.len()).unwrap_or(u32::MAX)
         }))
     }
 
@@ -370,11 +401,20 @@ impl api::Lock for Lock {
     }
 
     fn unlock_detached(&self) {
-        let mut state = self.shared.lock();
-        if !state.release(&self.owner) {
+        if !self.release(None) {
             tracing::debug!(name = self.shared.name, "lost before it was unlocked");
         }
-        state.settle(self.shared.fenced);
+    }
+
+    async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
+        let held = self.release(Some(hold.number));
+        held.then_some(()).ok_or_else(|| self.not_held())
+    }
+
+    fn unlock_hold_detached(&self, hold: &Hold) {
+        if !self.release(Some(hold.number)) {
+            tracing::debug!(name = self.shared.name, "lost before it was unlocked");
+        }
     }
 }
 

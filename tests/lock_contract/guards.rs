@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redisson_semaphore::RemainingTtl;
+
 use super::Fixture;
 use super::support::{LIMIT, SHORT, assert_free, assert_held, assert_not_held, lock};
 
@@ -121,4 +123,50 @@ pub(crate) async fn a_guard_that_is_dropped_wakes_a_waiter(fixture: &impl Fixtur
         waiting.answer().await.unwrap();
         waiter.unlock().await.unwrap();
     }
+}
+
+pub(crate) async fn guards_that_go_in_any_order_keep_their_terms(fixture: &impl Fixture) {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let lock = fixture.fresh("order");
+    let left = async || match lock.remaining_ttl().await.unwrap() {
+        RemainingTtl::Expires(left) => left,
+        other => panic!("no end: {other:?}"),
+    };
+    let first = lock.guard_with_lease(2 * HOUR).await.unwrap();
+    let second = lock.guard_with_lease(4 * HOUR).await.unwrap();
+    let third = lock.guard_with_lease(3 * HOUR).await.unwrap();
+    second.unlock().await.unwrap();
+    assert!(left().await > 2 * HOUR && left().await <= 3 * HOUR);
+    drop(third);
+    assert_held(&lock, 1).await;
+    assert!(left().await > HOUR && left().await <= 2 * HOUR);
+    assert!(!first.is_lost());
+    first.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+
+    // A hold without a lease stays without one.
+    let limited = lock.guard_with_lease(HOUR).await.unwrap();
+    let kept = lock.guard().await.unwrap();
+    limited.unlock().await.unwrap();
+    let left = kept.lease().remaining();
+    assert!(left.is_none_or(|left| left < HOUR), "the term of another");
+    let ttl = lock.remaining_ttl().await.unwrap();
+    assert!(!matches!(ttl, RemainingTtl::Expires(left) if left > HOUR / 2));
+    kept.unlock().await.unwrap();
+    assert_free(&fixture.stranger(&lock)).await;
+}
+
+pub(crate) async fn a_guard_of_a_hold_before_the_loss_gives_nothing_back(fixture: &impl Fixture) {
+    let lock = fixture.fresh("before");
+    let old = lock.guard().await.unwrap();
+    fixture.stranger(&lock).force_unlock().await.unwrap();
+    let new = lock.guard().await.unwrap();
+    assert!(old.is_lost() && !new.is_lost());
+    let again = lock.guard().await.unwrap();
+    assert_not_held(old.unlock().await, &lock);
+    assert_held(&lock, 2).await;
+    new.unlock().await.unwrap();
+    assert_held(&lock, 1).await;
+    again.unlock().await.unwrap();
+    assert_free(&fixture.stranger(&lock)).await;
 }
