@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use futures::future::{join_all, try_join_all};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error, Lease, RLock};
+use redisson_semaphore::{Client, Error, Lease, Lock, RLock};
+use support::monitor::{Command, Monitor};
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::server::RedisServer;
 use support::waiters::until;
@@ -352,4 +353,31 @@ async fn an_owner_that_is_found_again_has_its_leases() {
         !lock("kept").is_locked().await.unwrap()
     })
     .await;
+}
+
+/// A lease that is no whole number of milliseconds does not end earlier in Redis than it does here, whatever is held.
+#[tokio::test]
+async fn fractions_of_a_millisecond_are_rounded_up() {
+    let server = start().await;
+    let client = connect(server.url(), HOUR).await;
+    let lease = HOUR + Duration::from_micros(300);
+    let mut monitor = Monitor::start(&server).await;
+    client.lock("lock").lock_with_lease(lease).await.unwrap();
+    let string_lock = client.string_lock("string-lock");
+    string_lock.lock_with_lease(lease).await.unwrap();
+    let semaphore = client.semaphore("semaphore");
+    assert!(semaphore.try_set_permits_for(1, lease).await.unwrap());
+    assert!(semaphore.expire(lease).await.unwrap());
+    let seen = monitor.until_marker().await;
+    let set = |key: &str, time: &str| {
+        let about = |command: &&Command| {
+            command.is_lua() && command.args.iter().any(|arg| arg.ends_with(key))
+        };
+        let mut args = seen.iter().filter(about).flat_map(|command| &command.args);
+        args.any(|arg| arg == time)
+    };
+    for key in ["lock", "string-lock", "semaphore"] {
+        assert!(set(key, "3600001"), "{key}: {seen:?}");
+        assert!(!set(key, "3600000"), "{key}: {seen:?}");
+    }
 }

@@ -10,4 +10,4 @@ pub use lock::{Hold, Lock};
 pub(crate) use semaphore::PASSING_LIMIT;
 pub use semaphore::{MAX_PERMITS, Semaphore};
 pub use ttl::RemainingTtl;
-pub(crate) use ttl::{LONGEST_MILLIS, check_millis};
+pub(crate) use ttl::{LONGEST_MILLIS, check_millis, whole_millis};

@@ -166,7 +166,8 @@ impl RLock {
         self.hold(None, None).await.map(drop)
     }
 
-    /// As [`lock`](Self::lock), but not renewed: it is free again after `lease`, in whole milliseconds.
+    /// As [`lock`](Self::lock), but not renewed: it is free again after `lease`, rounded up to whole
+    /// milliseconds.
     ///
     /// Redis: as there; the time to live becomes `lease`. Redisson: `lock(long, TimeUnit)`.
     ///

@@ -121,7 +121,7 @@ impl RSemaphore {
         self.flag(Operation::TrySet(permits, None)).await
     }
 
-    /// As [`try_set_permits`](Self::try_set_permits); the semaphore vanishes after `ttl`, counted in whole
+    /// As [`try_set_permits`](Self::try_set_permits); the semaphore vanishes after `ttl`, rounded up to whole
     /// milliseconds.
     ///
     /// Redis: as there, with `PX ttl`. Redisson: `trySetPermits(int, Duration)`, since 3.29.
@@ -389,7 +389,7 @@ impl RSemaphore {
         self.object().copy(copy.line.keys().object(), true).await
     }
 
-    /// Lets it vanish after `ttl`, in whole milliseconds; `false` if it does not exist.
+    /// Lets it vanish after `ttl`, rounded up to whole milliseconds; `false` if it does not exist.
     /// Redis: `PEXPIRE`. Redisson: `expire(Duration)`.
     ///
     /// # Errors
