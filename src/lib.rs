@@ -2,6 +2,7 @@
 
 mod api;
 mod client;
+mod clock;
 mod config;
 mod engine;
 mod error;

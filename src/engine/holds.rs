@@ -8,9 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::request::Script;
+use crate::clock::Moment;
 use crate::lease::Lease;
 
 /// For how long a lock is taken.
@@ -79,9 +78,9 @@ struct Holding {
     /// One for all: they end together.
     lease: Lease,
     /// When, as far as the server has answered.
-    until: Instant,
+    until: Moment,
     /// When at the earliest, because of a step that has not been answered.
-    perhaps: Option<Instant>,
+    perhaps: Option<Moment>,
     renewal: &'static LazyLock<Script>,
 }
 
@@ -108,15 +107,17 @@ impl Holding {
     }
 
     /// All that is left ends at `until` for the time being, the server says.
-    fn ends(&mut self, until: Instant) {
+    fn ends(&mut self, until: Moment) {
         self.until = until;
         self.perhaps = None;
         self.show_end();
     }
 
     fn show_end(&self) {
-        let end = self.perhaps.map_or(self.until, |end| end.min(self.until));
-        self.lease.extend(Some(end));
+        let end = self
+            .perhaps
+            .map_or(self.until, |end| end.earlier(self.until));
+        self.lease.ends(end);
     }
 
     /// Takes one out: the one with `number`, else the latest. Whether any are left.
@@ -214,7 +215,7 @@ impl Holds {
         lock: &Arc<str>,
         owner: &Arc<str>,
         term: Term,
-        until: Instant,
+        until: Moment,
         renewal: &'static LazyLock<Script>,
     ) -> (Lease, u64) {
         let mut state = self.lock();
@@ -233,7 +234,7 @@ impl Holds {
             return (holding.lease.clone(), number);
         }
         state.tidy();
-        let lease = Lease::until(Some(until));
+        let lease = Lease::granted(until);
         let holding = Holding {
             owner: Arc::clone(owner),
             holds: vec![held],
@@ -251,9 +252,9 @@ impl Holds {
     }
 
     /// A step of `owner` departs that makes all that is left end at `until`; whether it arrives is not known yet.
-    pub(crate) fn departs(&self, lock: &str, owner: &str, until: Instant) {
+    pub(crate) fn departs(&self, lock: &str, owner: &str, until: Moment) {
         if let Some(holding) = self.lock().of(lock, owner) {
-            holding.perhaps = Some(holding.perhaps.map_or(until, |end| end.min(until)));
+            holding.perhaps = Some(holding.perhaps.map_or(until, |end| end.earlier(until)));
             holding.show_end();
         }
     }
@@ -282,7 +283,7 @@ impl Holds {
         lock: &str,
         owner: &str,
         number: Option<u64>,
-        until: Option<Instant>,
+        until: Option<Moment>,
     ) {
         let mut state = self.lock();
         let Some(holding) = state.of(lock, owner) else {
@@ -369,7 +370,7 @@ impl Holds {
 
     /// The server has answered to a renewal: whether the owner holds the lock, at least until `until` then. Returns
     /// whether that is a loss.
-    pub(crate) fn renewed(&self, renewal: &Renewal, held: bool, until: Instant) -> bool {
+    pub(crate) fn renewed(&self, renewal: &Renewal, held: bool, until: Moment) -> bool {
         let (lock, owner) = &renewal.place;
         let mut state = self.lock();
         // Given back, or taken anew, in the meantime: the answer is about something else.
@@ -378,7 +379,7 @@ impl Holds {
             return false;
         };
         if held {
-            holding.until = holding.until.max(until);
+            holding.until = holding.until.later(until);
             holding.show_end();
             return false;
         }
@@ -395,6 +396,7 @@ impl Holds {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -405,12 +407,12 @@ mod tests {
     const SHORT: Term = Term::Limited(SECOND);
     const LONG: Term = Term::Limited(Duration::from_secs(60));
 
-    fn after(seconds: u32) -> Instant {
-        Instant::now() + seconds * SECOND
+    fn after(seconds: u32) -> Moment {
+        (Instant::now() + seconds * SECOND).into()
     }
 
     /// `a` takes the lock `x` for `term`.
-    fn take(holds: &Holds, term: Term, until: Instant) -> (Lease, u64) {
+    fn take(holds: &Holds, term: Term, until: Moment) -> (Lease, u64) {
         holds.taken(&"x".into(), &"a".into(), term, until, &SCRIPT)
     }
 

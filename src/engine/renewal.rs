@@ -8,11 +8,10 @@
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::core::Core;
 use super::holds::Renewal;
 use super::request::{Arg, Request, Script};
+use crate::clock::Moment;
 use crate::transport::Value;
 
 /// One script call renews this many at the most, as Redisson's does.
@@ -38,7 +37,7 @@ impl Core {
             places.map(|(lock, _)| Arc::clone(lock)).collect(),
             std::iter::once(Arg::millis(lease)).chain(owners).collect(),
         );
-        let until = Instant::now() + lease;
+        let until = Moment::now() + lease;
         let answers = match self.try_once(&request).await {
             Ok(Value::Array(answers)) if answers.len() == some.len() => answers,
             Ok(other) => {

@@ -9,6 +9,7 @@ use super::calls::{Call, Claim, Known, Outcome, Reply, Step, StepAnswer, Term};
 use super::round::Batch;
 use super::{LockLine, Queued, State, waiting};
 use crate::api::Hold;
+use crate::clock::Moment;
 use crate::engine::holds::Count;
 use crate::engine::once::{Patience, Trouble, refused};
 use crate::error::{Error, Result};
@@ -30,7 +31,7 @@ pub(super) struct Answered {
     /// How many hear the channel, where that was learned.
     pub(super) listeners: Option<u64>,
     /// The sending that was answered was made at this time or later.
-    pub(super) sent: Instant,
+    pub(super) sent: Moment,
     /// Whether the channel was heard then.
     pub(super) confirmed: bool,
     /// It was not the first one.
@@ -124,7 +125,7 @@ impl LockLine {
         step: &Step,
         answer: StepAnswer,
         known: Known,
-        sent: Instant,
+        sent: Moment,
         doubtful: bool,
     ) -> Result<Outcome> {
         let (holds, key, until) = (self.holds(), self.key(), sent + known.lease);
@@ -171,7 +172,7 @@ impl LockLine {
     }
 
     /// Notes that `claim`'s owner has taken the lock, which ends at `until` for the time being.
-    fn taken(&self, state: &mut State, claim: &Claim, token: i64, until: Instant) -> Hold {
+    fn taken(&self, state: &mut State, claim: &Claim, token: i64, until: Moment) -> Hold {
         let (owner, term) = (&claim.owner, claim.term);
         let renewal = self.kind.renewal;
         let (lease, number) = self.holds().taken(self.key(), owner, term, until, renewal);

@@ -234,7 +234,8 @@ impl LockLine {
             return Err(self.shut_down());
         }
         // Who holds the lock already does not wait for it.
-        let holds = !matches!(self.holds().count(self.key(), &owner), Count::Held(0));
+        let count = self.holds().count(self.key(), &owner);
+        let holds = matches!(count, Count::Held(1..));
         let ticket = state.waiting.join(claim, reply, holds);
         self.note_busy(&mut state);
         drop(state);

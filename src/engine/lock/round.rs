@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::answers::Answered;
 use super::calls::{self, Call, Claim, Known, Step, Term, Usual};
 use super::{LockLine, Queued, State, waiting};
+use crate::clock::Moment;
 use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
@@ -153,11 +154,12 @@ impl LockLine {
         let calls = batch.calls.iter().map(|call| call.step.clone());
         let steps: Vec<Step> = calls.chain(turn).collect();
         let began = Instant::now();
-        let departure = self.prepare(&steps, began);
+        let sent = Moment::now();
+        let departure = self.prepare(&steps, began, sent);
         let mut answered = Answered {
             answers: Vec::new(),
             listeners: None,
-            sent: began,
+            sent,
             confirmed: departure.confirmed,
             doubtful: departure.doubtful,
         };
@@ -179,7 +181,7 @@ impl LockLine {
         let callers = |trouble: &Trouble<'_>| {
             answered.doubtful |= trouble.doubtful;
             // The answer, if one comes, will be that of a later sending.
-            answered.sent = trouble.now;
+            answered.sent = Moment::now();
             self.tell_impatient(trouble, &mut batch)
         };
         let ending = match first {
@@ -228,10 +230,10 @@ impl LockLine {
     }
 
     /// What is known of `steps` when they depart.
-    fn prepare(&self, steps: &[Step], now: Instant) -> Departure {
+    fn prepare(&self, steps: &[Step], now: Instant, sent: Moment) -> Departure {
         let known: Vec<Known> = steps.iter().map(|step| self.known(step)).collect();
         for (step, known) in steps.iter().zip(&known) {
-            self.note_departure(step, now + known.lease);
+            self.note_departure(step, sent + known.lease);
         }
         let state = self.lock();
         let fenced = state.doubtful || state.fenced_until.is_some_and(|until| now < until);
@@ -248,7 +250,7 @@ impl LockLine {
     }
 
     /// `step` is about to be sent, and what it leaves held ends at `until`.
-    fn note_departure(&self, step: &Step, until: Instant) {
+    fn note_departure(&self, step: &Step, until: Moment) {
         let (holds, key) = (self.holds(), self.key());
         match step {
             Step::Acquire(claim) => holds.departs(key, &claim.owner, until),

@@ -59,7 +59,9 @@ static KIND: Kind = Kind {
 ///
 /// A lock can be lost: its lease runs out, someone forces it open, the server was away for too long or has lost its
 /// data. [`LockGuard::lost`] and [`lease`](RLock::lease) tell, at the latest when the lease that was granted has
-/// run out by this process's monotonic clock, which is earlier than in Redis.
+/// run out by this process's monotonic clock, which is earlier than in Redis. (A machine that is suspended does not
+/// count that time, while Redis does: on Linux and Android it is told within a second after it goes on; elsewhere that is
+/// up to the system's clock.)
 ///
 /// # Waiting
 ///
