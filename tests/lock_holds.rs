@@ -381,3 +381,66 @@ async fn fractions_of_a_millisecond_are_rounded_up() {
         assert!(!set(key, "3600000"), "{key}: {seen:?}");
     }
 }
+
+/// While a step that makes the lease shorter is not answered, the lease is not taken to last longer than that.
+#[tokio::test]
+async fn a_lease_that_may_have_been_shortened_is_lost_in_time() {
+    const SHORT: Duration = Duration::from_millis(300);
+    let server = start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = Client::builder(proxy.url())
+        .response_timeout(HOUR)
+        .connect()
+        .await
+        .unwrap();
+    let lock = client.lock("shortened");
+    let guard = lock.guard_with_lease(HOUR).await.unwrap();
+    proxy.at_script(1, Fate::HoldReply);
+    let on_top = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.guard_with_lease(SHORT).await }
+    });
+    proxy.until_struck(1).await;
+    lost(guard.lease()).await;
+    assert!(!on_top.is_finished(), "it has not been answered");
+    proxy.deliver(1).await;
+    assert!(on_top.await.unwrap().unwrap().is_lost());
+    assert_not_held(guard.unlock().await);
+}
+
+/// What could not be given back is held on, unless nobody is left who could.
+#[tokio::test]
+async fn an_unlock_that_is_refused() {
+    let options = RedisServer::options().user("app on >pw ~* &* +@all");
+    let server = options.start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url_as("app", "pw"), WATCHDOG).await;
+    let lock = client.lock("refused");
+    lock.lock().await.unwrap();
+    let control = redis.clone();
+    let acl = async |rule: &str| {
+        let mut command = redis::cmd("ACL");
+        command.arg(&["SETUSER", "app", rule]);
+        let _: () = command.query_async(&mut control.clone()).await.unwrap();
+    };
+    acl("-publish").await;
+    let denied = |result: Result<(), Error>| {
+        let error = result.expect_err("it may not publish");
+        assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+    };
+    denied(lock.unlock().await);
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    assert!(!lock.lease().is_lost() && lock.is_held().await.unwrap());
+    acl("+publish").await;
+    lock.unlock().await.unwrap();
+
+    let guard = lock.guard().await.unwrap();
+    let lease = guard.lease().clone();
+    acl("-publish").await;
+    denied(guard.unlock().await);
+    lost(&lease).await;
+    until("its lease is over", LIMIT, async || {
+        !lock.is_locked().await.unwrap()
+    })
+    .await;
+}

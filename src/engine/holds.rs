@@ -5,7 +5,7 @@
 //! own there, by which it is given back. What was held before a loss has lower numbers than what is held now.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::request::Script;
@@ -120,12 +120,6 @@ impl Holding {
         self.lease.ends(end);
     }
 
-    /// Takes one out: the one with `number`, else the latest. Whether any are left.
-    fn remove(&mut self, number: Option<u64>) -> bool {
-        self.holds.remove(self.place(number));
-        !self.holds.is_empty()
-    }
-
     /// One of them is to be renewed; what is about to be given back is not.
     fn is_watched(&self) -> bool {
         let watched = |held: &Held| held.term == Term::Watched && !held.leaving;
@@ -139,6 +133,30 @@ impl State {
         (*holding.owner == *owner).then_some(holding)
     }
 
+    /// Takes out what `owner` holds.
+    fn take(&mut self, lock: &str, owner: &str) -> Option<Holding> {
+        self.of(lock, owner)?;
+        self.by_lock.remove(lock)
+    }
+
+    /// Takes a hold of `owner` out: the one with `number`, else the latest. What is left, if anything is.
+    fn remove(&mut self, lock: &str, owner: &str, number: Option<u64>) -> Option<&mut Holding> {
+        let holding = self.of(lock, owner)?;
+        holding.holds.remove(holding.place(number));
+        if holding.holds.is_empty() {
+            self.end(lock, owner);
+            return None;
+        }
+        self.by_lock.get_mut(lock)
+    }
+
+    /// All that `owner` holds has been given back.
+    fn end(&mut self, lock: &str, owner: &str) {
+        if let Some(holding) = self.take(lock, owner) {
+            holding.lease.end();
+        }
+    }
+
     /// Makes room: what has run out, and whose handle has gone, is of no use to anybody.
     fn tidy(&mut self) {
         if self.by_lock.len() >= self.most {
@@ -150,7 +168,8 @@ impl State {
 
 impl Holds {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        // A task that is told of a change may panic in its waker; whatever has been told has been noted before.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How often `owner` holds `lock`.
@@ -286,35 +305,25 @@ impl Holds {
         until: Option<Moment>,
     ) {
         let mut state = self.lock();
-        let Some(holding) = state.of(lock, owner) else {
-            return;
-        };
         match until {
-            Some(until) if holding.remove(number) => holding.ends(until),
-            _ => {
-                holding.lease.end();
-                state.by_lock.remove(lock);
+            None => state.end(lock, owner),
+            Some(until) => {
+                if let Some(left) = state.remove(lock, owner, number) {
+                    left.ends(until);
+                }
             }
         }
     }
 
     /// What has become of its release will not be known.
     pub(crate) fn given_up(&self, lock: &str, owner: &str, number: Option<u64>) {
-        let mut state = self.lock();
-        if let Some(holding) = state.of(lock, owner)
-            && !holding.remove(number)
-        {
-            holding.lease.end();
-            state.by_lock.remove(lock);
-        }
+        self.lock().remove(lock, owner, number);
     }
 
     /// The server says that `owner` does not hold the lock.
     pub(crate) fn lost(&self, lock: &str, owner: &str) {
-        let mut state = self.lock();
-        if let Some(holding) = state.of(lock, owner) {
+        if let Some(holding) = self.lock().take(lock, owner) {
             holding.lease.lose();
-            state.by_lock.remove(lock);
         }
     }
 
@@ -387,8 +396,9 @@ impl Holds {
         if holding.holds.iter().all(|held| held.leaving) {
             return false;
         }
-        holding.lease.lose();
-        state.by_lock.remove(lock);
+        if let Some(holding) = state.take(lock, owner) {
+            holding.lease.lose();
+        }
         true
     }
 }

@@ -104,7 +104,8 @@ static KIND: Kind = Kind {
 /// - What is renewed is every lock that is held without a lease, however often its owner has taken it besides with
 ///   one; Redisson stops at the first unlock.
 /// - The lease of a hold is its own: a second hold does not change the one that counts after it is given back, and a
-///   lease on top of a hold without one does not bring its end nearer.
+///   lease on top of a hold without one does not bring its end nearer. Guards give back the hold that they were made
+///   for; [`unlock`](RLock::unlock), the one that was taken last.
 /// - A waiting call whose time runs out tries once more at the end.
 /// - A lease of zero is refused; to Redisson it means none.
 /// - Names whose braces would put the lock and its channel into different slots of a cluster are refused.
@@ -278,7 +279,8 @@ impl RLock {
     /// # Errors
     ///
     /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold the lock, or not any more. (A lock that was
-    /// lost between two sendings of this call counts as unlocked by it.)
+    /// lost between two sendings of this call counts as unlocked by it.) With any other error that says that nothing
+    /// took effect, it is held on; the hold of a guard, which is spent, is not renewed any more then.
     pub async fn unlock(&self) -> Result<()> {
         self.line.release(&self.owner, None).await
     }
