@@ -292,28 +292,6 @@ async fn guards_that_go_in_any_order() {
     assert!(ttl(&mut redis, "order").await <= HOUR);
 }
 
-/// Calls without a guard, mixed with guards, give back as many holds as were taken.
-#[tokio::test]
-async fn guards_and_plain_calls_add_up() {
-    let server = start().await;
-    let client = connect(server.url(), WATCHDOG).await;
-    let lock = client.lock("mixed");
-    for guard_first in [false, true] {
-        lock.lock().await.unwrap();
-        let guard = lock.guard_with_lease(HOUR).await.unwrap();
-        if guard_first {
-            guard.unlock().await.unwrap();
-            assert!(lock.is_held().await.unwrap());
-            lock.unlock().await.unwrap();
-        } else {
-            lock.unlock().await.unwrap();
-            assert!(lock.is_held().await.unwrap() && !guard.is_lost());
-            guard.unlock().await.unwrap();
-        }
-        assert!(!lock.is_locked().await.unwrap());
-    }
-}
-
 /// What is known of an owner's holds does not depend on a handle in between.
 #[tokio::test]
 async fn an_owner_that_is_found_again_has_its_leases() {

@@ -6,6 +6,7 @@ mod semaphore;
 mod ttl;
 
 pub use leased::{Held, Holder, LeasedSemaphore};
+pub(crate) use lock::HoldId;
 pub use lock::{Hold, Lock};
 pub(crate) use semaphore::PASSING_LIMIT;
 pub use semaphore::{MAX_PERMITS, Semaphore};

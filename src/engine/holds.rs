@@ -5,10 +5,11 @@
 //! own there, by which it is given back. What was held before a loss has lower numbers than what is held now.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::request::Script;
+use crate::api::HoldId;
 use crate::clock::Moment;
 use crate::lease::Lease;
 
@@ -87,6 +88,8 @@ struct Holding {
 /// One time that the lock was taken.
 struct Held {
     number: u64,
+    /// Whether somebody has its id, and will give this one back.
+    claim: Weak<u64>,
     term: Term,
     /// Its release has been sent.
     leaving: bool,
@@ -97,13 +100,10 @@ impl Holding {
         u32::try_from(self.holds.len()).unwrap_or(u32::MAX)
     }
 
-    /// Which one a release gives back: the one with `number`, else the latest.
-    fn place(&self, number: Option<u64>) -> usize {
-        let place = self
-            .holds
-            .iter()
-            .position(|held| Some(held.number) == number);
-        place.unwrap_or(self.holds.len() - 1)
+    /// The one with `number`.
+    fn place(&self, number: Option<u64>) -> Option<usize> {
+        let mut holds = self.holds.iter();
+        holds.position(|held| Some(held.number) == number)
     }
 
     /// All that is left ends at `until` for the time being, the server says.
@@ -139,10 +139,12 @@ impl State {
         self.by_lock.remove(lock)
     }
 
-    /// Takes a hold of `owner` out: the one with `number`, else the latest. What is left, if anything is.
+    /// Takes the hold of `owner` with this number out. What is left, if anything is.
     fn remove(&mut self, lock: &str, owner: &str, number: Option<u64>) -> Option<&mut Holding> {
         let holding = self.of(lock, owner)?;
-        holding.holds.remove(holding.place(number));
+        if let Some(place) = holding.place(number) {
+            holding.holds.remove(place);
+        }
         if holding.holds.is_empty() {
             self.end(lock, owner);
             return None;
@@ -199,15 +201,23 @@ impl Holds {
         state.of(lock, owner).is_some_and(|held| held.is_watched())
     }
 
-    /// Whether the hold with this number has been lost: `owner` holds nothing, or has taken the lock anew.
+    /// Whether `owner` does not have the hold with this number any more: it was lost, or given back.
     pub(crate) fn is_gone(&self, lock: &str, owner: &str, number: u64) -> bool {
         let mut state = self.lock();
         let holding = state.of(lock, owner);
-        holding.is_none_or(|holding| number < holding.since)
+        holding.is_none_or(|holding| holding.place(Some(number)).is_none())
     }
 
-    /// The term that counts when a hold of `owner` is given back: the one with this number, or the latest one. `None`
-    /// where none is left.
+    /// The hold that `owner` gives back without saying which: the latest that nobody has the id of, or the latest.
+    pub(crate) fn latest(&self, lock: &str, owner: &str) -> Option<u64> {
+        let mut state = self.lock();
+        let holds = &state.of(lock, owner)?.holds;
+        let free = |held: &&Held| held.claim.strong_count() == 0;
+        let latest = holds.iter().rev().find(free).or(holds.last());
+        latest.map(|held| held.number)
+    }
+
+    /// The term that counts when the hold of `owner` with this number is given back; `None` where none is left.
     pub(crate) fn term_without(
         &self,
         lock: &str,
@@ -218,7 +228,7 @@ impl Holds {
         let holding = state.of(lock, owner)?;
         let place = holding.place(number);
         let rest = holding.holds.iter().enumerate();
-        let rest = rest.filter(|(other, _)| *other != place);
+        let rest = rest.filter(|(other, _)| Some(*other) != place);
         let terms = rest.map(|(_, held)| held.term);
         // A hold that is renewed stays so, whatever was taken on top of it.
         terms.reduce(|below, term| match below {
@@ -228,7 +238,7 @@ impl Holds {
     }
 
     /// `owner` has taken the lock for `term`, and all that it holds ends at `until` for the time being. Returns the lease
-    /// and the number of the new hold.
+    /// and what tells the new hold from others.
     pub(crate) fn taken(
         &self,
         lock: &Arc<str>,
@@ -236,12 +246,14 @@ impl Holds {
         term: Term,
         until: Moment,
         renewal: &'static LazyLock<Script>,
-    ) -> (Lease, u64) {
+    ) -> (Lease, HoldId) {
         let mut state = self.lock();
         state.last_number += 1;
         let number = state.last_number;
+        let id = HoldId::new(number);
         let held = Held {
             number,
+            claim: id.watch(),
             term,
             leaving: false,
         };
@@ -250,7 +262,7 @@ impl Holds {
         {
             holding.holds.push(held);
             holding.ends(until);
-            return (holding.lease.clone(), number);
+            return (holding.lease.clone(), id);
         }
         state.tidy();
         let lease = Lease::granted(until);
@@ -267,7 +279,7 @@ impl Holds {
         if let Some(former) = state.by_lock.insert(Arc::clone(lock), holding) {
             former.lease.lose();
         }
-        (lease, number)
+        (lease, id)
     }
 
     /// A step of `owner` departs that makes all that is left end at `until`; whether it arrives is not known yet.
@@ -286,16 +298,17 @@ impl Holds {
         }
     }
 
-    /// The hold with this number, or the latest one, is about to be given back, and is renewed no more; unless that is
-    /// not to be, after all.
+    /// The hold with this number is about to be given back, and is renewed no more; unless that is not to be, after
+    /// all.
     pub(crate) fn leaves(&self, lock: &str, owner: &str, number: Option<u64>, leaving: bool) {
         if let Some(holding) = self.lock().of(lock, owner) {
-            let place = holding.place(number);
-            holding.holds[place].leaving = leaving;
+            if let Some(place) = holding.place(number) {
+                holding.holds[place].leaving = leaving;
+            }
         }
     }
 
-    /// The hold with this number, or the latest one, has been given back. What is left ends at `until` for the time being;
+    /// The hold with this number has been given back. What is left ends at `until` for the time being;
     /// `None` where nothing is.
     pub(crate) fn released(
         &self,
@@ -423,7 +436,8 @@ mod tests {
 
     /// `a` takes the lock `x` for `term`.
     fn take(holds: &Holds, term: Term, until: Moment) -> (Lease, u64) {
-        holds.taken(&"x".into(), &"a".into(), term, until, &SCRIPT)
+        let (lease, id) = holds.taken(&"x".into(), &"a".into(), term, until, &SCRIPT);
+        (lease, id.number())
     }
 
     fn release(holds: &Holds, number: Option<u64>, left: bool) {
@@ -447,10 +461,9 @@ mod tests {
             holds.term_without("x", "a", Some(second)),
             Some(Term::Watched)
         );
-        assert_eq!(holds.term_without("x", "a", None), Some(Term::Watched));
         assert_eq!(holds.term_without("x", "a", Some(first)), Some(SHORT));
         release(&holds, Some(first), true);
-        assert_eq!(holds.term_without("x", "a", None), None);
+        assert_eq!(holds.term_without("x", "a", Some(second)), None);
         assert!(holds.is_held("x") && !holds.is_watched("x", "a"));
         release(&holds, Some(second), false);
         assert!(!holds.is_held("x") && !lease.is_lost());
@@ -458,19 +471,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_number_the_latest_is_meant() {
+    async fn without_a_number_the_latest_that_is_nobodys_is_meant() {
         let holds = Holds::default();
-        for term in [SHORT, LONG, SHORT] {
-            take(&holds, term, after(60));
-        }
-        assert_eq!(holds.term_without("x", "a", None), Some(LONG));
-        release(&holds, None, true);
-        let (lease, gone) = take(&holds, SHORT, after(60));
-        release(&holds, Some(gone), true);
-        // One that was given back already stands for any other.
-        release(&holds, Some(gone), true);
+        let take = |term| {
+            let (lease, id) = holds.taken(&"x".into(), &"a".into(), term, after(60), &SCRIPT);
+            (lease, id)
+        };
+        assert_eq!(holds.latest("x", "a"), None);
+        let (_, first) = take(SHORT);
+        drop(take(LONG));
+        let (lease, third) = take(SHORT);
+        let second = holds.latest("x", "a");
+        assert_eq!(second, Some(first.number() + 1));
+        assert_eq!(holds.term_without("x", "a", second), Some(SHORT));
+        release(&holds, second, true);
+        assert_eq!(holds.latest("x", "a"), Some(third.number()));
+        let number = first.number();
+        drop(first);
+        assert_eq!(holds.latest("x", "a"), Some(number));
+        release(&holds, Some(number), true);
+        // One that was given back already does not stand for another.
+        assert!(holds.is_gone("x", "a", number));
+        release(&holds, Some(number), true);
         assert_eq!(holds.count("x", "a"), Count::Held(1));
-        release(&holds, Some(gone), false);
+        release(&holds, Some(third.number()), false);
         assert!(!lease.is_lost() && !holds.is_held("x"));
     }
 
@@ -582,7 +606,7 @@ mod tests {
             seen += some.len();
             // Each one of a call takes the next one away.
             if let Some((lock, owner)) = places.last() {
-                holds.released(lock, owner, None, None);
+                holds.released(lock, owner, holds.latest(lock, owner), None);
                 seen += 1;
             }
         }

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::api::{self, Hold, RemainingTtl};
+use crate::api::{self, Hold, HoldId, RemainingTtl};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 
@@ -59,8 +59,6 @@ struct Holding {
     owner: Arc<str>,
     /// Each time that it was taken, the latest last.
     holds: Vec<Held>,
-    /// The number of the first one, which may have been given back.
-    since: u64,
     expires: Option<Instant>,
     lease: Lease,
 }
@@ -68,6 +66,8 @@ struct Holding {
 /// One time that the lock was taken.
 struct Held {
     number: u64,
+    /// Whether somebody has its id, and will give this one back.
+    claim: Weak<u64>,
     /// `None` has no end.
     term: Option<Duration>,
 }
@@ -104,7 +104,12 @@ impl State {
     fn take(&mut self, owner: &Arc<str>, term: Option<Duration>, fenced: bool) -> Option<Hold> {
         let expires = end_of(term);
         let number = self.last_number + 1;
-        let taken = Held { number, term };
+        let id = HoldId::new(number);
+        let taken = Held {
+            number,
+            claim: id.watch(),
+            term,
+        };
         let lease = match &mut self.holding {
             Some(held) if held.owner == *owner => {
                 // A hold without an end stays so.
@@ -121,7 +126,6 @@ impl State {
                 self.holding = Some(Holding {
                     owner: Arc::clone(owner),
                     holds: vec![taken],
-                    since: number,
                     expires,
                     lease: lease.clone(),
                 });
@@ -133,27 +137,28 @@ impl State {
             self.last_token += 1;
             self.last_token
         });
-        Some(Hold {
-            lease,
-            number,
-            token,
-        })
+        Some(Hold { lease, id, token })
     }
 
-    /// Gives a hold of `owner` back: the one with `number`, unless that was lost, or the latest. Whether it had it.
+    /// Gives a hold of `owner` back: the one with `number`; without that the latest that nobody has the id of, or the
+    /// latest. Whether it had it.
     fn release(&mut self, owner: &str, number: Option<u64>) -> bool {
         let Some(held) = &mut self.holding else {
             return false;
         };
-        if *held.owner != *owner || number.is_some_and(|number| number < held.since) {
+        if *held.owner != *owner {
             return false;
         }
-        // One that was given back already stands for any other.
-        let place = held
-            .holds
-            .iter()
-            .position(|held| Some(held.number) == number);
-        held.holds.remove(place.unwrap_or(held.holds.len() - 1));
+        let place = match number {
+            Some(number) => held.holds.iter().position(|held| held.number == number),
+            None => {
+                let free = |held: &Held| held.claim.strong_count() == 0;
+                let latest = held.holds.len().checked_sub(1);
+                held.holds.iter().rposition(free).or(latest)
+            }
+        };
+        let Some(place) = place else { return false };
+        held.holds.remove(place);
         let terms = held.holds.iter().map(|held| held.term);
         // A hold without an end stays so, whatever was taken on top of it.
         match terms.reduce(|below, term| below.and(term)) {
@@ -295,7 +300,7 @@ impl Drop for Place<'_> {
         state.waiters.retain(|waiter| waiter.ticket != self.ticket);
         self.granted.close();
         if let Ok(hold) = self.granted.try_recv() {
-            state.release(&self.lock.owner, Some(hold.number));
+            state.release(&self.lock.owner, Some(hold.id.number()));
         }
         state.settle(self.lock.shared.fenced);
     }
@@ -407,12 +412,12 @@ impl api::Lock for Lock {
     }
 
     async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
-        let held = self.release(Some(hold.number));
+        let held = self.release(Some(hold.id.number()));
         held.then_some(()).ok_or_else(|| self.not_held())
     }
 
     fn unlock_hold_detached(&self, hold: &Hold) {
-        if !self.release(Some(hold.number)) {
+        if !self.release(Some(hold.id.number())) {
             tracing::debug!(name = self.shared.name, "lost before it was unlocked");
         }
     }

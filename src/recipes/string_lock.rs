@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::handle::Handle;
 use super::settings::Layout;
-use crate::api::{Held, Hold, Lock, RemainingTtl};
+use crate::api::{Held, Hold, HoldId, Lock, RemainingTtl};
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
@@ -114,7 +114,7 @@ impl Lock for StringLock {
         }
         Ok(Some(Hold {
             lease,
-            number: 0,
+            id: HoldId::new(0),
             token: None,
         }))
     }

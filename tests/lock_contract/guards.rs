@@ -6,7 +6,7 @@ use std::time::Duration;
 use redisson_semaphore::RemainingTtl;
 
 use super::Fixture;
-use super::support::{LIMIT, SHORT, assert_free, assert_held, assert_not_held, lock};
+use super::support::{Handle, LIMIT, SHORT, assert_free, assert_held, assert_not_held, lock};
 
 pub(crate) async fn a_guard_unlocks_on_drop(fixture: &impl Fixture) {
     let lock = fixture.fresh("drop");
@@ -125,21 +125,27 @@ pub(crate) async fn a_guard_that_is_dropped_wakes_a_waiter(fixture: &impl Fixtur
     }
 }
 
-pub(crate) async fn guards_that_go_in_any_order_keep_their_terms(fixture: &impl Fixture) {
-    const HOUR: Duration = Duration::from_secs(3600);
-    let lock = fixture.fresh("order");
-    let left = async || match lock.remaining_ttl().await.unwrap() {
+const HOUR: Duration = Duration::from_secs(3600);
+
+async fn left(lock: &Handle) -> Duration {
+    match lock.remaining_ttl().await.unwrap() {
         RemainingTtl::Expires(left) => left,
         other => panic!("no end: {other:?}"),
-    };
+    }
+}
+
+pub(crate) async fn guards_that_go_in_any_order_keep_their_terms(fixture: &impl Fixture) {
+    let lock = fixture.fresh("order");
     let first = lock.guard_with_lease(2 * HOUR).await.unwrap();
     let second = lock.guard_with_lease(4 * HOUR).await.unwrap();
     let third = lock.guard_with_lease(3 * HOUR).await.unwrap();
     second.unlock().await.unwrap();
-    assert!(left().await > 2 * HOUR && left().await <= 3 * HOUR);
+    let third_alone = left(&lock).await;
+    assert!(third_alone > 2 * HOUR && third_alone <= 3 * HOUR);
     drop(third);
     assert_held(&lock, 1).await;
-    assert!(left().await > HOUR && left().await <= 2 * HOUR);
+    let first_alone = left(&lock).await;
+    assert!(first_alone > HOUR && first_alone <= 2 * HOUR);
     assert!(!first.is_lost());
     first.unlock().await.unwrap();
     assert!(!lock.is_locked().await.unwrap());
@@ -168,5 +174,42 @@ pub(crate) async fn a_guard_of_a_hold_before_the_loss_gives_nothing_back(fixture
     new.unlock().await.unwrap();
     assert_held(&lock, 1).await;
     again.unlock().await.unwrap();
+    assert_free(&fixture.stranger(&lock)).await;
+}
+
+pub(crate) async fn an_unlock_leaves_the_holds_of_guards_alone(fixture: &impl Fixture) {
+    let lock = fixture.fresh("plain");
+    lock.lock_with_lease(HOUR).await.unwrap();
+    let guard = lock.guard_with_lease(3 * HOUR).await.unwrap();
+    lock.unlock().await.unwrap();
+    assert_held(&lock, 1).await;
+    assert!(!guard.is_lost() && left(&lock).await > 2 * HOUR);
+    lock.lock_with_lease(HOUR).await.unwrap();
+    guard.unlock().await.unwrap();
+    assert_held(&lock, 1).await;
+    assert!(left(&lock).await <= HOUR);
+    lock.unlock().await.unwrap();
+    assert_not_held(lock.unlock().await, &lock);
+    // Where there are only guards, one of them has nothing left to give back.
+    let outer = lock.guard().await.unwrap();
+    let inner = lock.guard().await.unwrap();
+    lock.unlock().await.unwrap();
+    assert_not_held(inner.unlock().await, &lock);
+    assert_held(&lock, 1).await;
+    assert!(!outer.is_lost());
+    outer.unlock().await.unwrap();
+    assert_free(&fixture.stranger(&lock)).await;
+}
+
+pub(crate) async fn a_hold_is_given_back_once(fixture: &impl Fixture) {
+    let lock = fixture.fresh("once");
+    let outer = lock.guard().await.unwrap();
+    let hold = lock.hold(None, None).await.unwrap().expect("waited for");
+    lock.unlock_hold(&hold).await.unwrap();
+    assert_not_held(lock.unlock_hold(&hold).await, &lock);
+    lock.unlock_hold_detached(&hold);
+    assert_held(&lock, 1).await;
+    assert!(!outer.is_lost());
+    drop(outer);
     assert_free(&fixture.stranger(&lock)).await;
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::calls::{Call, Claim, Known, Outcome, Reply, Step, StepAnswer, Term};
 use super::round::Batch;
 use super::{LockLine, Queued, State, waiting};
-use crate::api::Hold;
+use crate::api::{Hold, HoldId};
 use crate::clock::Moment;
 use crate::engine::holds::Count;
 use crate::engine::once::{Patience, Trouble, refused};
@@ -133,18 +133,18 @@ impl LockLine {
             (Step::Acquire(claim), StepAnswer::Taken(_, token)) => {
                 Ok(Outcome::Taken(self.taken(state, claim, token, until)))
             }
-            (Step::Release(owner, number), StepAnswer::Released(left)) => {
+            (Step::Release(owner, _), StepAnswer::Released(left)) => {
                 if left == 0 {
                     state.waiting.look_anew();
                 }
-                holds.released(key, owner, *number, (left > 0).then_some(until));
+                holds.released(key, owner, known.number, (left > 0).then_some(until));
                 Ok(Outcome::Released)
             }
             // The first copy has done it.
-            (Step::Release(owner, number), StepAnswer::NotHeld)
+            (Step::Release(owner, _), StepAnswer::NotHeld)
                 if doubtful && known.holds == Count::Held(1) =>
             {
-                holds.released(key, owner, *number, None);
+                holds.released(key, owner, known.number, None);
                 Ok(Outcome::Released)
             }
             (Step::Release(owner, _), StepAnswer::NotHeld) => {
@@ -161,7 +161,7 @@ impl LockLine {
                 Ok(Outcome::Busy)
             }
             (step, StepAnswer::Refused(error)) => {
-                self.note_refusal(step);
+                self.note_refusal(step, &known);
                 Err(refused(self.name(), &Refusal::from_text(&error)))
             }
             (step, answer) => Err(Error::Server {
@@ -175,7 +175,7 @@ impl LockLine {
     fn taken(&self, state: &mut State, claim: &Claim, token: i64, until: Moment) -> Hold {
         let (owner, term) = (&claim.owner, claim.term);
         let renewal = self.kind.renewal;
-        let (lease, number) = self.holds().taken(self.key(), owner, term, until, renewal);
+        let (lease, id) = self.holds().taken(self.key(), owner, term, until, renewal);
         state.waiting.kept(Instant::now());
         state.waiting.bring_forward(owner);
         if term == Term::Watched
@@ -184,16 +184,12 @@ impl LockLine {
             line.core.renew();
         }
         let token = claim.fenced.then(|| token.unsigned_abs());
-        Hold {
-            lease,
-            number,
-            token,
-        }
+        Hold { lease, id, token }
     }
 
     fn tell(&self, reply: Option<Reply>, outcome: Result<Outcome>, step: Step) {
         let granted = match &outcome {
-            Ok(Outcome::Taken(hold)) => Some(hold.number),
+            Ok(Outcome::Taken(hold)) => Some(hold.id.clone()),
             _ => None,
         };
         let gone = match reply {
@@ -212,18 +208,18 @@ impl LockLine {
             }
         };
         if gone
-            && let Some(number) = granted
+            && let Some(id) = granted
             && let Some(owner) = step.owner()
         {
-            self.give_back(owner, number);
+            self.give_back(owner, id);
         }
     }
 
     /// Queues the release of a lock that was granted to a caller who has gone.
-    fn give_back(&self, owner: &Arc<str>, number: u64) {
+    fn give_back(&self, owner: &Arc<str>, id: HoldId) {
         let mut state = self.lock();
         state.queue.push_back(Queued::Call(Call {
-            step: Step::Release(Arc::clone(owner), Some(number)),
+            step: Step::Release(Arc::clone(owner), Some(id)),
             reply: None,
             since: Instant::now(),
         }));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::api::Hold;
+use crate::api::{Hold, HoldId};
 use crate::engine::holds::Count;
 pub(crate) use crate::engine::holds::Term;
 use crate::engine::keys::Keys;
@@ -95,8 +95,8 @@ pub(crate) struct Claim {
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Acquire(Claim),
-    /// One hold of an owner; where its number is known, that one and no later one.
-    Release(Arc<str>, Option<u64>),
+    /// One hold of an owner: this one and no other, or whichever.
+    Release(Arc<str>, Option<HoldId>),
     Force,
 }
 
@@ -160,6 +160,8 @@ pub(crate) struct Known {
     pub(crate) holds: Count,
     /// The time to live to be set.
     pub(crate) lease: Duration,
+    /// Which hold is given back.
+    pub(crate) number: Option<u64>,
 }
 
 /// The request for `steps`.

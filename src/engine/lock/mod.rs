@@ -60,7 +60,7 @@ use super::holds::{Count, Holds};
 use super::keys::Keys;
 use super::registry::Shared;
 use super::request::Request;
-use crate::api::Hold;
+use crate::api::{Hold, HoldId};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::transport::Value;
@@ -166,21 +166,21 @@ impl LockLine {
 
     /// Gives one hold of `owner` back. Carried out even when the future is dropped after the first poll.
     ///
-    /// With `number`, only the hold that has it; not one that was taken after that was lost.
+    /// With `hold`, that one and no other.
     pub(crate) async fn release(
         self: &Arc<Self>,
         owner: &Arc<str>,
-        number: Option<u64>,
+        hold: Option<HoldId>,
     ) -> Result<()> {
         self.keys.check()?;
-        let seat = self.enqueue_call(Step::Release(Arc::clone(owner), number))?;
+        let seat = self.enqueue_call(Step::Release(Arc::clone(owner), hold))?;
         seat.outcome().await.map(drop)
     }
 
     /// The same with nobody waiting for it.
-    pub(crate) fn release_detached(self: &Arc<Self>, owner: &Arc<str>, number: Option<u64>) {
+    pub(crate) fn release_detached(self: &Arc<Self>, owner: &Arc<str>, hold: Option<HoldId>) {
         let call = Call {
-            step: Step::Release(Arc::clone(owner), number),
+            step: Step::Release(Arc::clone(owner), hold),
             reply: None,
             since: Instant::now(),
         };

@@ -67,8 +67,8 @@ impl LockLine {
         let mut batch = Batch::default();
         while let Some(Queued::Call(call)) = state.queue.front() {
             // A hold that has been lost is not given back: another one may be there by now.
-            if let Step::Release(owner, Some(number)) = &call.step
-                && self.holds().is_gone(self.key(), owner, *number)
+            if let Step::Release(owner, Some(id)) = &call.step
+                && self.holds().is_gone(self.key(), owner, id.number())
             {
                 let outcome = Err(self.not_held(owner));
                 if let Some(Queued::Call(call)) = state.queue.pop_front()
@@ -129,14 +129,19 @@ impl LockLine {
         let (holds, key) = (self.holds(), self.key());
         let watchdog_timeout = self.core.config.lock_watchdog_timeout;
         let lease = |term: Term| term.lease(watchdog_timeout);
+        let number = match step {
+            Step::Release(_, Some(id)) => Some(id.number()),
+            Step::Release(owner, None) => holds.latest(key, owner),
+            _ => None,
+        };
         let lease = match step {
             // A hold that is renewed does not end by another one that is not.
             Step::Acquire(claim) if holds.is_watched(key, &claim.owner) => {
                 lease(claim.term).max(watchdog_timeout)
             }
             Step::Acquire(claim) => lease(claim.term),
-            Step::Release(owner, number) => holds
-                .term_without(key, owner, *number)
+            Step::Release(owner, _) => holds
+                .term_without(key, owner, number)
                 .map_or(watchdog_timeout, lease),
             Step::Force => watchdog_timeout,
         };
@@ -145,6 +150,7 @@ impl LockLine {
                 .owner()
                 .map_or(Count::Held(0), |owner| holds.count(key, owner)),
             lease,
+            number,
         }
     }
 
@@ -207,7 +213,9 @@ impl LockLine {
             },
             Ending::Refused(refusal) => refused(self.name(), &refusal),
             Ending::NotSent => {
-                steps.iter().for_each(|step| self.note_refusal(step));
+                for (step, known) in steps.iter().zip(&departure.known) {
+                    self.note_refusal(step, known);
+                }
                 // Those who still wait travel with the next batch.
                 let mut state = self.lock();
                 for call in batch.calls.into_iter().rev() {
@@ -218,14 +226,18 @@ impl LockLine {
             }
             Ending::Unknown => {
                 tracing::error!(name = self.name(), "the outcome of a call stays unknown");
-                steps.iter().for_each(|step| self.note_silence(step));
+                for (step, known) in steps.iter().zip(&departure.known) {
+                    self.note_silence(step, known);
+                }
                 let mut state = self.lock();
                 state.waiting.look_anew();
                 state.doubtful = true;
                 return;
             }
         };
-        steps.iter().for_each(|step| self.note_refusal(step));
+        for (step, known) in steps.iter().zip(&departure.known) {
+            self.note_refusal(step, known);
+        }
         self.fail(batch, &error);
     }
 
@@ -233,7 +245,7 @@ impl LockLine {
     fn prepare(&self, steps: &[Step], now: Instant, sent: Moment) -> Departure {
         let known: Vec<Known> = steps.iter().map(|step| self.known(step)).collect();
         for (step, known) in steps.iter().zip(&known) {
-            self.note_departure(step, sent + known.lease);
+            self.note_departure(step, known, sent + known.lease);
         }
         let state = self.lock();
         let fenced = state.doubtful || state.fenced_until.is_some_and(|until| now < until);
@@ -250,13 +262,13 @@ impl LockLine {
     }
 
     /// `step` is about to be sent, and what it leaves held ends at `until`.
-    fn note_departure(&self, step: &Step, until: Moment) {
+    fn note_departure(&self, step: &Step, known: &Known, until: Moment) {
         let (holds, key) = (self.holds(), self.key());
         match step {
             Step::Acquire(claim) => holds.departs(key, &claim.owner, until),
-            Step::Release(owner, number) => {
-                holds.leaves(key, owner, *number, true);
-                if holds.term_without(key, owner, *number).is_some() {
+            Step::Release(owner, _) => {
+                holds.leaves(key, owner, known.number, true);
+                if holds.term_without(key, owner, known.number).is_some() {
                     holds.departs(key, owner, until);
                 }
             }
@@ -265,20 +277,20 @@ impl LockLine {
     }
 
     /// It has not taken effect.
-    pub(super) fn note_refusal(&self, step: &Step) {
+    pub(super) fn note_refusal(&self, step: &Step, known: &Known) {
         let (holds, key) = (self.holds(), self.key());
         let Some(owner) = step.owner() else { return };
         holds.stays(key, owner);
         // A guard is spent when its unlock has failed; nobody else would give that hold back.
         if let Step::Release(owner, None) = step {
-            holds.leaves(key, owner, None, false);
+            holds.leaves(key, owner, known.number, false);
         }
     }
 
     /// Nobody will know whether it has taken effect.
-    fn note_silence(&self, step: &Step) {
-        if let Step::Release(owner, number) = step {
-            self.holds().given_up(self.key(), owner, *number);
+    fn note_silence(&self, step: &Step, known: &Known) {
+        if let Step::Release(owner, _) = step {
+            self.holds().given_up(self.key(), owner, known.number);
         }
     }
 

@@ -105,7 +105,7 @@ static KIND: Kind = Kind {
 ///   one; Redisson stops at the first unlock.
 /// - The lease of a hold is its own: a second hold does not change the one that counts after it is given back, and a
 ///   lease on top of a hold without one does not bring its end nearer. Guards give back the hold that they were made
-///   for; [`unlock`](RLock::unlock), the one that was taken last.
+///   for; [`unlock`](RLock::unlock), the latest that has no guard.
 /// - A waiting call whose time runs out tries once more at the end.
 /// - A lease of zero is refused; to Redisson it means none.
 /// - Names whose braces would put the lock and its channel into different slots of a cluster are refused.
@@ -270,7 +270,8 @@ impl RLock {
         Lock::guarded(self, wait, lease).await
     }
 
-    /// Gives one hold of this owner back; the last one frees the lock.
+    /// Gives one hold of this owner back: the latest, or where there are guards, the latest without one. The last one
+    /// frees the lock.
     ///
     /// Redis: the owner's count falls by one and the time to live becomes that of the holds which are left; or `name`
     /// is deleted and `0` is published, unless the next caller of this client takes the lock in the same step.
@@ -285,14 +286,15 @@ impl RLock {
         self.line.release(&self.owner, None).await
     }
 
-    /// [`unlock`](Self::unlock) of this one hold, as a guard does. A hold that was lost is not given back in place of
-    /// one that the same owner has taken since.
+    /// [`unlock`](Self::unlock) of this one hold, as a guard does. A hold that was lost, or has been given back already, is
+    /// not given back in place of another one of the same owner.
     ///
     /// # Errors
     ///
-    /// As there; [`NotHeld`](crate::Error::NotHeld) also where this hold was lost.
+    /// As there; [`NotHeld`](crate::Error::NotHeld) also where it is not this hold that is held.
     pub async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
-        self.line.release(&self.owner, Some(hold.number)).await
+        let id = Some(hold.id.clone());
+        self.line.release(&self.owner, id).await
     }
 
     /// Takes the lock away from whoever holds it, however often; `false` if nobody does.
@@ -342,7 +344,8 @@ impl RLock {
     }
 
     fn unlock_hold_detached(&self, hold: &Hold) {
-        self.line.release_detached(&self.owner, Some(hold.number));
+        let id = Some(hold.id.clone());
+        self.line.release_detached(&self.owner, id);
     }
 
     fn object(&self) -> Object<'_, LockLine> {
