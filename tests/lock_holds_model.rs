@@ -131,9 +131,7 @@ impl Owner {
             }
             55..75 if !self.holds.is_empty() => {
                 let place = self.rng.usize(..self.holds.len());
-                if self.holds[place].guard.is_none() {
-                    return None;
-                }
+                self.holds[place].guard.as_ref()?;
                 let guard = self.holds.remove(place).guard.unwrap();
                 assert!(!guard.is_lost());
                 if self.rng.bool() {
