@@ -23,8 +23,9 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::request::Request;
+use crate::clock::Moment;
 use crate::error::Error;
-use crate::transport::{Backoff, Failure, Live, Moment, Reason, Refusal, Value};
+use crate::transport::{Backoff, Failure, Live, Reason, Refusal, Value};
 
 /// How a request ended.
 pub(crate) enum Ending {
