@@ -17,6 +17,7 @@ pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod drive;
 pub(crate) mod holds;
+pub(crate) mod in_hand;
 pub(crate) mod keys;
 pub(crate) mod line;
 pub(crate) mod listening;

@@ -7,7 +7,7 @@
 mod holding;
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 pub(crate) use self::holding::Term;
 use self::holding::{Holding, Version};
@@ -15,6 +15,7 @@ use super::request::Script;
 use crate::api::HoldId;
 use crate::clock::Moment;
 use crate::lease::Lease;
+use crate::sync::{Mutex, MutexGuard};
 
 /// How often an owner holds a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +93,7 @@ impl State {
 impl Holds {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A task that is told of a change may panic in its waker; whatever has been told has been noted before.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// How often `owner` holds `lock`.

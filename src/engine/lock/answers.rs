@@ -12,6 +12,8 @@ use super::{Held, LockLine, Queued, State, waiting};
 use crate::api::{Hold, HoldId};
 use crate::clock::Moment;
 use crate::engine::holds::Count;
+use crate::engine::in_hand::Carries;
+use crate::engine::log;
 use crate::engine::once::{Patience, Trouble, refused};
 use crate::error::{Error, Result};
 use crate::transport::Refusal;
@@ -406,5 +408,39 @@ impl LockLine {
             Queued::Command(command) => Some(command.since() + window),
         };
         self.lock().queue.iter().filter_map(due).min()
+    }
+}
+
+impl Carries for LockLine {
+    type Batch = Batch;
+
+    fn lose(&self, batch: Batch) {
+        if batch.is_empty() {
+            return;
+        }
+        let calls = batch.calls.iter().map(|call| (call.step.clone(), 1));
+        let turns = batch.turns.iter();
+        let turns = turns.map(|turn| (Step::Acquire(turn.claim.clone()), 1));
+        log::lost(self.name(), &log::list_of(calls.chain(turns)));
+        let waiters: Vec<_> = {
+            let mut state = self.lock();
+            let turns = batch.turns.iter();
+            turns
+                .filter_map(|turn| state.waiting.take(turn.ticket))
+                .collect()
+        };
+        let trouble = Trouble::of_ended_runtime();
+        for waiter in waiters {
+            let since = waiter.unanswered.unwrap_or(trouble.now);
+            let _ = waiter
+                .reply
+                .send(Err(trouble.error(self.name(), "lock", since)));
+        }
+        for call in batch.calls {
+            let error = trouble.error(self.name(), call.step.name(), call.since);
+            if let Some(reply) = call.reply {
+                let _ = reply.send(Err(error));
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::answers::Answered;
-use super::calls::{self, Call, Known, Step, Term, Usual};
+use super::calls::{self, Call, Known, Reply, Step, Term, Usual};
 use super::waiting::Turn;
 use super::{LockLine, Queued, State, waiting};
 use crate::clock::Moment;
@@ -13,6 +13,7 @@ use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::holds::Count;
+use crate::engine::in_hand::InHand;
 use crate::engine::log;
 use crate::engine::once::{Ending, Trouble, refused};
 use crate::engine::request::Request;
@@ -24,7 +25,7 @@ const MOST_STEPS: usize = 64;
 
 /// What travels together.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     pub(super) calls: Vec<Call>,
     /// Those of the waiting who ask. They come after the calls.
     pub(super) turns: Vec<Turn>,
@@ -33,7 +34,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.turns.is_empty()
     }
 
@@ -62,7 +63,17 @@ enum Task {
 
 impl LockLine {
     /// Takes what the next round carries out.
-    fn depart(&self, state: &mut State) -> Option<Task> {
+    fn depart(&self) -> Option<Task> {
+        let mut gone = Vec::new();
+        let task = self.next_task(&mut self.lock(), &mut gone);
+        for (reply, owner) in gone {
+            let _ = reply.send(Err(self.not_held(&owner)));
+        }
+        task
+    }
+
+    /// The same, and who is to be told that the hold it gives back is `gone`.
+    fn next_task(&self, state: &mut State, gone: &mut Vec<(Reply, Arc<str>)>) -> Option<Task> {
         if matches!(state.next(), Some(Queued::Command(_))) {
             let Some(Queued::Command(command)) = state.queue.pop_front() else {
                 unreachable!("looked at just now");
@@ -77,11 +88,11 @@ impl LockLine {
             if let Step::Release(owner, Some(id)) = &call.step
                 && self.holds().is_gone(self.key(), owner, id.number())
             {
-                let outcome = Err(self.not_held(owner));
+                let owner = Arc::clone(owner);
                 if let Some(Queued::Call(call)) = state.queue.pop_front()
                     && let Some(reply) = call.reply
                 {
-                    let _ = reply.send(outcome);
+                    gone.push((reply, owner));
                 }
                 continue;
             }
@@ -161,7 +172,8 @@ impl LockLine {
         }
     }
 
-    async fn carry_out_batch(&self, mut batch: Batch) {
+    async fn carry_out_batch(&self, batch: Batch) {
+        let mut batch = InHand::new(self, batch);
         let turns = batch.turns.iter();
         let turns = turns.map(|turn| Step::Acquire(turn.claim.clone()));
         let calls = batch.calls.iter().map(|call| call.step.clone());
@@ -183,7 +195,7 @@ impl LockLine {
                     if let Some((listeners, answer)) = Usual::read(&value, &steps[0]) {
                         answered.listeners = listeners;
                         answered.answers.push((answer, departure.known[0]));
-                        self.arrive(batch, answered);
+                        self.arrive(batch.take(), answered);
                         return;
                     }
                 }
@@ -209,7 +221,7 @@ impl LockLine {
                 Some((listeners, answers)) => {
                     answered.listeners = listeners;
                     answered.answers = answers.into_iter().zip(departure.known).collect();
-                    self.arrive(batch, answered);
+                    self.arrive(batch.take(), answered);
                     return;
                 }
                 None => Error::Server {
@@ -225,7 +237,7 @@ impl LockLine {
                 }
                 // Those who still wait travel with the next batch.
                 let mut state = self.lock();
-                for call in batch.calls.into_iter().rev() {
+                for call in batch.take().calls.into_iter().rev() {
                     state.queue.push_front(Queued::Call(call));
                 }
                 state.waiting.look_anew();
@@ -240,7 +252,7 @@ impl LockLine {
                     self.note_silence(step, known);
                 }
                 let mut state = self.lock();
-                for turn in batch.turns {
+                for turn in batch.take().turns {
                     if let Some(waiter) = state.waiting.get(turn.ticket) {
                         waiter.in_doubt = true;
                     }
@@ -254,7 +266,7 @@ impl LockLine {
             self.note_refusal(step, known);
         }
         let error = Box::pin(self.core.explain(error, || self.typed_keys())).await;
-        self.fail(batch, &error);
+        self.fail(batch.take(), &error);
     }
 
     /// What is known of `steps` when they depart.
@@ -345,7 +357,7 @@ impl Rounds for LockLine {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core().runtime.clone();
         let round = async move {
-            let task = self.depart(&mut self.lock());
+            let task = self.depart();
             match task {
                 Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,
                 Some(Task::Command(command)) => self.carry_out_command(command).await,
