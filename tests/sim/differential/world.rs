@@ -1,0 +1,279 @@
+//! The two servers: a real one with the test's clock, and the model.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::step::{CONNECTIONS, FORBIDDEN, Fault};
+use super::wire::Wire;
+use crate::sim::server::{ConnectionId, Faults, Reply, Server};
+use crate::support::server::RedisServer;
+
+/// Where the clock starts: some moment of 2027.
+const BEGINNING: u64 = 1_800_000_000_123_456;
+
+const PASSWORD: &str = "secret";
+
+/// Waits for what the real server does by itself.
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A real server, whose clock stands still unless it is set.
+pub struct Real {
+    server: RedisServer,
+    clock: File,
+    files: PathBuf,
+    /// By a user of its own that may do everything.
+    operator: Wire,
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.files);
+    }
+}
+
+impl Real {
+    pub async fn start() -> Real {
+        let files = std::env::temp_dir().join(format!("sim-clock-{:016x}", fastrand::u64(..)));
+        std::fs::create_dir(&files).expect("a new directory can be made");
+        let (library, path) = (files.join("clock.so"), files.join("clock"));
+        let compiled = Command::new("cc")
+            .args(["-O1", "-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/tests/sim/differential/clock.c"
+            ))
+            .status();
+        assert!(
+            compiled.is_ok_and(|status| status.success()),
+            "the clock needs a C compiler"
+        );
+        std::fs::write(&path, BEGINNING.to_ne_bytes()).expect("the directory is ours");
+        let text = |path: &PathBuf| path.to_str().expect("a plain path").to_owned();
+        let server = RedisServer::options()
+            .variable("LD_PRELOAD", &text(&library))
+            .variable("SIM_CLOCK", &text(&path))
+            .setting("enable-debug-command", "yes")
+            .setting("enable-protected-config", "yes")
+            .setting("hz", "500")
+            .start()
+            .await;
+        let mut operator = Wire::open(server.port());
+        operator.ask(&["AUTH", "harness", "harness"]);
+        let mut real = Real {
+            clock: File::options()
+                .write(true)
+                .open(&path)
+                .expect("written above"),
+            files,
+            operator,
+            server,
+        };
+        real.order(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+        real.fail_to_save();
+        real
+    }
+
+    fn order(&mut self, words: &[&str]) {
+        let reply = self.operator.ask(words);
+        assert!(!matches!(reply, Reply::Error(_)), "{words:?}: {reply:?}");
+    }
+
+    fn information(&mut self, section: &str, line: &str) -> bool {
+        let Reply::Bulk(text) = self.operator.ask(&["INFO", section]) else {
+            panic!("INFO answers with text");
+        };
+        String::from_utf8_lossy(&text)
+            .lines()
+            .any(|found| found == line)
+    }
+
+    /// Leaves a failed attempt to save; it matters as soon as the server is told to save at all.
+    fn fail_to_save(&mut self) {
+        std::fs::create_dir_all(self.server.directory().join("taken/x"))
+            .expect("the directory is ours");
+        self.order(&["CONFIG", "SET", "dbfilename", "taken"]);
+        self.order(&["BGSAVE"]);
+        until("the server fails to save", || {
+            self.information("persistence", "rdb_last_bgsave_status:err")
+        });
+    }
+
+    fn set_clock(&mut self, micros: u64) {
+        self.clock
+            .write_all_at(&micros.to_ne_bytes(), 0)
+            .expect("the file is there");
+        // Last uses are noted by a copy of the clock.
+        let clock = micros / 1_000_000 % (1 << 24);
+        until("the server's clock of last uses follows", || {
+            self.information("server", &format!("lru_clock:{clock}"))
+        });
+    }
+}
+
+/// Both servers, and who is connected to them.
+pub struct World<'a> {
+    real: &'a mut Real,
+    pub model: Server,
+    connections: Vec<(Wire, ConnectionId)>,
+    now: u64,
+}
+
+/// What one command brought.
+pub struct Both {
+    pub model: Vec<Reply>,
+    pub real: Vec<Reply>,
+}
+
+impl<'a> World<'a> {
+    /// Empty servers with nothing wrong.
+    pub fn new(real: &'a mut Real) -> World<'a> {
+        real.clear_faults();
+        for command in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"]] {
+            real.order(command);
+        }
+        real.set_clock(BEGINNING);
+        let mut model = Server::new();
+        model.at(BEGINNING);
+        let mut world = World {
+            connections: Vec::new(),
+            real,
+            model,
+            now: BEGINNING,
+        };
+        for _ in 0..CONNECTIONS {
+            let connection = world.connect();
+            world.connections.push(connection);
+        }
+        world
+    }
+
+    fn connect(&mut self) -> (Wire, ConnectionId) {
+        (Wire::open(self.real.server.port()), self.model.connect())
+    }
+
+    pub fn reconnect(&mut self, connection: usize) {
+        self.model.disconnect(self.connections[connection].1);
+        let fresh = self.connect();
+        let (old, _) = std::mem::replace(&mut self.connections[connection], fresh);
+        let connected = self.real.connected();
+        drop(old);
+        // The real one notices when it comes to it.
+        until("the server notices", || self.real.connected() < connected);
+    }
+
+    pub fn step_clock(&mut self, micros: i64) {
+        self.now = self
+            .now
+            .checked_add_signed(micros)
+            .expect("no such steps back");
+        self.real.set_clock(self.now);
+        self.model.at(self.now);
+    }
+
+    /// Sends a command to both, and takes what either says, on any connection.
+    pub fn command(&mut self, connection: usize, words: &[Vec<u8>]) -> Both {
+        let mut both = Both {
+            model: Vec::new(),
+            real: Vec::new(),
+        };
+        let plain: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let (wire, id) = &mut self.connections[connection];
+        wire.send(words);
+        if let Some(reply) = self.model.execute(*id, &plain) {
+            both.model.push(reply);
+            both.real.push(wire.receive());
+        }
+        for (wire, id) in &mut self.connections {
+            for message in self.model.pushed(*id) {
+                both.model.push(message);
+                both.real.push(wire.receive());
+            }
+        }
+        both
+    }
+
+    pub fn fault(&mut self, fault: Fault, on: bool) {
+        self.real.set_fault(fault, on);
+        self.model.faults(|faults| match fault {
+            Fault::OutOfMemory => faults.out_of_memory = on,
+            Fault::TooFewReplicas => faults.too_few_replicas = on,
+            Fault::Replica => faults.replica = on,
+            Fault::CannotSave => faults.cannot_save = on,
+            Fault::Password => faults.password = on.then(|| PASSWORD.to_owned()),
+            Fault::Forbidden(command) if on => {
+                faults.forbidden.insert(command.to_owned());
+            }
+            Fault::Forbidden(command) => {
+                faults.forbidden.remove(command);
+            }
+        });
+    }
+
+    /// Ends all that is wrong.
+    pub fn heal(&mut self) {
+        self.real.clear_faults();
+        self.model.faults(|faults| *faults = Faults::default());
+        for connection in 0..CONNECTIONS {
+            self.reconnect(connection);
+        }
+    }
+}
+
+impl Real {
+    /// How many are connected besides the operator.
+    fn connected(&mut self) -> usize {
+        let Reply::Bulk(list) = self.operator.ask(&["CLIENT", "LIST"]) else {
+            panic!("CLIENT LIST answers with text");
+        };
+        list.iter().filter(|byte| **byte == b'\n').count() - 1
+    }
+
+    fn set_fault(&mut self, fault: Fault, on: bool) {
+        let number = if on { "1" } else { "0" };
+        match fault {
+            Fault::OutOfMemory => self.order(&["CONFIG", "SET", "maxmemory", number]),
+            Fault::TooFewReplicas => {
+                self.order(&["CONFIG", "SET", "min-replicas-to-write", number])
+            }
+            Fault::Replica if on => self.order(&["REPLICAOF", "127.0.0.1", "1"]),
+            Fault::Replica => self.order(&["REPLICAOF", "NO", "ONE"]),
+            Fault::CannotSave => {
+                let often = if on { "100000 1000000" } else { "" };
+                self.order(&["CONFIG", "SET", "save", often]);
+            }
+            Fault::Password => {
+                let password = if on { PASSWORD } else { "" };
+                self.order(&["CONFIG", "SET", "requirepass", password]);
+            }
+            Fault::Forbidden(command) => {
+                let rule = format!("{}{command}", if on { '-' } else { '+' });
+                self.order(&["ACL", "SETUSER", "default", &rule]);
+            }
+        }
+    }
+
+    fn clear_faults(&mut self) {
+        for fault in [
+            Fault::OutOfMemory,
+            Fault::TooFewReplicas,
+            Fault::Replica,
+            Fault::CannotSave,
+            Fault::Password,
+        ] {
+            self.set_fault(fault, false);
+        }
+        for command in FORBIDDEN {
+            self.set_fault(Fault::Forbidden(command), false);
+        }
+    }
+}
