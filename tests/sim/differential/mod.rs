@@ -4,11 +4,10 @@
 //! times to live, idle times and what `TIME` tells scripts are the same to the microsecond.
 
 mod commands;
-pub mod run;
+mod run;
 mod script_calls;
 mod step;
 mod wire;
 pub mod world;
 
 pub use run::explore;
-pub use step::Step;

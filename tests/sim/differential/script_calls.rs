@@ -24,7 +24,7 @@ const LANGUAGE: [&str; 26] = [
     "return {1, 2.9, -2.9, 'a', false, true, {1, {2}}, nil, 3}",
     "return {1e300, -1e300, 0/0, 1/0}",
     "return redis.call('SET', KEYS[1], ARGV[1])",
-    "redis.call('SET', KEYS[1], 1.5) redis.call('APPEND', KEYS[1], -0) return redis.call('GET', KEYS[1])",
+    "redis.call('SET', KEYS[1], 1.5) return redis.call('GET', KEYS[1])",
     "redis.call('RPUSH', KEYS[1], 1e17, 1e300, 0/0, 0.1, 3, -1/0, 2^53, 12345678901234567890)",
     "return {redis.pcall('INCR', KEYS[1])}",
     "local done, problem = pcall(redis.call, 'INCR', KEYS[1]) return {done, type(problem), problem}",

@@ -149,13 +149,15 @@ fn unknown(words: &[&[u8]]) -> Refusal {
     Refusal(text)
 }
 
-/// What C prints of a text at the most.
+/// What C prints of a text.
+pub fn printed(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// The same, so many bytes at the most.
 fn shortened(text: &[u8], most: usize) -> &[u8] {
-    let end = text
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(text.len());
-    &text[..end.min(most)]
+    let text = printed(text);
+    &text[..text.len().min(most)]
 }
 
 /// The command that a script asks for.

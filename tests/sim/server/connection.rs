@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::context::Context;
 use super::keyspace::DATABASES;
 use super::number;
-use super::reply::{NOT_AN_INTEGER, Outcome, Reply, SYNTAX};
+use super::reply::{Outcome, Reply, SYNTAX};
 use super::value::Bytes;
 
 /// One of a server's connections; none has the number of an earlier one.
@@ -57,8 +57,7 @@ pub fn auth(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
 }
 
 pub fn select(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let index = number::integer(words[1]).and_then(|index| i32::try_from(index).ok());
-    let index = index.ok_or(NOT_AN_INTEGER)?;
+    let index = number::check_small_integer(words[1])?;
     match usize::try_from(index) {
         Ok(index) if index < DATABASES => {
             context.database = index;

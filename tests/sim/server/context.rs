@@ -1,13 +1,11 @@
 //! What a command works on: the keys of one database at one moment.
 
 use super::connection::ConnectionId;
-use super::core::Core;
+use super::core::{Core, LAST_CLOCK, SHARED_INTEGERS};
 use super::keyspace::Entry;
+use super::number;
 use super::reply::{Refusal, WRONG_TYPE};
 use super::value::{Kind, Value};
-
-/// The seconds of a last use have so many bits.
-const CLOCK_BITS: u32 = 24;
 
 #[derive(Debug)]
 pub struct Context<'a> {
@@ -17,20 +15,17 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The clock of last uses: seconds, as far as they have room.
-    pub fn clock(&self) -> u32 {
-        let seconds = self.core.now / 1_000_000;
-        u32::try_from(seconds % (1 << CLOCK_BITS)).expect("fits in its bits")
-    }
-
     /// For how many seconds the entry has not been used; who looks after the clock went back sees nearly 2^24.
     pub fn idle(&self, entry: &Entry) -> u32 {
-        let most = (1 << CLOCK_BITS) - 1;
-        let clock = self.clock();
-        if clock >= entry.used {
-            clock - entry.used
+        let clock = self.core.clock();
+        let used = match entry.shared {
+            Some(integer) => self.core.shared_uses[usize::from(integer)],
+            None => entry.used,
+        };
+        if clock >= used {
+            clock - used
         } else {
-            clock + (most - entry.used)
+            clock + (LAST_CLOCK - used)
         }
     }
 
@@ -55,12 +50,21 @@ impl Context<'_> {
 
     /// Whether there is something; notes that it was used.
     pub fn touch(&mut self, key: &[u8]) -> bool {
-        if self.peek(key).is_none() {
+        let database = self.database;
+        self.touch_in(database, key)
+    }
+
+    pub fn touch_in(&mut self, database: usize, key: &[u8]) -> bool {
+        if self.peek_in(database, key).is_none() {
             return false;
         }
-        let clock = self.clock();
-        if let Some(entry) = self.core.keys.get_to_touch(self.database, key) {
-            entry.used = clock;
+        let clock = self.core.clock();
+        if let Some(entry) = self.core.keys.get_to_touch(database, key) {
+            match entry.shared {
+                Some(integer) => self.core.shared_uses[usize::from(integer)] = clock,
+                None => entry.used = clock,
+            }
+            entry.vague = false;
         }
         true
     }
@@ -112,12 +116,30 @@ impl Context<'_> {
 
     /// Puts a value there, whatever was there before.
     pub fn write(&mut self, key: &[u8], value: Value, expires: Option<i64>) {
+        // Whether there is something to be replaced is a look at it.
+        self.touch(key);
+        let shared = match &value {
+            Value::Text(text) => {
+                number::integer(text).and_then(|number| u16::try_from(number).ok())
+            }
+            _ => None,
+        };
+        let is_number = matches!(&value, Value::Text(text) if number::integer(text).is_some());
         let entry = Entry {
+            vague: self.core.script.is_some() && !is_number,
             value,
             expires,
-            used: self.clock(),
+            used: self.core.clock(),
+            shared: shared.filter(|integer| *integer < SHARED_INTEGERS),
         };
         self.core.keys.insert(self.database, key, entry);
+    }
+
+    /// Gives a key that was just written an object of its own.
+    pub fn unshare(&mut self, key: &[u8]) {
+        if let Some(entry) = self.core.keys.get_mut(self.database, key) {
+            entry.shared = None;
+        }
     }
 
     pub fn remove(&mut self, key: &[u8]) -> bool {

@@ -9,11 +9,16 @@ use super::faults::Faults;
 use super::keyspace::Keyspace;
 use super::reply::{Outcome, Refusal};
 
+/// Redis has one object for each of these integers, from zero on, whatever keys hold it.
+pub const SHARED_INTEGERS: u16 = 10_000;
+
 #[derive(Debug, Default)]
 pub struct Core {
     /// In microseconds since 1970.
     pub now: u64,
     pub keys: Keyspace,
+    /// When each shared integer was last read, by whichever key; setting a key to it does not count.
+    pub shared_uses: Vec<u32>,
     pub connections: BTreeMap<ConnectionId, Connection>,
     pub faults: Faults,
     /// The script that is being carried out.
@@ -29,7 +34,33 @@ pub struct Script {
     pub has_written: bool,
 }
 
+/// The seconds of a last use have so many bits.
+const CLOCK_BITS: u32 = 24;
+/// The highest of them.
+pub const LAST_CLOCK: u32 = (1 << CLOCK_BITS) - 1;
+
 impl Core {
+    /// A server that has just started.
+    pub fn new(now: u64) -> Core {
+        let mut core = Core {
+            now,
+            ..Core::default()
+        };
+        core.renew_shared();
+        core
+    }
+
+    /// As a start of the server does.
+    pub fn renew_shared(&mut self) {
+        self.shared_uses = vec![self.clock(); usize::from(SHARED_INTEGERS)];
+    }
+
+    /// The clock of last uses: seconds, as far as they have room.
+    pub fn clock(&self) -> u32 {
+        let seconds = self.now / 1_000_000;
+        u32::try_from(seconds % (1 << CLOCK_BITS)).expect("fits in its bits")
+    }
+
     /// In milliseconds since 1970.
     pub fn millis(&self) -> i64 {
         i64::try_from(self.now / 1000).expect("a time of these days")

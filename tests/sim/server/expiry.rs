@@ -1,5 +1,6 @@
 //! When keys expire.
 
+use super::command::printed;
 use super::context::Context;
 use super::number::check_integer;
 use super::reply::{Outcome, Refusal, Reply};
@@ -72,7 +73,7 @@ impl Conditions {
                 b"lt" => these.earlier = true,
                 _ => {
                     let mut text = b"ERR Unsupported option ".to_vec();
-                    text.extend_from_slice(word);
+                    text.extend_from_slice(printed(word));
                     return Err(Refusal(text));
                 }
             }

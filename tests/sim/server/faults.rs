@@ -49,6 +49,15 @@ fn refuse_if(so: bool, why: &str) -> Result<(), Refusal> {
 }
 
 impl Faults {
+    /// A replica takes what its primary sends.
+    fn has_no_memory(&self) -> bool {
+        self.out_of_memory && !self.replica
+    }
+
+    fn has_few_replicas(&self) -> bool {
+        self.too_few_replicas && !self.replica
+    }
+
     /// The questions before it is looked at whether the connection listens.
     pub fn admit(&self, command: &Command, connection: &Connection) -> Result<(), Refusal> {
         let locked_out = !connection.authenticated;
@@ -60,13 +69,13 @@ impl Faults {
             );
             return Err(text.into());
         }
-        refuse_if(self.out_of_memory && command.takes_memory(), OOM)?;
+        refuse_if(self.has_no_memory() && command.takes_memory(), OOM)?;
         // PING says so, too.
         refuse_if(
             self.cannot_save && (command.writes() || command.name == "ping"),
             MISCONF,
         )?;
-        refuse_if(self.too_few_replicas && command.writes(), NO_REPLICAS)?;
+        refuse_if(self.has_few_replicas() && command.writes(), NO_REPLICAS)?;
         refuse_if(self.replica && command.writes(), READ_ONLY)
     }
 
@@ -85,8 +94,8 @@ impl Faults {
         if command.writes() {
             refuse_if(self.replica, READ_ONLY)?;
             refuse_if(self.cannot_save, MISCONF)?;
-            refuse_if(self.too_few_replicas, NO_REPLICAS)?;
+            refuse_if(self.has_few_replicas(), NO_REPLICAS)?;
         }
-        refuse_if(self.out_of_memory && command.takes_memory(), OOM)
+        refuse_if(self.has_no_memory() && command.takes_memory(), OOM)
     }
 }

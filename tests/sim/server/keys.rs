@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::glob;
 use super::keyspace::DATABASES;
-use super::number::check_integer;
+use super::number::check_small_integer;
 use super::reply::{NO_SUCH_KEY, Outcome, Reply, SYNTAX};
 use super::value::{Bytes, Value};
 
@@ -45,7 +45,7 @@ fn move_to(
     if !context.touch(from) {
         return Err(NO_SUCH_KEY.into());
     }
-    if !replace && (from == to || context.peek(to).is_some()) {
+    if !replace && (from == to || context.touch(to)) {
         return Ok(None);
     }
     if from != to {
@@ -76,7 +76,8 @@ pub fn copy(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
             (b"replace", _) => replace = true,
             (b"db", [index, ..]) => {
                 rest.next();
-                let index = usize::try_from(check_integer(index)?).ok();
+                let index = check_small_integer(index)?;
+                let index = usize::try_from(index).ok();
                 database = index
                     .filter(|index| *index < DATABASES)
                     .ok_or("ERR DB index is out of range")?;
@@ -87,11 +88,13 @@ pub fn copy(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     if database == context.database && from == to {
         return Err("ERR source and destination objects are the same".into());
     }
-    if !context.touch(from) || context.peek_in(database, to).is_some() && !replace {
+    if !context.touch(from) || context.touch_in(database, to) && !replace {
         return Ok(Reply::Int(0));
     }
     let mut entry = context.peek(from).expect("touched above").clone();
-    entry.used = context.clock();
+    entry.used = context.core.clock();
+    entry.shared = None;
+    entry.vague = false;
     context.core.keys.insert(database, to, entry);
     Ok(Reply::Int(1))
 }

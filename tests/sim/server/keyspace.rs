@@ -17,6 +17,10 @@ pub struct Entry {
     pub expires: Option<i64>,
     /// The second of its last use, in the 24 bits that Redis has for it.
     pub used: u32,
+    /// The integer that it shares with all keys that hold it, and with them the time of the last use.
+    pub shared: Option<u16>,
+    /// A script has put a text there: a real server may have done it with the memory, and the time, of an older one.
+    pub vague: bool,
 }
 
 impl Entry {

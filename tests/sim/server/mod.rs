@@ -11,6 +11,7 @@
 //! - what has expired is removed when somebody looks at it, never by itself;
 //! - the members of a set, and the fields of a large hash, come in an order of their own, which is always the same;
 //! - the tables of the Lua libraries are not protected against scripts, only the globals are;
+//! - the number -0 of a script is 0 to a command;
 //! - `MEMORY USAGE` is an estimate, `INFO` and `ROLE` are short;
 //! - it speaks the second version of the protocol only, and has one user.
 
@@ -62,16 +63,10 @@ pub struct Server {
 #[derive(Debug, Clone)]
 pub struct Snapshot(Keyspace);
 
-impl Default for Server {
-    fn default() -> Self {
-        Server::new()
-    }
-}
-
 impl Server {
-    /// An empty server, at the beginning of 1970.
-    pub fn new() -> Server {
-        let core = Rc::new(RefCell::new(Core::default()));
+    /// An empty server that starts at this time, in microseconds since 1970.
+    pub fn new(micros: u64) -> Server {
+        let core = Rc::new(RefCell::new(Core::new(micros)));
         Server {
             scripts: Scripts::new(Rc::clone(&core)),
             core,
@@ -141,6 +136,16 @@ impl Server {
             .collect()
     }
 
+    /// Whether `OBJECT IDLETIME` of the key is what any real server would say: one that reuses memory may take a text
+    /// that a script has just set for an older one.
+    pub fn knows_idle_time(&self, connection: ConnectionId, key: &[u8]) -> bool {
+        let core = self.core.borrow();
+        let database = core.connections[&connection].database;
+        core.keys
+            .get(database, key)
+            .is_none_or(|entry| !entry.vague)
+    }
+
     /// Changes what is wrong with the server.
     pub fn faults(&mut self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.core.borrow_mut().faults);
@@ -163,6 +168,7 @@ impl Server {
         let mut core = self.core.borrow_mut();
         core.connections.clear();
         core.keys.lose(lost);
+        core.renew_shared();
     }
 
     /// A replica takes over that had not received the last `lag` writes: to clients a restart, of a server that may

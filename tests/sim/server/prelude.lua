@@ -1,39 +1,14 @@
--- What a script sees of its server besides Lua itself; put together around `raw`, which carries a command out, and
--- `line`, which tells where the script is. Returns how to run a script, and what its globals are.
-local raw, line, digest, pack, unpack_struct = ...
-local error, next, native_pcall, pcall_with, rawget, select, setmetatable, tostring, type =
-  error, next, pcall, xpcall, rawget, select, setmetatable, tostring, type
-local format = string.format
+-- What a script sees of its server besides Lua itself; put together around `call` and `protected_call`, which carry a
+-- command out, `line`, which tells where the script is, and `refusal`, which reads what `call` throws. Returns how to
+-- run a script, and what its globals are.
+local call, protected_call, line, refusal, digest, pack, unpack_struct = ...
+local error, native_pcall, pcall_with, rawget, select, setmetatable, tostring, type =
+  error, pcall, xpcall, rawget, select, setmetatable, tostring, type
+local string_gsub, string_match, string_sub = string.gsub, string.match, string.sub
 
--- The arguments with each number as the text that Redis makes of it.
-local function exactly(...)
-  local arguments, count = { ... }, select('#', ...)
-  for i = 1, count do
-    if type(arguments[i]) == 'number' then arguments[i] = format('%.17g', arguments[i]) end
-  end
-  return unpack(arguments, 1, count)
-end
-
-local function carry_out(...)
-  local state, reply = raw(...)
-  -- A zero may have a sign, which only Lua can see.
-  if state == 'sign' then return raw(exactly(...)) end
-  return state, reply
-end
-
-local redis = { LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3 }
-
-function redis.call(...)
-  local state, reply = carry_out(...)
-  if state == 'error' then error({ err = reply, ignore_error_stats_update = true }) end
-  return reply
-end
-
-function redis.pcall(...)
-  local state, reply = carry_out(...)
-  if state == 'error' then return { err = reply, ignore_error_stats_update = true } end
-  return reply
-end
+local redis = {
+  LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3, call = call, pcall = protected_call,
+}
 
 local function single_text(field, ...)
   if select('#', ...) ~= 1 or type(...) ~= 'string' then
@@ -46,17 +21,11 @@ function redis.status_reply(...) return single_text('ok', ...) end
 
 function redis.error_reply(...)
   local reply = single_text('err', ...)
-  if select('#', ...) ~= 1 or type(...) ~= 'string' then return reply end
-  local text = string.gsub(string.gsub((...), '^[\r\n]+', ''), '[\r\n]+$', '')
-  if string.sub(text, 1, 1) ~= '-' then
-    text = 'ERR ' .. text
-    local code, rest = string.match((...), '^(%S+) (.*)$')
-    if code then text = code .. ' ' .. rest end
-  else
-    local code, rest = string.match(text, '^%-(%S*) (.*)$')
-    text = code and code .. ' ' .. rest or 'ERR ' .. string.sub(text, 2)
-  end
-  reply.err = text
+  if not rawget(reply, 'err') or select('#', ...) ~= 1 or type(...) ~= 'string' then return reply end
+  local text = reply.err
+  -- With a dash its first word is a code; a single word never is.
+  local rest = string_sub(text, 1, 1) == '-' and string_sub(text, 2) or text
+  reply.err = string_match(rest, ' ') and rest or 'ERR ' .. rest
   return reply
 end
 
@@ -85,7 +54,7 @@ local function caught(done, ...)
     local text = rawget(problem, 'err')
     if type(text) == 'string' or type(text) == 'number' then return false, text end
   elseif type(problem) == 'userdata' then
-    error(problem, 0)
+    return false, refusal(problem)
   end
   return false, problem
 end
@@ -114,7 +83,9 @@ local sandbox = setmetatable({}, {
 globals._G = sandbox
 
 local function describe(problem)
-  if type(problem) ~= 'table' then problem = { err = 'ERR ' .. tostring(problem) } end
+  if type(problem) == 'userdata' then
+    problem = { err = refusal(problem) }
+  elseif type(problem) ~= 'table' then problem = { err = 'ERR ' .. tostring(problem) } end
   problem.line = line()
   return problem
 end

@@ -93,20 +93,20 @@ impl From<Outcome> for Reply {
     fn from(outcome: Outcome) -> Reply {
         match outcome {
             Ok(reply) => reply,
-            // An error is one line.
-            Err(Refusal(text)) => Reply::Error(
-                text.into_iter()
-                    .map(|byte| {
-                        if matches!(byte, b'\r' | b'\n') {
-                            b' '
-                        } else {
-                            byte
-                        }
-                    })
-                    .collect(),
-            ),
+            Err(Refusal(text)) => Reply::Error(one_line(&text)),
         }
     }
+}
+
+/// An error is one line.
+fn one_line(text: &[u8]) -> Vec<u8> {
+    let is_break = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let end = text
+        .iter()
+        .rposition(|byte| !is_break(byte))
+        .map_or(0, |last| last + 1);
+    let plain = |byte: &u8| if is_break(byte) { b' ' } else { *byte };
+    text[..end].iter().map(plain).collect()
 }
 
 impl From<&str> for Refusal {

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
 
 use mlua::chunk::ChunkMode;
-use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
+use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
 
 use super::connection::ConnectionId;
 use super::core::{Core, Script};
@@ -165,11 +166,26 @@ fn key_count(words: &[&[u8]]) -> Result<usize, Refusal> {
 }
 
 fn prelude(lua: &Lua, core: &Rc<RefCell<Core>>) -> mlua::Result<(Function, Table)> {
-    let core = Rc::clone(core);
-    let raw =
-        lua.create_function(move |lua, arguments: MultiValue| command(lua, &core, &arguments))?;
+    let (core, same_core) = (Rc::clone(core), Rc::clone(core));
+    let call =
+        lua.create_function(
+            move |lua, arguments: MultiValue| match command(&core, &arguments) {
+                Reply::Error(text) => Err(mlua::Error::external(Thrown(text))),
+                reply => value_of(lua, &reply),
+            },
+        )?;
+    let protected_call = lua.create_function(move |lua, arguments: MultiValue| {
+        value_of(lua, &command(&same_core, &arguments))
+    })?;
     let line = lua.create_function(|lua, ()| Ok(line_of_script(lua)))?;
-    let digest = lua.create_function(|_, text: mlua::LuaString| {
+    let refusal =
+        lua.create_function(
+            |lua, problem: mlua::Error| match problem.downcast_ref::<Thrown>() {
+                Some(Thrown(text)) => lua.create_string(text),
+                None => Err(problem),
+            },
+        )?;
+    let digest = lua.create_function(|_, text: LuaString| {
         Ok(sha1_smol::Sha1::from(&*text.as_bytes())
             .digest()
             .to_string())
@@ -178,7 +194,19 @@ fn prelude(lua: &Lua, core: &Rc<RefCell<Core>>) -> mlua::Result<(Function, Table
     let unpack = lua.create_function(struct_library::unpack)?;
     lua.load(include_str!("prelude.lua"))
         .set_name("=prelude")
-        .call((raw, line, digest, pack, unpack))
+        .call((call, protected_call, line, refusal, digest, pack, unpack))
+}
+
+/// What `redis.call` throws.
+#[derive(Debug)]
+struct Thrown(Vec<u8>);
+
+impl std::error::Error for Thrown {}
+
+impl fmt::Display for Thrown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
 }
 
 /// The line of the innermost function that belongs to a script.
@@ -196,34 +224,23 @@ fn line_of_script(lua: &Lua) -> Option<usize> {
     })
 }
 
-/// A command of a script: `"ok"` and the answer, `"error"` and its text, or `"sign"` where a number must be given as
-/// text, because this side can't see whether a zero has a sign.
-fn command(
-    lua: &Lua,
-    core: &RefCell<Core>,
-    arguments: &MultiValue,
-) -> mlua::Result<(&'static str, Value)> {
-    let refused = |text: &[u8]| Ok(("error", Value::String(lua.create_string(text)?)));
+/// A command of a script.
+fn command(core: &RefCell<Core>, arguments: &MultiValue) -> Reply {
+    let refused = |text: &str| Reply::Error(text.into());
     if arguments.is_empty() {
-        return refused(b"ERR Please specify at least one argument for this redis lib call");
+        return refused("ERR Please specify at least one argument for this redis lib call");
     }
     let mut words = Vec::with_capacity(arguments.len());
     for argument in arguments {
         words.push(match argument {
             Value::String(text) => text.as_bytes().to_vec(),
-            Value::Integer(0) => return Ok(("sign", Value::Nil)),
             Value::Integer(number) => number::text(*number as f64).into_bytes(),
             Value::Number(number) => number::text(*number).into_bytes(),
-            _ => {
-                return refused(b"ERR Lua redis lib command arguments must be strings or integers");
-            }
+            _ => return refused("ERR Lua redis lib command arguments must be strings or integers"),
         });
     }
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-    match Reply::from(core.borrow_mut().carry_out_in_script(&words)) {
-        Reply::Error(text) => refused(&text),
-        reply => Ok(("ok", value_of(lua, &reply)?)),
-    }
+    core.borrow_mut().carry_out_in_script(&words).into()
 }
 
 /// An answer as Lua sees it.

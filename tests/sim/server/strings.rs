@@ -135,10 +135,16 @@ pub fn mset(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
 }
 
 pub fn append(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let length = context.change(words[1], |text: &mut Text| {
-        text.extend_from_slice(words[2]);
-        text.len()
-    })?;
+    let (key, more) = (words[1], words[2]);
+    let Some(old) = context.read::<Text>(key)? else {
+        context.write(key, Value::Text(more.to_vec()), None);
+        return Ok(Reply::count(more.len()));
+    };
+    let text = [old, more].concat();
+    let length = text.len();
+    let expires = context.expires(key);
+    context.write(key, Value::Text(text), expires);
+    context.unshare(key);
     Ok(Reply::count(length))
 }
 
@@ -177,6 +183,7 @@ fn add(context: &mut Context<'_>, key: &[u8], amount: i64) -> Outcome {
     let sum = old
         .checked_add(amount)
         .ok_or("ERR increment or decrement would overflow")?;
-    context.change(key, |text: &mut Text| *text = sum.to_string().into_bytes())?;
+    let expires = context.expires(key);
+    context.write(key, Value::Text(sum.to_string().into_bytes()), expires);
     Ok(Reply::Int(sum))
 }

@@ -172,6 +172,12 @@ fn members(context: &mut Context<'_>, key: &[u8]) -> Result<Vec<(Bytes, f64)>, R
     }
 }
 
+/// The keys are looked at before the options.
+fn check_types(context: &mut Context<'_>, keys: &[&[u8]]) -> Result<(), Refusal> {
+    keys.iter()
+        .try_for_each(|key| members(context, key).map(drop))
+}
+
 /// The members that all keys have, with the sum of their scores, each times its key's weight.
 fn intersection(
     context: &mut Context<'_>,
@@ -209,6 +215,7 @@ fn intersection(
 
 pub fn zintercard(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     let (keys, rest) = counted_keys(&words[1..], "zintercard")?;
+    check_types(context, keys)?;
     let mut limit = 0;
     for option in rest.chunks(2) {
         match option {
@@ -227,9 +234,7 @@ pub fn zintercard(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
 /// Only with the sum of scores, which is what it does unless it is told otherwise.
 pub fn zinterstore(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     let (keys, rest) = counted_keys(&words[2..], "zinterstore")?;
-    for key in keys {
-        members(context, key)?;
-    }
+    check_types(context, keys)?;
     let weights = match rest {
         [] => vec![1.0; keys.len()],
         [name, weights @ ..]
