@@ -291,6 +291,34 @@ const LISTENING: [&str; 10] = [
     "PUNSUBSCRIBE P",
 ];
 
+/// What keeps the scripts' objects in a state in which there is something for them to do.
+const TENDING: [&str; 24] = [
+    "SET s 5",
+    "SET s 3 PX I",
+    "INCRBY s 2",
+    "INCRBY s2 I",
+    "DEL s",
+    "DEL lock",
+    "HSET lock owner-a 1",
+    "PEXPIRE lock 5000",
+    "INCR token",
+    "INCR counter",
+    "SET counter V",
+    "ZADD times S M",
+    "ZADD owners I M",
+    "ZREM times M",
+    "ZREM owners M",
+    "DEL times owners",
+    "RPUSH tokens 1",
+    "SET slot1 M PX 60000",
+    "SET slot2 M",
+    "SET peers x PX 1000",
+    "SET peers x",
+    "DEL peers line",
+    "SADD set M",
+    "OBJECT IDLETIME counter",
+];
+
 const PATTERNS: [&str; 8] = [
     "*", "s*", "?", "slot[12]", "slot[^1]", "[a-m]*", "\\s", "*e*s",
 ];
@@ -314,6 +342,18 @@ pub fn random(rng: &mut Rng) -> Words {
         _ => {}
     }
     words
+}
+
+pub fn all_channels() -> Words {
+    std::iter::once("SUBSCRIBE")
+        .chain(CHANNELS)
+        .map(Into::into)
+        .collect()
+}
+
+pub fn tending(rng: &mut Rng) -> Words {
+    let form = choose(rng, &TENDING);
+    fill(rng, form)
 }
 
 pub fn listening(rng: &mut Rng) -> Words {

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 
 use super::commands::{CHANNELS, KEYS, MEMBERS, choose};
-use super::step::Words;
+use super::step::{Mood, Words};
 use crate::sim::scripts::{
     FAIR, GIVE, LOCK, LONE, NUDGE, ONCE, RENEW, SEMAPHORE, SET, SETTLE, SLOTS, TAKE, TIMESTAMP,
     digest,
@@ -56,25 +56,25 @@ struct Call {
     arguments: Vec<String>,
 }
 
-pub fn random(rng: &mut Rng) -> Words {
+pub fn random(rng: &mut Rng, mood: &mut Mood) -> Words {
     let mut call = match rng.u32(..24) {
-        0..=3 => semaphore(rng, false),
-        4..=6 => semaphore(rng, true),
-        7..=8 => lone(rng),
-        9 => settle(rng),
+        0..=3 => semaphore(rng, mood, false),
+        4..=6 => semaphore(rng, mood, true),
+        7..=8 => lone(rng, mood),
+        9 => settle(rng, mood),
         10 => nudge(rng),
-        11..=13 => lock(rng),
+        11..=13 => lock(rng, mood),
         14 => take(rng),
         15 => give(rng),
         16 => renew(rng),
-        17 => once(rng),
-        18..=22 => recipe(rng),
+        17 => once(rng, mood),
+        18..=22 => recipe(rng, mood),
         _ => language(rng),
     };
-    if rng.u32(..12) == 0 {
+    if rng.u32(..if mood.calm { 60 } else { 12 }) == 0 {
         spoil(rng, &mut call);
     }
-    let by_digest = rng.bool();
+    let by_digest = rng.u32(..4) == 0;
     let mut words: Words = vec![
         if by_digest { "EVALSHA" } else { "EVAL" }.into(),
         if by_digest {
@@ -105,8 +105,8 @@ fn spoil(rng: &mut Rng, call: &mut Call) {
     }
 }
 
-fn sequence(rng: &mut Rng) -> String {
-    format!("{:016}", rng.u32(1..12))
+fn sequence(rng: &mut Rng, mood: &mut Mood) -> String {
+    format!("{:016}", mood.sequence(rng))
 }
 
 fn number(rng: &mut Rng, most: u32) -> String {
@@ -125,12 +125,12 @@ fn channel_of(counter: &str) -> &'static str {
     }
 }
 
-fn semaphore(rng: &mut Rng, in_turn: bool) -> Call {
+fn semaphore(rng: &mut Rng, mood: &mut Mood, in_turn: bool) -> Call {
     let counter = choose(rng, &COUNTERS);
     let mut keys = texts(&[counter, channel_of(counter), choose(rng, &RECORDS)]);
     let mut arguments = texts(&[choose(rng, &["PUBLISH", "PUBLISH", "PUBLISH", "SPUBLISH"])]);
     arguments.extend([
-        sequence(rng),
+        sequence(rng, mood),
         choose(rng, &LIVES).to_owned(),
         number(rng, 2),
     ]);
@@ -183,10 +183,10 @@ fn semaphore(rng: &mut Rng, in_turn: bool) -> Call {
     }
 }
 
-fn lone(rng: &mut Rng) -> Call {
+fn lone(rng: &mut Rng, mood: &mut Mood) -> Call {
     let mut keys = texts(&[choose(rng, &RECORDS)]);
     let mut arguments = texts(&["PUBLISH"]);
-    arguments.extend([sequence(rng), choose(rng, &LIVES).to_owned()]);
+    arguments.extend([sequence(rng, mood), choose(rng, &LIVES).to_owned()]);
     for _ in 0..rng.u32(1..4) {
         let counter = choose(rng, &COUNTERS);
         keys.extend(texts(&[counter, channel_of(counter)]));
@@ -199,11 +199,11 @@ fn lone(rng: &mut Rng) -> Call {
     }
 }
 
-fn settle(rng: &mut Rng) -> Call {
+fn settle(rng: &mut Rng, mood: &mut Mood) -> Call {
     Call {
         source: SETTLE,
         keys: texts(&[choose(rng, &RECORDS)]),
-        arguments: vec![sequence(rng), "60000".to_owned()],
+        arguments: vec![sequence(rng, mood), "60000".to_owned()],
     }
 }
 
@@ -216,7 +216,7 @@ fn nudge(rng: &mut Rng) -> Call {
     }
 }
 
-fn lock(rng: &mut Rng) -> Call {
+fn lock(rng: &mut Rng, mood: &mut Mood) -> Call {
     let mut keys = texts(&["lock", CHANNELS[1], "fence"]);
     if rng.bool() {
         keys.push("token".to_owned());
@@ -224,11 +224,11 @@ fn lock(rng: &mut Rng) -> Call {
     let doubt = if rng.bool() {
         "0".to_owned()
     } else {
-        sequence(rng)
+        sequence(rng, mood)
     };
     let mut arguments = vec![
         "PUBLISH".to_owned(),
-        sequence(rng),
+        sequence(rng, mood),
         "60000".to_owned(),
         doubt,
     ];
@@ -277,7 +277,7 @@ fn renew(rng: &mut Rng) -> Call {
     }
 }
 
-fn once(rng: &mut Rng) -> Call {
+fn once(rng: &mut Rng, mood: &mut Mood) -> Call {
     const COMMANDS: [(&str, &str, &[&str]); 9] = [
         ("DEL", "0", &[]),
         ("UNLINK", "0", &[]),
@@ -290,7 +290,7 @@ fn once(rng: &mut Rng) -> Call {
         ("PERSIST", "0", &[]),
     ];
     let (command, second, rest) = COMMANDS[rng.usize(..COMMANDS.len())];
-    let mut arguments = vec![sequence(rng), choose(rng, &LIVES).to_owned()];
+    let mut arguments = vec![sequence(rng, mood), choose(rng, &LIVES).to_owned()];
     arguments.extend(texts(&[command, second]));
     arguments.push(number(rng, 2));
     arguments.extend(texts(rest));
@@ -305,7 +305,7 @@ fn once(rng: &mut Rng) -> Call {
     }
 }
 
-fn recipe(rng: &mut Rng) -> Call {
+fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
     let (source, mut keys, limit, flags): (_, _, u32, &[&str]) = match rng.u32(..6) {
         0 => (TIMESTAMP, texts(&["times"]), rng.u32(1..5), &["-", "s"]),
         1..=2 => (
@@ -336,7 +336,7 @@ fn recipe(rng: &mut Rng) -> Call {
     let mut some = |most: u32| if alone { 0 } else { rng.u32(..most) };
     let (releases, refreshes, tries, runs) = (some(3), some(3) / 2, some(3), some(3));
     let mut arguments = texts(&["PUBLISH"]);
-    arguments.extend([sequence(rng), choose(rng, &LIVES).to_owned()]);
+    arguments.extend([sequence(rng, mood), choose(rng, &LIVES).to_owned()]);
     // Mostly a call without an earlier copy, as only that one can be usual.
     arguments.extend(texts(&[choose(rng, &["0", "0", "1"]), what]));
     arguments.extend([limit.to_string(), choose(rng, &["10000", "700"]).to_owned()]);

@@ -6,9 +6,9 @@ use fastrand::Rng;
 
 use super::{commands, script_calls};
 
-pub const CONNECTIONS: usize = 3;
-/// This one listens most of the time.
-pub const LISTENER: usize = 2;
+pub const CONNECTIONS: usize = 4;
+/// From this one on they listen most of the time.
+pub const LISTENERS: usize = 2;
 
 pub type Words = Vec<Vec<u8>>;
 
@@ -46,23 +46,69 @@ pub const FORBIDDEN: [&str; 6] = [
 ];
 
 impl Step {
-    pub fn random(rng: &mut Rng) -> Step {
-        match rng.u32(..100) {
+    /// What a sequence of this mood begins with.
+    pub fn first(mood: &Mood) -> Vec<Step> {
+        if mood.calm {
+            vec![Step::Command(LISTENERS, commands::all_channels())]
+        } else {
+            Vec::new()
+        }
+    }
+
+    pub fn random(rng: &mut Rng, mood: &mut Mood) -> Step {
+        let kind = rng.u32(..100);
+        if mood.calm {
+            return match kind {
+                0..=14 => Step::Clock(clock_step(rng)),
+                15..=17 => {
+                    Step::Command(rng.usize(LISTENERS..CONNECTIONS), commands::listening(rng))
+                }
+                18..=29 => Step::Command(0, commands::tending(rng)),
+                _ => Step::Command(rng.usize(..LISTENERS), script_calls::random(rng, mood)),
+            };
+        }
+        match kind {
             0..=7 => Step::Clock(clock_step(rng)),
             8..=9 => Step::Fault(fault(rng), rng.u32(..3) == 0),
             10 => Step::Reconnect(rng.usize(..CONNECTIONS)),
-            11..=14 => Step::Command(LISTENER, commands::listening(rng)),
-            15..=54 => Step::Command(connection(rng), script_calls::random(rng)),
+            11..=14 => Step::Command(rng.usize(LISTENERS..CONNECTIONS), commands::listening(rng)),
+            15..=44 => Step::Command(connection(rng), script_calls::random(rng, mood)),
             _ => Step::Command(connection(rng), commands::random(rng)),
         }
     }
 }
 
+/// What a sequence of steps is like.
+pub struct Mood {
+    /// Mostly the crate's scripts, as it calls them; otherwise anything.
+    pub calm: bool,
+    /// The last sequence number that was given out.
+    sequence: u32,
+}
+
+impl Mood {
+    pub fn random(rng: &mut Rng) -> Mood {
+        Mood {
+            calm: rng.bool(),
+            sequence: 0,
+        }
+    }
+
+    /// A sequence number: mostly the next one, now and then one that was used.
+    pub fn sequence(&mut self, rng: &mut Rng) -> u32 {
+        if rng.u32(..8) == 0 {
+            return self.sequence.saturating_sub(rng.u32(..3));
+        }
+        self.sequence += 1;
+        self.sequence
+    }
+}
+
 fn connection(rng: &mut Rng) -> usize {
     if rng.u32(..50) == 0 {
-        LISTENER
+        LISTENERS
     } else {
-        rng.usize(..LISTENER)
+        rng.usize(..LISTENERS)
     }
 }
 

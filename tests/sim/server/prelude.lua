@@ -4,7 +4,7 @@
 local call, protected_call, line, refusal, digest, pack, unpack_struct = ...
 local error, native_pcall, pcall_with, rawget, select, setmetatable, tostring, type =
   error, pcall, xpcall, rawget, select, setmetatable, tostring, type
-local string_gsub, string_match, string_sub = string.gsub, string.match, string.sub
+local string_match, string_sub = string.match, string.sub
 
 local redis = {
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3, call = call, pcall = protected_call,
@@ -22,7 +22,7 @@ function redis.status_reply(...) return single_text('ok', ...) end
 function redis.error_reply(...)
   local reply = single_text('err', ...)
   if not rawget(reply, 'err') or select('#', ...) ~= 1 or type(...) ~= 'string' then return reply end
-  local text = reply.err
+  local text = string_match(reply.err, '^[\r\n]*(.-)[\r\n]*$')
   -- With a dash its first word is a code; a single word never is.
   local rest = string_sub(text, 1, 1) == '-' and string_sub(text, 2) or text
   reply.err = string_match(rest, ' ') and rest or 'ERR ' .. rest
