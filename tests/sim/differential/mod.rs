@@ -6,8 +6,8 @@
 mod commands;
 mod run;
 mod script_calls;
-mod step;
+pub mod step;
 mod wire;
 pub mod world;
 
-pub use run::explore;
+pub use run::{differ, explore};

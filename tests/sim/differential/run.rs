@@ -153,7 +153,7 @@ fn look_at(world: &mut World<'_>, connection: usize, words: Words) -> Option<Dif
 }
 
 /// What the two say, if it is not the same.
-fn differ(words: &Words, both: Both) -> Option<(Vec<Reply>, Vec<Reply>)> {
+pub fn differ(words: &[Vec<u8>], both: Both) -> Option<(Vec<Reply>, Vec<Reply>)> {
     let Both {
         mut model,
         mut real,

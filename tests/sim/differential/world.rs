@@ -126,6 +126,7 @@ pub struct World<'a> {
     pub model: Server,
     connections: Vec<(Wire, ConnectionId)>,
     now: u64,
+    endless: Option<Wire>,
 }
 
 /// Whether a real server closes the connection because of so long a command of one who has not said the password.
@@ -155,6 +156,7 @@ impl<'a> World<'a> {
             real,
             model: Server::new(BEGINNING),
             now: BEGINNING,
+            endless: None,
         };
         for _ in 0..CONNECTIONS {
             let connection = world.connect();
@@ -200,10 +202,14 @@ impl<'a> World<'a> {
         let asks_idle_time = plain.len() == 3 && plain[1].eq_ignore_ascii_case(b"IDLETIME");
         let is_vague = asks_idle_time && !self.model.knows_idle_time(*id, plain[2]);
         let reply = self.model.execute(*id, &plain);
-        if is_vague || is_cut_off(&reply, &plain) {
+        if is_cut_off(&reply, &plain) {
             return both;
         }
         wire.send(words);
+        if is_vague {
+            wire.receive();
+            return both;
+        }
         if let Some(reply) = reply {
             both.model.push(reply);
             both.real.push(wire.receive());
@@ -234,6 +240,30 @@ impl<'a> World<'a> {
         });
     }
 
+    /// Somebody's script does not end, until [`end_busy`](Self::end_busy).
+    pub fn begin_busy(&mut self) {
+        self.real
+            .order(&["CONFIG", "SET", "busy-reply-threshold", "1"]);
+        let mut wire = Wire::open(self.real.server.port());
+        wire.send(&["EVAL", "while true do end", "0"]);
+        until("the server is busy", || {
+            let reply = self.real.operator.ask(&["PING"]);
+            matches!(reply, Reply::Error(text) if text.starts_with(b"BUSY"))
+        });
+        self.endless = Some(wire);
+        self.model.faults(|faults| faults.busy = true);
+    }
+
+    pub fn end_busy(&mut self) {
+        self.real.order(&["SCRIPT", "KILL"]);
+        let mut wire = self.endless.take().expect("it was begun");
+        assert!(
+            matches!(wire.receive(), Reply::Error(_)),
+            "the script was killed"
+        );
+        self.model.faults(|faults| faults.busy = false);
+    }
+
     /// Ends all that is wrong.
     pub fn heal(&mut self) {
         self.real.clear_faults();
@@ -245,6 +275,22 @@ impl<'a> World<'a> {
 }
 
 impl Real {
+    /// What the server tells of its command: how many words it takes, and its flags.
+    pub fn description(&mut self, command: &str) -> (i64, Vec<String>) {
+        let reply = self.operator.ask(&["COMMAND", "INFO", command]);
+        if let Reply::Array(commands) = &reply
+            && let [Reply::Array(parts)] = commands.as_slice()
+            && let [_, Reply::Int(arity), Reply::Array(flags), ..] = parts.as_slice()
+        {
+            let text = |flag: &Reply| match flag {
+                Reply::Status(word) => String::from_utf8_lossy(word).into_owned(),
+                _ => panic!("a flag is a word"),
+            };
+            return (*arity, flags.iter().map(text).collect());
+        }
+        panic!("COMMAND INFO {command} answers with a command: {reply:?}");
+    }
+
     /// How many are connected besides the operator.
     fn connected(&mut self) -> usize {
         let Reply::Bulk(list) = self.operator.ask(&["CLIENT", "LIST"]) else {

@@ -77,6 +77,26 @@ impl Command {
     }
 }
 
+/// Each command as `COMMAND INFO` describes it: its name, how many words it takes, and the flags that matter here.
+pub fn descriptions() -> impl Iterator<Item = (&'static str, i64, Vec<&'static str>)> {
+    const FLAGS: [(u16, &str); 6] = [
+        (WRITE, "write"),
+        (MEMORY, "denyoom"),
+        (NO_SCRIPT, "noscript"),
+        (LOADING, "loading"),
+        (NO_PASSWORD, "no_auth"),
+        (BUSY, "allow_busy"),
+    ];
+    COMMANDS.iter().map(|command| {
+        let flags = FLAGS
+            .iter()
+            .filter(|(flag, _)| command.has(*flag))
+            .map(|(_, name)| *name);
+        let arity = i64::try_from(command.arity).expect("few words");
+        (command.name, arity, flags.collect())
+    })
+}
+
 /// Commands that are only the first half of a name.
 const CONTAINERS: [&str; 5] = ["client", "memory", "object", "pubsub", "script"];
 

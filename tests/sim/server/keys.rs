@@ -45,17 +45,18 @@ fn move_to(
     if !context.touch(from) {
         return Err(NO_SUCH_KEY.into());
     }
-    if !replace && (from == to || context.touch(to)) {
+    if from == to {
+        return Ok(replace.then_some(()));
+    }
+    if context.touch(to) && !replace {
         return Ok(None);
     }
-    if from != to {
-        let entry = context
-            .core
-            .keys
-            .remove(context.database, from)
-            .expect("touched above");
-        context.core.keys.insert(context.database, to, entry);
-    }
+    let entry = context
+        .core
+        .keys
+        .remove(context.database, from)
+        .expect("touched above");
+    context.core.keys.insert(context.database, to, entry);
     Ok(Some(()))
 }
 

@@ -41,6 +41,7 @@ mod zsets;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+pub use command::descriptions;
 pub use connection::ConnectionId;
 pub use faults::Faults;
 pub use reply::Reply;
