@@ -5,7 +5,7 @@ use super::glob;
 use super::keyspace::DATABASES;
 use super::number::check_small_integer;
 use super::reply::{NO_SUCH_KEY, Outcome, Reply, SYNTAX};
-use super::value::{Bytes, Value};
+use super::value::Value;
 
 pub fn del(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     Ok(Reply::count(
@@ -101,13 +101,14 @@ pub fn copy(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
 }
 
 pub fn keys(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let all = context.core.keys.iter(context.database).map(|(key, _)| key);
-    let mut found: Vec<Bytes> = all
-        .filter(|key| glob::matches(words[1], key))
-        .cloned()
-        .collect();
-    found.retain(|key| context.peek(key).is_some());
-    Ok(Reply::array(found))
+    // What has expired is not shown, but left.
+    let now = context.core.millis();
+    let all = context.core.keys.iter(context.database);
+    let live = all.filter(|(_, entry)| entry.expires.is_none_or(|end| now <= end));
+    let found = live
+        .map(|(key, _)| key)
+        .filter(|key| glob::matches(words[1], key));
+    Ok(Reply::array(found.cloned()))
 }
 
 /// With those that have expired and that nobody has looked at since.
