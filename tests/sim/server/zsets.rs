@@ -142,11 +142,14 @@ pub fn zrevrank(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     Ok(place.map_or(Reply::Nil, Reply::count))
 }
 
+/// Some words of a command.
+type Words<'a, 'b> = &'b [&'a [u8]];
+
 /// The keys that follow their number, and what comes behind them.
 fn counted_keys<'a, 'b>(
-    words: &'b [&'a [u8]],
+    words: Words<'a, 'b>,
     name: &str,
-) -> Result<(&'b [&'a [u8]], &'b [&'a [u8]]), Refusal> {
+) -> Result<(Words<'a, 'b>, Words<'a, 'b>), Refusal> {
     let count = number::integer(words[0]).ok_or(NOT_AN_INTEGER)?;
     if count < 1 {
         return Err(format!("ERR at least 1 input key is needed for '{name}' command").into());
@@ -237,13 +240,16 @@ pub fn zinterstore(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     check_types(context, keys)?;
     let weights = match rest {
         [] => vec![1.0; keys.len()],
-        [name, weights @ ..]
-            if name.eq_ignore_ascii_case(b"weights") && weights.len() == keys.len() =>
-        {
+        [name, rest @ ..] if name.eq_ignore_ascii_case(b"weights") && rest.len() >= keys.len() => {
+            let (texts, more) = rest.split_at(keys.len());
             let weight = |text: &&[u8]| {
                 check_float(text).map_err(|_| Refusal::from("ERR weight value is not a float"))
             };
-            weights.iter().map(weight).collect::<Result<_, _>>()?
+            let weights = texts.iter().map(weight).collect::<Result<_, _>>()?;
+            if !more.is_empty() {
+                return Err(SYNTAX.into());
+            }
+            weights
         }
         _ => return Err(SYNTAX.into()),
     };
