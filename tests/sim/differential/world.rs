@@ -78,6 +78,11 @@ impl Real {
             operator,
             server,
         };
+        let version = real.information("server", |line| line.starts_with("redis_version:7.0."));
+        assert!(
+            version,
+            "the model is one of Redis 7.0, this is another version"
+        );
         real.order(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
         real.fail_to_save();
         real
@@ -88,13 +93,12 @@ impl Real {
         assert!(!matches!(reply, Reply::Error(_)), "{words:?}: {reply:?}");
     }
 
-    fn information(&mut self, section: &str, line: &str) -> bool {
+    /// Whether there is such a line in what the server tells of itself.
+    fn information(&mut self, section: &str, wanted: impl Fn(&str) -> bool) -> bool {
         let Reply::Bulk(text) = self.operator.ask(&["INFO", section]) else {
             panic!("INFO answers with text");
         };
-        String::from_utf8_lossy(&text)
-            .lines()
-            .any(|found| found == line)
+        String::from_utf8_lossy(&text).lines().any(wanted)
     }
 
     /// Leaves a failed attempt to save; it matters as soon as the server is told to save at all.
@@ -104,7 +108,7 @@ impl Real {
         self.order(&["CONFIG", "SET", "dbfilename", "taken"]);
         self.order(&["BGSAVE"]);
         until("the server fails to save", || {
-            self.information("persistence", "rdb_last_bgsave_status:err")
+            self.information("persistence", |line| line == "rdb_last_bgsave_status:err")
         });
     }
 
@@ -113,9 +117,9 @@ impl Real {
             .write_all_at(&micros.to_ne_bytes(), 0)
             .expect("the file is there");
         // Last uses are noted by a copy of the clock.
-        let clock = micros / 1_000_000 % (1 << 24);
+        let clock = format!("lru_clock:{}", micros / 1_000_000 % (1 << 24));
         until("the server's clock of last uses follows", || {
-            self.information("server", &format!("lru_clock:{clock}"))
+            self.information("server", |line| line == clock)
         });
     }
 }
