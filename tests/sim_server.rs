@@ -21,7 +21,7 @@ async fn model_and_server_say_and_store_the_same() {
     let seed = given.map_or_else(|| fastrand::u64(..), |text| text.parse().expect("a number"));
     println!("SIM_SEED={seed}");
     let mut real = Real::start().await;
-    explore(&mut real, seed, 60, 120);
+    explore(&mut real, seed, 120, 120);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use super::reply::Refusal;
 /// What is wrong; by default nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// `NOAUTH`: what connections that are made from then on must say first.
+    /// `NOAUTH`: what connections that are made from then on must say first, as long as it is so.
     pub password: Option<String>,
     /// `NOPERM`: the commands that nobody may use, in small letters, with their subcommand (`pubsub|numsub`).
     pub forbidden: BTreeSet<String>,
@@ -60,7 +60,7 @@ impl Faults {
 
     /// The questions before it is looked at whether the connection listens.
     pub fn admit(&self, command: &Command, connection: &Connection) -> Result<(), Refusal> {
-        let locked_out = !connection.authenticated;
+        let locked_out = self.password.is_some() && !connection.authenticated;
         refuse_if(locked_out && !command.without_password(), NO_AUTH)?;
         if self.forbidden.contains(command.name) {
             let text = format!(
