@@ -1,9 +1,9 @@
 -- What a script sees of its server besides Lua itself; put together around `call` and `protected_call`, which carry a
 -- command out, `line`, which tells where the script is, and `refusal`, which reads what `call` throws. Returns how to
--- run a script, and what its globals are.
+-- compile a script, and how to run one.
 local call, protected_call, line, refusal, digest, pack, unpack_struct = ...
-local error, native_pcall, pcall_with, rawget, select, setmetatable, tostring, type =
-  error, pcall, xpcall, rawget, select, setmetatable, tostring, type
+local error, loadstring, native_pcall, pcall_with, rawget, select, setfenv, setmetatable, tostring, type =
+  error, loadstring, pcall, xpcall, rawget, select, setfenv, setmetatable, tostring, type
 local string_match, string_sub = string.match, string.sub
 
 local redis = {
@@ -96,4 +96,11 @@ local function run(script, keys, arguments)
   return pcall_with(script, describe)
 end
 
-return run, sandbox
+-- A script as a function; or nothing, and why not.
+local function compile(source)
+  local script, problem = loadstring(source, '@user_script')
+  if script then setfenv(script, sandbox) end
+  return script, problem
+end
+
+return compile, run

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
 
 use super::connection::ConnectionId;
@@ -23,8 +22,8 @@ const DEEPEST: usize = 100;
 /// The scripts that a server knows, and what carries them out.
 pub struct Scripts {
     lua: Lua,
+    compile: Function,
     run: Function,
-    sandbox: Table,
     cache: BTreeMap<String, Function>,
     core: Rc<RefCell<Core>>,
 }
@@ -33,11 +32,11 @@ impl Scripts {
     pub fn new(core: Rc<RefCell<Core>>) -> Scripts {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::default()).expect("Lua starts");
-        let (run, sandbox) = prelude(&lua, &core).expect("the prelude is sound");
+        let (compile, run) = prelude(&lua, &core).expect("the prelude is sound");
         Scripts {
             lua,
+            compile,
             run,
-            sandbox,
             cache: BTreeMap::new(),
             core,
         }
@@ -94,19 +93,17 @@ impl Scripts {
     fn load(&mut self, source: &[u8]) -> Result<String, Refusal> {
         let digest = sha1_smol::Sha1::from(source).digest().to_string();
         if !self.cache.contains_key(&digest) {
-            let chunk = self
-                .lua
-                .load(source)
-                .set_name(CHUNK)
-                .set_mode(ChunkMode::Text);
-            let chunk = chunk.set_environment(self.sandbox.clone());
-            let function = chunk.into_function().map_err(|error| {
-                let text = match &error {
-                    mlua::Error::SyntaxError { message, .. } => message.clone(),
-                    error => error.to_string(),
-                };
-                Refusal::from(format!("ERR Error compiling script (new function): {text}"))
-            })?;
+            let text = self.lua.create_string(source);
+            let compiled = text.and_then(|text| self.compile.call(text));
+            let function = match compiled.expect("the prelude throws nothing") {
+                (Some(function), _) => function,
+                (None, problem) => {
+                    let problem: Option<LuaString> = problem;
+                    let mut text = b"ERR Error compiling script (new function): ".to_vec();
+                    text.extend_from_slice(&problem.expect("why it does not compile").as_bytes());
+                    return Err(Refusal(text));
+                }
+            };
             self.cache.insert(digest.clone(), function);
         }
         Ok(digest)
@@ -165,7 +162,7 @@ fn key_count(words: &[&[u8]]) -> Result<usize, Refusal> {
     }
 }
 
-fn prelude(lua: &Lua, core: &Rc<RefCell<Core>>) -> mlua::Result<(Function, Table)> {
+fn prelude(lua: &Lua, core: &Rc<RefCell<Core>>) -> mlua::Result<(Function, Function)> {
     let (core, same_core) = (Rc::clone(core), Rc::clone(core));
     let call =
         lua.create_function(
