@@ -41,6 +41,31 @@ pub const SLOTS: &str = concat!(
     include_str!("../../lua/recipes/batch.lua"),
 );
 
+/// Each by its name.
+pub const ALL: &[(&str, &str)] = &[
+    ("SEMAPHORE", SEMAPHORE),
+    ("LONE", LONE),
+    ("SETTLE", SETTLE),
+    ("NUDGE", NUDGE),
+    ("LOCK", LOCK),
+    ("TAKE", TAKE),
+    ("GIVE", GIVE),
+    ("RENEW", RENEW),
+    ("ONCE", ONCE),
+    ("TIMESTAMP", TIMESTAMP),
+    ("FAIR", FAIR),
+    ("SET", SET),
+    ("SLOTS", SLOTS),
+];
+
+/// The name of the script that has this text or this digest.
+pub fn name_of(word: &[u8]) -> Option<&'static str> {
+    let known = |(_, source): &&(&str, &str)| {
+        source.as_bytes() == word || word.len() == 40 && digest(source).as_bytes() == word
+    };
+    ALL.iter().find(known).map(|(name, _)| *name)
+}
+
 /// The digest by which a script is called.
 pub fn digest(source: &str) -> String {
     sha1_smol::Sha1::from(source).digest().to_string()

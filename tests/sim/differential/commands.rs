@@ -4,14 +4,14 @@ use fastrand::Rng;
 
 use super::step::Words;
 
-pub const KEYS: [&str; 24] = [
+pub const KEYS: &[&str] = &[
     "s", "s2", "lock", "fence", "token", "turns", "times", "owners", "counter", "tokens", "line",
     "slot1", "slot2", "slot3", "set", "list", "zset", "hash", "k", "", "peers", "r1", "r2", "once",
 ];
 
-pub const CHANNELS: [&str; 4] = ["ch:s", "ch:lock", "ch:line", "news"];
+pub const CHANNELS: &[&str] = &["ch:s", "ch:lock", "ch:line", "news"];
 
-const VALUES: [&str; 40] = [
+const VALUES: &[&str] = &[
     "",
     "0",
     "1",
@@ -54,7 +54,7 @@ const VALUES: [&str; 40] = [
     "client-b",
 ];
 
-const SCORES: [&str; 20] = [
+const SCORES: &[&str] = &[
     "0",
     "1",
     "2",
@@ -77,11 +77,11 @@ const SCORES: [&str; 20] = [
     "3.0000000000000004",
 ];
 
-const FIELDS: [&str; 8] = [
+const FIELDS: &[&str] = &[
     "f", "g", "owner-a", "owner-b", "*", "client-a", "client-b", "",
 ];
 
-pub const MEMBERS: [&str; 8] = [
+pub const MEMBERS: &[&str] = &[
     "m",
     "n",
     "id-000",
@@ -92,7 +92,7 @@ pub const MEMBERS: [&str; 8] = [
     "",
 ];
 
-const NUMBERS: [&str; 22] = [
+const NUMBERS: &[&str] = &[
     "0",
     "1",
     "-1",
@@ -119,7 +119,7 @@ const NUMBERS: [&str; 22] = [
 
 /// The commands, each word standing for itself or for something to choose: K key, V value, F field, M member,
 /// S score, I integer, C channel, P pattern; a star repeats what is before it, a question mark makes it optional.
-const FORMS: [&str; 100] = [
+const FORMS: &[&str] = &[
     "GET K",
     "GETSET K V",
     "GETDEL K",
@@ -187,6 +187,8 @@ const FORMS: [&str; 100] = [
     "ZADD K LT CH S M S M",
     "ZADD K INCR S M",
     "ZADD K GT NX S M",
+    "ZADD K GT INCR S M",
+    "ZADD K NX INCR S M",
     "ZREM K M*",
     "ZCARD K",
     "ZSCORE K M",
@@ -222,7 +224,7 @@ const FORMS: [&str; 100] = [
     "PUBLISH C V",
 ];
 
-const MORE_FORMS: [&str; 36] = [
+const MORE_FORMS: &[&str] = &[
     "EXPIRE K I",
     "PEXPIRE K I",
     "PEXPIRE K I",
@@ -261,7 +263,7 @@ const MORE_FORMS: [&str; 36] = [
     "FLUSHALL V",
 ];
 
-const ODD: [&str; 14] = [
+const ODD: &[&str] = &[
     "NOSUCH a b",
     "GET",
     "OBJECT",
@@ -278,7 +280,7 @@ const ODD: [&str; 14] = [
     "SCRIPT FLUSH",
 ];
 
-const LISTENING: [&str; 10] = [
+const LISTENING: &[&str] = &[
     "SUBSCRIBE C",
     "SUBSCRIBE C",
     "SUBSCRIBE C C",
@@ -292,7 +294,7 @@ const LISTENING: [&str; 10] = [
 ];
 
 /// What keeps the scripts' objects in a state in which there is something for them to do.
-const TENDING: [&str; 24] = [
+const TENDING: &[&str] = &[
     "SET s 5",
     "SET s 3 PX I",
     "INCRBY s 2",
@@ -319,7 +321,7 @@ const TENDING: [&str; 24] = [
     "OBJECT IDLETIME counter",
 ];
 
-const PATTERNS: [&str; 8] = [
+const PATTERNS: &[&str] = &[
     "*", "s*", "?", "slot[12]", "slot[^1]", "[a-m]*", "\\s", "*e*s",
 ];
 
@@ -330,15 +332,15 @@ pub fn choose<'a>(rng: &mut Rng, from: &[&'a str]) -> &'a str {
 
 pub fn random(rng: &mut Rng) -> Words {
     let form = match rng.u32(..40) {
-        0 => choose(rng, &ODD),
-        1..=12 => choose(rng, &MORE_FORMS),
-        _ => choose(rng, &FORMS),
+        0 => choose(rng, ODD),
+        1..=12 => choose(rng, MORE_FORMS),
+        _ => choose(rng, FORMS),
     };
     let mut words = fill(rng, form);
     // Now and then a word too few or too many.
     match rng.u32(..60) {
         0 if words.len() > 1 => drop(words.pop()),
-        1 => words.push(choose(rng, &VALUES).into()),
+        1 => words.push(choose(rng, VALUES).into()),
         _ => {}
     }
     words
@@ -346,18 +348,18 @@ pub fn random(rng: &mut Rng) -> Words {
 
 pub fn all_channels() -> Words {
     std::iter::once("SUBSCRIBE")
-        .chain(CHANNELS)
+        .chain(CHANNELS.iter().copied())
         .map(Into::into)
         .collect()
 }
 
 pub fn tending(rng: &mut Rng) -> Words {
-    let form = choose(rng, &TENDING);
+    let form = choose(rng, TENDING);
     fill(rng, form)
 }
 
 pub fn listening(rng: &mut Rng) -> Words {
-    let form = choose(rng, &LISTENING);
+    let form = choose(rng, LISTENING);
     fill(rng, form)
 }
 
@@ -371,14 +373,14 @@ fn fill(rng: &mut Rng, form: &str) -> Words {
         let count = if repeated { rng.usize(1..=3) } else { 1 };
         for _ in 0..count {
             let word = match kind {
-                "K" => choose(rng, &KEYS),
-                "V" => choose(rng, &VALUES),
-                "F" => choose(rng, &FIELDS),
-                "M" => choose(rng, &MEMBERS),
-                "S" => choose(rng, &SCORES),
-                "I" => choose(rng, &NUMBERS),
-                "C" => choose(rng, &CHANNELS),
-                "P" => choose(rng, &PATTERNS),
+                "K" => choose(rng, KEYS),
+                "V" => choose(rng, VALUES),
+                "F" => choose(rng, FIELDS),
+                "M" => choose(rng, MEMBERS),
+                "S" => choose(rng, SCORES),
+                "I" => choose(rng, NUMBERS),
+                "C" => choose(rng, CHANNELS),
+                "P" => choose(rng, PATTERNS),
                 word => word,
             };
             words.push(word.into());

@@ -11,16 +11,16 @@ use crate::sim::scripts::{
 };
 
 /// Records of two clients; the end is the client's id.
-const RECORDS: [&str; 2] = [
+const RECORDS: &[&str] = &[
     "rec:11111111-2222-3333-4444-555555555555",
     "rec:aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee",
 ];
-const COUNTERS: [&str; 2] = ["s", "s2"];
-const OWNERS: [&str; 3] = ["owner-a", "owner-b", "owner-c"];
-const LEASES: [&str; 3] = ["1000", "30000", "5"];
-const LIVES: [&str; 2] = ["60000", "900"];
+const COUNTERS: &[&str] = &["s", "s2"];
+const OWNERS: &[&str] = &["owner-a", "owner-b", "owner-c"];
+const LEASES: &[&str] = &["1000", "30000", "5"];
+const LIVES: &[&str] = &["60000", "900"];
 
-const LANGUAGE: [&str; 26] = [
+const LANGUAGE: &[&str] = &[
     "return {1, 2.9, -2.9, 'a', false, true, {1, {2}}, nil, 3}",
     "return {1e300, -1e300, 0/0, 1/0}",
     "return redis.call('SET', KEYS[1], ARGV[1])",
@@ -95,13 +95,13 @@ pub fn random(rng: &mut Rng, mood: &mut Mood) -> Words {
 
 /// Another key, or another argument.
 fn spoil(rng: &mut Rng, call: &mut Call) {
-    const WORSE: [&str; 7] = ["", "abc", "-1", "0", "1.5", "1e3", "300"];
+    const WORSE: &[&str] = &["", "abc", "-1", "0", "1.5", "1e3", "300"];
     if rng.bool() && !call.keys.is_empty() {
         let place = rng.usize(..call.keys.len());
-        call.keys[place] = choose(rng, &KEYS).to_owned();
+        call.keys[place] = choose(rng, KEYS).to_owned();
     } else if !call.arguments.is_empty() {
         let place = rng.usize(..call.arguments.len());
-        call.arguments[place] = choose(rng, &WORSE).to_owned();
+        call.arguments[place] = choose(rng, WORSE).to_owned();
     }
 }
 
@@ -126,12 +126,12 @@ fn channel_of(counter: &str) -> &'static str {
 }
 
 fn semaphore(rng: &mut Rng, mood: &mut Mood, in_turn: bool) -> Call {
-    let counter = choose(rng, &COUNTERS);
-    let mut keys = texts(&[counter, channel_of(counter), choose(rng, &RECORDS)]);
+    let counter = choose(rng, COUNTERS);
+    let mut keys = texts(&[counter, channel_of(counter), choose(rng, RECORDS)]);
     let mut arguments = texts(&[choose(rng, &["PUBLISH", "PUBLISH", "PUBLISH", "SPUBLISH"])]);
     arguments.extend([
         sequence(rng, mood),
-        choose(rng, &LIVES).to_owned(),
+        choose(rng, LIVES).to_owned(),
         number(rng, 2),
     ]);
     for _ in 0..rng.u32(1..4) {
@@ -184,11 +184,11 @@ fn semaphore(rng: &mut Rng, mood: &mut Mood, in_turn: bool) -> Call {
 }
 
 fn lone(rng: &mut Rng, mood: &mut Mood) -> Call {
-    let mut keys = texts(&[choose(rng, &RECORDS)]);
+    let mut keys = texts(&[choose(rng, RECORDS)]);
     let mut arguments = texts(&["PUBLISH"]);
-    arguments.extend([sequence(rng, mood), choose(rng, &LIVES).to_owned()]);
+    arguments.extend([sequence(rng, mood), choose(rng, LIVES).to_owned()]);
     for _ in 0..rng.u32(1..4) {
-        let counter = choose(rng, &COUNTERS);
+        let counter = choose(rng, COUNTERS);
         keys.extend(texts(&[counter, channel_of(counter)]));
         arguments.push(choose(rng, &["1", "-1", "2", "-3", "2147483647"]).to_owned());
     }
@@ -202,13 +202,13 @@ fn lone(rng: &mut Rng, mood: &mut Mood) -> Call {
 fn settle(rng: &mut Rng, mood: &mut Mood) -> Call {
     Call {
         source: SETTLE,
-        keys: texts(&[choose(rng, &RECORDS)]),
+        keys: texts(&[choose(rng, RECORDS)]),
         arguments: vec![sequence(rng, mood), "60000".to_owned()],
     }
 }
 
 fn nudge(rng: &mut Rng) -> Call {
-    let counter = choose(rng, &COUNTERS);
+    let counter = choose(rng, COUNTERS);
     Call {
         source: NUDGE,
         keys: texts(&[counter, channel_of(counter)]),
@@ -239,8 +239,8 @@ fn lock(rng: &mut Rng, mood: &mut Mood) -> Call {
             5 => "force",
             _ => "release",
         };
-        arguments.extend(texts(&[kind, choose(rng, &OWNERS)]));
-        arguments.extend([number(rng, 3), choose(rng, &LEASES).to_owned()]);
+        arguments.extend(texts(&[kind, choose(rng, OWNERS)]));
+        arguments.extend([number(rng, 3), choose(rng, LEASES).to_owned()]);
     }
     Call {
         source: LOCK,
@@ -253,7 +253,7 @@ fn take(rng: &mut Rng) -> Call {
     Call {
         source: TAKE,
         keys: texts(&["lock", "fence"]),
-        arguments: texts(&[choose(rng, &OWNERS), choose(rng, &LEASES)]),
+        arguments: texts(&[choose(rng, OWNERS), choose(rng, LEASES)]),
     }
 }
 
@@ -261,7 +261,7 @@ fn give(rng: &mut Rng) -> Call {
     Call {
         source: GIVE,
         keys: texts(&["lock", CHANNELS[1], "fence"]),
-        arguments: texts(&["PUBLISH", choose(rng, &OWNERS)]),
+        arguments: texts(&["PUBLISH", choose(rng, OWNERS)]),
     }
 }
 
@@ -270,9 +270,9 @@ fn renew(rng: &mut Rng) -> Call {
         source: RENEW,
         keys: texts(&["lock", "hash"]),
         arguments: texts(&[
-            choose(rng, &LEASES),
-            choose(rng, &OWNERS),
-            choose(rng, &OWNERS),
+            choose(rng, LEASES),
+            choose(rng, OWNERS),
+            choose(rng, OWNERS),
         ]),
     }
 }
@@ -290,17 +290,13 @@ fn once(rng: &mut Rng, mood: &mut Mood) -> Call {
         ("PERSIST", "0", &[]),
     ];
     let (command, second, rest) = COMMANDS[rng.usize(..COMMANDS.len())];
-    let mut arguments = vec![sequence(rng, mood), choose(rng, &LIVES).to_owned()];
+    let mut arguments = vec![sequence(rng, mood), choose(rng, LIVES).to_owned()];
     arguments.extend(texts(&[command, second]));
     arguments.push(number(rng, 2));
     arguments.extend(texts(rest));
     Call {
         source: ONCE,
-        keys: texts(&[
-            choose(rng, &RECORDS),
-            choose(rng, &KEYS),
-            choose(rng, &KEYS),
-        ]),
+        keys: texts(&[choose(rng, RECORDS), choose(rng, KEYS), choose(rng, KEYS)]),
         arguments,
     }
 }
@@ -327,7 +323,7 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
     if locked {
         keys.push("peers".to_owned());
     }
-    keys.extend(texts(&[choose(rng, &RECORDS), "line", CHANNELS[2]]));
+    keys.extend(texts(&[choose(rng, RECORDS), "line", CHANNELS[2]]));
     let what = choose(
         rng,
         &["batch", "batch", "batch", "batch", "batch", "list", "clear"],
@@ -336,7 +332,7 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
     let mut some = |most: u32| if alone { 0 } else { rng.u32(..most) };
     let (releases, refreshes, tries, runs) = (some(3), some(3) / 2, some(3), some(3));
     let mut arguments = texts(&["PUBLISH"]);
-    arguments.extend([sequence(rng, mood), choose(rng, &LIVES).to_owned()]);
+    arguments.extend([sequence(rng, mood), choose(rng, LIVES).to_owned()]);
     // Mostly a call without an earlier copy, as only that one can be usual.
     arguments.extend(texts(&[choose(rng, &["0", "0", "1"]), what]));
     arguments.extend([limit.to_string(), choose(rng, &["10000", "700"]).to_owned()]);
@@ -354,7 +350,7 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
     arguments.push(choose(rng, &["0000000a-", "0000000b-", "id-"]).to_owned());
     arguments.extend([releases, refreshes, tries].map(|count| count.to_string()));
     for _ in 0..releases + refreshes {
-        arguments.push(choose(rng, &MEMBERS).to_owned());
+        arguments.push(choose(rng, MEMBERS).to_owned());
     }
     for (arrival, count) in counts {
         arguments.extend([arrival.to_owned(), count.to_string()]);
@@ -369,7 +365,7 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
 fn language(rng: &mut Rng) -> Call {
     Call {
         source: choose_static(rng),
-        keys: texts(&[choose(rng, &KEYS)]),
+        keys: texts(&[choose(rng, KEYS)]),
         arguments: texts(&[choose(
             rng,
             &[

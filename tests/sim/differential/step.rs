@@ -5,6 +5,7 @@ use std::fmt;
 use fastrand::Rng;
 
 use super::{commands, script_calls};
+use crate::sim::scripts;
 
 pub const CONNECTIONS: usize = 4;
 /// From this one on they listen most of the time.
@@ -152,7 +153,10 @@ impl fmt::Debug for Step {
             Step::Command(connection, words) => {
                 write!(f, "{connection}:")?;
                 for word in words {
-                    write!(f, " \"{}\"", word[..word.len().min(200)].escape_ascii())?;
+                    match scripts::name_of(word) {
+                        Some(name) => write!(f, " {name}")?,
+                        None => write!(f, " \"{}\"", word.escape_ascii())?,
+                    }
                 }
                 Ok(())
             }
