@@ -79,7 +79,8 @@ async fn a_busy_server_refuses_the_same() {
 
 #[test]
 fn the_same_calls_have_the_same_answers() {
-    let mut rng = Rng::with_seed(fastrand::u64(..));
+    let seed = fastrand::u64(..);
+    let mut rng = Rng::with_seed(seed);
     let [mut one, mut other] = [Server::new(NOW), Server::new(NOW)];
     let connections = [one.connect(), other.connect()];
     let mut mood = Mood::random(&mut rng);
@@ -106,7 +107,7 @@ fn the_same_calls_have_the_same_answers() {
                     }
                     _ => (None, Vec::new()),
                 });
-        assert_eq!(answers.next(), answers.next(), "{step:?}");
+        assert_eq!(answers.next(), answers.next(), "seed {seed}: {step:?}");
     }
 }
 

@@ -115,6 +115,7 @@ const NUMBERS: &[&str] = &[
     "01",
     "9223372036854775",
     "1800000005000",
+    "9223372036854775800",
 ];
 
 /// The commands, each word standing for itself or for something to choose: K key, V value, F field, M member,

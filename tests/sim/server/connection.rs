@@ -83,6 +83,7 @@ pub fn echo(_: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     Ok(Reply::bulk(words[1]))
 }
 
+/// Who sends it is disconnected then; that is left to the caller.
 pub fn quit(_: &mut Context<'_>, _: &[&[u8]]) -> Outcome {
     Ok(Reply::ok())
 }

@@ -150,12 +150,17 @@ fn look(context: &mut Context<'_>, words: &[&[u8]], show: impl FnOnce(i64, i64) 
     ))
 }
 
+/// To the nearest second.
+fn seconds(millis: i64) -> i64 {
+    millis / 1000 + i64::from(millis % 1000 >= 500)
+}
+
 pub fn pttl(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     look(context, words, |end, now| (end - now).max(0))
 }
 
 pub fn ttl(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    look(context, words, |end, now| ((end - now).max(0) + 500) / 1000)
+    look(context, words, |end, now| seconds((end - now).max(0)))
 }
 
 pub fn pexpire_time(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
@@ -163,5 +168,5 @@ pub fn pexpire_time(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
 }
 
 pub fn expire_time(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    look(context, words, |end, _| (end + 500) / 1000)
+    look(context, words, |end, _| seconds(end))
 }
