@@ -65,8 +65,27 @@ impl Wire {
         }
     }
 
+    /// What was pushed so far: all that comes before the answer to another command.
+    pub fn messages(&mut self) -> Vec<Reply> {
+        self.send(&["PING"]);
+        let mut messages = Vec::new();
+        loop {
+            match self.receive() {
+                reply if is_pushed(&reply) => messages.push(reply),
+                _ => return messages,
+            }
+        }
+    }
+
     pub fn ask<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Reply {
         self.send(words);
         self.receive()
     }
+}
+
+fn is_pushed(reply: &Reply) -> bool {
+    let Reply::Array(items) = reply else {
+        return false;
+    };
+    matches!(items.first(), Some(Reply::Bulk(word)) if word != b"pong")
 }

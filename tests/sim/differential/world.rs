@@ -219,9 +219,10 @@ impl<'a> World<'a> {
             both.real.push(wire.receive());
         }
         for (wire, id) in &mut self.connections {
-            for message in self.model.pushed(*id) {
-                both.model.push(message);
-                both.real.push(wire.receive());
+            let messages = self.model.pushed(*id);
+            if !messages.is_empty() {
+                both.model.extend(messages);
+                both.real.extend(wire.messages());
             }
         }
         both
