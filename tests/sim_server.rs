@@ -14,12 +14,20 @@ use sim::server::{ConnectionId, Reply, Server, descriptions};
 /// Some moment of 2027, in microseconds.
 const NOW: u64 = 1_800_000_000_000_000;
 
-/// `SIM_SEED=<number>` repeats a run.
+/// What chance goes by: always the same, or `SIM_SEED=<number>`, or a new one with `SIM_SEED=random`.
+fn seed() -> u64 {
+    let seed = match std::env::var("SIM_SEED").as_deref() {
+        Err(_) => 1,
+        Ok("random") => fastrand::u64(..),
+        Ok(number) => number.parse().expect("a number"),
+    };
+    println!("SIM_SEED={seed}");
+    seed
+}
+
 #[tokio::test]
 async fn model_and_server_say_and_store_the_same() {
-    let given = std::env::var("SIM_SEED").ok();
-    let seed = given.map_or_else(|| fastrand::u64(..), |text| text.parse().expect("a number"));
-    println!("SIM_SEED={seed}");
+    let seed = seed();
     let mut real = Real::start().await;
     explore(&mut real, seed, 100, 120);
 }
@@ -136,7 +144,7 @@ async fn a_busy_server_refuses_the_same() {
 
 #[test]
 fn the_same_calls_have_the_same_answers() {
-    let seed = fastrand::u64(..);
+    let seed = seed();
     let mut rng = Rng::with_seed(seed);
     let [mut one, mut other] = [Server::new(NOW), Server::new(NOW)];
     let connections = [one.connect(), other.connect()];
