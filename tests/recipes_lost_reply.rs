@@ -8,6 +8,7 @@ use std::time::Duration;
 use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lock};
+use support::polls::poll_once;
 use support::server::RedisServer;
 use support::snapshot::snapshot_all;
 use support::waiters::until;
@@ -316,4 +317,158 @@ async fn a_few_callers_lose_replies_all_the_time() {
             .unwrap();
         assert!(!line, "{layout:?}: somebody waits still");
     }
+}
+
+/// A wait that ends while the server is silent: what was sent at its beginning may be carried out, so nobody is told that
+/// nothing was; and what is carried out is given back.
+#[tokio::test]
+async fn a_wait_that_ends_in_silence_is_told_what_is_known_of_all_that_was_sent() {
+    let (mut server, _proxy) = start().await;
+    let client = builder(server.url())
+        .retry_window(Duration::from_millis(900))
+        .connect_timeout(Duration::from_millis(300))
+        .connect()
+        .await
+        .unwrap();
+    let semaphores = layouts::ALL.map(|layout| {
+        let semaphore = layout.make(&client, &format!("silence-{layout:?}"), Shape::new(1));
+        (layout, semaphore)
+    });
+    let lock = client.string_lock("silence");
+    for (_, semaphore) in &semaphores {
+        semaphore.holders().await.unwrap();
+    }
+    server.freeze();
+    let wait = Duration::from_millis(150);
+    let waits = semaphores
+        .each_ref()
+        .map(|(_, semaphore)| semaphore.try_acquire_for(wait));
+    let (ended, locked) = timeout(LIMIT, async {
+        tokio::join!(futures::future::join_all(waits), lock.try_lock_for(wait))
+    })
+    .await
+    .expect("they end");
+    let told = |error: &Error| {
+        matches!(error, Error::OutcomeUnknown { .. }) && error.effect() == Effect::Unknown
+    };
+    for ((layout, _), ended) in semaphores.iter().zip(ended) {
+        let error = ended.unwrap_err();
+        assert!(told(&error), "{layout:?}: {error}");
+    }
+    let error = locked.unwrap_err();
+    assert!(told(&error), "{error}");
+    server.thaw();
+    let other = Client::connect(server.url()).await.unwrap();
+    for (layout, _) in &semaphores {
+        let semaphore = layout.make(&other, &format!("silence-{layout:?}"), Shape::new(1));
+        until(&format!("{layout:?}: nobody holds"), LIMIT, async || {
+            semaphore.try_acquire().await.unwrap().is_some()
+        })
+        .await;
+    }
+    let lock = other.string_lock("silence");
+    until("nobody holds the lock", LIMIT, async || {
+        lock.try_lock().await.unwrap()
+    })
+    .await;
+}
+
+/// The same without a connection: nothing was sent, and nothing will be.
+#[tokio::test]
+async fn a_wait_that_ends_without_a_connection_leaves_nothing_to_be_sent() {
+    let mut server = RedisServer::start().await;
+    let client = builder(server.url())
+        .retry_window(Duration::from_millis(600))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = Layout::Set.make(&client, "gone", Shape::new(2));
+    semaphore.holders().await.unwrap();
+    server.stop().await;
+    // Another one finds out that the connection has gone.
+    client.string_lock("other").is_locked().await.unwrap_err();
+    let ended = timeout(LIMIT, semaphore.try_acquire_for(Duration::from_millis(100)));
+    let error = ended.await.expect("it ends").unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert_eq!(error.effect(), Effect::None);
+    server.restart().await;
+    timeout(LIMIT, async {
+        assert!(semaphore.holders().await.unwrap().is_empty());
+        assert!(!semaphore.refresh("nobody").await.unwrap());
+        assert!(semaphore.holders().await.unwrap().is_empty());
+    })
+    .await
+    .expect("the server is back");
+}
+
+/// Only releases are owed: what was asked for besides, by callers who have gone before it was sent, is forgotten.
+#[tokio::test]
+async fn what_was_dropped_before_it_was_sent_is_not_carried_out_later() {
+    for layout in [Layout::Fair, Layout::Set, Layout::Slots] {
+        let (server, proxy) = start().await;
+        let client = builder(proxy.url()).connect().await.unwrap();
+        let semaphore = layout.make(&client, "dropped", Shape::new(3));
+        let one = semaphore.acquire().await.unwrap();
+        let two = semaphore.acquire().await.unwrap();
+        let mut control = server.connection().await;
+        // Under way, so that the others are queued behind it.
+        proxy.at_script(1, Fate::HoldReply);
+        let first = semaphore.clone();
+        let first = tokio::spawn(async move { first.refresh("nobody").await });
+        proxy.until_struck(1).await;
+        let scripts = proxy.scripts();
+        {
+            let mut all = std::pin::pin!(semaphore.release_all());
+            let mut tried = std::pin::pin!(semaphore.try_acquire());
+            let mut refresh = std::pin::pin!(semaphore.refresh(one.id()));
+            let mut release = std::pin::pin!(semaphore.release(two.id()));
+            assert!(poll_once(&mut release).await.is_pending());
+            assert!(poll_once(&mut all).await.is_pending());
+            assert!(poll_once(&mut tried).await.is_pending());
+            assert!(poll_once(&mut refresh).await.is_pending());
+        }
+        proxy.let_go();
+        let _ = timeout(LIMIT, first)
+            .await
+            .expect("it is repeated")
+            .unwrap();
+        let holders = timeout(LIMIT, semaphore.holders()).await.unwrap().unwrap();
+        let ids: Vec<_> = holders.iter().map(|held| held.id()).collect();
+        assert_eq!(ids, [one.id()], "{layout:?}");
+        assert!(proxy.scripts() > scripts);
+        let counter: Option<u64> = control.get("dropped:counter").await.unwrap_or_default();
+        assert!(
+            counter.is_none_or(|counter| counter == 2),
+            "{layout:?}: it was taken and given back"
+        );
+    }
+}
+
+/// The same where the call had set out, but has found no connection.
+#[tokio::test]
+async fn a_dropped_call_that_found_no_connection_is_not_carried_out_later() {
+    let mut server = RedisServer::options().appendonly().start().await;
+    let window = Duration::from_millis(1500);
+    let client = builder(server.url()).retry_window(window).connect().await;
+    let client = client.unwrap();
+    let semaphore = Layout::Set.make(&client, "away", Shape::new(3));
+    let held = semaphore.acquire().await.unwrap();
+    server.stop().await;
+    client.string_lock("other").is_locked().await.unwrap_err();
+    let mut all = Box::pin(semaphore.release_all());
+    assert!(poll_once(&mut all.as_mut()).await.is_pending());
+    drop(all);
+    // By the time that this one is told its caller has been missed.
+    let error = timeout(LIMIT, semaphore.try_acquire()).await.unwrap();
+    assert_eq!(error.unwrap_err().effect(), Effect::None);
+    server.restart().await;
+    let holders = timeout(LIMIT, semaphore.holders()).await.unwrap().unwrap();
+    assert_eq!(holders.len(), 1);
+    assert_eq!(holders[0].id(), held.id());
+    assert!(
+        timeout(LIMIT, semaphore.release(held.id()))
+            .await
+            .unwrap()
+            .unwrap()
+    );
 }

@@ -7,6 +7,8 @@
 -- Repeat-safe: yes, batch.lua keeps a record
 -- Invariant: a slot is taken only where there is no key, and freed only by its holder
 
+-- So many holders are told of together.
+local PAGE = 256
 local store = { ids = {}, slots = {} }
 
 -- Looks who holds what. A slot without an expiry is given one where that is asked for.
@@ -57,13 +59,13 @@ function store.drop(_, ids)
   return held
 end
 
--- Which of `ids` hold; those do from now on.
+-- Which of `ids` hold; those do from now on. No time is cut short.
 function store.refresh(setting, ids)
   local held = {}
   for i = 1, #ids do
     local slot = store.slots[ids[i]]
     held[i] = slot ~= nil
-    if slot then redis.call('PEXPIRE', KEYS[slot], setting.timeout) end
+    if slot then redis.call('PEXPIRE', KEYS[slot], setting.timeout, 'GT') end
   end
   return held
 end
@@ -78,13 +80,16 @@ function store.first_end(setting)
   return first
 end
 
-function store.list(setting)
-  local list = {}
-  for slot = 1, setting.limit do
+-- A page of the holders, behind the slot `from`: where it ends, and what is known of them.
+function store.list(setting, from)
+  local start = (tonumber(from) or 0) + 1
+  local last = math.min(start + PAGE - 1, setting.limit)
+  local list = { last < setting.limit and tostring(last) or '' }
+  for slot = start, last do
     if store.ids[slot] then
-      list[#list + 1] = store.ids[slot]
-      list[#list + 1] = tostring(redis.call('PTTL', KEYS[slot]))
-      list[#list + 1] = tostring(slot)
+      local size = #list
+      list[size + 1], list[size + 2] = store.ids[slot], tostring(redis.call('PTTL', KEYS[slot]))
+      list[size + 3] = tostring(slot)
     end
   end
   return list

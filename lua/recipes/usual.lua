@@ -130,7 +130,7 @@ local function usual()
   if releases > 0 then bits = remove(releases) end
   if not bits then return end
 
-  local answer = 'done ' .. now .. ' -1 0 0 ' .. ARGV[12] .. ' ' .. ARGV[16] .. ' 0 ' .. bits .. ' - - -'
+  local answer = 'done ' .. now .. ' -1 0 0 - ' .. ARGV[12] .. ' ' .. ARGV[16] .. ' 0 ' .. bits .. ' - - -'
   local recorded = redis.pcall('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
   if recorded.err and entered then
     -- Nobody holds what could be granted twice.

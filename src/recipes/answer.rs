@@ -1,5 +1,6 @@
 //! The server's answer to a batch: what the script's words mean.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::Holder;
@@ -9,15 +10,30 @@ use crate::transport::Value;
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
     Done(Outcome),
-    Holders(Vec<Holder>),
-    /// A peer holds the lock for so long. Nothing was done.
-    Locked(Duration),
+    Holders(Page),
     /// A score that looks like a time in other units.
     Units(String),
     /// The error that an earlier copy of this batch was answered with.
     Refused(String),
     /// A later batch is on record already.
     Stale,
+}
+
+/// Some of the holders.
+#[derive(Debug, PartialEq)]
+pub(super) struct Page {
+    pub(super) holders: Vec<Holder>,
+    /// Where the next page goes on; `None`: it was the last.
+    pub(super) next: Option<Arc<str>>,
+}
+
+/// A peer holds the lock that acquisitions are made under: nobody was granted anything.
+#[derive(Debug, PartialEq)]
+pub(super) struct Locked {
+    /// For so long at the most.
+    pub(super) left: Duration,
+    /// Tells one holder from the next.
+    pub(super) holder: String,
 }
 
 /// What was done.
@@ -27,8 +43,11 @@ pub(super) struct Outcome {
     pub(super) now: u64,
     /// Until the first holder expires.
     pub(super) first_end: Option<Duration>,
+    /// Somebody of another client waits who came before all of this one.
+    pub(super) behind: bool,
     /// What has expired could not be removed all at once.
     pub(super) more: bool,
+    pub(super) locked: Option<Locked>,
     pub(super) served: usize,
     pub(super) tried: usize,
     pub(super) cleared: u64,
@@ -44,7 +63,7 @@ impl Answer {
     pub(super) fn read(value: &Value) -> Option<Self> {
         let bytes = match value {
             Value::BulkString(bytes) => bytes,
-            Value::Array(items) => return read_holders(items).map(Answer::Holders),
+            Value::Array(items) => return read_page(items).map(Answer::Holders),
             _ => return None,
         };
         let text = String::from_utf8_lossy(bytes);
@@ -52,7 +71,6 @@ impl Answer {
         let rest_of = |rest: &str| rest.to_owned();
         match word {
             "done" => read_outcome(rest).map(Answer::Done),
-            "locked" => Some(Answer::Locked(Duration::from_millis(rest.parse().ok()?))),
             "units" => Some(Answer::Units(rest_of(rest))),
             "refused" => Some(Answer::Refused(rest_of(rest))),
             "stale" => Some(Answer::Stale),
@@ -62,11 +80,21 @@ impl Answer {
 }
 
 fn read_outcome(text: &str) -> Option<Outcome> {
-    let mut words = text.splitn(11, ' ');
+    let mut words = text.splitn(12, ' ');
     let now = words.next()?.parse().ok()?;
     let first_end: i64 = words.next()?.parse().ok()?;
-    let _others: u64 = words.next()?.parse().ok()?;
+    let behind = words.next()? == "1";
     let more = words.next()? == "1";
+    let locked = match words.next()? {
+        "-" => None,
+        lock => {
+            let (left, holder) = lock.split_once(':')?;
+            Some(Locked {
+                left: Duration::from_millis(left.parse().ok()?),
+                holder: holder.to_owned(),
+            })
+        }
+    };
     let served = words.next()?.parse().ok()?;
     let tried = words.next()?.parse().ok()?;
     let cleared = words.next()?.parse().ok()?;
@@ -83,7 +111,9 @@ fn read_outcome(text: &str) -> Option<Outcome> {
     Some(Outcome {
         now,
         first_end: u64::try_from(first_end).ok().map(Duration::from_millis),
+        behind,
         more,
+        locked,
         served,
         tried,
         cleared,
@@ -99,7 +129,8 @@ fn read_bits(word: &str) -> Vec<bool> {
     bits.map(|bit| bit == b'1').collect()
 }
 
-fn read_holders(items: &[Value]) -> Option<Vec<Holder>> {
+fn read_page(items: &[Value]) -> Option<Page> {
+    let (next, items) = items.split_first()?;
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
@@ -114,7 +145,12 @@ fn read_holders(items: &[Value]) -> Option<Vec<Holder>> {
             slot: (slot > 0).then_some(slot),
         })
     };
-    items.chunks_exact(3).map(holder).collect()
+    let holders: Option<Vec<Holder>> = items.chunks_exact(3).map(holder).collect();
+    let next = text(next)?;
+    Some(Page {
+        holders: holders?,
+        next: (!next.is_empty()).then(|| next.into()),
+    })
 }
 
 #[cfg(test)]
@@ -124,7 +160,7 @@ mod tests {
     #[test]
     fn answers_are_read() {
         let read = |text: &str| Answer::read(&Value::BulkString(text.as_bytes().to_vec()));
-        let done = read("done 17 250 0 1 2 1 0 10 - 4,5,6 -");
+        let done = read("done 17 250 0 1 - 2 1 0 10 - 4,5,6 -");
         let expected = Outcome {
             now: 17,
             first_end: Some(Duration::from_millis(250)),
@@ -136,16 +172,18 @@ mod tests {
             ..Outcome::default()
         };
         assert_eq!(done, Some(Answer::Done(expected)));
-        let Some(Answer::Done(failed)) = read("done 1 -1 0 0 0 0 7 - 1 - OOM no memory") else {
+        let Some(Answer::Done(failed)) = read("done 1 -1 1 0 40:a1b2 0 0 7 - 1 - OOM no memory")
+        else {
             panic!("not read");
         };
         assert_eq!(failed.failure.as_deref(), Some("OOM no memory"));
         assert_eq!((failed.first_end, failed.cleared), (None, 7));
         assert_eq!(failed.refreshed, [true]);
-        assert_eq!(
-            read("locked 40"),
-            Some(Answer::Locked(Duration::from_millis(40)))
-        );
+        let locked = Locked {
+            left: Duration::from_millis(40),
+            holder: "a1b2".to_owned(),
+        };
+        assert_eq!((failed.behind, failed.locked), (true, Some(locked)));
         assert_eq!(read("stale"), Some(Answer::Stale));
         assert_eq!(read("done x"), None);
         assert_eq!(read("else"), None);

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::line::keeping::Kept;
 use super::line::waiting::{Claim, Reply};
 use super::names::Names;
 use super::settings::{Layout, Settings, Units};
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
-use crate::lease::Lease;
 
 static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
@@ -64,10 +64,11 @@ const RECORD_FLAG: usize = 3;
 #[derive(Debug, Clone)]
 pub(super) enum Operation {
     Release(Arc<str>),
-    /// With the lease that the answer is told to, where there is one.
-    Refresh(Arc<str>, Option<Lease>),
+    /// In the background, where it is kept.
+    Refresh(Arc<str>, Option<Kept>),
     Try,
-    List,
+    /// A page of the holders, behind where the one before has ended.
+    List(Arc<str>),
     Clear,
 }
 
@@ -78,7 +79,7 @@ impl Operation {
             Operation::Release(_) => "release",
             Operation::Refresh(..) => "refresh",
             Operation::Try => "try_acquire",
-            Operation::List => "holders",
+            Operation::List(_) => "holders",
             Operation::Clear => "release_all",
         }
     }
@@ -94,10 +95,21 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// What is asked for is owed all the same.
-    pub(super) fn forget_caller_who_has_gone(&mut self) {
+    /// A call that is owed to nobody, not waited for and not sent yet, has to be forgotten.
+    pub(super) fn is_wanted(&mut self) -> bool {
         if self.reply.as_ref().is_some_and(Reply::is_closed) {
             self.reply = None;
+        }
+        self.reply.is_some() || self.is_owed()
+    }
+
+    /// Whether it is to be carried out without a caller: what was granted has to be given back, and what is kept
+    /// to be refreshed.
+    pub(super) fn is_owed(&self) -> bool {
+        match &self.operation {
+            Operation::Release(_) => true,
+            Operation::Refresh(_, kept) => kept.as_ref().is_some_and(|kept| !kept.lease.is_lost()),
+            Operation::Try | Operation::List(_) | Operation::Clear => false,
         }
     }
 }
@@ -105,7 +117,7 @@ impl Call {
 /// What travels together.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// `List` and `Clear` travel alone.
+    /// `List` and `Clear`: without other calls.
     pub(super) alone: Option<Call>,
     pub(super) releases: Vec<Call>,
     pub(super) refreshes: Vec<Call>,
@@ -132,7 +144,7 @@ impl Batch {
             Operation::Release(_) => &mut self.releases,
             Operation::Refresh(..) => &mut self.refreshes,
             Operation::Try => &mut self.tries,
-            Operation::List | Operation::Clear => {
+            Operation::List(_) | Operation::Clear => {
                 if self.alone.is_some() || self.calls().next().is_some() {
                     return Err(call);
                 }
@@ -145,6 +157,12 @@ impl Batch {
         }
         list.push(call);
         Ok(())
+    }
+
+    /// Whether it is about nothing but the holders' list.
+    pub(super) fn is_list(&self) -> bool {
+        let alone = self.alone.as_ref().map(|call| &call.operation);
+        matches!(alone, Some(Operation::List(_)))
     }
 
     pub(super) fn calls(&self) -> impl Iterator<Item = &Call> {
@@ -188,7 +206,7 @@ impl Batch {
             Layout::Slots | Layout::Lock => &SLOTS,
         };
         let what = match self.alone.as_ref().map(|call| &call.operation) {
-            Some(Operation::List) => "list",
+            Some(Operation::List(_)) => "list",
             Some(_) => "clear",
             None => "batch",
         };
@@ -226,6 +244,9 @@ impl Batch {
             if let Operation::Release(id) | Operation::Refresh(id, _) = &call.operation {
                 args.push(Arg::Text(Arc::clone(id)));
             }
+        }
+        if let Some(Operation::List(from)) = self.alone.as_ref().map(|call| &call.operation) {
+            args.push(Arg::Text(Arc::clone(from)));
         }
         for run in &self.claim.runs {
             args.push(Arg::Number(run.arrival.cast_signed()));

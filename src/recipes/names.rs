@@ -30,12 +30,7 @@ impl Names {
     ) -> Self {
         let keys = settings.keys(mapper);
         let field = format!("{client_id}:{number}");
-        // For slots the semaphore's name, which is no key; for the lock its key, so that a lock and a semaphore
-        // of one name are two.
-        let base = match settings.layout {
-            super::settings::Layout::Lock => keys[0].to_string(),
-            _ => mapper.map(&settings.name),
-        };
+        let base = settings.base(mapper);
         let beside = |prefix: &str| match base.contains('{') {
             true => format!("{prefix}:{base}"),
             false => format!("{prefix}:{{{base}}}"),

@@ -6,8 +6,8 @@
 //! the first holder expires, when a peer's lock should be free again, and at the pace of the setting, as peers
 //! tell nothing.
 //!
-//! Nothing is lost when a caller goes: a call that has been queued is carried out, and what was granted to somebody
-//! who has gone is released with the next round.
+//! Nothing is lost when a caller goes: a release that has been asked for is carried out, and what was granted to somebody
+//! who has gone is released with the next round. Anything else that has not been sent by then is forgotten.
 //!
 //! | File | What it holds |
 //! |---|---|
@@ -16,12 +16,14 @@
 //! | `round.rs` | what a round takes along, and how it is carried out |
 //! | `answers.rs` | who is told what |
 //! | `alarm.rs` | when to look next, and the ear on the channel |
+//! | `peers_lock.rs` | the lock under which peers acquire |
 //! | `keeping.rs` | what is refreshed in the background |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
 
 mod alarm;
 mod answers;
-mod keeping;
+pub(super) mod keeping;
+mod peers_lock;
 mod round;
 mod seat;
 pub(super) mod waiting;
@@ -34,6 +36,7 @@ use tokio::time::Instant;
 
 use super::batch::{Call, Operation};
 use super::names::Names;
+use super::numbers::{Number, Numbers};
 use super::settings::Settings;
 use crate::engine::Core;
 use crate::engine::answer;
@@ -42,7 +45,7 @@ use crate::engine::listening::Listening;
 use crate::engine::registry::Shared;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
-use crate::transport::Backoff;
+use peers_lock::PeersLock;
 use seat::Seat;
 use waiting::{Done, Waiter, Waiters};
 
@@ -55,6 +58,8 @@ pub(super) struct Line {
     place: Arc<str>,
     settings: Settings,
     names: Names,
+    /// Taken as long as the line is there.
+    _number: Number,
     driver: Driver,
     state: Mutex<State>,
     itself: Weak<Line>,
@@ -71,13 +76,13 @@ struct State {
     listening: Listening,
     /// When those who wait look next without having been woken.
     alarm: Option<Instant>,
-    /// Until then a peer holds the lock, as far as is known; and how long to wait the next time.
-    locked: Option<(Instant, Backoff)>,
+    /// The lock of peers, once it has been in the way.
+    peers_lock: Option<PeersLock>,
     /// What is refreshed in the background.
     kept: HashMap<Arc<str>, Lease>,
     keeping: bool,
-    /// Refreshes of these are queued or on their way.
-    refreshing: bool,
+    /// Alive as long as refreshes of these are queued or on their way.
+    refreshing: Weak<()>,
     /// A batch was given up whose copies may still reach the server.
     doubtful: bool,
     /// Counted as busy in the core.
@@ -89,14 +94,13 @@ impl Line {
     /// The one line of this client with these settings.
     pub(super) fn find(core: &Arc<Core>, settings: &Settings) -> Arc<Line> {
         let place: Arc<str> = format!("{settings:?}").into();
+        let mapper = &core.config.name_mapper;
+        let numbers = Numbers::of(core, &settings.base(mapper).into());
         core.objects.find_or_make(KIND, &place, |closed| {
+            let number = numbers.take();
             Arc::new_cyclic(|itself| Line {
-                names: Names::new(
-                    settings,
-                    &core.config.name_mapper,
-                    core.id(),
-                    core.next_sequence(),
-                ),
+                names: Names::new(settings, mapper, core.id(), number.value()),
+                _number: number,
                 core: Arc::clone(core),
                 place: Arc::clone(&place),
                 settings: settings.clone(),
@@ -118,8 +122,8 @@ impl Line {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// Carries `operation` out. Queued at the first poll; carried out even when the future is dropped after that,
-    /// and then what it took, if anything, is given back.
+    /// Carries `operation` out. Queued at the first poll. When the future is dropped after that, a release is carried
+    /// out all the same; anything else only if it has been sent already, and then what it took is given back.
     pub(super) async fn call(self: &Arc<Self>, operation: Operation) -> Result<Done> {
         let (reply, answer) = oneshot::channel();
         self.enqueue(Call {

@@ -15,15 +15,40 @@ use crate::error::Error;
 use crate::transport::{Reason, Refusal};
 
 impl Line {
+    /// Whether there is something for a round to carry out. Calls that are forgotten count: the round clears them away.
+    fn is_due(&self, state: &State) -> bool {
+        let waiting = !state.waiters.is_empty();
+        // A place in the line that nobody stands in holds others up.
+        if state.in_line && !waiting {
+            return true;
+        }
+        if state.lock_held_until().is_some() {
+            // Who is new gets his place in the order, and only acquisitions are made under the lock.
+            let mut queue = state.queue.iter();
+            return waiting && state.look && state.waiters.somebody_is_new()
+                || queue.any(|call| !matches!(call.operation, Operation::Try));
+        }
+        !state.queue.is_empty() || waiting && state.look
+    }
+
     /// Takes what the next round carries out.
     fn depart(&self, state: &mut State) -> Option<Batch> {
-        if state.waits_for_lock() {
+        if !self.is_due(state) {
             return None;
         }
         let mut batch = Batch::new(state.waiters.claim(self.settings.limit));
+        let held_up = state.lock_held_until().is_some();
         let mut left = VecDeque::new();
-        while let Some(call) = state.queue.pop_front() {
-            if let Err(call) = batch.add(call) {
+        while let Some(mut call) = state.queue.pop_front() {
+            if held_up && matches!(call.operation, Operation::Try) {
+                left.push_back(call);
+            } else if !call.is_wanted() || state.keeps_no_more(&call) {
+                tracing::debug!(
+                    name = self.name(),
+                    operation = call.operation.name(),
+                    "forgotten"
+                );
+            } else if let Err(call) = batch.add(call) {
                 left.push_back(call);
                 break;
             }
@@ -31,15 +56,14 @@ impl Line {
         left.append(&mut state.queue);
         state.queue = left;
         let waiting = !state.waiters.is_empty();
-        let needed = batch.calls().next().is_some() || state.look && waiting;
-        // A place in the line that nobody stands in holds others up.
-        if !needed && (waiting || !state.in_line) {
+        let in_vain = state.in_line && !waiting;
+        if batch.calls().next().is_none() && !(waiting && state.look) && !in_vain {
             return None;
         }
         state.look = false;
-        if batch.alone.is_some() {
+        if batch.is_list() {
             // Those who wait are named with the next one.
-            state.look = !state.waiters.is_empty();
+            state.look = waiting;
             batch.claim = Default::default();
         }
         Some(batch)
@@ -61,12 +85,8 @@ impl Line {
                     self.arrive(batch, outcome, sent, confirmed);
                     return;
                 }
-                Some(Answer::Holders(holders)) => {
-                    self.arrive_holders(batch, holders);
-                    return;
-                }
-                Some(Answer::Locked(left)) => {
-                    self.wait_for_lock(batch, left, confirmed);
+                Some(Answer::Holders(page)) => {
+                    self.arrive_holders(batch, page);
                     return;
                 }
                 Some(Answer::Units(found)) => Error::WrongUnits {
@@ -125,7 +145,7 @@ impl Line {
         let mut state = self.lock();
         state.look = true;
         state.doubtful = true;
-        state.refreshing = false;
+        state.waiters.doubt(&batch.claim);
         let release = |id| Call {
             operation: Operation::Release(id),
             reply: None,
@@ -150,13 +170,10 @@ impl Rounds for Line {
 
     fn has_work(&self) -> bool {
         let mut state = self.lock();
-        let waiting = !state.waiters.is_empty();
-        // A place in the line that nobody stands in holds others up.
-        let tidy = state.in_line && !waiting;
-        if !state.queue.is_empty() || tidy || state.look && waiting {
+        if !state.queue.is_empty() || self.is_due(&state) {
             self.note_busy(&mut state);
-            // The alarm calls again.
-            return !state.waits_for_lock();
+            // For what waits for a peer's lock the alarm calls again.
+            return self.is_due(&state);
         }
         // Callers that wait for permits are not owed anything.
         self.core.note_idle(&mut state.busy);
