@@ -472,3 +472,84 @@ async fn a_dropped_call_that_found_no_connection_is_not_carried_out_later() {
             .unwrap()
     );
 }
+
+/// What is logged, as text: a line for each event.
+#[derive(Default)]
+struct Log(std::sync::Mutex<Vec<String>>);
+
+struct Recorder(std::sync::Arc<Log>);
+
+impl tracing::Subscriber for Recorder {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::ERROR
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Text(String);
+        impl tracing::field::Visit for Text {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 += &format!("{field}={value:?} ");
+            }
+        }
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.0.lock().unwrap().push(text.0);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// The runtime ends: what will not be released any more is named.
+#[test]
+fn what_is_owed_when_the_runtime_ends_is_named() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(2).enable_all().build().unwrap()
+    };
+    let log = std::sync::Arc::new(Log::default());
+    tracing::subscriber::set_global_default(Recorder(std::sync::Arc::clone(&log))).unwrap();
+    let (outside, inside) = (runtime(), runtime());
+    let (_server, proxy) = outside.block_on(start());
+    let url = proxy.url();
+    let (semaphore, permits) = inside.block_on(async move {
+        let builder = Client::builder(url).response_timeout(Duration::from_secs(60));
+        let client = builder.connect().await.unwrap();
+        let semaphore = Layout::Set.make(&client, "ended", Shape::new(9));
+        let permits = [
+            semaphore.permit().await.unwrap(),
+            semaphore.permit().await.unwrap(),
+        ];
+        (semaphore, permits)
+    });
+    let ids = permits.each_ref().map(|permit| permit.id().to_owned());
+    let [on_its_way, queued] = permits;
+    let before = proxy.scripts();
+    proxy.at_script(1, Fate::HoldReply);
+    inside.spawn(async move { drop(on_its_way) });
+    outside.block_on(proxy.until_scripts(before + 1));
+    let acquiring = semaphore.clone();
+    inside.block_on(async move {
+        drop(queued);
+        let mut acquire = std::pin::pin!(acquiring.acquire());
+        assert!(poll_once(&mut acquire).await.is_pending());
+    });
+    inside.shutdown_timeout(LIMIT);
+    outside.block_on(until("both are named", LIMIT, async || {
+        let lines = log.0.lock().unwrap();
+        let named = |id: &String| {
+            let tells = |line: &String| line.contains(id) && line.contains("name=\"ended\"");
+            lines.iter().any(tells)
+        };
+        ids.iter().all(named)
+    }));
+}

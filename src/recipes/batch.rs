@@ -73,6 +73,22 @@ pub(super) enum Operation {
 }
 
 impl Operation {
+    /// The id that is to be released by it.
+    pub(super) fn released(&self) -> Option<&Arc<str>> {
+        match self {
+            Operation::Release(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The id that it is about.
+    pub(super) fn id(&self) -> Option<&str> {
+        match self {
+            Operation::Release(id) | Operation::Refresh(id, _) => Some(id),
+            Operation::Try | Operation::List(_) | Operation::Clear => None,
+        }
+    }
+
     /// The name for error texts.
     pub(super) fn name(&self) -> &'static str {
         match self {

@@ -256,7 +256,8 @@ fn answer(call: Call, done: Result<Done, Error>) {
             let _ = reply.send(done);
         }
         (None, Err(error)) => {
-            tracing::error!(%error, operation = call.operation.name(), "not carried out");
+            let id = call.operation.id();
+            tracing::error!(%error, operation = call.operation.name(), id, "not carried out");
         }
         (None, Ok(_)) => {}
     }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::super::answer::Answer;
 use super::super::batch::{Batch, Call, Operation};
+use super::waiting::Waiter;
 use super::{Line, State};
 use crate::engine::answer;
 use crate::engine::drive::{Driver, Round, Rounds};
@@ -69,7 +70,7 @@ impl Line {
         Some(batch)
     }
 
-    async fn carry_out(&self, mut batch: Batch) {
+    async fn carry_out(&self, batch: Batch) {
         let (doubtful, confirmed) = {
             let state = self.lock();
             (state.doubtful, state.listening.is_confirmed())
@@ -78,8 +79,17 @@ impl Line {
         let mut request = batch.request(&self.settings, &self.names, record_life, doubtful);
         request.number(self.core.next_sequence());
         let sent = Instant::now();
-        let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, &mut batch);
-        let error = match self.core.carry_out(&mut request, callers).await {
+        let mut under_way = UnderWay {
+            line: self,
+            batch: Some(batch),
+        };
+        let ending = {
+            let batch = under_way.batch.as_mut().expect("until it has ended");
+            let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, batch);
+            self.core.carry_out(&mut request, callers).await
+        };
+        let batch = under_way.batch.take().expect("until it has ended");
+        let error = match ending {
             Ending::Answer(value) => match Answer::read(&value) {
                 Some(Answer::Done(outcome)) => {
                     self.arrive(batch, outcome, sent, confirmed);
@@ -137,11 +147,14 @@ impl Line {
         state.in_line &= !state.waiters.is_empty();
     }
 
-    /// Nobody knows what became of `batch`, and it is not asked for any more. What it may have taken is released.
+    /// Nobody knows what became of `batch`, and it is not asked for any more. What it may have taken is released, and
+    /// what it should have released is released again: no id is given out twice.
     fn give_up(&self, batch: Batch) {
         tracing::error!(name = self.name(), "the outcome of a batch stays unknown");
         let since = Instant::now();
-        let ids: Vec<_> = batch.ids().collect();
+        let releases = batch.releases.iter();
+        let owed = releases.filter_map(|call| call.operation.released().cloned());
+        let ids: Vec<_> = batch.ids().chain(owed).collect();
         let mut state = self.lock();
         state.look = true;
         state.doubtful = true;
@@ -153,6 +166,57 @@ impl Line {
         };
         state.queue.extend(ids.into_iter().map(release));
         self.note_busy(&mut state);
+    }
+}
+
+/// A batch until it has been answered or given up. Dropped before that, as its runtime has ended, it tells its callers
+/// that it may have been carried out.
+struct UnderWay<'a> {
+    line: &'a Line,
+    batch: Option<Batch>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(batch) = self.batch.take() {
+            self.line.abandon_under_way(batch);
+        }
+    }
+}
+
+impl Line {
+    fn abandon_under_way(&self, batch: Batch) {
+        let now = Instant::now();
+        let trouble = Trouble {
+            doubtful: true,
+            read_only: false,
+            detail: "the runtime has ended",
+            now,
+        };
+        let named: Vec<Waiter> = {
+            let mut state = self.lock();
+            let tickets = batch.claim.tickets();
+            tickets
+                .filter_map(|ticket| state.waiters.leave(ticket))
+                .collect()
+        };
+        for waiter in named {
+            let since = waiter.asked.unwrap_or(now);
+            let error = trouble.error(self.name(), "acquire", since);
+            let _ = waiter.reply.send(Err(error));
+        }
+        for mut call in batch.into_calls() {
+            self.log_abandoned(&call);
+            self.tell_trouble(&mut call, &trouble);
+        }
+    }
+
+    /// Says what nobody will release any more.
+    fn log_abandoned(&self, call: &Call) {
+        if let Some(id) = call.operation.released() {
+            let name = self.name();
+            tracing::error!(name, id = &**id, "not released: the runtime has ended");
+        }
     }
 }
 
@@ -187,6 +251,9 @@ impl Rounds for Line {
             self.core.note_idle(&mut state.busy);
             (std::mem::take(&mut state.queue), state.waiters.take_all())
         };
+        for call in &queue {
+            self.log_abandoned(call);
+        }
         // Dropping the replies tells the callers.
         drop((queue, waiters));
     }
