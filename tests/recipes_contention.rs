@@ -11,6 +11,7 @@ use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Held, Lock, Result};
+use support::monitor::Monitor;
 use support::proxy::Proxy;
 use support::server::RedisServer;
 use support::waiters::{until, until_subscribers};
@@ -357,4 +358,41 @@ async fn a_lock_that_changes_hands_is_looked_at_often() {
         .expect("asleep")
         .unwrap()
         .unwrap();
+}
+
+/// A thousand slots: when the next one expires is found out with short scripts, and it is found.
+#[tokio::test]
+async fn many_slots_are_looked_at_in_pages() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let semaphore = Layout::Slots.make(&client, "slots", Shape::new(1024));
+    let mut pipe = redis::pipe();
+    for slot in 1..=1024 {
+        let lasts = if slot == 1000 { 1_500 } else { 600_000 };
+        pipe.pset_ex(format!("slots:{slot}"), format!("id-{slot}"), lasts)
+            .ignore();
+    }
+    let () = pipe.query_async(&mut redis).await.unwrap();
+    let mut monitor = Monitor::start(&server).await;
+    let waiter = acquire(&semaphore);
+    let held = timeout(LIMIT, waiter)
+        .await
+        .expect("asleep")
+        .unwrap()
+        .unwrap();
+    assert_eq!(held.slot(), Some(1000));
+    let commands = monitor.until_marker().await;
+    let mut scripts = 0;
+    let mut looks = 0;
+    for command in &commands {
+        if command.name.starts_with("EVAL") {
+            (scripts, looks) = (scripts + 1, 0);
+        } else if command.is_lua() {
+            looks += 1;
+            assert!(looks <= 200, "one script is a long one");
+        }
+    }
+    assert!((2..=20).contains(&scripts), "{scripts} scripts");
+    assert_eq!(semaphore.holders().await.unwrap().len(), 1024);
 }

@@ -21,11 +21,13 @@
 -- ARGV[14] how many release
 -- ARGV[15] how many refresh
 -- ARGV[16] how many only try
--- ARGV[17..] the ids of those who release; of those who refresh; then for those who wait, in order:
---   arrival in microseconds ("0": now), how many. For "list": where the page before has ended, "" for the first
+-- ARGV[17] from where a page of the holders is looked at: for "list" where the one before has ended, "" for the first;
+--   else the slot from which on it is found out when one expires
+-- ARGV[18..] the ids of those who release; of those who refresh; then for those who wait, in order:
+--   arrival in microseconds ("0": now), how many
 -- Returns: for "list" an array: where the page ends ("": it is the last), then id, milliseconds left (-1: for
 --   ever), slot (0: none) for each holder; else
---   "done <now> <ms until one expires, or -1> <1: others who wait came before all of this client> <1: look again
+--   "done <now> <ms until one of the page expires, or -1> <1: others who wait came before all of this client> <1: look again
 --   at once> <a peer's lock: ms it lasts, a colon, and its holder's mark> <granted to those who wait> <granted to
 --   those who try> <cleared> <1 or 0 for each release> <the same for each refresh> <slots of those granted, by
 --   commas> <why nothing could be granted>", "-" for what is empty; "units <score>" for a time in other units;
@@ -40,7 +42,7 @@ local CHANNEL, LINE = KEYS[#KEYS], KEYS[#KEYS - 1]
 local floor, max, min = math.floor, math.max, math.min
 
 local releases, refreshes, tries = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])
-local waiting, first_run = tonumber(ARGV[12]), 17 + releases + refreshes
+local waiting, first_run = tonumber(ARGV[12]), 18 + releases + refreshes
 local time = redis.call('TIME')
 local named = 0
 if waiting > 0 then
@@ -137,13 +139,13 @@ local function work()
 
   local function take_back()
     if ARGV[5] == 'clear' then cleared = store.clear(setting) end
-    if releases > 0 then dropped = store.drop(setting, { unpack(ARGV, 17, 16 + releases) }) end
-    if refreshes > 0 then kept = store.refresh(setting, { unpack(ARGV, 17 + releases, first_run - 1) }) end
+    if releases > 0 then dropped = store.drop(setting, { unpack(ARGV, 18, 17 + releases) }) end
+    if refreshes > 0 then kept = store.refresh(setting, { unpack(ARGV, 18 + releases, first_run - 1) }) end
     freed = cleared
     local seen = {}
     for i = 1, releases do
       -- Who is released twice in one batch held once.
-      local id = ARGV[16 + i]
+      local id = ARGV[17 + i]
       dropped[i] = dropped[i] and not seen[id]
       seen[id] = true
       freed = freed + (dropped[i] and 1 or 0)
@@ -195,7 +197,7 @@ local function work()
   end
 
   local first_end = -1
-  if waiting > served then first_end = store.first_end(setting) end
+  if waiting > served then first_end = store.first_end(setting, ARGV[17]) end
   local answer = {
     'done', string.format('%.0f', setting.now), string.format('%.0f', first_end), behind and 1 or 0,
     more and 1 or 0, lock or '-', served, tried, cleared, bits(dropped, releases), bits(kept, refreshes),

@@ -7,8 +7,8 @@
 -- Repeat-safe: yes, batch.lua keeps a record
 -- Invariant: a slot is taken only where there is no key, and freed only by its holder
 
--- So many holders are told of together.
-local PAGE = 256
+-- So many holders are told of together, and of so many it is found out when they expire.
+local PAGE, ENDS = 256, 128
 local store = { ids = {}, slots = {} }
 
 -- Looks who holds what. A slot without an expiry is given one where that is asked for.
@@ -70,10 +70,10 @@ function store.refresh(setting, ids)
   return held
 end
 
--- Milliseconds until the first slot falls free by itself; -1 where none will.
-function store.first_end(setting)
+-- Milliseconds until the first slot of the page that begins with `from` falls free by itself; -1 where none will.
+function store.first_end(setting, from)
   local first = -1
-  for slot = 1, setting.limit do
+  for slot = from, math.min(from + ENDS - 1, setting.limit) do
     local left = store.ids[slot] and redis.call('PTTL', KEYS[slot]) or -1
     if left >= 0 and (first < 0 or left < first) then first = left end
   end

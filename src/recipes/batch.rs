@@ -139,6 +139,8 @@ pub(super) struct Batch {
     pub(super) refreshes: Vec<Call>,
     pub(super) claim: Claim,
     pub(super) tries: Vec<Call>,
+    /// From which slot on it is found out when one expires.
+    pub(super) ends_from: u32,
     ids: Ids,
 }
 
@@ -150,6 +152,7 @@ impl Batch {
             refreshes: Vec::new(),
             claim,
             tries: Vec::new(),
+            ends_from: 1,
             ids: Ids::new(),
         }
     }
@@ -255,14 +258,15 @@ impl Batch {
             number(self.releases.len()),
             number(self.refreshes.len()),
             number(self.tries.len()),
+            match self.alone.as_ref().map(|call| &call.operation) {
+                Some(Operation::List(from)) => Arg::Text(Arc::clone(from)),
+                _ => Arg::Number(self.ends_from.into()),
+            },
         ];
         for call in self.releases.iter().chain(&self.refreshes) {
             if let Operation::Release(id) | Operation::Refresh(id, _) = &call.operation {
                 args.push(Arg::Text(Arc::clone(id)));
             }
-        }
-        if let Some(Operation::List(from)) = self.alone.as_ref().map(|call| &call.operation) {
-            args.push(Arg::Text(Arc::clone(from)));
         }
         for run in &self.claim.runs {
             args.push(Arg::Number(run.arrival.cast_signed()));

@@ -1,7 +1,6 @@
 //! When those who wait look again: woken on the channel, or by the clock.
 
 use std::sync::Weak;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -12,11 +11,9 @@ use crate::transport::jittered;
 
 impl Line {
     /// When to look next if nothing is heard: at the setting's pace, and when the first holder expires.
-    pub(super) fn usual_look(&self, first_end: Option<Duration>) -> Instant {
-        let check = jittered(self.settings.check_interval, 0.75, 1.0);
-        // What has its end in this very millisecond is there until the next one.
-        let end = first_end.map(|end| end + Duration::from_millis(1));
-        Instant::now() + end.map_or(check, |end| end.min(check))
+    pub(super) fn usual_look(&self, first_end: Option<Instant>) -> Instant {
+        let check = Instant::now() + jittered(self.settings.check_interval, 0.75, 1.0);
+        first_end.map_or(check, |end| end.min(check))
     }
 
     /// Looks at `instant`, or earlier if that is intended already.
@@ -67,6 +64,7 @@ impl Line {
 
     pub(super) fn leave_if_unneeded(&self, state: &mut State) {
         if state.waiters.is_empty() {
+            state.ends.forget();
             state
                 .listening
                 .end(&self.core.wakeups, &self.names.channel, &self.listener());

@@ -54,8 +54,12 @@ impl Line {
             state.in_line = batch.claim.waiting > outcome.served;
             if asked {
                 let for_lock = self.note_lock(&mut state, &outcome, trying);
+                if batch.claim.waiting > outcome.served {
+                    let (from, left) = (batch.ends_from, outcome.first_end);
+                    state.look |= state.ends.note(&self.settings, from, left);
+                }
                 if for_lock.is_some() || !state.waiters.is_empty() {
-                    let usual = self.usual_look(outcome.first_end);
+                    let usual = self.usual_look(state.ends.first());
                     let next = for_lock.map_or(usual, |lock| lock.min(usual));
                     self.set_alarm(&mut state, next);
                 }

@@ -16,12 +16,14 @@
 //! | `round.rs` | what a round takes along, and how it is carried out |
 //! | `answers.rs` | who is told what |
 //! | `alarm.rs` | when to look next, and the ear on the channel |
+//! | `ends.rs` | when holders expire |
 //! | `peers_lock.rs` | the lock under which peers acquire |
 //! | `keeping.rs` | what is refreshed in the background |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
 
 mod alarm;
 mod answers;
+mod ends;
 pub(super) mod keeping;
 mod peers_lock;
 mod round;
@@ -45,6 +47,7 @@ use crate::engine::listening::Listening;
 use crate::engine::registry::Shared;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use ends::Ends;
 use peers_lock::PeersLock;
 use seat::Seat;
 use waiting::{Done, Waiter, Waiters};
@@ -74,6 +77,8 @@ struct State {
     /// This client stands in the line that all clients see.
     in_line: bool,
     listening: Listening,
+    /// When holders expire.
+    ends: Ends,
     /// When those who wait look next without having been woken.
     alarm: Option<Instant>,
     /// The lock of peers, once it has been in the way.

@@ -38,6 +38,7 @@ impl Line {
             return None;
         }
         let mut batch = Batch::new(state.waiters.claim(self.settings.limit));
+        batch.ends_from = state.ends.from();
         let held_up = state.lock_held_until().is_some();
         let mut left = VecDeque::new();
         while let Some(mut call) = state.queue.pop_front() {
