@@ -111,7 +111,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// A call that is owed to nobody, not waited for and not sent yet, has to be forgotten.
+    /// Whether it is waited for, or owed. What is neither has to be forgotten as long as it has not been sent.
     pub(super) fn is_wanted(&mut self) -> bool {
         if self.reply.as_ref().is_some_and(Reply::is_closed) {
             self.reply = None;

@@ -45,6 +45,9 @@
 //! same time travel together, 256 of a kind at the most. A waiter is woken by the channel, by a (re)confirmed
 //! subscription, by the pace of the setting, and when the first holder expires or a peer's lock should be free.
 //!
+//! What is dropped before it was sent is forgotten, but for a release; what was granted to a caller who has gone is
+//! released.
+//!
 //! Errors: [`InvalidName`](crate::Error::InvalidName), [`InvalidLimit`](crate::Error::InvalidLimit) and
 //! [`InvalidDuration`](crate::Error::InvalidDuration) for settings that cannot be used;
 //! [`WrongType`](crate::Error::WrongType), [`WrongUnits`](crate::Error::WrongUnits) and

@@ -41,8 +41,7 @@ impl Numbers {
     /// The lowest that is free.
     pub(super) fn take(self: &Arc<Self>) -> Number {
         let mut taken = self.lock();
-        let gap = taken.iter().zip(1..).find(|(one, place)| *one != place);
-        let value = gap.map_or(taken.len() as u64 + 1, |(_, place)| place);
+        let value = lowest_free(&taken);
         taken.insert(value);
         Number {
             numbers: Arc::clone(self),
@@ -53,6 +52,17 @@ impl Numbers {
     fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.taken.lock().expect("no panic under this lock")
     }
+}
+
+fn lowest_free(taken: &BTreeSet<u64>) -> u64 {
+    let mut free = 1;
+    for number in taken {
+        if *number != free {
+            break;
+        }
+        free += 1;
+    }
+    free
 }
 
 impl Number {
@@ -74,5 +84,19 @@ impl Shared for Numbers {
 impl Drop for Numbers {
     fn drop(&mut self) {
         self.core.objects.forget(KIND, &self.base);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_given_out_again() {
+        let lowest = |taken: &[u64]| lowest_free(&taken.iter().copied().collect());
+        assert_eq!(lowest(&[]), 1);
+        assert_eq!(lowest(&[1, 2]), 3);
+        assert_eq!(lowest(&[2, 3]), 1);
+        assert_eq!(lowest(&[1, 3, 4]), 2);
     }
 }

@@ -237,3 +237,53 @@ impl Waiters {
         first.is_some_and(|waiter| waiter.asked.is_none())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> (Waiters, [oneshot::Receiver<Result<Done>>; 3]) {
+        let mut waiters = Waiters::default();
+        let answers = [(); 3].map(|()| {
+            let (reply, answer) = oneshot::channel();
+            waiters.join(reply);
+            answer
+        });
+        (waiters, answers)
+    }
+
+    fn tickets(waiters: &Waiters) -> Vec<u64> {
+        waiters.by_ticket.keys().copied().collect()
+    }
+
+    #[test]
+    fn who_is_at_his_end_keeps_his_place_until_a_question_that_was_made_after_it() {
+        let (mut waiters, _answers) = three();
+        let before = waiters.claim(9);
+        assert!(waiters.end(1));
+        waiters.serve(&before, 0, 7);
+        assert!(waiters.take_ended(&before).is_empty());
+        assert_eq!(tickets(&waiters), [0, 1, 2]);
+        let last = waiters.claim(9);
+        assert_eq!(last.tickets().collect::<Vec<_>>(), [0, 1, 2]);
+        waiters.serve(&last, 1, 8);
+        assert_eq!(waiters.take_ended(&last).len(), 1);
+        assert_eq!(tickets(&waiters), [2]);
+        assert!(!waiters.end(1), "it has been answered");
+    }
+
+    #[test]
+    fn who_is_at_his_end_is_told_in_time_that_nobody_answers() {
+        let (mut waiters, _answers) = three();
+        let claim = waiters.claim(9);
+        waiters.serve(&claim, 0, 7);
+        let window = Duration::ZERO;
+        let overdue = |waiters: &mut Waiters| waiters.take_overdue(Instant::now(), window).0;
+        assert!(overdue(&mut waiters).is_empty(), "all have been answered");
+        waiters.end(1);
+        waiters.doubt(&claim);
+        let told = overdue(&mut waiters);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].0 == 1 && told[0].1.doubtful);
+    }
+}
