@@ -396,3 +396,65 @@ async fn many_slots_are_looked_at_in_pages() {
     assert!((2..=20).contains(&scripts), "{scripts} scripts");
     assert_eq!(semaphore.holders().await.unwrap().len(), 1024);
 }
+
+/// The same for the string lock itself, which peers take and give back without a word.
+#[tokio::test]
+async fn a_string_lock_that_peers_hand_round_is_looked_at_often() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client
+        .string_lock("round")
+        .check_interval(Duration::from_millis(500));
+    let mut taken_by = async |holder: u64| {
+        let _: () = redis.pset_ex("lock:round", holder, 60_000).await.unwrap();
+        scripts(&mut redis).await
+    };
+    let before = taken_by(0).await;
+    let waiter = lock.clone();
+    let waiter = tokio::spawn(async move { waiter.lock().await });
+    let mut last = before;
+    for holder in 1..=400 {
+        last = taken_by(holder).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // At the check's pace there would be about five.
+    assert!(last - before >= 100, "{} scripts", last - before);
+    // Nobody tries it out any more when it stays in the same hands.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = scripts(&mut server.connection().await).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let last = scripts(&mut server.connection().await).await;
+    assert!(last - before <= 5, "{} scripts", last - before);
+    let _: () = server.connection().await.del("lock:round").await.unwrap();
+    timeout(LIMIT, waiter)
+        .await
+        .expect("asleep")
+        .unwrap()
+        .unwrap();
+}
+
+/// Ours tell each other.
+#[tokio::test]
+async fn a_string_lock_that_ours_hand_round_costs_few_looks() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        let client = Client::connect(server.url()).await.unwrap();
+        let lock = client.string_lock("ours").check_interval(NEVER);
+        waiting.push(tokio::spawn(async move {
+            for _ in 0..50 {
+                let guard = lock.guard().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                guard.unlock().await.unwrap();
+            }
+        }));
+    }
+    for task in waiting {
+        timeout(LIMIT, task).await.expect("asleep").unwrap();
+    }
+    // 150 times taken and given back, and two others who look each time and go to the end of the line.
+    let looks = scripts(&mut redis).await;
+    assert!(looks <= 1500, "{looks} scripts");
+}

@@ -28,7 +28,7 @@
 -- Returns: for "list" an array: where the page ends ("": it is the last), then id, milliseconds left (-1: for
 --   ever), slot (0: none) for each holder; else
 --   "done <now> <ms until one of the page expires, or -1> <1: others who wait came before all of this client> <1: look again
---   at once> <a peer's lock: ms it lasts, a colon, and its holder's mark> <granted to those who wait> <granted to
+--   at once> <the lock that is in the way: ms it lasts, a colon, and its holder's mark> <granted to those who wait> <granted to
 --   those who try> <cleared> <1 or 0 for each release> <the same for each refresh> <slots of those granted, by
 --   commas> <why nothing could be granted>", "-" for what is empty; "units <score>" for a time in other units;
 --   "stale" for a batch older than the record; "refused <error>" for a repeated number that ended so
@@ -198,6 +198,8 @@ local function work()
 
   local first_end = -1
   if waiting > served then first_end = store.first_end(setting, ARGV[17]) end
+  -- Who waits for a string lock is told who holds it.
+  if setting.repair and waiting > served then lock = store.holder() end
   local answer = {
     'done', string.format('%.0f', setting.now), string.format('%.0f', first_end), behind and 1 or 0,
     more and 1 or 0, lock or '-', served, tried, cleared, bits(dropped, releases), bits(kept, refreshes),

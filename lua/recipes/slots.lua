@@ -95,6 +95,12 @@ function store.list(setting, from)
   return list
 end
 
+-- How long a string lock is held, and a mark of who holds it; nothing if nobody does.
+function store.holder()
+  if not store.ids[1] then return end
+  return math.max(0, redis.call('PTTL', KEYS[1])) .. ':' .. string.sub(redis.sha1hex(store.ids[1]), 1, 8)
+end
+
 function store.clear(setting)
   local held = store.held(setting)
   redis.call('DEL', unpack(KEYS, 1, setting.limit))

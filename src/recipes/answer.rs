@@ -27,7 +27,8 @@ pub(super) struct Page {
     pub(super) next: Option<Arc<str>>,
 }
 
-/// A peer holds the lock that acquisitions are made under: nobody was granted anything.
+/// A peer holds the lock that acquisitions are made under, and nobody was granted anything; or somebody holds the string
+/// lock that is waited for.
 #[derive(Debug, PartialEq)]
 pub(super) struct Locked {
     /// For so long at the most.

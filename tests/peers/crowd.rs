@@ -178,18 +178,18 @@ async fn a_crowd_on_a_string_lock_excludes_each_other() {
     assert!(seen.ours > 0 && seen.theirs.iter().all(|turns| *turns > 0));
 }
 
-/// Peers who lock try again every millisecond, and the lock is free for moments only. With the machine to itself ours get
-/// half a share or more in the second case, two in the first; others who are at work take more from ours than from them.
+/// Peers who lock try again every millisecond, and the lock is free for moments only.
 #[tokio::test]
 async fn ours_get_their_share_beside_peers_that_lock() {
-    for (limit, ours, theirs, least) in [(5, 4, 16, 0.3), (2, 6, 6, 0.1)] {
-        let callers = Callers { ours, theirs };
-        let check = Duration::from_millis(100);
-        let python = |program| program == Python;
-        let seen = crowd_of(callers, check, Layout::FairUnderLock, limit, python).await;
-        let each = |turns: u64, callers: usize| turns as f64 / callers as f64;
-        let share = each(seen.ours, callers.ours) / each(seen.theirs[0], callers.theirs);
-        println!("{callers:?} on {limit}: a share of {share:.2} each");
-        assert!(share >= least, "a share of {share:.2} each");
-    }
+    let callers = Callers {
+        ours: 4,
+        theirs: 16,
+    };
+    let check = Duration::from_millis(100);
+    let python = |program| program == Python;
+    let seen = crowd_of(callers, check, Layout::FairUnderLock, 5, python).await;
+    let each = |turns: u64, callers: usize| turns as f64 / callers as f64;
+    let share = each(seen.ours, callers.ours) / each(seen.theirs[0], callers.theirs);
+    // Two with the machine to itself, one where others are at work.
+    assert!(share >= 0.5, "a share of {share:.2} each");
 }

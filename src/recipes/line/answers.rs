@@ -34,8 +34,10 @@ impl Line {
         let check = self.settings.check_interval;
         let patient = |call: &Call| sent.saturating_duration_since(call.since) < check;
         let trying = match outcome.locked {
-            Some(_) => batch.tries.iter().filter(|call| patient(call)).count(),
-            None => 0,
+            Some(_) if self.settings.lock.is_some() => {
+                batch.tries.iter().filter(|call| patient(call)).count()
+            }
+            _ => 0,
         };
         let (waiters, ended) = {
             let mut state = self.lock();

@@ -6,6 +6,8 @@
 //! each would try on his own as a peer: a lock that is busy is free for moments only, and the permits, which nobody
 //! announces, go to those who look. All that is the affair of the first in the line that all our clients see; the others
 //! are called when he has gone.
+//!
+//! A string lock is looked at with the same growing pauses, as it is the same lock, and who waits for it waits for just that.
 
 use std::time::Duration;
 
@@ -77,7 +79,8 @@ impl Line {
         if waiting == 0 || outcome.behind && trying == 0 {
             return None;
         }
-        let busy = lock.changed.is_some_and(|changed| now < changed + BUSY);
+        let under_lock = self.settings.lock.is_some();
+        let busy = under_lock && lock.changed.is_some_and(|changed| now < changed + BUSY);
         lock.looks += 1;
         if busy && lock.looks < (LOOKS_EACH * waiting).min(MOST_LOOKS) {
             state.look = true;
@@ -91,7 +94,7 @@ impl Line {
             return Some(next);
         };
         let until = next.min(now + locked.left + Duration::from_millis(1));
-        lock.held_until = Some(until);
+        lock.held_until = under_lock.then_some(until);
         Some(until)
     }
 }
