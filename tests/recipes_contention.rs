@@ -458,3 +458,30 @@ async fn a_string_lock_that_ours_hand_round_costs_few_looks() {
     let looks = scripts(&mut redis).await;
     assert!(looks <= 1500, "{looks} scripts");
 }
+
+/// A timed wait ends in time, whatever the pauses between two looks at a peer's lock.
+#[tokio::test]
+async fn a_wait_for_a_peer_s_lock_ends_in_time() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let semaphore = Layout::FairUnderLock.make(&client, "ends", Shape::new(1));
+    let _: () = redis.pset_ex("lock:ends", "peer", 600_000).await.unwrap();
+    let waiter = acquire(&semaphore);
+    until_in_line(&redis, "ends", 1).await;
+    // The pauses have grown by now.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let wait = Duration::from_millis(50);
+    let waits = (0..5).map(|_| semaphore.try_acquire_for(wait));
+    let waits = timeout(LIMIT, futures::future::join_all(waits)).await;
+    for ended in waits.expect("they do not end") {
+        assert_eq!(ended.unwrap(), None);
+    }
+    assert!(!waiter.is_finished());
+    let _: () = redis.del("lock:ends").await.unwrap();
+    timeout(LIMIT, waiter)
+        .await
+        .expect("asleep")
+        .unwrap()
+        .unwrap();
+}

@@ -4,8 +4,8 @@ use tokio::time::Instant;
 
 use super::super::answer::{Outcome, Page};
 use super::super::batch::{Batch, Call, Operation};
-use super::waiting::Done;
-use super::{Line, tell_all};
+use super::waiting::{Claim, Done, Waiter};
+use super::{Line, State, tell_all};
 use crate::api::Held;
 use crate::engine::once::{Patience, Trouble};
 use crate::error::Error;
@@ -29,7 +29,6 @@ impl Line {
                 until,
             });
 
-        let asked = batch.claim.waiting > 0 || !batch.tries.is_empty();
         // A try waits for a peer's lock as long as those who wait do for the next look.
         let check = self.settings.check_interval;
         let patient = |call: &Call| sent.saturating_duration_since(call.since) < check;
@@ -39,39 +38,15 @@ impl Line {
             }
             _ => 0,
         };
-        let (waiters, ended) = {
+        let waiters = {
             let mut state = self.lock();
-            let waiters = state
-                .waiters
-                .serve(&batch.claim, outcome.served, outcome.now);
-            let all_named_served = outcome.served == batch.claim.len();
-            let mut ended = Vec::new();
-            if outcome.more || all_named_served {
-                // There may be something left for those behind.
-                state.look |= !state.waiters.is_empty();
-            } else if outcome.failure.is_none() {
-                ended = state.waiters.take_ended(&batch.claim);
-            }
-            state.look |= outcome.more;
-            state.in_line = batch.claim.waiting > outcome.served;
-            if asked {
-                let for_lock = self.note_lock(&mut state, &outcome, trying);
-                if batch.claim.waiting > outcome.served {
-                    let (from, left) = (batch.ends_from, outcome.first_end);
-                    state.look |= state.ends.note(&self.settings, from, left);
-                }
-                if for_lock.is_some() || !state.waiters.is_empty() {
-                    let usual = self.usual_look(state.ends.first());
-                    let next = for_lock.map_or(usual, |lock| lock.min(usual));
-                    self.set_alarm(&mut state, next);
-                }
+            let waiters = self.serve(&mut state, &batch.claim, &outcome);
+            if batch.claim.waiting > 0 || !batch.tries.is_empty() {
+                self.look_again(&mut state, &batch, &outcome, trying);
             }
             self.listen_if_needed(&mut state, confirmed);
-            (waiters, ended)
+            waiters
         };
-        for waiter in ended {
-            let _ = waiter.reply.send(Ok(Done::Held(None)));
-        }
 
         let mut surplus = Vec::new();
         for (waiter, held) in waiters.into_iter().zip(&mut served) {
@@ -125,6 +100,36 @@ impl Line {
             self.leave_if_unneeded(&mut state);
             drop(state);
             tell_all(waiters, &error);
+        }
+    }
+
+    /// Takes those out of the line who have been granted a permit, and tells those for whom it was the last question.
+    fn serve(&self, state: &mut State, claim: &Claim, outcome: &Outcome) -> Vec<Option<Waiter>> {
+        let served = state.waiters.serve(claim, outcome.served, outcome.now);
+        state.in_line = claim.waiting > outcome.served;
+        let all_named_served = outcome.served == claim.len();
+        if outcome.more || all_named_served {
+            // There may be something left for those behind.
+            state.look |= outcome.more || !state.waiters.is_empty();
+        } else if outcome.failure.is_none() {
+            for waiter in state.waiters.take_ended(claim) {
+                let _ = waiter.reply.send(Ok(Done::Held(None)));
+            }
+        }
+        served
+    }
+
+    /// Sees to the next look of those who go on waiting.
+    fn look_again(&self, state: &mut State, batch: &Batch, outcome: &Outcome, trying: usize) {
+        let for_lock = self.note_lock(state, outcome, trying);
+        if batch.claim.waiting > outcome.served {
+            let (from, left) = (batch.ends_from, outcome.first_end);
+            state.look |= state.ends.note(&self.settings, from, left);
+        }
+        if for_lock.is_some() || !state.waiters.is_empty() {
+            let usual = self.usual_look(state.ends.first());
+            let next = for_lock.map_or(usual, |lock| lock.min(usual));
+            self.set_alarm(state, next);
         }
     }
 

@@ -24,9 +24,10 @@ impl Line {
             return true;
         }
         if state.lock_held_until().is_some() {
-            // Who is new gets his place in the order, and only acquisitions are made under the lock.
+            // Who is new gets his place in the order, who is at his end his answer; and only acquisitions are made under the
+            // lock.
             let mut queue = state.queue.iter();
-            return waiting && state.look && state.waiters.somebody_is_new()
+            return waiting && state.look && state.waiters.somebody_cannot_wait()
                 || queue.any(|call| !matches!(call.operation, Operation::Try));
         }
         !state.queue.is_empty() || waiting && state.look

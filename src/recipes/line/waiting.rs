@@ -224,10 +224,10 @@ impl Waiters {
         waiters
     }
 
-    /// Whether somebody has not got his place in the order yet.
-    pub(in crate::recipes) fn somebody_is_new(&self) -> bool {
+    /// Whether somebody has not got his place in the order yet, or has to be asked for for the last time.
+    pub(in crate::recipes) fn somebody_cannot_wait(&self) -> bool {
         let last = self.by_ticket.values().next_back();
-        last.is_some_and(|waiter| waiter.arrival == 0)
+        !self.ended.is_empty() || last.is_some_and(|waiter| waiter.arrival == 0)
     }
 
     /// Whether somebody goes on waiting after an answer of the server.
