@@ -65,7 +65,8 @@ function store.refresh(setting, ids)
   for i = 1, #ids do
     local slot = store.slots[ids[i]]
     held[i] = slot ~= nil
-    if slot then redis.call('PEXPIRE', KEYS[slot], setting.timeout, 'GT') end
+    local left = slot and redis.call('PTTL', KEYS[slot]) or -1
+    if left >= 0 and left < setting.timeout then redis.call('PEXPIRE', KEYS[slot], setting.timeout) end
   end
   return held
 end

@@ -60,7 +60,8 @@ impl StringLock {
         StringLock { handle, ..self }
     }
 
-    /// How often those who wait look for what other programs have released; 100 ms by default.
+    /// How often those who wait look for what other programs have released, at the least; 100 ms by default. The first of
+    /// them looks 1 ms, 2 ms and so on after the lock was seen in other hands, up to this.
     #[must_use]
     pub fn check_interval(self, interval: Duration) -> Self {
         let handle = self
