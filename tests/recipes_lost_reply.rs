@@ -553,3 +553,25 @@ fn what_is_owed_when_the_runtime_ends_is_named() {
         ids.iter().all(named)
     }));
 }
+
+/// The client is shut down while a question is on its way: who is named in it may be granted what he asked for.
+#[tokio::test]
+async fn who_is_on_the_way_at_the_end_of_the_client_is_not_told_that_nothing_was_sent() {
+    let (server, proxy) = start().await;
+    let builder = builder(proxy.url()).response_timeout(Duration::from_secs(60));
+    let client = builder.connect().await.unwrap();
+    let semaphore = Layout::Set.make(&client, "closing", Shape::new(1));
+    semaphore.holders().await.unwrap();
+    proxy.at_script(1, Fate::HoldReply);
+    let waiter = semaphore.clone();
+    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    proxy.until_struck(1).await;
+    let shutdown = tokio::spawn(async move { client.shutdown().await });
+    let error = timeout(LIMIT, waiter).await.expect("it ends").unwrap();
+    let error = error.unwrap_err();
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    proxy.let_go();
+    timeout(LIMIT, shutdown).await.unwrap().unwrap().unwrap();
+    let held: u64 = server.connection().await.scard("closing").await.unwrap();
+    assert_eq!(held, 0, "it was not given back");
+}

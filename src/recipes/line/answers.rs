@@ -253,11 +253,31 @@ impl Line {
         });
     }
 
+    /// Tells `waiters` that a question that names them was sent and not answered.
+    pub(super) fn tell_unknown(&self, waiters: Vec<Waiter>, detail: &str) {
+        let trouble = unknown(detail);
+        for waiter in waiters {
+            let since = waiter.asked.unwrap_or(trouble.now);
+            let error = trouble.error(self.name(), "acquire", since);
+            let _ = waiter.reply.send(Err(error));
+        }
+    }
+
     pub(super) fn tell_trouble(&self, call: &mut Call, trouble: &Trouble<'_>) {
         let error = trouble.error(self.name(), call.operation.name(), call.since);
         if let Some(reply) = call.reply.take() {
             let _ = reply.send(Err(error));
         }
+    }
+}
+
+/// Something was sent and not answered.
+pub(super) fn unknown(detail: &str) -> Trouble<'_> {
+    Trouble {
+        doubtful: true,
+        read_only: false,
+        detail,
+        now: Instant::now(),
     }
 }
 

@@ -88,6 +88,8 @@ struct State {
     keeping: bool,
     /// Alive as long as refreshes of these are queued or on their way.
     refreshing: Weak<()>,
+    /// Who is named in the batch that is under way.
+    under_way: Vec<u64>,
     /// A batch was given up whose copies may still reach the server.
     doubtful: bool,
     /// Counted as busy in the core.
@@ -197,11 +199,15 @@ impl Line {
 
 impl Shared for Line {
     fn close(self: Arc<Self>) {
-        let waiters = {
+        let (named, waiters) = {
             let mut state = self.lock();
             state.closed = true;
-            state.waiters.take_all()
+            let named = std::mem::take(&mut state.under_way);
+            let named = state.waiters.take(named);
+            (named, state.waiters.take_all())
         };
+        // What they may be granted still is given back.
+        self.tell_unknown(named, "the client has been shut down");
         tell_all(waiters, &self.shut_down());
         drive::kick(&self);
     }

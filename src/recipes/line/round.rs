@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::super::answer::Answer;
 use super::super::batch::{Batch, Call, Operation};
-use super::waiting::Waiter;
+use super::answers::unknown;
 use super::{Line, State};
 use crate::engine::answer;
 use crate::engine::drive::{Driver, Round, Rounds};
@@ -69,6 +69,7 @@ impl Line {
             state.look = waiting;
             batch.claim = Default::default();
         }
+        state.under_way = batch.claim.tickets().collect();
         Some(batch)
     }
 
@@ -188,28 +189,12 @@ impl Drop for UnderWay<'_> {
 
 impl Line {
     fn abandon_under_way(&self, batch: Batch) {
-        let now = Instant::now();
-        let trouble = Trouble {
-            doubtful: true,
-            read_only: false,
-            detail: "the runtime has ended",
-            now,
-        };
-        let named: Vec<Waiter> = {
-            let mut state = self.lock();
-            let tickets = batch.claim.tickets();
-            tickets
-                .filter_map(|ticket| state.waiters.leave(ticket))
-                .collect()
-        };
-        for waiter in named {
-            let since = waiter.asked.unwrap_or(now);
-            let error = trouble.error(self.name(), "acquire", since);
-            let _ = waiter.reply.send(Err(error));
-        }
+        let detail = "the runtime has ended";
+        let named = self.lock().waiters.take(batch.claim.tickets().collect());
+        self.tell_unknown(named, detail);
         for mut call in batch.into_calls() {
             self.log_abandoned(&call);
-            self.tell_trouble(&mut call, &trouble);
+            self.tell_trouble(&mut call, &unknown(detail));
         }
     }
 
@@ -229,6 +214,7 @@ impl Rounds for Line {
             let batch = self.depart(&mut self.lock());
             if let Some(batch) = batch {
                 self.carry_out(batch).await;
+                self.lock().under_way.clear();
             }
         };
         answer::within(runtime, Box::pin(round))

@@ -116,6 +116,12 @@ impl Waiters {
         self.by_ticket.remove(&ticket)
     }
 
+    /// Takes those of `tickets` out who are there still.
+    pub(in crate::recipes) fn take(&mut self, tickets: Vec<u64>) -> Vec<Waiter> {
+        let tickets = tickets.into_iter();
+        tickets.filter_map(|ticket| self.leave(ticket)).collect()
+    }
+
     pub(in crate::recipes) fn contains(&self, ticket: u64) -> bool {
         self.by_ticket.contains_key(&ticket)
     }
