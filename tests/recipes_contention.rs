@@ -69,6 +69,7 @@ async fn room_that_is_due_to_a_dead_process_calls_nobody_again_and_again() {
     let held = alive.acquire().await.unwrap();
     let first = acquire(&dying);
     until_in_line(&redis, "dead", 1).await;
+    until_subscribers(&mut redis, "redisson_sc_recipe:{dead}", 1).await;
     proxy.blackhole();
     let second = acquire(&alive);
     until_subscribers(&mut redis, "redisson_sc_recipe:{dead}", 2).await;

@@ -171,6 +171,7 @@ async fn a_process_that_dies_while_it_waits_holds_nobody_up_for_long() {
             .unwrap()
     })
     .await;
+    until_subscribers(&mut redis, "redisson_sc_recipe:{dying}", 1).await;
     proxy.blackhole();
     let second = alive.clone();
     let second = tokio::spawn(async move { second.acquire().await });
