@@ -28,7 +28,8 @@ pub struct Client {
 impl Client {
     /// Connects with the default settings.
     ///
-    /// `url` is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path`.
+    /// `url` is `redis://[[user]:password@]host[:port][/database]`, with reserved characters of user and password
+    /// percent-encoded (`%40` for `@`), or `redis+unix:///path[?db=..&user=..&pass=..]`.
     ///
     /// # Errors
     ///
@@ -46,7 +47,7 @@ impl Client {
 
     /// The semaphore called `name`: a handle, made without I/O. Redisson: `getSemaphore(String)`.
     ///
-    /// A name that cannot be used is told by the first operation.
+    /// A name that cannot be used is told by the first operation; names have 64 KiB at the most, those of all objects.
     #[must_use]
     pub fn semaphore(&self, name: &str) -> RSemaphore {
         RSemaphore::new(&self.core, name)
@@ -108,11 +109,13 @@ impl Client {
     /// Carries out what is owed, above all the releases of dropped guards, and ends.
     ///
     /// Callers that wait for permits are told [`Error::ShutDown`], and so is every later call. A guard
-    /// that is dropped after this can't give its permits back.
+    /// that is dropped after this can't give its permits back. A second call waits for the first one, and is told
+    /// the same.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if something could not be carried out within the retry window.
+    /// [`Error::Unfinished`] if something could not be carried out within the retry window. A call in doubt whose
+    /// callers have been told so already has had its window: it gets one more chance, not another window.
     pub async fn shutdown(&self) -> Result<()> {
         self.core.shutdown().await
     }
@@ -157,7 +160,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The user of the server's ACL; that of the URL by default.
+    /// The user of the server's ACL; that of the URL by default. One without a password comes in if the server lets it.
     pub fn username(mut self, username: impl Into<String>) -> Self {
         self.config.username = Some(username.into());
         self
@@ -169,7 +172,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The name that `CLIENT LIST` shows for the command connection; none by default. A name that the server
+    /// The name that `CLIENT LIST` shows for both connections; none by default. A name that the server
     /// refuses, as one with a space, is left out.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.config.client_name = Some(name.into());
@@ -197,8 +200,9 @@ impl ClientBuilder {
 
     /// How long a call goes on trying while the server does not answer; 30 s by default.
     ///
-    /// After it the caller is told [`Error::Unavailable`] if nothing was sent, [`Error::ReadOnly`] if the
-    /// server is a replica, and [`Error::OutcomeUnknown`] otherwise. An error may come later than that by the response time-out.
+    /// After it the caller is told [`Error::OutcomeUnknown`] if something was sent and not answered; else
+    /// [`Error::Unavailable`] if there was no connection, and [`Error::RefusedForNow`] if the server refused for a
+    /// reason that may pass. An error may come later than that by the response time-out.
     pub fn retry_window(mut self, window: Duration) -> Self {
         self.config.retry_window = window;
         self
@@ -219,6 +223,8 @@ impl ClientBuilder {
     /// permits taken away by others (`add_permits` with a negative number) are noticed that much later,
     /// and that a missing key is not created by it. While others wait for permits it is for callers whose turn it
     /// is, and for four times as long. Zero switches it off.
+    ///
+    /// It is also how long a lock may come back to this client before it is left to others that listen for it.
     pub fn local_hand_over(mut self, window: Duration) -> Self {
         self.config.local_hand_over = window;
         self
@@ -231,6 +237,13 @@ impl ClientBuilder {
         self
     }
 
+    /// For the tests of this crate, which can't wait for minutes: how long the records of calls live at the least.
+    #[doc(hidden)]
+    pub fn least_record_life(mut self, life: Duration) -> Self {
+        self.config.least_record_life = life;
+        self
+    }
+
     /// Connects.
     ///
     /// A server that can't be reached or is loading its data is tried again until the connect time-out.
@@ -238,8 +251,8 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// [`Error::Configuration`] for a URL that is no Redis URL and a setting of zero or above a day,
-    /// [`Error::Authentication`] at once for a wrong user name or password, [`Error::Unavailable`] when the
-    /// time is over.
+    /// [`Error::Authentication`] at once for a wrong user name or password, [`Error::Unavailable`] or
+    /// [`Error::RefusedForNow`] when the time is over.
     pub async fn connect(self) -> Result<Client> {
         let Config {
             response_timeout,

@@ -1,6 +1,7 @@
 //! Every setting of a client, with its default.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,11 +32,22 @@ impl NameMapper {
     }
 
     /// Any function; must give the same answer each time.
+    ///
+    /// It is also given the client's id, a UUID, when the client connects: keys of the client's own are named by the
+    /// answer. If it panics on that, such keys are not used, and calls on different semaphores do not travel
+    /// together. If it panics on a name, the method panics that was given the name, or the first call on a handle of the
+    /// classic recipes; nothing else is harmed.
     #[must_use]
     pub fn custom(map: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         NameMapper(Some(Arc::new(map)))
     }
 
+    /// The same for a name that is not the user's, and may be unknown to the function.
+    pub(crate) fn try_map(&self, name: &str) -> Option<String> {
+        catch_unwind(AssertUnwindSafe(|| self.map(name))).ok()
+    }
+
+    /// Runs the user's code: not to be called under a lock, or when something is dropped.
     pub(crate) fn map(&self, name: &str) -> String {
         match &self.0 {
             Some(map) => map(name),
@@ -69,6 +81,7 @@ pub(crate) struct Config {
     pub(crate) safety_interval: Duration,
     pub(crate) local_hand_over: Duration,
     pub(crate) lock_watchdog_timeout: Duration,
+    pub(crate) least_record_life: Duration,
 }
 
 impl Config {
@@ -86,12 +99,13 @@ impl Config {
             safety_interval: Duration::from_secs(5),
             local_hand_over: Duration::from_millis(5),
             lock_watchdog_timeout: Duration::from_secs(30),
+            least_record_life: RECORD_LIFE,
         }
     }
 
     /// How long the server keeps the record that makes a repeated call harmless.
     pub(crate) fn record_life(&self) -> Duration {
-        RECORD_LIFE.max(self.retry_window * 4)
+        self.least_record_life.max(self.retry_window * 4)
     }
 
     /// How often the end of what is held is put off.

@@ -52,10 +52,11 @@ pub enum Error {
         found: String,
     },
 
-    /// An object name that cannot be used. Nothing was sent.
+    /// An object name that cannot be used: it is empty, longer than 64 KiB, or would fall apart in a cluster. The id of a
+    /// holder that is longer than that, too. Nothing was sent.
     #[error("object name {name:?} cannot be used: {reason}; nothing was sent")]
     InvalidName {
-        /// The name, as it would stand in Redis.
+        /// The name, as it would stand in Redis; of one that is too long the beginning.
         name: String,
         /// What is wrong with it.
         reason: &'static str,
@@ -81,11 +82,19 @@ pub enum Error {
         reason: String,
     },
 
-    /// The key holds another type. Nothing took effect.
-    #[error("the key of {name:?} holds another type than this object has; nothing took effect")]
+    /// A key of the object holds another type than the object has there. Nothing took effect.
+    #[error(
+        "{name:?}: the key {key:?} holds another type than this object has there{}; nothing took effect",
+        .found.as_ref().map(|found| format!(" ({found})")).unwrap_or_default()
+    )]
     WrongType {
         /// The object.
         name: String,
+        /// The key as it stands in Redis; the object's own one where it is not known which it is.
+        key: String,
+        /// What was found there, in Redis's word (`list`, `hash`, ...); asked for by `TYPE`, if the server's ACL lets that
+        /// pass.
+        found: Option<String>,
     },
 
     /// The key holds a string that is not a whole number. Nothing took effect.
@@ -135,20 +144,24 @@ pub enum Error {
         detail: String,
     },
 
-    /// The server refused the user name or password, or wants one.
-    #[error("{server}: authentication failed: {detail}; nothing took effect")]
+    /// The server refused the user name or password, or wants one. Nothing took effect.
+    #[error("{name:?}: authentication failed: {detail}; nothing took effect")]
     Authentication {
-        /// The server's address.
-        server: String,
+        /// The server's address at the first connect, or the object.
+        name: String,
         /// The server's words.
         detail: String,
     },
 
-    /// The server is a read-only replica, and has been one for as long as the retry window lasts: after a
-    /// failover the same address may lead to the new primary. Nothing took effect.
-    #[error("{name:?}: the server is read-only: {detail}; nothing took effect")]
-    ReadOnly {
-        /// The object.
+    /// The server answers, but refuses for now, and has done so for as long as the retry window lasts (at the first
+    /// connect: the connect time-out). Nothing took effect.
+    ///
+    /// The detail begins with the server's word for it: `READONLY` (it is a replica; after a failover the same
+    /// address may lead to the new primary), `OOM` (out of memory), `NOREPLICAS`, `MISCONF` (it can't save its
+    /// data), `LOADING`, `BUSY`, `MASTERDOWN`, `CLUSTERDOWN`, `TRYAGAIN`, or it has too many clients.
+    #[error("{name:?}: the server refuses for now: {detail}; nothing took effect")]
+    RefusedForNow {
+        /// The object, or the server's address at the first connect.
         name: String,
         /// The server's words.
         detail: String,
@@ -163,7 +176,8 @@ pub enum Error {
         detail: String,
     },
 
-    /// No connection for as long as the retry window lasts. Nothing took effect.
+    /// No connection for as long as the retry window lasts (at the first connect: the connect time-out). Nothing took
+    /// effect.
     #[error(
         "{name:?}: no connection to the server within {waited:?} ({detail}); nothing took effect"
     )]
@@ -179,7 +193,7 @@ pub enum Error {
     /// The call was sent, but no answer came for as long as the retry window lasts.
     ///
     /// It may have taken effect, or may still do so when the server comes back. The crate goes on asking, for
-    /// five minutes in all (or two retry windows): an acquisition that turns out to have happened is given
+    /// five minutes from the first sending (or two retry windows): an acquisition that turns out to have happened is given
     /// back, a release is carried out.
     #[error(
         "{name:?}: {operation} was sent, but no answer came within {waited:?} ({detail}); it may have taken effect"
@@ -195,6 +209,18 @@ pub enum Error {
         detail: String,
     },
 
+    /// [`Client::shutdown`](crate::Client::shutdown) ended before all calls were answered. What they owed, such as the
+    /// releases of dropped guards, may or may not have been carried out.
+    #[error(
+        "shutdown: {left} requests were not answered within {waited:?}; they may have taken effect"
+    )]
+    Unfinished {
+        /// How many requests, or objects with such requests, were left.
+        left: usize,
+        /// How long it was tried.
+        waited: Duration,
+    },
+
     /// The client has been shut down. Nothing took effect.
     #[error("{name:?}: the client has been shut down; nothing took effect")]
     ShutDown {
@@ -208,7 +234,7 @@ impl Error {
     #[must_use]
     pub fn effect(&self) -> Effect {
         match self {
-            Error::OutcomeUnknown { .. } => Effect::Unknown,
+            Error::OutcomeUnknown { .. } | Error::Unfinished { .. } => Effect::Unknown,
             _ => Effect::None,
         }
     }

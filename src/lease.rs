@@ -1,11 +1,13 @@
 //! [`Lease`]: what is known of something that is held for a time.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// Whether something is still held: a lock, or a permit with a lease.
 ///
@@ -25,6 +27,8 @@ struct Shared {
 enum State {
     /// Until then; `None` where it never ends by itself.
     Held(Option<Instant>),
+    /// Put off all the time: so much is always left of it.
+    Kept(Duration),
     /// Given back.
     Ended,
     Lost,
@@ -34,6 +38,11 @@ impl Lease {
     /// A lease that has been granted and ends at `until`.
     pub(crate) fn until(until: Option<Instant>) -> Self {
         Lease::new(State::Held(until))
+    }
+
+    /// A lease that has been granted and is put off all the time, so that `lasts` is left of it.
+    pub(crate) fn kept(lasts: Duration) -> Self {
+        Lease::new(State::Kept(lasts))
     }
 
     /// The lease of something that is not held.
@@ -64,6 +73,7 @@ impl Lease {
             State::Held(until) => {
                 until.map(|until| until.saturating_duration_since(Instant::now()))
             }
+            State::Kept(lasts) => Some(lasts),
             State::Ended | State::Lost => Some(Duration::ZERO),
         }
     }
@@ -86,7 +96,7 @@ impl Lease {
                 State::Held(Some(until)) => {
                     let _ = tokio::time::timeout_at(until, changed).await;
                 }
-                State::Held(None) | State::Ended => changed.await,
+                State::Held(None) | State::Kept(_) | State::Ended => changed.await,
             }
         }
     }
@@ -98,18 +108,14 @@ impl Lease {
 
     /// It was granted anew, until `until`; nothing happens to one that has ended or is lost.
     pub(crate) fn extend(&self, until: Option<Instant>) {
-        self.change(|state| match state {
-            State::Held(_) => State::Held(until),
-            other => other,
-        });
+        self.change(Change::Until(until));
+        self.tell();
     }
 
     /// Someone else has taken it.
     pub(crate) fn lose(&self) {
-        self.change(|state| match state {
-            State::Ended => State::Ended,
-            _ => State::Lost,
-        });
+        self.change(Change::Lost);
+        self.tell();
     }
 
     /// The same lease, which ends with what is returned: it is being given back.
@@ -119,16 +125,24 @@ impl Lease {
 
     /// It has been given back.
     pub(crate) fn end(&self) {
-        self.change(|state| match state {
-            State::Lost => State::Lost,
-            _ => State::Ended,
-        });
+        self.change(Change::Ended);
+        self.tell();
     }
 
-    fn change(&self, to: impl FnOnce(State) -> State) {
+    /// Changes it without a word: [`tell`](Lease::tell) follows when no lock is held.
+    pub(crate) fn change(&self, change: Change) {
         let mut state = self.lock();
-        *state = to(*state);
-        drop(state);
+        *state = match (*state, change) {
+            (State::Ended, _) => State::Ended,
+            (State::Lost, _) | (_, Change::Lost) => State::Lost,
+            (_, Change::Ended) => State::Ended,
+            (_, Change::Until(until)) => State::Held(until),
+            (_, Change::Kept(lasts)) => State::Kept(lasts),
+        };
+    }
+
+    /// Tells those who wait for a change.
+    pub(crate) fn tell(&self) {
         self.shared.changed.notify_waiters();
     }
 
@@ -142,8 +156,21 @@ impl Lease {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().expect("no panic under this lock")
+        self.shared.state.lock()
     }
+}
+
+/// What becomes of a lease.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change {
+    /// It was granted anew, until then; `None` where it never ends by itself.
+    Until(Option<Instant>),
+    /// It was granted anew, and is put off all the time, so that so much is left of it.
+    Kept(Duration),
+    /// It has been given back.
+    Ended,
+    /// Someone else has taken it.
+    Lost,
 }
 
 /// A lease that is being given back.

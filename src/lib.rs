@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(test)]
+mod any_value;
 mod api;
 mod client;
 mod config;
@@ -10,6 +12,7 @@ mod lease;
 pub mod memory;
 pub mod recipes;
 pub mod redisson;
+mod sync;
 mod transport;
 
 pub use api::{Held, Hold, Holder, LeasedSemaphore, Lock, MAX_PERMITS, RemainingTtl, Semaphore};

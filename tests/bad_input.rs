@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Error, MAX_PERMITS, NameMapper};
+use redisson_semaphore::{Client, Effect, Error, LeasedSemaphore, Lock, MAX_PERMITS, NameMapper};
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, served};
 use support::refusals::{all_operations, assert_clear};
@@ -364,6 +364,11 @@ async fn urls_and_settings_that_make_no_sense() {
         "http://127.0.0.1:1",
         "redis://",
         "redis://:secret@host:port",
+        "redis://:secr et@127.0.0.1:1",
+        " redis://:secret@127.0.0.1:1",
+        "redis://:secret@127.0.0.1:1?db=3",
+        "redis://:sec?ret@127.0.0.1:1",
+        "redis://:secret@127.0.0.1:1/#x",
         "127.0.0.1:6379",
     ] {
         // An address without a scheme, and none at all, may be read as something that is not there.
@@ -380,6 +385,14 @@ async fn urls_and_settings_that_make_no_sense() {
         .unwrap_err();
     assert!(matches!(error, Error::Configuration { .. }), "{error}");
     assert!(error.to_string().contains("TLS") && !error.to_string().contains("secret"));
+    assert!(!error.to_string().contains("not a Redis URL"), "{error}");
+    // An address is told as one would type it.
+    let connecting = Client::builder("redis://[::1]:1").connect_timeout(Duration::from_millis(100));
+    let error = connecting.connect().await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Unavailable { name, .. } if name == "[::1]:1"),
+        "{error}"
+    );
 
     let url = || Client::builder("redis://127.0.0.1:1");
     for value in [Duration::ZERO, Duration::MAX] {
@@ -428,4 +441,122 @@ async fn times_to_live_that_redis_cannot_store() {
     assert!(semaphore.try_set_permits_for(1, longest).await.unwrap());
     let ttl = read(&server, "short-lived").await.ttl.unwrap();
     assert!(longest - ttl < Duration::from_secs(60), "{ttl:?}");
+}
+
+/// The error says where to look: the key as it stands in Redis, and what is there.
+#[tokio::test]
+async fn a_wrong_type_is_told_with_its_key() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = builder(server.url())
+        .name_mapper(NameMapper::prefix("app:"))
+        .connect()
+        .await
+        .unwrap();
+    let told = |error: Error, object: &str, at: &str, what: &str| {
+        let Error::WrongType { name, key, found } = &error else {
+            panic!("{error}");
+        };
+        let expected = (object, at, Some(what));
+        assert_eq!((name.as_str(), key.as_str(), found.as_deref()), expected);
+        let text = error.to_string();
+        assert!(text.contains(at) && text.contains(what), "{text}");
+        assert_clear(&error, object);
+    };
+    for key in ["app:s", "app:l", "app:t", "app:f:owner", "app:slots:2"] {
+        let _: () = control.rpush(key, 1).await.unwrap();
+    }
+    let semaphore = client.semaphore("s");
+    told(
+        semaphore.release(1).await.unwrap_err(),
+        "s",
+        "app:s",
+        "list",
+    );
+    let lock = client.lock("l");
+    told(lock.try_lock().await.unwrap_err(), "l", "app:l", "list");
+    told(lock.is_held().await.unwrap_err(), "l", "app:l", "list");
+    let recipe = client.timestamp_semaphore("t", 2);
+    told(
+        recipe.try_acquire().await.unwrap_err(),
+        "t",
+        "app:t",
+        "list",
+    );
+    let recipe = client.fair_semaphore("f", 2);
+    let error = recipe.try_acquire().await.unwrap_err();
+    told(error, "f", "app:f:owner", "list");
+    // Not the object's own key, but one beside it.
+    let semaphore = client.semaphore("beside");
+    let record = format!("redisson_sc_once:{{app:beside}}:{}", client.id());
+    let _: () = control.rpush(&record, 1).await.unwrap();
+    let error = semaphore.add_permits(1).await.unwrap_err();
+    told(error, "beside", &record, "list");
+    let fenced = client.fenced_lock("fenced");
+    let token = "redisson_lock_token:{app:fenced}";
+    let _: () = control.rpush(token, 1).await.unwrap();
+    told(
+        fenced.try_lock().await.unwrap_err(),
+        "fenced",
+        token,
+        "list",
+    );
+}
+
+/// Who may not ask is told what is known.
+#[tokio::test]
+async fn a_wrong_type_is_told_without_the_permission_to_ask_for_it() {
+    let server = RedisServer::options()
+        .user("app on >secret ~* &* +@all -type")
+        .start()
+        .await;
+    let mut control = server.connection().await;
+    let _: () = control.rpush("list", 1).await.unwrap();
+    let client = connect(server.url_as("app", "secret")).await;
+    let error = client.semaphore("list").release(1).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::WrongType { key, found: None, .. } if key == "list"),
+        "{error}"
+    );
+    assert_clear(&error, "list");
+}
+
+/// A request of hundreds of megabytes would hold up, or end, the connection that all share.
+#[tokio::test]
+async fn names_that_are_too_long_are_refused() {
+    const MOST: usize = 64 * 1024;
+    let server = RedisServer::start().await;
+    let client = connect(server.url()).await;
+    let (long, too_long) = ("n".repeat(MOST), "n".repeat(MOST + 1));
+    let semaphore = client.semaphore(&too_long);
+    let short = client.semaphore("short");
+    short.try_set_permits(1).await.unwrap();
+    let sets = client.set_semaphore("sets", 1);
+    let mut control = server.connection().await;
+    let before: Vec<_> = snapshot_all(&mut control).await.into_keys().collect();
+    let errors = [
+        semaphore.release(1).await.unwrap_err(),
+        semaphore.try_acquire_for(1, LIMIT).await.unwrap_err(),
+        semaphore.delete().await.unwrap_err(),
+        short.rename(&too_long).await.unwrap_err(),
+        client.lock(&too_long).try_lock().await.unwrap_err(),
+        client.string_lock(&too_long).try_lock().await.unwrap_err(),
+        client
+            .set_semaphore(&too_long, 1)
+            .try_acquire()
+            .await
+            .unwrap_err(),
+        sets.release(&too_long).await.unwrap_err(),
+        sets.refresh(&too_long).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, Error::InvalidName { .. }), "{error}");
+        assert_eq!(error.effect(), Effect::None);
+        // It is not repeated as a whole.
+        assert!(error.to_string().len() < 1000);
+    }
+    assert!(snapshot_all(&mut control).await.into_keys().eq(before));
+    let longest = client.semaphore(&long);
+    longest.try_set_permits(1).await.unwrap();
+    longest.acquire(1).await.unwrap();
 }

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -12,6 +13,7 @@ use support::clients::{LIMIT, connect, stored};
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::sequence;
 use support::server::RedisServer;
+use support::waiters::until;
 use tokio::time::timeout;
 
 const MANY: usize = 150;
@@ -114,8 +116,12 @@ async fn what_is_wrong_with_one_semaphore_is_told_to_its_caller_only() {
         let name = format!("wrong-{number}");
         let value = match number {
             10 => {
-                assert!(matches!(&released, Err(Error::WrongType { name: told }) if *told == name));
-                assert!(matches!(&tried, Err(Error::WrongType { name: told }) if *told == name));
+                assert!(
+                    matches!(&released, Err(Error::WrongType { name: told, .. }) if *told == name)
+                );
+                assert!(
+                    matches!(&tried, Err(Error::WrongType { name: told, .. }) if *told == name)
+                );
                 continue;
             }
             20 => {
@@ -168,6 +174,41 @@ async fn who_may_not_do_it_together_does_it_alone() {
         assert!(matches!(released, Err(Error::PermissionDenied { .. })));
     }
     assert_eq!(stored(&server, own[0].name()).await, ["3"]);
+}
+
+/// A refusal may be over after a while.
+#[tokio::test]
+async fn who_could_not_do_it_together_does_it_again_when_that_is_allowed() {
+    let server = RedisServer::options()
+        .user("own on >secret ~own* ~*{own* &* +@all")
+        .start()
+        .await;
+    let mut control = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let own = semaphores(&connect(proxy.url_as("own", "secret")).await, "own").await;
+    rounds(&own, 2).await;
+    let log: Vec<HashMap<String, redis::Value>> = redis::cmd("ACL")
+        .arg("LOG")
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    let refused = log.iter().map(|entry| match entry["count"] {
+        redis::Value::Int(count) => count,
+        _ => 0,
+    });
+    assert!(refused.sum::<i64>() <= 20, "it is tried again and again");
+    let _: () = redis::cmd("ACL")
+        .arg(&["SETUSER", "own", "allkeys"])
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    until("calls travel together again", LIMIT, async || {
+        let before = proxy.scripts();
+        rounds(&own, 1).await;
+        proxy.scripts() - before <= 40
+    })
+    .await;
+    assert_whole(&server, &own).await;
 }
 
 /// Calls that wait for others' scripts have their deadlines, too.

@@ -5,11 +5,16 @@ mod support;
 use std::time::Duration;
 
 use futures::future::join_all;
+use redis::AsyncCommands;
 use redisson_semaphore::{Client, Error, RSemaphore};
+use support::channel::Channel;
+use support::clients::{LIMIT, served};
 use support::server::RedisServer;
-use support::waiters::until_subscribers;
+use support::waiters::{channel, until, until_subscribers};
 
 const HOUR: Duration = Duration::from_secs(3600);
+/// Written by those who know that others listen.
+const TURNS: &str = "redisson_sc_turns:{counted}";
 
 /// Script calls that the server has carried out.
 async fn scripts(server: &RedisServer) -> u64 {
@@ -148,6 +153,71 @@ async fn nothing_is_handed_over_while_the_counter_is_negative() {
     semaphore.release(1).await.unwrap();
     waiting.await.unwrap();
     assert_eq!(semaphore.available_permits().await.unwrap(), 0);
+}
+
+/// Many large requests in front, a small one behind them, and just enough for that: it must be found, and those who can't be
+/// served must not be asked about again and again.
+async fn small_behind_large(others: usize, release_meanwhile: bool) {
+    let server = RedisServer::start().await;
+    let semaphore = semaphore(&server, 3, HOUR).await;
+    let mut elsewhere = Vec::new();
+    for _ in 0..others {
+        elsewhere.push(Channel::subscribe(&server, &channel("counted")).await);
+    }
+    let acquire = |permits| {
+        let semaphore = semaphore.clone();
+        tokio::spawn(async move { semaphore.acquire(permits).await })
+    };
+    let large: Vec<_> = (0..20).map(|_| acquire(5)).collect();
+    let mut connection = server.connection().await;
+    let listeners = others as u64 + 1;
+    until_subscribers(&mut connection, &channel("counted"), listeners).await;
+    if others > 0 {
+        until("the line knows of the others", LIMIT, async || {
+            semaphore.available_permits().await.unwrap();
+            connection.exists(TURNS).await.unwrap()
+        })
+        .await;
+    }
+    let before = scripts(&server).await;
+    let small = acquire(1);
+    if release_meanwhile {
+        // Each is a new reason to ask for the first ones.
+        while !small.is_finished() {
+            assert!(scripts(&server).await - before < 200, "not found");
+            semaphore.release(1).await.unwrap();
+            assert!(semaphore.try_acquire(1).await.unwrap());
+        }
+    }
+    served(small).await;
+    assert_eq!(semaphore.available_permits().await.unwrap(), 2);
+    let used = scripts(&server).await - before;
+    assert!(release_meanwhile || used <= 20, "{used} scripts");
+    // In its turn behind whatever is still asked: nobody else can be served.
+    assert!(large.iter().all(|task| !task.is_finished()));
+    let before = scripts(&server).await;
+    for _ in 0..5 {
+        assert_eq!(semaphore.available_permits().await.unwrap(), 2);
+    }
+    let used = scripts(&server).await - before;
+    assert!(used <= 10, "{used} scripts for five questions");
+}
+
+#[tokio::test]
+async fn a_small_request_behind_many_large_ones_is_found() {
+    small_behind_large(0, false).await;
+}
+
+#[tokio::test]
+async fn a_small_request_behind_many_large_ones_is_found_while_others_listen() {
+    small_behind_large(1, false).await;
+    small_behind_large(3, false).await;
+}
+
+#[tokio::test]
+async fn a_small_request_behind_many_large_ones_is_found_while_permits_come_and_go() {
+    small_behind_large(0, true).await;
+    small_behind_large(1, true).await;
 }
 
 #[tokio::test]

@@ -13,8 +13,19 @@ use shuttle::future::{block_on, spawn};
 /// What the file under test synchronises with: twins that the scheduler of the model sees.
 mod engine {
     pub(crate) mod sync {
+        use std::sync::PoisonError;
+
         pub(crate) use shuttle::future::yield_now;
-        pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+        pub(crate) use shuttle::sync::MutexGuard;
+
+        #[derive(Default)]
+        pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+        impl<T> Mutex<T> {
+            pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+                self.0.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        }
     }
 }
 
@@ -36,7 +47,7 @@ struct Queue {
 impl Rounds for Queue {
     fn round(self: Arc<Self>) -> Round {
         Box::pin(async move {
-            let taken = std::mem::take(&mut *self.queued.lock().unwrap());
+            let taken = std::mem::take(&mut *self.queued.lock());
             let before = self.in_round.swap(true, Ordering::SeqCst);
             assert!(!before, "two rounds at a time");
             yield_now().await;
@@ -50,7 +61,7 @@ impl Rounds for Queue {
     }
 
     fn has_work(&self) -> bool {
-        !self.queued.lock().unwrap().is_empty()
+        !self.queued.lock().is_empty()
     }
 
     fn abandon(&self) {
@@ -62,14 +73,17 @@ impl Rounds for Queue {
     }
 
     fn spawn(&self, task: Round) {
-        spawn(task);
+        // The model unwinds the tasks that are left over when it ends.
+        if !std::thread::panicking() {
+            spawn(task);
+        }
     }
 }
 
 impl Queue {
     fn ask(self: &Arc<Self>) -> (Option<Inline<Queue>>, oneshot::Receiver<()>) {
         let (reply, answer) = oneshot::channel();
-        self.queued.lock().unwrap().push(reply);
+        self.queued.lock().push(reply);
         (drive(self), answer)
     }
 
@@ -229,7 +243,7 @@ fn work_without_a_caller_is_carried_out() {
                 spawn(async move { queue.call().await })
             };
             let (reply, answer) = oneshot::channel();
-            queue.queued.lock().unwrap().push(reply);
+            queue.queued.lock().push(reply);
             kick(&queue);
             block_on(async {
                 answer.await.expect("carried out by a task");

@@ -6,10 +6,12 @@ mod support;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Effect, Error};
+use redisson_semaphore::{Client, Effect, Error, LeasedSemaphore};
 use support::clients::{LIMIT, builder, connect, release_as_redisson, served, stored};
+use support::log;
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::refusals::{all_operations, assert_clear};
+use support::sequence::warm_up;
 use support::server::RedisServer;
 use support::waiters::{until, until_linked, waiter};
 use tokio::time::timeout;
@@ -130,6 +132,11 @@ async fn calls_in_the_middle_of_a_failover_wait_for_its_end() {
 #[tokio::test]
 async fn a_call_whose_reply_is_lost_in_the_failover_takes_effect_once() {
     let mut pair = Pair::start().await;
+    // Both know the scripts: else a reply that is lost may say no more than that the server does not.
+    for _ in 0..2 {
+        warm_up(&pair.primary).await;
+        pair.change_places().await;
+    }
     let client = pair.connect().await;
     let semaphore = client.semaphore("across");
     let other = client.semaphore("moved");
@@ -209,7 +216,7 @@ async fn a_server_that_stays_a_replica_is_told_when_the_window_has_passed() {
     let semaphore = client.semaphore("replica");
     let began = std::time::Instant::now();
     let error = semaphore.release(2).await.unwrap_err();
-    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");
     assert_eq!(error.effect(), Effect::None);
     assert!(began.elapsed() >= window, "it was not tried again");
     // What it has been told did not happen does not happen later.
@@ -240,7 +247,7 @@ async fn a_replica_refuses_changes() {
         match error {
             Some(error) => {
                 assert!(
-                    matches!(error, Error::ReadOnly { .. }),
+                    matches!(error, Error::RefusedForNow { .. }),
                     "{operation}: {error}"
                 );
                 assert_clear(&error, "copied");
@@ -256,8 +263,148 @@ async fn a_replica_refuses_changes() {
         semaphore.rename("elsewhere").await.unwrap_err(),
         semaphore.expire(LIMIT).await.unwrap_err(),
     ] {
-        assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+        assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");
     }
     assert_eq!(stored(&primary, "copied").await, ["5"]);
     assert_eq!(stored(&replica, "copied").await, ["5"]);
+}
+
+/// A server that answers, and won't: its words reach the caller, whatever the object.
+#[tokio::test]
+async fn a_server_that_refuses_for_now_is_quoted() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = builder(server.url())
+        .retry_window(Duration::from_millis(300))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("refused");
+    semaphore.try_set_permits(3).await.unwrap();
+    let lock = client.lock("refused-lock");
+    let recipe = client.timestamp_semaphore("refused-recipe", 2);
+    for (setting, on, off, word) in [
+        ("maxmemory", "1", "0", "OOM"),
+        ("min-replicas-to-write", "1", "0", "NOREPLICAS"),
+    ] {
+        set(&mut control, setting, on).await;
+        let told = tokio::join!(
+            semaphore.release(1),
+            lock.try_lock(),
+            LeasedSemaphore::try_acquire(&recipe),
+            semaphore.expire(LIMIT),
+            semaphore.try_acquire_for(1, LIMIT),
+        );
+        let errors = [
+            told.0.unwrap_err(),
+            told.1.unwrap_err(),
+            told.2.unwrap_err(),
+            told.3.unwrap_err(),
+            told.4.unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.effect(), Effect::None);
+            let Error::RefusedForNow { detail, .. } = &error else {
+                panic!("{error}");
+            };
+            assert!(detail.starts_with(word), "{detail}");
+        }
+        set(&mut control, setting, off).await;
+        assert_eq!(semaphore.available_permits().await, Ok(3));
+    }
+}
+
+async fn set(control: &mut MultiplexedConnection, setting: &str, value: &str) {
+    let _: () = redis::cmd("CONFIG")
+        .arg(&["SET", setting, value])
+        .query_async(control)
+        .await
+        .unwrap();
+}
+
+/// What was sent before the server began to refuse is not said to have had no effect.
+#[tokio::test]
+async fn a_refusal_behind_a_lost_reply_leaves_the_outcome_unknown() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url())
+        .retry_window(Duration::from_secs(1))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("both");
+    semaphore.try_set_permits(3).await.unwrap();
+    proxy.at_script(1, Fate::LoseReply);
+    let call = semaphore.clone();
+    let call = tokio::spawn(async move { call.add_permits(-1).await });
+    proxy.until_struck(1).await;
+    set(&mut control, "maxmemory", "1").await;
+    let error = timeout(LIMIT, call).await.unwrap().unwrap().unwrap_err();
+    let Error::OutcomeUnknown { detail, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(detail.starts_with("OOM"), "{detail}");
+}
+
+/// Against a replica both connections are made again and again; the log does not tell each time.
+#[tokio::test]
+async fn the_log_tells_of_a_replica_once_and_of_its_end() {
+    log::record();
+    let pair = Pair::start().await;
+    pair.address.lead_to(&pair.replica);
+    let client = builder(pair.address.url())
+        .retry_window(LIMIT)
+        .local_hand_over(Duration::ZERO)
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("told");
+    let mut control = pair.replica.connection().await;
+    let waiting = waiter(&mut control, &semaphore, 7).await;
+    let opened = pair.address.opened();
+    let release = semaphore.clone();
+    let release = tokio::spawn(async move { release.release(7).await });
+    until("it is tried again and again", LIMIT, async || {
+        pair.address.opened() >= opened + 6
+    })
+    .await;
+    replica_of(&mut control, None).await;
+    assert_eq!(timeout(LIMIT, release).await.unwrap().unwrap(), Ok(()));
+    served(waiting).await;
+    let lines = || log::lines(tracing::Level::INFO, &pair.address.address());
+    until("the end is told", LIMIT, async || lines().len() >= 2).await;
+    let told: Vec<_> = lines().iter().map(|line| line.level).collect();
+    let expected = [tracing::Level::WARN, tracing::Level::INFO];
+    assert_eq!(told, expected, "{:#?}", lines());
+    assert!(lines()[0].text.contains("READONLY"));
+}
+
+/// However many objects have calls that a replica refuses, the connections are made again at a pace of their own.
+#[tokio::test]
+async fn many_refused_calls_do_not_make_many_connections() {
+    let pair = Pair::start().await;
+    pair.address.lead_to(&pair.replica);
+    let client = builder(pair.address.url())
+        .retry_window(LIMIT)
+        .connect()
+        .await
+        .unwrap();
+    let before = (pair.address.opened(), pair.address.scripts());
+    let calls: Vec<_> = (0..60)
+        .map(|number| {
+            let semaphore = client.semaphore(&format!("many-{number}"));
+            tokio::spawn(async move { semaphore.add_permits(1).await })
+        })
+        .collect();
+    until("they are refused again and again", LIMIT, async || {
+        pair.address.scripts() > before.1 + 400
+    })
+    .await;
+    let opened = pair.address.opened() - before.0;
+    let scripts = pair.address.scripts() - before.1;
+    assert!(opened < scripts / 8, "{opened} connections");
+    for call in calls {
+        call.abort();
+    }
 }

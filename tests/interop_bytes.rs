@@ -11,8 +11,8 @@ mod support;
 use std::time::{Duration, SystemTime};
 
 use bytes::case::Difference::{
-    FurtherMessages, KeepsTtl, PublishesNarrowTotals, RefusesOverflow, RefusesText, RefusesZeroTtl,
-    SilentWithoutPermits, TellsWideCounters,
+    AnnouncesMoved, FurtherMessages, KeepsTtl, PublishesNarrowTotals, RefusesOverflow, RefusesText,
+    RefusesZeroTtl, SilentWithoutPermits, TellsWideCounters,
 };
 use bytes::case::{Case, Content, HIGHEST, State, TTL, expiring, lasting};
 use bytes::comparison::Comparison;
@@ -209,5 +209,11 @@ async fn objects() {
             }
         }
     }
-    comparison.end(&[(RefusesZeroTtl, &["Expire"])]);
+    comparison.end(&[
+        (RefusesZeroTtl, &["Expire"]),
+        (
+            AnnouncesMoved,
+            &["Copy", "CopyAndReplace", "Rename", "RenameNx"],
+        ),
+    ]);
 }

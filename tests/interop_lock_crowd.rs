@@ -5,9 +5,12 @@ mod support;
 
 use std::time::Duration;
 
-use lock_interop::{LONG, VERSIONS, World, client};
+use lock_interop::{LONG, NEWEST, VERSIONS, World, client};
 use redis::AsyncCommands;
-use serde_json::json;
+use serde_json::{Value, json};
+use support::lock_crowd::{LockCrowd, Way};
+use support::peer::{JavaPeer, PendingCall};
+use support::server::RedisServer;
 use tokio::time::timeout;
 
 /// For callers that hang: far more than any turn takes, and less than a lock needs to end by itself often.
@@ -61,5 +64,96 @@ async fn nothing_is_lost_and_nobody_hangs() {
         let lock = world.rust.lock("door");
         assert!(lock.try_lock_for(GENEROUS).await.unwrap());
         lock.unlock().await.unwrap();
+    }
+}
+
+/// Threads of one JVM that want the lock all the time.
+const THREADS: u64 = 2;
+
+fn threads(java: &JavaPeer, millis: u64, hold: Duration) -> PendingCall {
+    let args = json!({
+        "name": "door", "object": "lock", "mode": "sync", "callers": THREADS, "millis": millis,
+        "holdMicros": hold.as_micros() as u64, "permits": 1,
+    });
+    java.begin("crowd", args)
+}
+
+async fn over(crowd: PendingCall) -> Value {
+    let answer = timeout(GENEROUS, crowd).await.expect("Java hangs");
+    answer.expect("no call fails").value
+}
+
+/// The turns of each client, and those of each JVM, in the same time.
+struct Turns {
+    ours: Vec<u64>,
+    javas: Vec<u64>,
+}
+
+/// So many clients with so many callers each, beside JVMs with [`THREADS`] each.
+async fn crowd(
+    javas: &[JavaPeer],
+    server: &RedisServer,
+    (clients, callers): (usize, usize),
+    hold: Duration,
+) -> Turns {
+    let mut crowds = Vec::new();
+    for _ in 0..clients {
+        let client = client(server, LONG).await;
+        crowds.push(LockCrowd::start(&client, callers, Way::Lock, hold));
+    }
+    let running: Vec<_> = javas
+        .iter()
+        .map(|java| threads(java, 2_500, hold))
+        .collect();
+    let mut of_java = Vec::new();
+    for crowd in running {
+        of_java.push(over(crowd).await);
+    }
+    let ours: Vec<u64> = crowds.iter().map(LockCrowd::grants).collect();
+    let waits: Vec<_> = crowds.iter().map(LockCrowd::longest_wait).collect();
+    for crowd in crowds {
+        crowd.stop().await;
+    }
+    let turns = Turns {
+        ours,
+        javas: of_java
+            .iter()
+            .map(|answer| answer["acquisitions"].as_u64().expect("a number"))
+            .collect(),
+    };
+    println!(
+        "held for {hold:?}: ours {:?} ({waits:?}), JVMs {:?} ({:?})",
+        turns.ours,
+        turns.javas,
+        of_java
+            .iter()
+            .map(|answer| &answer["waitMicros"]["max"])
+            .collect::<Vec<_>>()
+    );
+    turns
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jvms_get_their_turns_beside_clients_that_want_the_lock_all_the_time() {
+    let server = RedisServer::start().await;
+    let mut javas = Vec::new();
+    for _ in 0..2 {
+        javas.push(JavaPeer::start(NEWEST, &server.url()).await);
+    }
+    // The first seconds of a JVM are slow.
+    crowd(&javas, &server, (0, 0), Duration::from_millis(1)).await;
+    for (clients, micros) in [((1, 1), 1_500), ((2, 4), 1_000), ((1, 1), 20_000)] {
+        let turns = crowd(&javas, &server, clients, Duration::from_micros(micros)).await;
+        let most = turns.ours.iter().max().expect("there are some");
+        // Among JVMs the one that has just unlocked is mostly the next one, too.
+        for count in &turns.javas {
+            assert!(
+                count * 10 > *most,
+                "JVMs {:?}, ours {:?}",
+                turns.javas,
+                turns.ours
+            );
+        }
+        assert!(!turns.ours.contains(&0));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use interop::course::Course;
 use interop::operation::{Op, Outcome, Side};
-use interop::world::{NEWEST, NUDGE, World, channel};
+use interop::world::{NEWEST, World, channel, is_nudge};
 use redis::AsyncCommands;
 use support::channel::Channel;
 use support::snapshot::snapshot_all;
@@ -112,7 +112,7 @@ async fn both_sides_map_names_alike() {
 async fn next_total(messages: &mut Channel) -> String {
     loop {
         let payload = messages.next().await.payload;
-        if payload != NUDGE && payload != "0" {
+        if !is_nudge(&payload) && payload != "0" {
             return payload;
         }
     }

@@ -45,6 +45,7 @@ async fn course(version: &str) {
     let mut attempts = world.attempts().await;
     for mode in Mode::BOTH {
         java_is_woken(&world, &mut attempts, mode).await;
+        java_is_called_again(&world, &mut attempts, mode).await;
     }
     rust_is_woken(&mut world).await;
     crowd(&world).await;
@@ -65,6 +66,30 @@ async fn java_is_woken(world: &World, attempts: &mut Attempts, mode: Mode) {
             served(&name, call).await;
         }
         assert_eq!(world.java_available(&name).await, json!(0), "{name}");
+    }
+}
+
+/// By the further calls, for those behind a larger request, and beyond the 64 that a release wakes itself.
+async fn java_is_called_again(world: &World, attempts: &mut Attempts, mode: Mode) {
+    for amounts in [&[5, 5, 5, 1][..], &[1; 80]] {
+        let name = format!("{} again {}", amounts.len(), mode.word());
+        let fitting = amounts.iter().filter(|permits| **permits == 1).count();
+        let mut calls = world
+            .park_java_crowd(attempts, &name, mode, amounts.iter().copied())
+            .await;
+        let semaphore = world.rust.semaphore(&name);
+        semaphore
+            .release(u32::try_from(fitting).unwrap())
+            .await
+            .unwrap();
+        until("all that fit are served", PATIENCE, async || {
+            finished(&mut calls) == fitting
+        })
+        .await;
+        semaphore.release(15).await.unwrap();
+        for call in calls {
+            served(&name, call).await;
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use interop::parked::{Attempts, PATIENCE, finished, park, returned, served, served_within};
 use interop::waiting::{TRIES, all_served};
-use interop::world::{Mode, NEWEST, NUDGE, World, channel};
+use interop::world::{Mode, NEWEST, World, channel};
 use serde_json::json;
 use support::channel::Channel;
 use support::waiters::{until, until_subscribers};
@@ -330,7 +330,8 @@ async fn nobody_is_left_asleep_when_the_handle_is_dropped() {
     }
 }
 
-/// As long as nobody can take what is free, the later calls become rare; a new release makes them frequent.
+/// As long as nobody can take what is free, the further calls become rare, and end; a new release begins anew, and goes
+/// on where they ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_release_is_followed_up_at_once() {
     let world = World::start(NEWEST).await;
@@ -347,10 +348,8 @@ async fn follow_up(world: &World, mode: Mode) {
     let mut calls = world.park_java(&mut attempts, &name, mode, amounts).await;
     let mut messages = Channel::subscribe(&world.server, &channel(&name)).await;
     semaphore.release(1).await.unwrap();
-    // The pause behind the 8th of them is longer than the time that the small request is given here.
-    for _ in 0..8 {
-        while messages.next().await.payload != NUDGE {}
-    }
+    // The last one.
+    while messages.next().await.payload != "+16" {}
     attempts.until_quiet(&name).await;
     semaphore.release(2).await.unwrap();
     served_within(&name, Duration::from_secs(1), calls.pop().unwrap()).await;

@@ -33,6 +33,10 @@ impl Fixture for Memory {
     fn second(&self, of: &Arc<dyn LeasedSemaphore>) -> Arc<dyn LeasedSemaphore> {
         of.clone_handle()
     }
+
+    fn has_slots(&self) -> bool {
+        true
+    }
 }
 
 impl Expiring for Memory {

@@ -52,6 +52,10 @@ impl Fixture for Redis {
         let shape = Shape::new(of.limit()).lease(lease);
         self.layout.make(&self.second, of.name(), shape)
     }
+
+    fn has_slots(&self) -> bool {
+        self.layout == Layout::Slots
+    }
 }
 
 impl Expiring for Redis {

@@ -269,3 +269,40 @@ async fn clones_of_the_holder_do_not_wait() {
     served("the other owner", between).await;
     near.unlock().await.unwrap();
 }
+
+/// What is owed to nobody and was not sent is not sent when its caller has gone.
+#[tokio::test]
+async fn a_lock_is_not_forced_for_a_caller_who_has_gone() {
+    let mut server = RedisServer::options().appendonly().start().await;
+    let client = Client::builder(server.url())
+        .retry_window(Duration::from_secs(1))
+        .connect()
+        .await
+        .unwrap();
+    let locks = [client.lock("forced"), client.lock("queued")];
+    let peer = Client::connect(server.url()).await.unwrap();
+    for lock in &locks {
+        let held = peer.lock(lock.name());
+        held.lock_with_lease(Duration::from_secs(3600))
+            .await
+            .unwrap();
+    }
+    server.kill().await;
+    client.semaphore("other").exists().await.unwrap_err();
+    let asked = locks[1].clone();
+    let first = tokio::spawn(async move { asked.is_locked().await });
+    yield_now().await;
+    for lock in &locks {
+        assert!(polled(lock.force_unlock(), 1).await.is_none());
+    }
+    server.restart().await;
+    let _ = first.await.unwrap();
+    for lock in &locks {
+        let locked = async || lock.is_locked().await.ok();
+        until("the client is back", LIMIT, async || {
+            locked().await.is_some()
+        })
+        .await;
+        assert_eq!(locked().await, Some(true), "{}", lock.name());
+    }
+}

@@ -2,17 +2,20 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error};
-use support::clients::{LIMIT, builder, connect, served};
+use redisson_semaphore::{Client, Error, RLock, RSemaphore};
+use support::channel::Channel;
+use support::clients::{LIMIT, builder, connect, release_as_redisson, served};
 use support::proxy::{Fate, Proxy};
 use support::refusals::{all_operations, assert_clear};
 use support::server::RedisServer;
 use support::snapshot::{Snapshot, snapshot, snapshot_all};
-use support::waiters::{until, until_subscribers, waiter};
+use support::waiters::{channel, until, until_subscribers, waiter};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 async fn read(server: &RedisServer, key: &str) -> Snapshot {
@@ -52,9 +55,15 @@ async fn a_wrong_password_is_told_without_being_shown() {
         let told = timeout(LIMIT, connecting.connect()).await.expect("at once");
         let error = told.expect_err(&format!("number {number}"));
         assert!(
-            matches!(&error, Error::Authentication { server, .. } if *server == address),
+            matches!(&error, Error::Authentication { name, .. } if *name == address),
             "{error}"
         );
+        // The server's own words.
+        let Error::Authentication { detail, .. } = &error else {
+            unreachable!("seen just now");
+        };
+        let word = detail.split(' ').next();
+        assert!(matches!(word, Some("WRONGPASS" | "NOAUTH")), "{detail}");
         assert!(
             !format!("{error} {error:?}").contains("secret"),
             "{error:?}"
@@ -85,18 +94,15 @@ async fn a_password_that_changes_while_the_client_runs() {
     let task = waiter(&mut control, &semaphore, 4).await;
     acl(&mut control, &["app", "resetpass", ">second"]).await;
     server.disconnect("app").await;
-    // The first to notice may have sent something; after that nothing is.
-    let _ = client.semaphore("scout").exists().await;
     let error = timeout(LIMIT, semaphore.try_acquire(1))
         .await
         .unwrap()
         .unwrap_err();
-    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    let Error::Authentication { detail, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(detail.starts_with("WRONGPASS"), "{detail}");
     assert_clear(&error, "locked-out");
-    assert!(
-        error.to_string().contains("authentication failed"),
-        "{error}"
-    );
     assert!(!error.to_string().contains("first"), "{error}");
     assert_eq!(read(&server, "locked-out").await.value, ["3"]);
     acl(&mut control, &["app", "resetpass", ">first"]).await;
@@ -201,6 +207,76 @@ async fn what_cannot_be_announced_is_not_carried_out() {
             ["-2"],
             "{rules}"
         );
+    }
+}
+
+/// What was done before the refusal can't be undone either: then it has happened, and its caller is told so.
+#[tokio::test]
+async fn what_cannot_be_undone_is_not_denied() {
+    let (server, client) = limited("~* &* +@all -publish -del").await;
+    let mut control = server.connection().await;
+    let alone = client.semaphore("undone");
+    let _ = alone.release(2).await;
+    let stored = snapshot(&mut control, "undone").await.value;
+    assert_eq!(stored, ["2"], "once, and not again by another script");
+    let created = client.semaphore("created");
+    for (number, answer) in [
+        (1, created.try_set_permits(3).await.map(drop)),
+        (2, client.semaphore("added").add_permits(3).await),
+        (3, client.semaphore("given").release(3).await),
+    ] {
+        let name = ["created", "added", "given"][number - 1];
+        let stored = snapshot(&mut control, name).await.value;
+        match answer {
+            Ok(()) => assert_eq!(stored, ["3"], "{name}"),
+            Err(error) => assert_eq!(stored, [""; 0], "{name}, though told: {error}"),
+        }
+    }
+}
+
+/// Whatever a call would write first, a server without memory refuses it as a whole.
+#[tokio::test]
+async fn a_server_out_of_memory_changes_nothing() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = builder(server.url())
+        .retry_window(Duration::from_millis(100))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("full");
+    semaphore.try_set_permits(5).await.unwrap();
+    let mut others = Vec::new();
+    let mut memory = async |limit: &str| {
+        let _: () = redis::cmd("CONFIG")
+            .arg(&["SET", "maxmemory", limit])
+            .query_async(&mut control)
+            .await
+            .unwrap();
+    };
+    for listeners in 0..2 {
+        memory("1").await;
+        for (operation, error) in all_operations(&semaphore).await {
+            if [
+                "available_permits",
+                "try_set_permits",
+                "try_set_permits_for",
+            ]
+            .contains(&operation)
+            {
+                assert_eq!(error, None, "it changes nothing");
+                continue;
+            }
+            let error = error.unwrap_or_else(|| panic!("{operation}"));
+            assert_clear(&error, "full");
+            assert_eq!(read(&server, "full").await.value, ["5"], "{operation}");
+        }
+        memory("0").await;
+        assert_eq!(semaphore.available_permits().await, Ok(5), "{listeners}");
+        semaphore.release(1).await.unwrap();
+        assert!(semaphore.try_acquire(1).await.unwrap());
+        assert_eq!(semaphore.available_permits().await, Ok(5), "{listeners}");
+        others.push(Channel::subscribe(&server, &channel("full")).await);
     }
 }
 
@@ -324,4 +400,260 @@ async fn waiters_of_different_amounts_are_told_that_the_permission_is_gone() {
             "{told:?}"
         );
     }
+}
+
+/// How often the server has refused something to a user, one entry a reason.
+async fn refusals(control: &mut MultiplexedConnection) -> i64 {
+    let log: Vec<HashMap<String, redis::Value>> = redis::cmd("ACL")
+        .arg("LOG")
+        .query_async(control)
+        .await
+        .unwrap();
+    let count = |entry: &HashMap<String, redis::Value>| match entry["count"] {
+        redis::Value::Int(count) => count,
+        _ => 0,
+    };
+    log.iter().map(count).sum()
+}
+
+/// What comes of a caller whose first question is on its way, and finds what was given meanwhile, when the channel may
+/// not be heard any more; it is still held for somebody who has gone.
+async fn asking_when_refused<O, T: Send + 'static>(
+    server: &RedisServer,
+    channel: &str,
+    object: impl Fn(&Client) -> O,
+    waits: impl Fn(&O) -> JoinHandle<T>,
+    give: impl Future<Output = ()>,
+) -> T {
+    let mut control = server.connection().await;
+    let proxy = Proxy::start(server).await;
+    let client = builder(proxy.url_as("app", "pw"))
+        .response_timeout(LIMIT)
+        .connect()
+        .await
+        .unwrap();
+    let object = object(&client);
+    let gone = waits(&object);
+    until_subscribers(&mut control, channel, 1).await;
+    gone.abort();
+    assert!(gone.await.is_err_and(|error| error.is_cancelled()));
+    give.await;
+    proxy.at_script(1, Fate::HoldReply);
+    let asking = waits(&object);
+    proxy.until_struck(1).await;
+    acl(&mut control, &["app", "-subscribe"]).await;
+    let _: usize = redis::cmd("CLIENT")
+        .arg(&["KILL", "USER", "app", "TYPE", "pubsub"])
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    // All channels together, then this one.
+    until("the subscription is refused", LIMIT, async || {
+        refusals(&mut control).await >= 2
+    })
+    .await;
+    proxy.deliver(1).await;
+    timeout(LIMIT, asking).await.expect("answered").unwrap()
+}
+
+#[tokio::test]
+async fn who_has_no_answer_yet_is_not_told_that_the_channel_may_not_be_heard() {
+    for given in [true, false] {
+        let options = RedisServer::options().user("app on >pw ~* &* +@all");
+        let server = options.start().await;
+        let giver = connect(server.url()).await.semaphore("asked");
+        let object = |client: &Client| client.semaphore("asked");
+        let waits = |semaphore: &RSemaphore| {
+            let semaphore = semaphore.clone();
+            tokio::spawn(async move { semaphore.acquire(1).await })
+        };
+        let give = async {
+            if given {
+                giver.release(1).await.unwrap();
+            }
+        };
+        let channel = "redisson_sc:{asked}";
+        let answer = asking_when_refused(&server, channel, object, waits, give).await;
+        taken_or_denied(given, answer);
+
+        acl(&mut server.connection().await, &["app", "+subscribe"]).await;
+        let _: () = redis::cmd("ACL")
+            .arg(&["LOG", "RESET"])
+            .query_async(&mut server.connection().await)
+            .await
+            .unwrap();
+        let holder = connect(server.url()).await.lock("asked lock");
+        holder.lock().await.unwrap();
+        let object = |client: &Client| client.lock("asked lock");
+        let waits = |lock: &RLock| {
+            let lock = lock.clone();
+            tokio::spawn(async move { lock.lock().await })
+        };
+        let give = async {
+            if given {
+                holder.unlock().await.unwrap();
+            }
+        };
+        let channel = "redisson_lock__channel:{asked lock}";
+        let answer = asking_when_refused(&server, channel, object, waits, give).await;
+        taken_or_denied(given, answer);
+    }
+}
+
+fn taken_or_denied(given: bool, answer: Result<(), Error>) {
+    match answer {
+        Ok(()) => assert!(given),
+        Err(error) => {
+            assert!(!given, "{error}");
+            assert!(matches!(&error, Error::PermissionDenied { .. }), "{error}");
+        }
+    }
+}
+
+/// A user in the URL is who comes in, with a password or without.
+#[tokio::test]
+async fn a_user_without_a_password_is_not_taken_for_another() {
+    let server = RedisServer::options()
+        .user("open on nopass ~* &* +@all")
+        .user("locked on >secret ~* &* +@all")
+        .start()
+        .await;
+    let address = format!("127.0.0.1:{}", server.port());
+    let client = Client::builder(format!("redis://open@{address}"))
+        .client_name("by-name")
+        .connect()
+        .await
+        .unwrap();
+    let mut control = server.connection().await;
+    let task = waiter(&mut control, &client.semaphore("open"), 1).await;
+    let list: String = redis::cmd("CLIENT")
+        .arg("LIST")
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    // Both connections are of this user, and go by the client's name.
+    let ours = |line: &&str| line.contains("user=open ") && line.contains("name=by-name ");
+    assert_eq!(list.lines().filter(ours).count(), 2, "{list}");
+    task.abort();
+    let error = Client::connect(format!("redis://locked@{address}"))
+        .await
+        .unwrap_err();
+    let Error::Authentication { detail, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(detail.starts_with("WRONGPASS"), "{detail}");
+}
+
+/// The README says what a user needs: with that, nothing is refused.
+#[tokio::test]
+async fn the_commands_that_the_readme_names_are_enough() {
+    let readme = include_str!("../README.md").replace('\n', " ");
+    let commands = |behind: &str| {
+        let (_, rest) = readme.split_once(behind).expect(behind);
+        let commands = rest.split('`').find(|text| text.starts_with("+"));
+        commands.expect("a list of commands").to_owned()
+    };
+    let everybody = commands("Every user");
+    let rule = format!(
+        "app on >secret ~seats ~redisson_sc* &redisson_sc:* {everybody} {} {}",
+        commands("for a semaphore `name`"),
+        commands("for turns"),
+    );
+    let lock_rule = format!(
+        "locker on >secret ~door ~redisson_lock_* &redisson_lock__channel:* {everybody} {}",
+        commands("for a lock `name`"),
+    );
+    let server = RedisServer::options()
+        .user(&rule)
+        .user(&lock_rule)
+        .start()
+        .await;
+    let mut control = server.connection().await;
+    let connect = async |user| connect(server.url_as(user, "secret")).await;
+    let (client, other) = (connect("app").await, connect("app").await);
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(1).await.unwrap();
+    semaphore.acquire(1).await.unwrap();
+    let waiting = other.semaphore("seats");
+    let task = waiter(&mut control, &waiting, 1).await;
+    semaphore.release(1).await.unwrap();
+    served(task).await;
+    let (client, other) = (connect("locker").await, connect("locker").await);
+    let (door, next) = (client.lock("door"), other.lock("door"));
+    door.lock().await.unwrap();
+    let task = tokio::spawn(async move {
+        next.lock().await?;
+        next.unlock().await
+    });
+    until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
+    door.unlock().await.unwrap();
+    timeout(LIMIT, task).await.unwrap().unwrap().unwrap();
+    client.fenced_lock("door").lock().await.unwrap();
+    let refused: Vec<redis::Value> = redis::cmd("ACL")
+        .arg("LOG")
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+/// Turns need a hash that expires: who may not keep one takes what is free, and leaves nothing behind.
+#[tokio::test]
+async fn without_a_record_of_turns_there_are_none() {
+    for missing in ["hset", "pexpire"] {
+        let (server, client) = limited(&format!("~* &* +@all -{missing}")).await;
+        let mut control = server.connection().await;
+        let elsewhere = connect(server.url_as("app", "pw")).await;
+        let larger = waiter(&mut control, &elsewhere.semaphore("turns"), 9).await;
+        let semaphore = client.semaphore("turns");
+        let spawn = |permits| {
+            let semaphore = semaphore.clone();
+            tokio::spawn(async move { semaphore.acquire(permits).await })
+        };
+        let large = spawn(5);
+        until_subscribers(&mut control, "redisson_sc:{turns}", 2).await;
+        let small = spawn(1);
+        semaphore.available_permits().await.unwrap();
+        release_as_redisson(&mut control, "turns", 1).await;
+        served(small).await;
+        // A hash that some may not have made has its end.
+        let end: i64 = control.pttl("redisson_sc_turns:{turns}").await.unwrap();
+        assert_ne!(end, -1, "without {missing} it stays for ever");
+        release_as_redisson(&mut control, "turns", 14).await;
+        served(large).await;
+        served(larger).await;
+    }
+}
+
+/// A path has no room for user, password and database.
+#[tokio::test]
+async fn a_socket_takes_them_as_parameters() {
+    let server = RedisServer::options()
+        .user("app on >secret ~* &* +@all")
+        .start()
+        .await;
+    let mut control = server.connection().await;
+    let path = server.directory().join("socket");
+    // The server makes it at its start only, so one stands in for it.
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let port = server.port();
+    let bridge = tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut far = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+                tokio::io::copy_bidirectional(&mut near, &mut far).await
+            });
+        }
+    });
+    let url = format!("redis+unix://{}?db=2&user=app&pass=secret", path.display());
+    let client = Client::connect(url).await.unwrap();
+    client.semaphore("local").release(3).await.unwrap();
+    let list: String = redis::cmd("CLIENT")
+        .arg("LIST")
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    let ours = |line: &str| line.contains("user=app ") && line.contains("db=2 ");
+    assert!(list.lines().any(ours), "{list}");
+    bridge.abort();
 }

@@ -156,7 +156,7 @@ async fn keys_of_another_type() {
             semaphore.permit_for(LIMIT).await.unwrap_err(),
         ] {
             assert!(
-                matches!(&error, Error::WrongType { name: told } if told == name),
+                matches!(&error, Error::WrongType { name: told, .. } if told == name),
                 "{error}"
             );
         }

@@ -115,7 +115,7 @@ async fn a_server_without_memory() {
         limit("1").await;
         let error = hasty.try_acquire().await.unwrap_err();
         assert!(
-            matches!(&error, Error::Unavailable { detail, .. } if detail.starts_with("OOM")),
+            matches!(&error, Error::RefusedForNow { detail, .. } if detail.starts_with("OOM")),
             "{layout:?}: {error}"
         );
         let waiter = patient.clone();

@@ -5,13 +5,14 @@ mod support;
 use std::pin::Pin;
 use std::time::Duration;
 
-use redisson_semaphore::{Client, Error, Permit, RSemaphore, Result};
+use redisson_semaphore::{Client, Effect, Error, Permit, RSemaphore, Result};
 use support::clients::{LIMIT, builder, connect, stored, until_stored};
+use support::log;
 use support::polls::{poll_once, poll_times};
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
 use support::waiters::{until, until_subscribers};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// The runtime that a client lives in ends while guards, waiters and calls are alive.
 #[test]
@@ -190,6 +191,7 @@ async fn shutdown_while_an_answer_is_on_its_way() {
 
 #[tokio::test]
 async fn shutdown_without_a_server_ends_and_says_so() {
+    log::record();
     let mut server = RedisServer::start().await;
     let client = builder(server.url())
         .retry_window(Duration::from_millis(200))
@@ -205,7 +207,98 @@ async fn shutdown_without_a_server_ends_and_says_so() {
     server.stop().await;
     drop(permit);
     let told = timeout(LIMIT, client.shutdown()).await.expect("it ends");
-    assert!(matches!(told, Err(Error::Unavailable { .. })), "{told:?}");
+    unfinished(&told.expect_err("the server has gone"));
+    // Asked again, it says the same, at once.
+    let again = timeout(LIMIT, client.shutdown()).await.expect("it ends");
+    unfinished(&again.expect_err("the server has gone"));
+    until("the release is given up", LIMIT, async || {
+        !log::lines(tracing::Level::ERROR, "\"gone\"").is_empty()
+    })
+    .await;
+    let told = log::lines(tracing::Level::INFO, "\"gone\"");
+    let wrong = |line: &&log::Line| line.text.contains("answered");
+    assert_eq!(told.iter().find(wrong).map(|line| &line.text), None);
+}
+
+/// It can't be known whether anything took effect.
+fn unfinished(error: &Error) {
+    assert!(matches!(error, Error::Unfinished { .. }), "{error}");
+    assert_eq!(error.effect(), Effect::Unknown);
+    assert!(!error.to_string().contains("nothing"), "{error}");
+}
+
+/// What is in doubt has had its retry window, and its caller knows it.
+#[tokio::test]
+async fn shutdown_does_not_wait_for_a_second_window_when_all_callers_have_been_told() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let window = Duration::from_secs(6);
+    let client = builder(proxy.url())
+        .retry_window(window)
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("doubt");
+    semaphore.try_set_permits(2).await.unwrap();
+    proxy.mute();
+    let error = semaphore.try_acquire(1).await.unwrap_err();
+    assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}");
+    let began = Instant::now();
+    let told = timeout(LIMIT, client.shutdown()).await.expect("it ends");
+    unfinished(&told.expect_err("nothing has been settled"));
+    assert!(began.elapsed() < window, "{:?}", began.elapsed());
+}
+
+/// It still has a chance, though, if the server is there.
+#[tokio::test]
+async fn shutdown_settles_what_is_in_doubt_if_it_can() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url())
+        .retry_window(Duration::from_millis(500))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("settled");
+    semaphore.try_set_permits(2).await.unwrap();
+    proxy.mute();
+    let error = semaphore.try_acquire(1).await.unwrap_err();
+    assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}");
+    proxy.clear();
+    timeout(LIMIT, client.shutdown())
+        .await
+        .expect("it ends")
+        .unwrap();
+    assert_eq!(stored(&server, "settled").await, ["2"]);
+}
+
+#[tokio::test]
+async fn two_shutdowns_at_once_end_together() {
+    let server = RedisServer::start().await;
+    connect(server.url())
+        .await
+        .semaphore("warm-up")
+        .release(1)
+        .await
+        .unwrap();
+    let proxy = Proxy::start(&server).await;
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let semaphore = client.semaphore("twice");
+    semaphore.try_set_permits(2).await.unwrap();
+    let permit = semaphore.permit(2).await.unwrap();
+    proxy.at_script(1, Fate::HoldReply);
+    drop(permit);
+    proxy.until_struck(1).await;
+    let other = client.clone();
+    let deliver = async {
+        // Both wait by now.
+        tokio::task::yield_now().await;
+        proxy.deliver(1).await;
+    };
+    let ended = async { tokio::join!(client.shutdown(), other.shutdown(), deliver) };
+    let (first, second, ()) = timeout(LIMIT, ended).await.expect("they end");
+    assert_eq!((first, second), (Ok(()), Ok(())));
+    assert_eq!(stored(&server, "twice").await, ["2"]);
 }
 
 /// The caller of another runtime carries a round out there, and leaves it to others when it is dropped.

@@ -198,3 +198,20 @@ async fn dropped_at_any_time_it_is_given_back() {
     let last = in_time(one.guard()).await.unwrap();
     last.unlock().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_guard_of_a_hold_that_was_given_back_releases_nothing() {
+    let world = World::new().await;
+    let [lock, other] = world.locks("given-back");
+    let dropped = lock.guard().await.unwrap();
+    lock.unlock().await.unwrap();
+    let told = lock.guard().await.unwrap();
+    drop(dropped);
+    // Answered behind what the guard asks for, if anything.
+    assert!(lock.is_held().await.unwrap());
+    lock.unlock().await.unwrap();
+    lock.lock().await.unwrap();
+    assert!(is_not_held(told.unlock().await, &lock));
+    assert!(lock.is_held().await.unwrap());
+    assert!(!other.try_lock().await.unwrap());
+}

@@ -175,3 +175,49 @@ async fn a_wake_up_that_overtakes_an_answer() {
     served(large).await;
     assert_eq!(stored(&server, "overtaken").await, ["1"]);
 }
+
+/// A server that is busy with somebody's script for a moment refuses the subscription, too: who waits goes on waiting.
+#[tokio::test]
+async fn a_subscription_that_is_refused_for_now_is_made_later() {
+    let server = RedisServer::options()
+        .setting("busy-reply-threshold", "50")
+        .start()
+        .await;
+    let mut control = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url()).await;
+    let listening = waiter(&mut control, &client.semaphore("listening"), 1).await;
+    let semaphore = client.semaphore("late");
+    proxy.at_script(1, Fate::HoldReply);
+    let call = semaphore.clone();
+    let call = tokio::spawn(async move { call.acquire(1).await });
+    proxy.until_struck(1).await;
+    let mut busy = server.connection().await;
+    let script = tokio::spawn(async move {
+        let mut command = redis::cmd("EVAL");
+        command.arg("while true do end").arg(0);
+        command.exec_async(&mut busy).await
+    });
+    until("the server is busy", LIMIT, async || {
+        let pong: redis::RedisResult<String> = redis::cmd("PING").query_async(&mut control).await;
+        pong.is_err_and(|error| error.code() == Some("BUSY"))
+    })
+    .await;
+    let opened = proxy.opened();
+    proxy.deliver(1).await;
+    until("the subscription is refused", LIMIT, async || {
+        proxy.opened() > opened || call.is_finished()
+    })
+    .await;
+    let _: () = redis::cmd("SCRIPT")
+        .arg("KILL")
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    script.await.unwrap().unwrap_err();
+    until_subscribers(&mut control, &channel("late"), 1).await;
+    semaphore.release(1).await.unwrap();
+    served(call).await;
+    client.semaphore("listening").release(1).await.unwrap();
+    served(listening).await;
+}

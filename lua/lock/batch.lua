@@ -18,7 +18,8 @@
 --   and the token, or 0 and the remaining time to live (-1: none), or -3 and how often the owner held the lock
 --   before, if that is another number than the one given. release: how many holds are left, -1 if there was
 --   none, and 0. force: 1 or 0, and 0. A step that is refused: -2 and the error.
---   "stale" for a sending older than the fence
+--   "stale" for a sending older than the fence. An error, and nothing has changed, where the server takes no
+--   changes at the time
 -- Publishes: "0" when the lock has become free
 -- Repeat-safe: yes, a repeated step sees by the owner's count, and force by the fence, that it has been carried
 --   out, and the fence keeps late copies out
@@ -30,8 +31,10 @@ local doubtful = ARGV[4] ~= '0'
 local fence, forced = redis.call('GET', KEYS[3]), false
 if fence then
   local number, mark = string.match(fence, '^(%d+)(.*)$')
-  if tonumber(number) > tonumber(ARGV[2]) then return 'stale' end
-  forced = doubtful and mark ~= '' and tonumber(number) >= tonumber(ARGV[4])
+  -- What is no fence of ours keeps nobody out.
+  number = tonumber(number) or 0
+  if number > tonumber(ARGV[2]) then return 'stale' end
+  forced = doubtful and mark == ' forced' and number >= tonumber(ARGV[4])
 end
 if doubtful then
   redis.call('SET', KEYS[3], ARGV[2] .. (forced and ' forced' or ''), 'PX', ARGV[3])
@@ -46,6 +49,9 @@ local answer = { -1 }
 -- The owner that has given the lock back in this call, when nobody has followed yet.
 local leaving
 local handed_over = false
+local changed = false
+-- The errors that are about what a step asks for; others are about the server.
+local OF_THE_STEP = { ERR = true, NOPERM = true, WRONGTYPE = true }
 
 for i = 5, #ARGV, 4 do
   local kind, owner, expected, lease = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3]
@@ -66,6 +72,7 @@ for i = 5, #ARGV, 4 do
     else
       count = tonumber(count)
       result = doubtful and count < expected and count or count - 1
+      changed = true
       if result < 1 then
         result, leaving = 0, owner
       else
@@ -80,6 +87,8 @@ for i = 5, #ARGV, 4 do
     local repeated = doubtful and count == expected + 1
     if ttl ~= -2 and not held then
       extra = ttl
+    elseif not count or count % 1 ~= 0 then
+      result, extra = -2, 'ERR the hash does not hold a whole number'
     elseif count ~= expected and not repeated then
       -- A repetition could not tell whether it is one.
       result, extra = -3, count
@@ -96,9 +105,13 @@ for i = 5, #ARGV, 4 do
         result = count
       end
       if type(written) == 'table' then
+        -- A server that takes no changes for the time being says so at the first one: the call is made again. To
+        -- give a lock back needs no memory, though, and does not wait until the next one can have it.
+        if not changed and not OF_THE_STEP[string.match(written.err, '^%u+')] then return written end
         result, extra = -2, written.err
       else
         extra = given
+        changed = true
         if leaving then
           if leaving ~= owner then redis.call('HDEL', lock, leaving) end
           leaving, handed_over = nil, true

@@ -8,7 +8,8 @@
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] sequence number of this batch, rising within a client
 -- ARGV[3] time to live of the record in milliseconds
--- ARGV[4] "1": put the batch on record even if it changes nothing (an earlier copy may still arrive)
+-- ARGV[4] "1": put the batch on record even if it changes nothing (an earlier copy may still arrive); "2": the
+--   same, and a later number that stands there now is not by this client; else "0"
 -- ARGV[5] what to do: "batch"; "list": a page of the holders; "clear": release all
 -- ARGV[6] limit
 -- ARGV[7] how long a holder lasts without a refresh, in milliseconds
@@ -31,7 +32,8 @@
 --   at once> <the lock that is in the way: ms it lasts, a colon, and its holder's mark> <granted to those who wait> <granted to
 --   those who try> <cleared> <1 or 0 for each release> <the same for each refresh> <slots of those granted, by
 --   commas> <why nothing could be granted>", "-" for what is empty; "units <score>" for a time in other units;
---   "stale" for a batch older than the record; "refused <error>" for a repeated number that ended so
+--   "stale" for a batch older than the record, and for one sent for the first time that is there already;
+--   "refused <error>" for a repeated number that ended so
 -- Publishes: "1" where other clients of ours wait and something has changed for them: permits have been given back, or
 --   the first in line has gone and permits are left, or are handed out under a peers' lock, for which the first looks
 -- Repeat-safe: yes, the record answers a repeated sequence number
@@ -40,6 +42,8 @@
 
 local CHANNEL, LINE = KEYS[#KEYS], KEYS[#KEYS - 1]
 local floor, max, min = math.floor, math.max, math.min
+-- More than a day: nobody of ours says that it is still there then.
+local MOST_GOOD = 1e11
 
 local releases, refreshes, tries = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])
 local waiting, first_run = tonumber(ARGV[12]), 18 + releases + refreshes
@@ -59,16 +63,21 @@ local setting = {
   wanted = named + tries,
 }
 
+-- The line is a key of another type, which is left alone: nobody is known to stand there.
+local no_line = false
+
 -- The line as it stands: when the first of other clients' waiting callers came, and how many they are; when the
 -- first of this client's came. Clients that are silent are forgotten, and it is noted whether one was.
 local function look_at_line()
   local seen = { head = math.huge, others = 0, own = nil, forgotten = false }
-  local line = redis.call('HGETALL', LINE)
-  for i = 1, #line, 2 do
+  local line = redis.pcall('HGETALL', LINE)
+  no_line = line.err and string.find(line.err, '^WRONGTYPE')
+  if line.err and not no_line then error(line) end
+  for i = 1, no_line and 0 or #line, 2 do
     local arrival, good_until, count = string.match(line[i + 1], '^(%d+) (%d+) (%d+)$')
     if line[i] == ARGV[10] then
       seen.own = tonumber(arrival) or 0
-    elseif not count or tonumber(good_until) < setting.now then
+    elseif not count or tonumber(good_until) < setting.now or tonumber(good_until) > setting.now + MOST_GOOD then
       redis.call('HDEL', LINE, line[i])
       seen.forgotten = true
     else
@@ -94,6 +103,7 @@ end
 
 -- Notes who of this client waits from now on.
 local function stand_in_line(arrival, count, stood)
+  if no_line then return end
   if count > 0 and arrival then
     local good_until = setting.now + ARGV[11] * 1000
     redis.call('HSET', LINE, ARGV[10], string.format('%.0f %.0f %.0f', arrival, good_until, count))
@@ -212,10 +222,10 @@ local done, answer, changed = pcall(work)
 if refused or not done then
   answer = refused or answer
   local text = type(answer) == 'table' and answer.err or tostring(answer)
-  if ARGV[4] == '1' then redis.call('SET', RECORD, ARGV[2] .. ' refused ' .. text, 'PX', ARGV[3]) end
+  if ARGV[4] ~= '0' then redis.call('SET', RECORD, ARGV[2] .. ' refused ' .. text, 'PX', ARGV[3]) end
   return type(answer) == 'table' and answer or redis.error_reply(text)
 end
-if type(answer) == 'string' and (changed or ARGV[4] == '1') then
+if type(answer) == 'string' and (changed or ARGV[4] ~= '0') then
   local recorded = redis.pcall('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
   if recorded.err and holders then
     -- Nobody holds what could be granted twice.

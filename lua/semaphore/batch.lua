@@ -9,8 +9,9 @@
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] sequence number of this batch, rising within a client
 -- ARGV[3] time to live of the record in milliseconds
--- ARGV[4] "1": put the batch on record even if it changes nothing (an earlier copy may still arrive)
--- ARGV[5..] steps of three: kind, amount, count
+-- ARGV[4] "1": put the batch on record even if it changes nothing (an earlier copy may still arrive); "2": the
+--   same, and a later number that stands there now is not by this client; else "0"
+-- ARGV[5..] steps of three: kind, amount, count; without any it is asked what has become of this number
 --   release: count times amount            release_if_exists: the same, where the semaphore exists
 --   acquire: count times amount, each on its own
 --   acquire_in_line: as acquire; once it falls short no later step of this kind gets anything
@@ -19,15 +20,16 @@
 --   available: the counter
 --   acquire_in_turn: as acquire, for callers who wait, by the rule of turns; only with KEYS[4]
 --   With KEYS[4] nine numbers follow the steps, see turns.lua
--- Returns: "<listeners> <available> <result>...": listeners heard the announcement (-1: unknown); a
---   result is how many of count were carried out, followed by ":<counter>" where the range forbade
+-- Returns: "<listeners> <available> <result>...": so many listen to the channel, those of a pattern not counted
+--   (-1: unknown); a result is how many of count were carried out, followed by ":<counter>" where the range forbade
 --   the others; "missing" (release_if_exists); the counter before it (drain); 1 or 0 (try_set, add).
 --   With KEYS[4] and other listeners a last word follows, "turn:<number>:...", see turns.lua.
---   "stale" for a batch older than the record; "unreadable <text>" for a counter that is no integer;
+--   "stale" for a batch older than the record, and for one sent for the first time that is there already;
+--   "unreadable <text>" for a counter that is no integer;
 --   "refused <error>" for a key of another type, and for a repeated number that ended with an error
 -- Publishes: the new total, 2^31-1 at the most, where permits were added and some are left, then "0" for each
 --   further permit added, as long as somebody hears it, so that each async waiter of a JVM is started
--- Repeat-safe: yes, the record answers a repeated sequence number
+-- Repeat-safe: yes, the record answers a repeated sequence number; once that was asked about, it does nothing any more
 -- Invariant: the counter changes by exactly what the results say, keeps its time to live, and stays
 --   within 32 bits; after an error nothing has changed. Nothing depends on what KEYS[4] holds but who comes first
 
@@ -90,7 +92,7 @@ end
 
 local created = exists and not text
 local changed = created or total ~= before
-local recorded = changed or ARGV[4] == '1'
+local recorded = changed or ARGV[4] ~= '0'
 local number = total .. ''
 local answer = number .. results
 
@@ -120,9 +122,10 @@ if failure then
   changed = false
 elseif announce and total > 0 then
   -- A JVM would take a larger number for a negative one.
-  listeners = redis.pcall(ARGV[1], KEYS[2], total > HIGHEST and '2147483647' or number)
-  failure = type(listeners) == 'table' and listeners
-  local heard = listeners
+  local heard = redis.pcall(ARGV[1], KEYS[2], total > HIGHEST and '2147483647' or number)
+  failure = type(heard) == 'table' and heard
+  -- Who hears all channels by a pattern waits for nothing.
+  if heard == 0 then listeners = 0 elseif not KEYS[4] then listeners = count_listeners() end
   for _ = 2, failure and 0 or min(added, total, MOST_ZEROS) do
     if heard == 0 then break end
     heard = redis.call(ARGV[1], KEYS[2], '0')
@@ -132,18 +135,24 @@ elseif added > 0 and taken and not KEYS[4] then
   listeners = count_listeners()
 end
 
-if failure then
-  if created and changed then
-    redis.call('DEL', KEYS[1])
-  elseif changed then
-    redis.call('SET', KEYS[1], text, 'KEEPTTL')
+if failure and changed then
+  local undone
+  if created then
+    undone = redis.pcall('DEL', KEYS[1])
+  else
+    undone = redis.pcall('SET', KEYS[1], text, 'KEEPTTL')
   end
-  if ARGV[4] == '1' then
+  -- What can't be undone has happened, if unannounced.
+  if type(undone) == 'table' and undone.err then failure, listeners = false, -1 end
+end
+
+if failure then
+  if ARGV[4] ~= '0' then
     redis.call('SET', KEYS[3], ARGV[2] .. ' refused ' .. failure.err, 'PX', ARGV[3])
   elseif old then
     redis.call('SET', KEYS[3], old, 'PX', ARGV[3])
   elseif recorded then
-    redis.call('DEL', KEYS[3])
+    redis.pcall('DEL', KEYS[3])
   end
   return failure
 end

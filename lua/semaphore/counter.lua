@@ -9,15 +9,16 @@
 -- Invariant: the counter is not changed
 
 -- Puts this batch on record, unless it, or a later one, is there already: then nothing has changed, and
--- the second value is what to answer.
+-- the second value is what to answer. A batch that is sent for the first time can't be there: somebody else has written
+-- that, or this is a late copy, which nobody hears.
 local function record(answer)
   local old = redis.call('SET', KEYS[3], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
   if not old then return false end
   local space = string.find(old, ' ', 1, true) or 1
   local last, sequence = tonumber(string.sub(old, 1, space - 1)), tonumber(ARGV[2])
-  if not last or last < sequence then return old end
+  if not last or last < sequence or last > sequence and ARGV[4] == '2' then return old end
   redis.call('SET', KEYS[3], old, 'PX', ARGV[3])
-  return old, last == sequence and string.sub(old, space + 1) or 'stale'
+  return old, last == sequence and ARGV[4] == '1' and string.sub(old, space + 1) or 'stale'
 end
 
 -- How many listen; -1 if that can't be learned.
@@ -42,6 +43,6 @@ elseif text then
 end
 if refusal then
   local earlier
-  if ARGV[4] == '1' then earlier = select(2, record(refusal)) end
+  if ARGV[4] ~= '0' then earlier = select(2, record(refusal)) end
   return earlier or refusal
 end

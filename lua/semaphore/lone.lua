@@ -8,7 +8,8 @@
 -- ARGV[3] time to live of the record in milliseconds
 -- ARGV[4..] permits that each call gives, less than zero if it takes some
 -- Returns: two for each call: the counter behind it, or -1 and the counter below that if there was too little to
---   take, or nothing if the case was not usual and nothing was done; listeners heard the announcement (-1: unknown)
+--   take, or nothing if the case was not usual and nothing was done; how many listen to what was announced, those of
+--   a pattern not counted (-1: unknown)
 -- Publishes: as batch.lua does for each release
 -- Repeat-safe: yes, but a repetition only does nothing: settle.lua tells what has happened
 -- Invariant: each counter changes by exactly what is said of it, and keeps its time to live; what is no usual case
@@ -19,18 +20,22 @@ local pcall = redis.pcall
 local KEYS, ARGV = KEYS, ARGV
 local calls = #ARGV - 3
 
--- Announces `total` permits, `added` of them new. Returns how many heard it, or the error.
+-- Announces `total` permits, `added` of them new. Returns how many listen, or the error.
 local function announce(channel, total, added)
-  local listeners = redis.pcall(ARGV[1], channel, total .. '')
-  if added == 1 or listeners == 0 or type(listeners) == 'table' then return listeners end
+  local heard = redis.pcall(ARGV[1], channel, total .. '')
+  if heard == 0 or type(heard) == 'table' then return heard end
   for _ = 2, math.min(added, total, MOST_ZEROS) do
     if redis.pcall(ARGV[1], channel, '0') == 0 then break end
   end
-  return listeners
+  -- Who hears all channels by a pattern waits for nothing.
+  local counted = pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
+  return counted.err and -1 or counted[2]
 end
 
+-- Whether it was possible.
 local function put_back(key, text, ...)
-  if text then pcall('SET', key, text, ...) else pcall('DEL', key) end
+  local reply = text and pcall('SET', key, text, ...) or pcall('DEL', key)
+  return not (type(reply) == 'table' and reply.err)
 end
 
 -- What can be done, and what will have become of each call: "1" done, "0" too little, "-" not usual.
@@ -77,8 +82,10 @@ for i = 1, calls do
     permits = permits + 0
     if done and permits > 0 and after > 0 then
       local listeners = announce(KEYS[2 * i + 1], after, permits)
-      done = type(listeners) == 'number'
-      if done then answers[2 * i] = listeners else put_back(key, texts[i], 'KEEPTTL') end
+      local heard = type(listeners) == 'number'
+      -- What can't be undone has happened, if unannounced.
+      done = heard or not put_back(key, texts[i], 'KEEPTTL')
+      if heard then answers[2 * i] = listeners end
     end
     if done then
       some = true

@@ -12,7 +12,7 @@
 --   after how many microseconds those who were held back may take what is free, 0 if nobody was; how long a
 --   caller must have waited by now to be served within its process (may be less than nothing); how many strangers
 --   listen; how many clients with a record have callers who wait; and how many messages and how many callers with
---   permits the scripts have counted. "-": not learned
+--   permits the scripts have counted. "-": not learned. Or "turn:off": the server does not let the record be kept
 -- Publishes: nothing
 -- Repeat-safe: yes, batch.lua keeps a record; a batch that leaves none has changed nothing but the hash
 -- Invariant: nobody gets more than there is; what the hash holds decides who comes first, and nothing else; what
@@ -82,6 +82,15 @@ if time and not time.err then
 
   local function write(field, value)
     fields[#fields + 1], fields[#fields + 2] = field, value
+  end
+
+  -- Writes what is to be written; whether the server allows it. Nothing is made that would not expire.
+  local function put_down(life)
+    local kept = life and redis.pcall('PEXPIRE', KEYS[4], life)
+    if type(kept) == 'table' then return false end
+    if type(redis.pcall('HSET', KEYS[4], unpack(fields))) == 'table' then return false end
+    if kept == 0 then redis.pcall('PEXPIRE', KEYS[4], life) end
+    return true
   end
 
   local function read_own(text)
@@ -237,7 +246,7 @@ if time and not time.err then
         credit = min(MOST_CREDIT, credit + turn.taken * weight * offer * strangers / clients)
       end
     end
-    local first = head + (last - head) * min(1, turn.served / max(1, named - 1))
+    local first = refused > 0 and head or head + (last - head) * min(1, turn.served / max(1, named - 1))
     local rest = max(0, want - turn.taken)
     -- What has hardly changed need not be written again.
     if not own or now - own.seen > REFRESH or math.abs(first - own.head) > REFRESH / 100
@@ -252,12 +261,13 @@ if time and not time.err then
     -- Who only releases makes no hash; who is the last to wait leaves it for as long as clients go on listening, so that
     -- none of them is taken for a stranger.
     if #fields > 0 and (want > 0 or shared_text) then
-      redis.pcall('HSET', KEYS[4], unpack(fields))
+      local life
       if rest == 0 and others and clients == 1 then
-        redis.pcall('PEXPIRE', KEYS[4], LINGER / 1000)
+        life = LINGER / 1000
       elseif not own or now - own.seen > REFRESH then
-        redis.pcall('PEXPIRE', KEYS[4], RECORD_LIFE)
+        life = RECORD_LIFE
       end
+      if not put_down(life) then return ' turn:off' end
     end
     -- Of those who are held back the first ones come first, then, too.
     local pause = since + patience() + min(MOST_STEPS, before_us) * PATIENCE_STEP - now

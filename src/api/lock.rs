@@ -76,14 +76,14 @@ pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
     /// A failure is only logged. May be called outside of a runtime.
     fn unlock_detached(&self);
 
-    /// [`unlock`](Lock::unlock) of this one hold: what a guard does. A hold that was lost is not given back in
-    /// place of one that the same owner has taken since.
+    /// [`unlock`](Lock::unlock) of this one hold: what a guard does. A hold that was lost, or given back already, is not
+    /// given back in place of one that the same owner has taken since.
     ///
     /// # Errors
     ///
-    /// As there; [`NotHeld`](crate::Error::NotHeld) also where this hold was lost.
+    /// As there; [`NotHeld`](crate::Error::NotHeld) also where this hold was lost or given back.
     async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
-        if hold.lease.is_lost() {
+        if !is_current(hold, &self.lease()) {
             return Err(Error::NotHeld {
                 name: self.name().to_owned(),
                 owner: self.owner().to_owned(),
@@ -94,7 +94,7 @@ pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
 
     /// [`unlock_detached`](Lock::unlock_detached) of this one hold: what a guard does when it is dropped.
     fn unlock_hold_detached(&self, hold: &Hold) {
-        if !hold.lease.is_lost() {
+        if is_current(hold, &self.lease()) {
             self.unlock_detached();
         }
     }
@@ -163,6 +163,11 @@ pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
         let hold = self.hold(wait, lease).await?;
         Ok(hold.map(|hold| LockGuard::new(self.clone_handle(), hold)))
     }
+}
+
+/// Whether `hold` is that of the `lease` that its owner has now.
+fn is_current(hold: &Hold, lease: &Lease) -> bool {
+    hold.lease.is_same(lease) && !lease.is_lost()
 }
 
 /// A lock taken: what was granted with it.

@@ -7,15 +7,18 @@
 //! that look at the whole counter (add, drain, set, read) where they came. Equal neighbours become one
 //! step with a count: a thousand callers of `acquire(1)` are three arguments.
 
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::claim::{Claim, Run};
 use super::keys::Keys;
+use super::log::list_of;
 use super::request::{Arg, Request, Script, ScriptCall};
 use super::turns::{Report, Verdict};
-use super::waiters::{Claim, Reply, Run};
+use super::waiters::Reply;
 use crate::error::Error;
 use crate::transport::Value;
 
@@ -38,6 +41,9 @@ const MOST_STEPS: usize = 128;
 /// record in any case.
 const SEQUENCE: usize = 1;
 const RECORD_FLAG: usize = 3;
+/// Where the steps begin; without them, and without the key for turns, a batch asks what has become of its number.
+const FIRST_STEP: usize = 4;
+const KEYS_OF_QUESTION: usize = 3;
 
 /// What a caller asks for; amounts are not zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +110,17 @@ impl Operation {
     }
 }
 
+/// As a call: what the log says where nobody else can be told.
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match self {
+            Operation::Drain | Operation::Available => write!(f, "{name}()"),
+            _ => write!(f, "{name}({})", self.step().1),
+        }
+    }
+}
+
 /// One call and its caller.
 pub(crate) struct Call {
     pub(crate) operation: Operation,
@@ -114,11 +131,12 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// What is asked for is owed all the same.
-    pub(crate) fn forget_caller_who_has_gone(&mut self) {
+    /// Whether nobody waits for it any more, and it is not owed: then it must not be sent.
+    pub(crate) fn is_pointless(&mut self) -> bool {
         if self.reply.as_ref().is_some_and(Reply::is_closed) {
             self.reply = None;
         }
+        self.reply.is_none() && !self.operation.is_owed()
     }
 }
 
@@ -129,6 +147,7 @@ pub(crate) struct Step {
 }
 
 /// What travels together.
+#[derive(Default)]
 pub(crate) struct Batch {
     /// The steps before and including the last one that looks at the whole counter, and the releases
     /// behind it.
@@ -222,9 +241,23 @@ impl Batch {
         self.before.into_iter().chain(self.after)
     }
 
+    /// The calls that change something, for the log; empty where there are none.
+    pub(crate) fn changes(&self) -> String {
+        let operation = |step: &Step| (step.operation.to_string(), step.calls.len());
+        let called = self
+            .steps()
+            .filter(|step| step.operation != Operation::Available && !step.calls.is_empty());
+        let named = |run: &Run| (format!("acquire({})", run.permits), run.tickets.len());
+        list_of(
+            called
+                .map(operation)
+                .chain(self.claim.all_runs().map(named)),
+        )
+    }
+
     /// How many results the server will answer with.
     pub(crate) fn len(&self) -> usize {
-        self.before.len() + self.claim.runs.len() + self.after.len()
+        self.before.len() + self.claim.len() + self.after.len()
     }
 
     /// The permits that it gives, less than zero if it takes some, where it is no more than one call that does so,
@@ -233,9 +266,10 @@ impl Batch {
         if self.report.is_some() || self.parts() != 1 {
             return None;
         }
-        let operation = match (self.steps().next(), self.claim.runs.as_slice()) {
-            (Some(step), []) if step.calls.len() == 1 => step.operation,
-            (None, [run]) if run.tickets.len() == 1 => Operation::TryAcquire(run.permits),
+        let mut runs = self.claim.all_runs();
+        let operation = match (self.steps().next(), runs.next(), runs.next()) {
+            (Some(step), None, None) if step.calls.len() == 1 => step.operation,
+            (None, Some(run), None) if run.tickets.len() == 1 => Operation::TryAcquire(run.permits),
             _ => return None,
         };
         match operation {
@@ -243,6 +277,25 @@ impl Batch {
             Operation::TryAcquire(permits) => Some(-i64::from(permits)),
             _ => None,
         }
+    }
+
+    /// Whether `results` are such that the server may have answered this batch so.
+    fn expects(&self, results: &[StepResult]) -> bool {
+        let of_steps = |steps: &[Step], results: &[StepResult]| {
+            steps
+                .iter()
+                .zip(results)
+                .all(|(step, result)| step.expects(*result))
+        };
+        let of_run = |(run, result): (&Run, &StepResult)| matches!(result, StepResult::Number(served) if is_count(*served, run.tickets.len()));
+        if results.len() != self.len() {
+            return false;
+        }
+        let (before, rest) = results.split_at(self.before.len());
+        let (claimed, after) = rest.split_at(self.claim.len());
+        of_steps(&self.before, before)
+            && self.claim.all_runs().zip(claimed).all(of_run)
+            && of_steps(&self.after, after)
     }
 
     /// Whether permits may be added by it.
@@ -267,7 +320,9 @@ impl Batch {
         } else {
             "acquire"
         };
-        for Run { permits, tickets } in &self.claim.runs {
+        let waiting = self.claim.runs.iter().map(|run| (word, run));
+        let ending = self.claim.last.iter().map(|run| ("acquire", run));
+        for (word, Run { permits, tickets }) in waiting.chain(ending) {
             let (permits, count) = ((*permits).into(), count(tickets.len()));
             args.extend([Arg::Word(word), Arg::Number(permits), count]);
         }
@@ -295,6 +350,7 @@ impl Batch {
             sequence: Some(SEQUENCE),
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
+            question: Some((KEYS_OF_QUESTION, FIRST_STEP)),
         })
     }
 }
@@ -341,6 +397,8 @@ pub(crate) enum Answer {
         /// The answer to the report, where others listen.
         verdict: Option<Verdict>,
     },
+    /// It was only asked about: it was not carried out, and will not be.
+    NotDone,
     /// A later batch of this client is on record already.
     Stale,
     /// The counter is no integer; its text.
@@ -350,7 +408,8 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    pub(crate) fn read(value: &Value, steps: usize) -> Option<Self> {
+    /// Reads the answer to `batch`; `None` for one that no script of ours gives to it.
+    pub(crate) fn read(value: &Value, batch: &Batch) -> Option<Self> {
         let Value::BulkString(bytes) = value else {
             return None;
         };
@@ -365,14 +424,21 @@ impl Answer {
             return Some(Answer::Stale);
         }
         let (text, verdict) = match text.rsplit_once(' ') {
-            Some((rest, last)) if last.starts_with("turn:") => (rest, Verdict::read(last)),
+            Some((rest, last)) if last.starts_with("turn:") && batch.report.is_some() => {
+                (rest, Verdict::read(last))
+            }
             _ => (&*text, None),
         };
         let mut words = text.split(' ').filter(|word| !word.is_empty());
         let listeners = words.next()?.parse::<i64>().ok()?;
         let available = words.next()?.parse().ok()?;
-        let results: Option<Vec<_>> = words.map(read_result).collect();
-        let results = results.filter(|results| results.len() == steps)?;
+        let results: Vec<_> = words.map(read_result).collect::<Option<_>>()?;
+        if results.is_empty() && batch.len() > 0 {
+            return Some(Answer::NotDone);
+        }
+        if !batch.expects(&results) {
+            return None;
+        }
         Some(Answer::Done {
             listeners: u64::try_from(listeners).ok(),
             available,
@@ -402,6 +468,24 @@ impl Step {
         args.extend([Arg::Word(word), Arg::Number(amount), third]);
     }
 
+    /// Whether `result` is one that this step can have.
+    fn expects(&self, result: StepResult) -> bool {
+        use Operation::{Add, Available, Drain, Release, ReleaseIfExists, TryAcquire, TrySet};
+        let is_count = |number| is_count(number, self.calls.len());
+        match (self.operation, result) {
+            (Drain | Available, StepResult::Number(_)) => true,
+            (Release(_) | ReleaseIfExists(_) | TryAcquire(_), StepResult::Number(done)) => {
+                is_count(done)
+            }
+            (TrySet(..) | Add(_), StepResult::Number(done)) => done == 0 || done == 1,
+            (Release(_) | ReleaseIfExists(_) | Add(_), StepResult::OutOfRange(done, _)) => {
+                is_count(done)
+            }
+            (ReleaseIfExists(_), StepResult::Missing) => true,
+            _ => false,
+        }
+    }
+
     /// Each caller's answer, in the order of the calls.
     pub(crate) fn answers(self, name: &str, result: StepResult) -> Vec<(Call, Result<i64, Error>)> {
         let operation = self.operation;
@@ -423,10 +507,91 @@ impl Step {
     }
 }
 
+/// Whether `number` can be how many of `most` were carried out.
+fn is_count(number: i64, most: usize) -> bool {
+    usize::try_from(number).is_ok_and(|number| number <= most)
+}
+
 fn out_of_range(name: &str, available: i64, delta: i64) -> Error {
     Error::OutOfRange {
         name: name.to_owned(),
         available,
         delta,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::any_value;
+    use crate::engine::waiters::{Waiter, Waiters};
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            (1..4_u32).prop_map(Operation::Release),
+            (1..4_u32).prop_map(Operation::ReleaseIfExists),
+            (1..4_u32).prop_map(Operation::TryAcquire),
+            (-3..4_i32).prop_map(Operation::Add),
+            Just(Operation::Drain),
+            Just(Operation::TrySet(3, None)),
+            Just(Operation::Available),
+        ]
+    }
+
+    /// An answer of as many results as there are steps, or any.
+    fn answer(steps: usize) -> impl Strategy<Value = Value> {
+        let numbers = proptest::collection::vec(any_value::number(), steps + 2);
+        let numbers = numbers.prop_map(|numbers| {
+            let words: Vec<String> = numbers.iter().map(i64::to_string).collect();
+            Value::BulkString(words.join(" ").into_bytes())
+        });
+        prop_oneof![numbers, any_value::value()]
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_is_read(
+            operations in proptest::collection::vec(operation(), 0..6),
+            waiting in proptest::collection::vec(1..3_u32, 0..6),
+            values in (0_usize..9).prop_flat_map(|steps| proptest::collection::vec(answer(steps), 8)),
+        ) {
+            let since = Instant::now();
+            for value in values {
+                let mut waiters = Waiters::new();
+                let mut answers = Vec::new();
+                for permits in &waiting {
+                    let (reply, answer) = oneshot::channel();
+                    answers.push(answer);
+                    waiters.join(Waiter { permits: *permits, reply, since, asked: true, doubtful: false });
+                }
+                let call = |operation: &Operation| Call { operation: *operation, reply: None, since };
+                let mut calls = operations.iter().map(call).collect();
+                let mut claim = waiters.claim(since, None);
+                waiters.name_ending(&mut claim);
+                let mut batch = Batch::form(&mut calls, claim, None);
+                let Some(Answer::Done { results, .. }) = Answer::read(&value, &batch) else {
+                    continue;
+                };
+                let claim = std::mem::take(&mut batch.claim);
+                let (before, rest) = results.split_at(batch.before.len());
+                let (claimed, after) = rest.split_at(claim.len());
+                let served: Vec<usize> = claimed
+                    .iter()
+                    .map(|result| match result {
+                        StepResult::Number(count) => usize::try_from(*count).expect("a count"),
+                        other => panic!("{other:?} for a claim"),
+                    })
+                    .collect();
+                let granted = waiters.serve(&claim, &served, since).granted;
+                assert_eq!(granted.len(), served.iter().sum::<usize>());
+                let results: Vec<_> = before.iter().chain(after).copied().collect();
+                for (step, result) in batch.into_steps().zip(results) {
+                    step.answers("name", result);
+                }
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::core::Core;
 use super::keys::Keys;
 use super::once::{Ending, Patience, Trouble, refused};
 use super::request::Request;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::transport::Value;
 
 /// An object that takes such calls.
@@ -53,6 +53,11 @@ impl Command {
         (Command { request, caller }, answer)
     }
 
+    /// Whether nobody waits for it any more: then it must not be sent.
+    pub(crate) fn is_pointless(&self) -> bool {
+        self.caller.has_gone()
+    }
+
     /// Since when its caller waits.
     pub(crate) fn since(&self) -> Instant {
         self.caller.since
@@ -65,6 +70,10 @@ impl Command {
 }
 
 impl Caller {
+    fn has_gone(&self) -> bool {
+        self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
     fn give_up(&mut self, name: &str, trouble: &Trouble<'_>) {
         if let Some(reply) = self.reply.take() {
             let error = trouble.error(name, self.operation, self.since);
@@ -74,11 +83,11 @@ impl Caller {
 }
 
 impl Core {
-    /// Carries `command` on the object called `name` out and answers its caller; `false` if its outcome stays
-    /// unknown. `others` sees to those who wait behind it.
+    /// Carries `command` on the object with these `keys` out and answers its caller; `false` if copies of it may
+    /// still reach the server and change something. `others` sees to those who wait behind it.
     pub(crate) async fn carry_out_command(
         &self,
-        name: &str,
+        keys: &Keys,
         command: Command,
         others: impl Fn(&Trouble<'_>),
     ) -> bool {
@@ -86,21 +95,28 @@ impl Core {
             mut request,
             mut caller,
         } = command;
+        let name = keys.name();
         let due = caller.since + self.config.retry_window;
         let callers = |trouble: &Trouble<'_>| {
             others(trouble);
-            if due > trouble.now {
+            if !trouble.is_over(due) && !caller.has_gone() {
                 return Patience::Until(due);
             }
             caller.give_up(name, trouble);
-            Patience::Nobody
+            Patience::Forgotten
         };
         request.number(self.next_sequence());
         let answer = match self.carry_out(&mut request, callers).await {
             Ending::Answer(value) => Ok(value),
-            Ending::Refused(refusal) => Err(refused(name, &refusal)),
+            Ending::Refused(refusal) => {
+                let error = refused(name, &refusal);
+                Err(Box::pin(self.explain(error, || keys.typed())).await)
+            }
             Ending::NotSent => return true,
-            Ending::Unknown => return false,
+            Ending::Unknown => return request.is_plain(),
+            Ending::ShutDown => Err(Error::ShutDown {
+                name: name.to_owned(),
+            }),
         };
         if let Some(reply) = caller.reply {
             let _ = reply.send(answer);

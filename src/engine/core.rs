@@ -1,15 +1,18 @@
 //! What all objects of one client share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OnceCell};
+use tokio::time::Instant;
 
 use super::coalesce::Coalescer;
+use super::refusing::Refusing;
 use super::registry::Registry;
 use super::renewal::Renewals;
+use super::unheard::Unheard;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -27,10 +30,18 @@ pub(crate) struct Core {
     pub(crate) objects: Registry,
     pub(crate) renewals: Renewals,
     pub(crate) coalescer: Coalescer,
+    pub(crate) refusing: Refusing,
+    pub(crate) unheard: Unheard,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
+    /// Since when it is being shut down.
+    closing: OnceLock<Instant>,
+    /// How many requests were given up by the shutdown without an answer.
+    unsettled: AtomicUsize,
     /// Shut down, and the connection closed.
     finished: AtomicBool,
+    /// How that went.
+    ended: OnceCell<Result<()>>,
     /// The last of them has become idle.
     idle: Notify,
 }
@@ -43,19 +54,26 @@ impl Core {
         let endpoint = Endpoint::new(&config)?;
         let connection = Connection::open(endpoint.clone()).await?;
         let wakeups = Wakeups::new(endpoint, config.safety_interval);
+        let id = uuid::Uuid::new_v4().to_string();
+        let mapped_id = config.name_mapper.try_map(&id);
         Ok(Arc::new(Core {
             config,
             connection,
             wakeups,
             runtime: Handle::current(),
-            id: uuid::Uuid::new_v4().to_string(),
+            id,
             sequence: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
             renewals: Renewals::default(),
-            coalescer: Coalescer::default(),
+            coalescer: Coalescer::new(mapped_id),
+            refusing: Refusing::default(),
+            unheard: Unheard::default(),
             busy: AtomicUsize::new(0),
+            closing: OnceLock::new(),
+            unsettled: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
+            ended: OnceCell::new(),
             idle: Notify::new(),
         }))
     }
@@ -79,6 +97,16 @@ impl Core {
         self.finished.load(Ordering::SeqCst)
     }
 
+    /// For how long it has been shutting down.
+    pub(crate) fn closing_for(&self) -> Duration {
+        self.closing.get().map_or(Duration::ZERO, Instant::elapsed)
+    }
+
+    /// A request has been given up by the shutdown; it may have been carried out.
+    pub(crate) fn note_unsettled(&self) {
+        self.unsettled.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// An object has calls to answer; whether it is counted already is `busy`.
     pub(crate) fn note_busy(&self, busy: &mut bool) {
         if !std::mem::replace(busy, true) {
@@ -94,8 +122,14 @@ impl Core {
         }
     }
 
-    /// Ends all waiting, refuses new calls, and carries out what has been asked for.
+    /// Ends all waiting, refuses new calls, and carries out what has been asked for. However often, and by however
+    /// many, it is asked for: it ends once.
     pub(crate) async fn shutdown(&self) -> Result<()> {
+        self.ended.get_or_init(|| self.end()).await.clone()
+    }
+
+    async fn end(&self) -> Result<()> {
+        let began = *self.closing.get_or_init(Instant::now);
         self.objects.close();
         let limit = self.config.retry_window + Duration::from_secs(1);
         let idle = async {
@@ -103,18 +137,17 @@ impl Core {
                 self.idle.notified().await;
             }
         };
-        let done = tokio::time::timeout(limit, idle).await.is_ok();
+        let _ = tokio::time::timeout_at(began + limit, idle).await;
         self.finished.store(true, Ordering::SeqCst);
         self.wakeups.close();
         self.connection.close();
-        if done {
+        let left = self.busy.load(Ordering::SeqCst) + self.unsettled.load(Ordering::SeqCst);
+        if left == 0 {
             return Ok(());
         }
-        Err(Error::Unavailable {
-            name: "shutdown".to_owned(),
-            waited: limit,
-            detail: "some of what was owed could not be carried out, or its outcome is not known"
-                .to_owned(),
+        Err(Error::Unfinished {
+            left,
+            waited: began.elapsed(),
         })
     }
 }

@@ -4,6 +4,10 @@
 //! A future can be left unpolled, though, or be dropped, and must then not hold anyone up. So the round
 //! does not belong to the caller but lies in the line: whoever comes second (another caller, a message,
 //! a timer), and the caller's own `Drop`, move it to a task, which goes on until there is no more to do.
+//!
+//! A round that panics takes those with it whom it would have answered; the next one is carried out all the same.
+//!
+//! Wakers are called and dropped, and tasks are spawned, when the driver's lock is free: they may run anything.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -52,7 +56,7 @@ enum State {
 
 impl Driver {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 }
 
@@ -63,7 +67,9 @@ impl Driver {
 pub(crate) fn drive<R: Rounds>(line: &Arc<R>) -> Option<Inline<R>> {
     let mut state = line.driver().lock();
     if !matches!(*state, State::Resting) {
-        hand_over(line, &mut state);
+        let handed_over = hand_over(&mut state);
+        drop(state);
+        take_over(line, handed_over);
         return None;
     }
     let id = fastrand::u64(..);
@@ -79,41 +85,57 @@ pub(crate) fn kick<R: Rounds>(line: &Arc<R>) {
     let mut state = line.driver().lock();
     if matches!(*state, State::Resting) {
         *state = State::Task;
+        drop(state);
         spawn(line, None);
     } else {
-        hand_over(line, &mut state);
+        let handed_over = hand_over(&mut state);
+        drop(state);
+        take_over(line, handed_over);
     }
 }
 
 /// Lets a caller that carries a round out wait for its answer only: that may have come by another way.
 pub(crate) fn let_caller_go<R: Rounds>(line: &Arc<R>) {
-    let mut state = line.driver().lock();
-    if !matches!(*state, State::Resting) {
-        hand_over(line, &mut state);
-    }
+    let handed_over = hand_over(&mut line.driver().lock());
+    take_over(line, handed_over);
 }
 
-fn hand_over<R: Rounds>(line: &Arc<R>, state: &mut State) {
+/// A round that a caller has begun, and how to reach the caller.
+type HandedOver = (Round, Option<Waker>);
+
+/// What a task has to take over from a caller, if anything; one that is polling just now hands it over itself.
+#[must_use]
+fn hand_over(state: &mut State) -> Option<HandedOver> {
     match std::mem::replace(state, State::Task) {
-        State::Inline(_, round, caller) => {
-            spawn(line, Some(round));
-            // From now on the caller waits for its answer only.
-            if let Some(caller) = caller {
-                caller.wake();
-            }
-        }
+        State::Inline(_, round, caller) => return Some((round, caller)),
         State::Polling(id, _) => *state = State::Polling(id, true),
         other => *state = other,
+    }
+    None
+}
+
+fn take_over<R: Rounds>(line: &Arc<R>, handed_over: Option<HandedOver>) {
+    if let Some((round, caller)) = handed_over {
+        spawn(line, Some(round));
+        // From now on the caller waits for its answer only.
+        if let Some(caller) = caller {
+            caller.wake();
+        }
     }
 }
 
 fn spawn<R: Rounds>(line: &Arc<R>, round: Option<Round>) {
-    let unfinished = Unfinished(Some(Arc::clone(line)));
+    let unfinished = Unfinished {
+        line: Arc::clone(line),
+        done: false,
+        began: false,
+    };
     line.spawn(Box::pin(task(unfinished, round)));
 }
 
 async fn task<R: Rounds>(mut unfinished: Unfinished<R>, round: Option<Round>) {
-    let line = Arc::clone(unfinished.0.as_ref().expect("set until the task ends"));
+    unfinished.began = true;
+    let line = Arc::clone(&unfinished.line);
     let mut round = round;
     loop {
         if let Some(round) = round.take() {
@@ -127,7 +149,7 @@ async fn task<R: Rounds>(mut unfinished: Unfinished<R>, round: Option<Round>) {
             let mut state = line.driver().lock();
             if !line.has_work() {
                 *state = State::Resting;
-                unfinished.0 = None;
+                unfinished.done = true;
                 return;
             }
         }
@@ -135,13 +157,24 @@ async fn task<R: Rounds>(mut unfinished: Unfinished<R>, round: Option<Round>) {
     }
 }
 
-/// Tells the line when its task is dropped before its work is done: the runtime is shutting down.
-struct Unfinished<R: Rounds>(Option<Arc<R>>);
+/// Tells the line when its task is dropped before its work is done: the runtime is shutting down. After a panic
+/// another task goes on.
+struct Unfinished<R: Rounds> {
+    line: Arc<R>,
+    done: bool,
+    began: bool,
+}
 
 impl<R: Rounds> Drop for Unfinished<R> {
     fn drop(&mut self) {
-        if let Some(line) = &self.0 {
-            line.abandon();
+        if self.done {
+            return;
+        }
+        // One that has not even begun was dropped by a runtime that is shutting down.
+        if self.began && std::thread::panicking() {
+            spawn(&self.line, None);
+        } else {
+            self.line.abandon();
         }
     }
 }
@@ -157,44 +190,61 @@ impl<R: Rounds> Future for Inline<R> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let line = &self.line;
-        let mut round = {
+        let (mut round, former) = {
             let mut state = line.driver().lock();
             match std::mem::replace(&mut *state, State::Polling(self.id, false)) {
-                State::Inline(id, round, _) if id == self.id => round,
+                State::Inline(id, round, caller) if id == self.id => (round, caller),
                 other => {
                     *state = other;
                     return Poll::Ready(());
                 }
             }
         };
+        drop(former);
+        let panicking = Panicking(line);
         let done = round.as_mut().poll(cx).is_ready();
+        std::mem::forget(panicking);
+        // The round is dropped, and the waker made, while the lock is free.
+        let pending = (!done).then(|| (round, cx.waker().clone()));
         let mut state = line.driver().lock();
         let taken = matches!(*state, State::Polling(_, true));
-        if done {
+        let Some((round, waker)) = pending else {
             // What has come meanwhile must not keep this caller busy.
-            if line.has_work() {
-                *state = State::Task;
+            let more = line.has_work();
+            *state = if more { State::Task } else { State::Resting };
+            drop(state);
+            if more {
                 spawn(line, None);
-            } else {
-                *state = State::Resting;
             }
             return Poll::Ready(());
-        }
+        };
         if taken {
             *state = State::Task;
+            drop(state);
             spawn(line, Some(round));
             return Poll::Ready(());
         }
-        *state = State::Inline(self.id, round, Some(cx.waker().clone()));
+        *state = State::Inline(self.id, round, Some(waker));
         Poll::Pending
+    }
+}
+
+/// Dropped when a round panics while its caller polls it: a task goes on with what comes after it.
+struct Panicking<'a, R: Rounds>(&'a Arc<R>);
+
+impl<R: Rounds> Drop for Panicking<'_, R> {
+    fn drop(&mut self) {
+        *self.0.driver().lock() = State::Task;
+        spawn(self.0, None);
     }
 }
 
 impl<R: Rounds> Drop for Inline<R> {
     fn drop(&mut self) {
         let mut state = self.line.driver().lock();
-        if matches!(&*state, State::Inline(id, ..) if *id == self.id) {
-            hand_over(&self.line, &mut state);
-        }
+        let own = matches!(&*state, State::Inline(id, ..) if *id == self.id);
+        let handed_over = own.then(|| hand_over(&mut state)).flatten();
+        drop(state);
+        take_over(&self.line, handed_over);
     }
 }

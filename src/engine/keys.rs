@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::wrong_type::Typed;
 use crate::error::{Error, Result};
 
 /// The names of one object.
@@ -9,6 +10,8 @@ use crate::error::{Error, Result};
 pub(crate) struct Keys {
     name: String,
     object: Arc<str>,
+    /// What the object's key holds.
+    kind: &'static str,
     channel: Arc<str>,
     record: Arc<str>,
     turns: Option<Arc<str>>,
@@ -16,13 +19,20 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// `name` is what the user gave, `record` what the client writes beside the object to make repeated
+    /// `name` is what the user gave, `kind` the type of the object's key, `record` what the client writes beside the object to make repeated
     /// calls harmless.
-    pub(crate) fn new(name: &str, object: String, channel: String, record: String) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        object: String,
+        kind: &'static str,
+        channel: String,
+        record: String,
+    ) -> Self {
         Keys {
             name: name.to_owned(),
             flaw: flaw(&object, &channel),
             object: object.into(),
+            kind,
             channel: channel.into(),
             record: record.into(),
             turns: None,
@@ -60,22 +70,61 @@ impl Keys {
         self.turns.as_ref()
     }
 
+    /// All of them, with the types that they have.
+    pub(crate) fn typed(&self) -> Vec<Typed> {
+        let mut all = vec![
+            (Arc::clone(&self.object), self.kind),
+            (Arc::clone(&self.record), "string"),
+        ];
+        all.extend(self.turns.iter().map(|turns| (Arc::clone(turns), "hash")));
+        all
+    }
+
     /// Refuses names that no object can have.
     pub(crate) fn check(&self) -> Result<()> {
         match self.flaw {
             None => Ok(()),
             Some(reason) => Err(Error::InvalidName {
-                name: self.object.to_string(),
+                name: shortened(&self.object),
                 reason,
             }),
         }
     }
 }
 
+/// So many bytes a name may have, as it stands in Redis. Requests that name hundreds of objects must stay small, as all calls
+/// of a client share a connection.
+pub(crate) const MOST_NAME_BYTES: usize = 64 * 1024;
+pub(crate) const TOO_LONG: &str = "it is longer than 65536 bytes";
+
+/// A name for an error's text.
+pub(crate) fn shortened(name: &str) -> String {
+    const MOST: usize = 100;
+    if name.len() <= MOST_NAME_BYTES {
+        return name.to_owned();
+    }
+    let beginning: String = name.chars().take(MOST).collect();
+    format!("{beginning}...")
+}
+
+/// Refuses the id of a holder that no server should be sent.
+pub(crate) fn check_id(id: &str) -> Result<()> {
+    if id.len() <= MOST_NAME_BYTES {
+        return Ok(());
+    }
+    Err(Error::InvalidName {
+        name: shortened(id),
+        reason: TOO_LONG,
+    })
+}
+
 /// What makes a name unusable.
 fn flaw(object: &str, channel: &str) -> Option<&'static str> {
     if object.is_empty() {
         return Some("it is empty");
+    }
+    if object.len() > MOST_NAME_BYTES {
+        return Some(TOO_LONG);
     }
     // Redisson asks only whether there is a `{`, and such objects break when the Redis they live in
     // becomes a cluster.

@@ -45,11 +45,11 @@ impl Listening {
     /// Whether what is heard is a reason to look.
     pub(crate) fn hear(&mut self, wake: &Wake) -> bool {
         match wake {
-            Wake::Confirmed => {
+            Wake::Confirmed | Wake::ConfirmedAgain => {
                 self.confirmed = true;
                 true
             }
-            Wake::Look | Wake::Message => true,
+            Wake::Look | Wake::Message | Wake::FurtherMessage => true,
             Wake::Lost => {
                 self.confirmed = false;
                 false

@@ -11,6 +11,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod batch;
+pub(crate) mod claim;
 pub(crate) mod coalesce;
 pub(crate) mod command;
 pub(crate) mod core;
@@ -19,15 +20,22 @@ pub(crate) mod keys;
 pub(crate) mod line;
 pub(crate) mod listening;
 pub(crate) mod lock;
+pub(crate) mod log;
 pub(crate) mod nudge;
 pub(crate) mod once;
+pub(crate) mod refusing;
 pub(crate) mod registry;
 pub(crate) mod renewal;
 pub(crate) mod request;
 pub(crate) mod sync;
 pub(crate) mod turns;
+pub(crate) mod unheard;
 pub(crate) mod waiters;
 pub(crate) mod wakeups;
+pub(crate) mod wrong_type;
+
+#[cfg(test)]
+mod drive_panics;
 
 pub(crate) use self::core::Core;
 pub(crate) use self::line::Line;

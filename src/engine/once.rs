@@ -3,14 +3,20 @@
 //! Every script that changes something carries the client's id and a rising sequence number, and keeps
 //! the last number with its answer in a record beside the object (`redisson_sc_once:{name}:<client id>`,
 //! a string with a time to live). A repeated number is answered from the record, an older one is
-//! refused. So a request may be sent again after a lost reply, on the same connection or a new one.
+//! refused. What is sent for the first time finds neither, unless somebody else has written there: it is refused, too,
+//! and sent once more with a number of its own. So a request may be sent again after a lost reply, on the same connection or a new one.
 //!
-//! A request that was sent and not answered is repeated even when none of its callers waits any more:
+//! A batch of calls on a semaphore that was sent and not answered is not repeated as it is, but asked about: its number
+//! is sent again without the calls. If the record knows it, it answers; if not, the number is on record from then on, so
+//! that a late copy does nothing, and those calls are made anew that somebody still wants or that are owed.
+//!
+//! A request that was sent and not answered is asked about, or repeated, even when none of its callers waits any more:
 //! only its answer tells what has to be given back. That ends half a record's life after the first
-//! sending, as the record must outlive every repetition.
+//! sending, by whichever clock says that it is over, as the record must outlive every repetition.
 //!
 //! Lone calls that travel together ([`coalesce`](super::coalesce)) are not repeated but asked about.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -18,7 +24,7 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::request::Request;
 use crate::error::Error;
-use crate::transport::{Backoff, Failure, Reason, Refusal, Value};
+use crate::transport::{Backoff, Failure, Live, Moment, Reason, Refusal, Value};
 
 /// How a request ended.
 pub(crate) enum Ending {
@@ -26,10 +32,13 @@ pub(crate) enum Ending {
     Answer(Value),
     /// The server refuses it: nothing took effect.
     Refused(Refusal),
-    /// It was never sent, or would have changed nothing, and not all of its callers wait for it any more.
+    /// It was never sent, and not all of its callers wait for it any more.
     NotSent,
-    /// It was sent, and for the time that the record allows no answer came.
+    /// It was sent, and no answer came for the time that the record allows, for as long as somebody wanted one, or until
+    /// the client was shut down. All callers have been told.
     Unknown,
+    /// It was never sent, and will not be: the client has been shut down. Nobody has been told.
+    ShutDown,
 }
 
 /// How long the callers of a request go on waiting for it.
@@ -41,17 +50,21 @@ pub(crate) enum Patience {
     Forever,
     /// Every caller has been told that it failed; or one, and it must not be sent as it is.
     Nobody,
+    /// The same, and nothing has to be done about what it may have changed.
+    Forgotten,
 }
 
 /// What has been seen of a request so far.
 pub(crate) struct Trouble<'a> {
     /// Whether the server may have carried it out.
     pub(crate) doubtful: bool,
-    /// Whether the server said that it is a replica.
-    pub(crate) read_only: bool,
+    /// What the server said last, if it said anything.
+    pub(crate) reason: Reason,
     /// The last failure.
     pub(crate) detail: &'a str,
     pub(crate) now: Instant,
+    /// It is given up: everybody's time is over.
+    pub(crate) last: bool,
 }
 
 impl<'a> Trouble<'a> {
@@ -63,29 +76,41 @@ impl<'a> Trouble<'a> {
         }
     }
 
+    /// Whether the time of a caller is over that waits until `due`.
+    pub(crate) fn is_over(&self, due: Instant) -> bool {
+        self.last || due <= self.now
+    }
+
     /// The error for a caller that has waited since `since` for `operation` on `name`.
     pub(crate) fn error(&self, name: &str, operation: &'static str, since: Instant) -> Error {
         let name = name.to_owned();
         let waited = self.now.saturating_duration_since(since);
         let detail = self.detail.to_owned();
         if self.doubtful {
-            Error::OutcomeUnknown {
+            return Error::OutcomeUnknown {
                 name,
                 operation,
                 waited,
                 detail,
-            }
-        } else if self.read_only {
-            Error::ReadOnly { name, detail }
-        } else {
-            Error::Unavailable {
+            };
+        }
+        match self.reason {
+            Reason::Unreachable => Error::Unavailable {
                 name,
                 waited,
                 detail,
+            },
+            reason => {
+                let detail = detail.clone();
+                refused(&name, &Refusal { reason, detail })
             }
         }
     }
 }
+
+/// A batch that was refused because of a record that somebody else has written is sent again so often, with a number of
+/// its own each time; then somebody goes on writing there.
+pub(crate) const MOST_DISOWNED: u32 = 3;
 
 /// How often impatient callers are looked after while there is no connection.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
@@ -99,93 +124,111 @@ impl Core {
         callers: impl FnMut(&Trouble<'_>) -> Patience,
     ) -> Ending {
         // The usual case first: nothing is prepared for trouble that does not come.
-        let began = Instant::now();
-        match self.first_attempt(request, began).await {
+        match self.try_once(request).await {
             Ok(answer) => Ending::Answer(answer),
-            Err(failure) => Box::pin(self.carry_on(request, began, failure, callers)).await,
+            Err(failure) => Box::pin(self.carry_on(request, failure, callers)).await,
         }
     }
 
-    /// The first sending of a request that is made now; [`carry_on`](Self::carry_on) takes it from there.
-    pub(crate) async fn first_attempt(
-        &self,
-        request: &Request,
-        began: Instant,
-    ) -> Result<Value, Failure> {
-        let patience = began + LOOK_AFTER.min(self.config.retry_window);
-        self.attempt(request, patience).await
-    }
-
-    /// Goes on when the first sending, begun at `began`, has ended with `failure`.
+    /// Goes on when the first sending has ended with `failure`.
     pub(crate) async fn carry_on(
         &self,
         request: &mut Request,
-        began: Instant,
         mut failure: Failure,
         mut callers: impl FnMut(&Trouble<'_>) -> Patience,
     ) -> Ending {
-        let mut first_sent = None;
+        let mut first_sent: Option<Moment> = None;
+        let mut refused_before = false;
         let mut backoff = Backoff::new();
         loop {
-            let mut read_only = false;
             // Without a connection the next attempt waits for one anyway.
             let pause = match &failure {
                 Failure::NoConnection(_) => Duration::ZERO,
-                Failure::Refused(_) | Failure::Unanswered(_) => backoff.next(),
+                Failure::Refused(_) | Failure::Unanswered { .. } => backoff.next(),
             };
-            let detail = match failure {
+            if let Failure::Refused(refusal) = &failure
+                && refusal.may_pass()
+            {
+                refused_before = true;
+                self.refusing.note(self.connection.server(), refusal);
+            }
+            let Refusal { reason, detail } = match failure {
                 Failure::Refused(refusal) if refusal.is_final(first_sent.is_some()) => {
                     return Ending::Refused(refusal);
                 }
-                Failure::Refused(refusal) | Failure::NoConnection(refusal) => {
-                    read_only = refusal.reason == Reason::ReadOnly;
-                    refusal.detail
-                }
-                Failure::Unanswered(detail) => {
-                    first_sent.get_or_insert(began);
+                Failure::Refused(refusal) | Failure::NoConnection(refusal) => refusal,
+                Failure::Unanswered { detail, sent } => {
+                    first_sent.get_or_insert(sent);
                     request.mark_doubtful(self.next_sequence());
-                    detail
+                    Refusal::unreachable(detail)
                 }
             };
-            if self.is_finished() {
-                return Ending::Refused(Refusal::unreachable(detail));
-            }
-            let now = Instant::now();
-            let patience = callers(&Trouble {
-                doubtful: first_sent.is_some(),
-                read_only,
-                detail: &detail,
-                now,
-            });
-            let next_look = match (patience, first_sent) {
-                (_, Some(sent)) if now >= sent + self.config.repeat_horizon() => {
-                    return Ending::Unknown;
+            let not_before = Instant::now() + pause;
+            failure = loop {
+                if self.is_finished() && first_sent.is_none() {
+                    return Ending::ShutDown;
                 }
-                (Patience::Nobody, None) => return Ending::NotSent,
-                // Nobody wants to know, and those behind it are not held up.
-                (Patience::Nobody, _) if request.is_plain() => return Ending::NotSent,
-                (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
-                _ => now + LOOK_AFTER,
-            };
-            tokio::time::sleep_until(next_look.min(now + pause)).await;
-            failure = match self.attempt(request, next_look).await {
-                Ok(answer) => return Ending::Answer(answer),
-                Err(failure) => failure,
+                let last =
+                    self.is_finished() || first_sent.is_some_and(|sent| self.is_too_late(sent));
+                let now = Instant::now();
+                let patience = callers(&Trouble {
+                    doubtful: first_sent.is_some(),
+                    reason,
+                    detail: &detail,
+                    now,
+                    last,
+                });
+                let next_look = match (patience, first_sent) {
+                    _ if last => return Ending::Unknown,
+                    (Patience::Nobody | Patience::Forgotten, None) => return Ending::NotSent,
+                    // Nobody wants to know, and those behind it are not held up.
+                    (Patience::Forgotten, Some(_)) => return Ending::Unknown,
+                    // It has had its time, and there was one more chance since the shutdown began.
+                    (Patience::Nobody, _) if self.closing_for() >= LOOK_AFTER => {
+                        self.note_unsettled();
+                        return Ending::Unknown;
+                    }
+                    (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
+                    _ => now + LOOK_AFTER,
+                };
+                // Nothing comes between the last look at the callers, and at the clock, and the sending.
+                if now >= not_before
+                    && let Ok(live) = self.connection.live()
+                {
+                    match self.attempt(live, request).await {
+                        Ok(answer) => {
+                            if refused_before {
+                                self.refusing.end(self.connection.server());
+                            }
+                            return Ending::Answer(answer);
+                        }
+                        Err(failure) => break failure,
+                    }
+                }
+                tokio::time::sleep_until(next_look.min(not_before)).await;
+                if let Err(refusal) = self.connection.until_up(next_look).await {
+                    break Failure::NoConnection(refusal);
+                }
             };
         }
     }
 
-    /// Sends something of no consequence, without repeating it.
+    /// Sends something once: of no consequence, or for the first time ([`carry_on`](Self::carry_on) takes it from there).
     pub(crate) async fn try_once(&self, request: &Request) -> Result<Value, Failure> {
-        self.attempt(request, Instant::now()).await
+        let live = self.connection.live().map_err(Failure::NoConnection)?;
+        self.attempt(live, request).await
     }
 
-    async fn attempt(&self, request: &Request, patience: Instant) -> Result<Value, Failure> {
-        let answer = self.connection.send(&request.command(), patience).await;
-        match answer {
+    /// Whether the record of a request that was `first_sent` then may be gone before a repetition arrives.
+    fn is_too_late(&self, first_sent: Moment) -> bool {
+        first_sent.age() >= self.config.repeat_horizon()
+    }
+
+    async fn attempt(&self, live: Arc<Live>, request: &Request) -> Result<Value, Failure> {
+        match live.send(&request.command()).await {
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
                 let full = request.full_command();
-                Box::pin(self.connection.send(&full, patience)).await
+                Box::pin(live.send(&full)).await
             }
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::ReadOnly => {
                 self.wakeups.renew();
@@ -196,18 +239,35 @@ impl Core {
     }
 }
 
-/// The error for a refusal of anything about the object called `name`.
+/// The error for an answer about the object called `name` that makes no sense. `unanswered`: for how long an earlier
+/// sending of the same call has been without an answer, so that it may have been carried out.
+pub(crate) fn unexpected_answer(name: &str, value: &Value, unanswered: Option<Duration>) -> Error {
+    let name = name.to_owned();
+    let detail = format!("unexpected answer {value:?}");
+    match unanswered {
+        None => Error::Server { name, detail },
+        Some(waited) => Error::OutcomeUnknown {
+            name,
+            operation: "a batch of calls",
+            waited,
+            detail,
+        },
+    }
+}
+
+/// The error for a refusal of anything about the object called `name`; see [`Core::explain`] for a wrong type.
 pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
     let name = name.to_owned();
     let detail = refusal.detail.clone();
     match refusal.reason {
-        Reason::WrongType => Error::WrongType { name },
-        Reason::Permission => Error::PermissionDenied { name, detail },
-        Reason::ReadOnly => Error::ReadOnly { name, detail },
-        Reason::Authentication => Error::Authentication {
-            server: name,
-            detail,
+        Reason::WrongType => Error::WrongType {
+            key: name.clone(),
+            name,
+            found: None,
         },
+        Reason::Permission => Error::PermissionDenied { name, detail },
+        Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
+        Reason::Authentication => Error::Authentication { name, detail },
         _ if detail.contains("no such key") => Error::NoSuchObject { name },
         _ => Error::Server { name, detail },
     }

@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// Something that a client has one of for each object.
 pub(crate) trait Shared: Any + Send + Sync {
@@ -26,7 +28,7 @@ struct State {
 
 impl Registry {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
     /// The one of `kind` at `key`. A new one is told whether the client has been shut down already.

@@ -6,7 +6,7 @@
 //! renewed in time is lost by its lease's own clock.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::request::{Arg, Request, Script};
 use crate::lease::Lease;
+use crate::sync::{Mutex, MutexGuard};
 use crate::transport::Value;
 
 /// One script call renews this many at the most, as Redisson's does.
@@ -43,7 +44,7 @@ struct Entry {
 
 impl Renewals {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
     /// The lease of what `owner` holds at `key`, if that is renewed.
@@ -104,7 +105,7 @@ impl Core {
                 return false;
             }
             Err(failure) => {
-                tracing::warn!(?failure, "not renewed; it will be tried again");
+                tracing::warn!(%failure, "not renewed; it will be tried again");
                 return false;
             }
         };
@@ -116,6 +117,7 @@ impl Core {
                 continue;
             }
             if answer == Value::Int(1) {
+                drop(state);
                 lease.extend(Some(until));
             } else {
                 state.watched.remove(watched);

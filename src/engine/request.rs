@@ -71,10 +71,12 @@ pub(crate) struct ScriptCall {
     /// Which argument is the sequence number; it is filled in when the call departs.
     pub(crate) sequence: Option<usize>,
     /// Which argument says that an earlier sending may have been carried out: `1`, or the first one's number
-    /// where each has its own.
+    /// where each has its own; `2`: what stands in the record is not by this client.
     pub(crate) record_flag: Option<usize>,
     /// Whether each sending has a number of its own, instead of all having the first one's.
     pub(crate) renumbered: bool,
+    /// How many of its keys and arguments make a question, instead of a repetition: what has become of this number?
+    pub(crate) question: Option<(usize, usize)>,
 }
 
 impl Request {
@@ -91,6 +93,7 @@ impl Request {
             sequence: None,
             record_flag: None,
             renumbered: false,
+            question: None,
         })
     }
 
@@ -127,11 +130,32 @@ impl Request {
         }
     }
 
+    /// Is to be sent once more, as number `number`: it was refused because of a record that nobody of ours has written,
+    /// which does not count. Only for a call each sending of which was answered.
+    pub(crate) fn disown_record(&mut self, number: u64) {
+        self.number(number);
+        if let Request::Script(ScriptCall {
+            args,
+            record_flag: Some(flag),
+            ..
+        }) = self
+        {
+            args[*flag] = Arg::Number(2);
+        }
+    }
+
     /// Says that a copy of this call, or an earlier one, may still be on its way to the server. The next
     /// sending's number is `next`, where each has its own.
     pub(crate) fn mark_doubtful(&mut self, next: u64) {
         self.doubt();
-        if matches!(self, Request::Script(call) if call.renumbered) {
+        let Request::Script(call) = self else {
+            return;
+        };
+        if let Some((keys, args)) = call.question {
+            call.keys.truncate(keys);
+            call.args.truncate(args);
+        }
+        if call.renumbered {
             self.number(next);
         }
     }

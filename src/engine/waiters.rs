@@ -3,6 +3,9 @@
 //! The first ones ask together: a *claim* names them by runs of equal amounts. A smaller request behind
 //! one that does not fit may pass it, until the larger one has been passed for [`PASSING_LIMIT`]; then
 //! the line stops until that one is served.
+//!
+//! Who is at the end of its wait stands in line no more, but keeps its ticket until it is answered: a question that
+//! names it may be on its way. The next one names it among those who take what is left, and is its last.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::claim::{Claim, Run};
 use super::turns::Report;
 use crate::api::PASSING_LIMIT;
 use crate::error::Result;
@@ -31,11 +35,15 @@ pub(crate) struct Waiter {
     pub(crate) since: Instant,
     /// Whether it waits for an answer since then, or has joined without asking.
     pub(crate) asked: bool,
+    /// A question that named it has never been answered, and never will be.
+    pub(crate) doubtful: bool,
 }
 
 /// The line.
 pub(crate) struct Waiters {
     by_ticket: BTreeMap<u64, Waiter>,
+    /// Those at the end of their wait, and since when.
+    ending: BTreeMap<u64, (Waiter, Instant)>,
     /// How many wait for each amount.
     amounts: BTreeMap<u32, usize>,
     next_ticket: u64,
@@ -48,29 +56,20 @@ pub(crate) struct Waiters {
     reach: usize,
 }
 
-/// Waiters that ask together.
-#[derive(Debug, Default)]
-pub(crate) struct Claim {
-    pub(crate) runs: Vec<Run>,
-    /// Whether the line stops where a run falls short.
-    pub(crate) strict: bool,
-    /// Whether only those were named that fitted what was free.
-    filtered: bool,
-    /// The first ticket that was not given out yet when they asked.
-    end: u64,
-}
-
-/// Neighbours in the line that want the same amount.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) permits: u32,
-    pub(crate) tickets: Vec<u64>,
+/// Who leaves when a claim has been answered.
+#[derive(Default)]
+pub(crate) struct Served {
+    /// The permits, and who has them; one who has left meanwhile comes without its waiter.
+    pub(crate) granted: Vec<(u32, Option<Waiter>)>,
+    /// Those who have asked for the last time.
+    pub(crate) refused: Vec<Waiter>,
 }
 
 impl Waiters {
     pub(crate) fn new() -> Self {
         Waiters {
             by_ticket: BTreeMap::new(),
+            ending: BTreeMap::new(),
             amounts: BTreeMap::new(),
             next_ticket: 0,
             want: 0,
@@ -80,8 +79,14 @@ impl Waiters {
         }
     }
 
+    /// Whether nobody stands in line.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_ticket.is_empty()
+    }
+
+    /// Whether somebody is at the end of its wait and has to ask for the last time.
+    pub(crate) fn somebody_ends(&self) -> bool {
+        !self.ending.is_empty()
     }
 
     /// Joins the end of the line.
@@ -94,8 +99,15 @@ impl Waiters {
         ticket
     }
 
-    /// Leaves the line, served or not.
+    /// Leaves, served or not.
     pub(crate) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
+        if let Some(waiter) = self.leave_line(ticket) {
+            return Some(waiter);
+        }
+        self.ending.remove(&ticket).map(|(waiter, _)| waiter)
+    }
+
+    fn leave_line(&mut self, ticket: u64) -> Option<Waiter> {
         let waiter = self.by_ticket.remove(&ticket)?;
         self.want -= u64::from(waiter.permits);
         if let Some(count) = self.amounts.get_mut(&waiter.permits) {
@@ -107,11 +119,47 @@ impl Waiters {
         Some(waiter)
     }
 
-    /// Empties the line.
-    pub(crate) fn take_all(&mut self) -> Vec<Waiter> {
+    /// The wait of `ticket` is over: it asks for the last time. Whether it was still there.
+    pub(crate) fn end(&mut self, ticket: u64, now: Instant) -> bool {
+        let waiter = self.leave_line(ticket);
+        let there = waiter.is_some();
+        self.ending
+            .extend(waiter.map(|waiter| (ticket, (waiter, now))));
+        there
+    }
+
+    /// Empties the line; those at the end of their wait are still answered.
+    pub(crate) fn take_line(&mut self) -> Vec<Waiter> {
         self.amounts.clear();
         self.want = 0;
         std::mem::take(&mut self.by_ticket).into_values().collect()
+    }
+
+    /// Takes out all, those at the end of their wait, too.
+    pub(crate) fn take_all(&mut self) -> Vec<Waiter> {
+        let ending = std::mem::take(&mut self.ending).into_values();
+        let mut all = self.take_line();
+        all.extend(ending.map(|(waiter, _)| waiter));
+        all
+    }
+
+    /// Takes out those that `claim` names.
+    pub(crate) fn take_named(&mut self, claim: &Claim) -> Vec<Waiter> {
+        claim
+            .tickets()
+            .filter_map(|ticket| self.leave(ticket))
+            .collect()
+    }
+
+    /// Takes out those that `claim`, which has failed, stands for: what stops the first ones in line stops all.
+    pub(crate) fn take_failed(&mut self, claim: &Claim) -> Vec<Waiter> {
+        let mut failed = if claim.runs.is_empty() {
+            Vec::new()
+        } else {
+            self.take_line()
+        };
+        failed.extend(self.take_named(claim));
+        failed
     }
 
     /// Takes out those that wait although they have had their answer.
@@ -167,13 +215,19 @@ impl Waiters {
     ) -> (Vec<(u64, Waiter)>, Option<Instant>) {
         let mut overdue = Vec::new();
         let mut next = None;
-        for (ticket, waiter) in &self.by_ticket {
-            if !waiter.asked || *ticket < self.answered_before {
-                continue;
-            }
-            let due = waiter.since + window;
+        let unanswered = |(ticket, waiter): (&u64, &Waiter)| {
+            let unanswered = waiter.asked && *ticket >= self.answered_before;
+            unanswered.then_some((*ticket, waiter.since))
+        };
+        let standing = self.by_ticket.iter().filter_map(unanswered);
+        let ending = self
+            .ending
+            .iter()
+            .map(|(ticket, (_, since))| (*ticket, *since));
+        for (ticket, since) in standing.chain(ending) {
+            let due = since + window;
             if due <= now {
-                overdue.push(*ticket);
+                overdue.push(ticket);
             } else {
                 next = Some(next.map_or(due, |next: Instant| next.min(due)));
             }
@@ -185,62 +239,112 @@ impl Waiters {
         (waiters, next)
     }
 
-    /// Who asks next. With `free`, the permits known to be free, only those that fit.
+    /// Whether somebody whom `claim` names has gone.
+    pub(crate) fn somebody_has_left(&self, claim: &Claim) -> bool {
+        let here =
+            |ticket| self.by_ticket.contains_key(&ticket) || self.ending.contains_key(&ticket);
+        !claim.tickets().all(here)
+    }
+
+    /// `claim` was sent, and what has become of it will never be known.
+    pub(crate) fn note_doubt(&mut self, claim: &Claim) {
+        for ticket in claim.tickets() {
+            if let Some(waiter) = self.by_ticket.get_mut(&ticket) {
+                waiter.doubtful = true;
+            } else if let Some((waiter, _)) = self.ending.get_mut(&ticket) {
+                waiter.doubtful = true;
+            }
+        }
+    }
+
+    /// Who asks next: the first ones. With `free`, the permits that were free when these could not use them, those
+    /// behind whom they fit come in addition.
     pub(crate) fn claim(&self, now: Instant, free: Option<i64>) -> Claim {
         let strict = self.must_not_pass(now);
+        let free = free.filter(|_| !strict);
         let mut claim = Claim {
-            runs: Vec::new(),
             strict,
-            filtered: free.is_some(),
+            searched: free,
             end: self.next_ticket,
+            ..Claim::default()
         };
-        let fitting = |waiter: &Waiter| match free {
-            Some(free) if !strict => i64::from(waiter.permits) <= free,
-            _ => true,
+        let near = if free.is_some() {
+            MOST_RUNS / 2
+        } else {
+            MOST_RUNS
         };
-        let waiters = self.by_ticket.iter().filter(|(_, waiter)| fitting(waiter));
-        for (ticket, waiter) in waiters.take(self.reach) {
-            let runs = claim.runs.len();
-            match claim.runs.last_mut() {
-                Some(run) if run.permits == waiter.permits => run.tickets.push(*ticket),
-                _ if runs == MOST_RUNS => break,
-                _ => claim.runs.push(Run {
-                    permits: waiter.permits,
-                    tickets: vec![*ticket],
-                }),
+        let mut first_behind = 0;
+        for (ticket, waiter) in self.by_ticket.iter().take(self.reach) {
+            if !claim.name(*ticket, waiter.permits, near) {
+                break;
+            }
+            first_behind = ticket + 1;
+        }
+        if let Some(free) = free {
+            let behind = self.by_ticket.range(first_behind..);
+            let fitting = behind.filter(|(_, waiter)| i64::from(waiter.permits) <= free);
+            for (ticket, waiter) in fitting.take(self.reach) {
+                if !claim.name(*ticket, waiter.permits, MOST_RUNS) {
+                    break;
+                }
             }
         }
         claim
     }
 
-    /// Takes out those that a claim has served, `served[i]` of the i-th run, and notes who was passed.
-    /// A ticket that has left the line meanwhile comes back without its waiter.
-    pub(crate) fn serve(
-        &mut self,
-        claim: &Claim,
-        served: &[usize],
-        now: Instant,
-    ) -> Vec<(u32, Option<Waiter>)> {
-        let mut out = Vec::new();
-        let mut all = true;
-        for (run, &count) in claim.runs.iter().zip(served) {
-            for ticket in &run.tickets[..count] {
-                out.push((run.permits, self.leave(*ticket)));
+    /// Adds those at the end of their wait to `claim`, as many as it has room for.
+    pub(crate) fn name_ending(&self, claim: &mut Claim) {
+        for (ticket, (waiter, _)) in self.ending.iter().take(LONGEST_REACH) {
+            let full = claim.last.len() == MOST_RUNS;
+            let run = claim
+                .last
+                .iter_mut()
+                .find(|run| run.permits == waiter.permits);
+            match run {
+                Some(run) => run.tickets.push(*ticket),
+                None if full => break,
+                None => claim.last.push(Run {
+                    permits: waiter.permits,
+                    tickets: vec![*ticket],
+                }),
             }
-            all &= count == run.tickets.len();
         }
-        self.reach = if all {
-            (self.reach * 4).min(LONGEST_REACH)
-        } else {
-            (out.len() * 2).clamp(FIRST_REACH, LONGEST_REACH)
-        };
+    }
+
+    /// Takes out those that a claim has served, `served[i]` of the i-th run, and those who have asked for the last time;
+    /// notes who was passed.
+    pub(crate) fn serve(&mut self, claim: &Claim, served: &[usize], now: Instant) -> Served {
+        let mut out = Served::default();
+        let mut count = 0;
+        let mut all = true;
+        for (index, (run, &served)) in claim.all_runs().zip(served).enumerate() {
+            let (granted, refused) = run.tickets.split_at(served);
+            for ticket in granted {
+                out.granted.push((run.permits, self.leave(*ticket)));
+            }
+            if index < claim.runs.len() {
+                count += served;
+                all &= refused.is_empty();
+            } else {
+                let refused = refused.iter().filter_map(|ticket| self.leave(*ticket));
+                out.refused.extend(refused);
+            }
+        }
+        if !claim.runs.is_empty() {
+            self.reach = if all {
+                (self.reach * 4).min(LONGEST_REACH)
+            } else {
+                (count * 2).clamp(FIRST_REACH, LONGEST_REACH)
+            };
+        }
         self.answered_before = self.answered_before.max(claim.end);
         self.note_passing(claim, served, now);
         out
     }
 
-    /// Takes out those whom exactly `permits` permits serve, in order; nobody if some would be left over.
-    pub(crate) fn serve_exactly(&mut self, permits: u32, now: Instant) -> Vec<Waiter> {
+    /// Takes out those whom exactly `permits` permits serve, in order; nobody if some would be left over, or if somebody
+    /// would be passed for whom they are enough together with those that are `free`.
+    pub(crate) fn serve_exactly(&mut self, permits: u32, free: i64, now: Instant) -> Vec<Waiter> {
         let strict = self.must_not_pass(now);
         let mut rest = permits;
         let mut tickets = Vec::new();
@@ -252,7 +356,7 @@ impl Waiters {
                 if rest == 0 {
                     break;
                 }
-            } else if strict {
+            } else if strict || i64::from(waiter.permits) <= free.saturating_add(rest.into()) {
                 break;
             } else {
                 passed.get_or_insert(*ticket);
@@ -263,7 +367,7 @@ impl Waiters {
         }
         let served = tickets
             .iter()
-            .filter_map(|ticket| self.leave(*ticket))
+            .filter_map(|ticket| self.leave_line(*ticket))
             .collect();
         if passed.is_some_and(|passed| tickets.last() > Some(&passed)) {
             self.note_passed(now);
@@ -277,7 +381,7 @@ impl Waiters {
             .runs
             .iter()
             .zip(served)
-            .any(|(run, &count)| run.tickets[..count].last().copied() > head);
+            .any(|(run, &count)| run.tickets.iter().take(count).next_back().copied() > head);
         if head.is_some() && passed {
             self.note_passed(now);
         }
@@ -309,19 +413,68 @@ impl Waiters {
     }
 }
 
-impl Claim {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line of those who want so many each, and where they are answered.
+    fn line(amounts: &[u32]) -> (Waiters, Vec<oneshot::Receiver<Result<i64>>>) {
+        let mut waiters = Waiters::new();
+        let mut answers = Vec::new();
+        for permits in amounts {
+            let (reply, answer) = oneshot::channel();
+            answers.push(answer);
+            waiters.join(Waiter {
+                permits: *permits,
+                reply,
+                since: Instant::now(),
+                asked: true,
+                doubtful: false,
+            });
+        }
+        (waiters, answers)
     }
 
-    /// Whether this waiter joined in time to be a part of it.
-    pub(crate) fn may_include(&self, ticket: u64) -> bool {
-        ticket < self.end
+    fn named(runs: &[Run]) -> Vec<(u32, usize)> {
+        let named = |run: &Run| (run.permits, run.tickets.len());
+        runs.iter().map(named).collect()
     }
 
-    /// Whether a claim that was served as `served` says has left nobody behind.
-    pub(crate) fn is_satisfied(&self, served: &[usize]) -> bool {
-        let full = |(run, &count): (&Run, &usize)| run.tickets.len() == count;
-        !self.filtered && self.runs.iter().zip(served).all(full)
+    #[test]
+    fn those_whom_it_fits_are_searched_for_behind_the_first_ones() {
+        let amounts = [[5; 20].as_slice(), &[1, 4, 2]].concat();
+        let (mut waiters, _answers) = line(&amounts);
+        let now = Instant::now();
+        let claim = waiters.claim(now, None);
+        assert_eq!(named(&claim.runs), [(5, FIRST_REACH)]);
+        waiters.serve(&claim, &[0], now);
+        assert!(!claim.is_in_vain(&[0], 3), "nobody has been searched for");
+        let claim = waiters.claim(now, Some(3));
+        assert_eq!(named(&claim.runs), [(5, FIRST_REACH), (1, 1), (2, 1)]);
+        assert!(claim.is_in_vain(&[0, 0, 0], 3));
+        assert!(!claim.is_in_vain(&[0, 0, 0], 2), "less is free now");
+        assert!(!claim.is_in_vain(&[0, 1, 0], 3), "somebody was served");
+        let served = waiters.serve(&claim, &[0, 1, 1], now);
+        assert_eq!(served.granted.len(), 2);
+        assert!(served.refused.is_empty(), "the others go on waiting");
+    }
+
+    #[test]
+    fn who_is_at_the_end_of_its_wait_is_named_once_more_and_leaves_then() {
+        let (mut waiters, _answers) = line(&[2, 1, 2]);
+        let now = Instant::now();
+        let under_way = waiters.claim(now, None);
+        assert!(waiters.end(0, now) && waiters.end(2, now));
+        assert!(!waiters.somebody_has_left(&under_way), "they can be served");
+        let mut last = waiters.claim(now, None);
+        waiters.name_ending(&mut last);
+        assert_eq!(named(&last.runs), [(1, 1)]);
+        assert_eq!(named(&last.last), [(2, 2)]);
+        assert!(last.names(0) && last.names(1) && last.names(2));
+        let served = waiters.serve(&last, &[0, 1], now);
+        assert_eq!(served.granted.len(), 1);
+        assert_eq!(served.refused.len(), 1);
+        assert!(!waiters.somebody_ends() && !waiters.is_empty());
+        assert!(!waiters.end(0, now), "its answer is on its way");
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::leases::{Leases, Shared};
-use crate::api::{self, Held, Holder};
+use crate::api::{self, Held, Holder, MAX_PERMITS};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 
@@ -20,8 +20,11 @@ use crate::lease::Lease;
 /// nothing to do with each other. A permit with a guard does not expire; without one it does, and those who wait for
 /// that need a tokio runtime with its timer.
 ///
-/// Every operation returns [`Error::InvalidName`] if the name is empty, [`Error::InvalidLimit`] for a limit of 0, and
-/// [`Error::InvalidDuration`] for a lease below a millisecond. All but `acquire` and `try_acquire_for` take
+/// Its permits are told apart: [`slot`](crate::LeasedPermit::slot) is the lowest number that was free, as in
+/// [`SlotSemaphore`](crate::recipes::SlotSemaphore).
+///
+/// Every operation returns [`Error::InvalidName`] if the name is empty, [`Error::InvalidLimit`] for a limit of 0 or above
+/// [`MAX_PERMITS`], and [`Error::InvalidDuration`] for a lease below a millisecond or above 2^53 of them. All but `acquire` and `try_acquire_for` take
 /// effect on the first poll.
 ///
 /// ```
@@ -61,27 +64,22 @@ impl LeasedSemaphore {
                 reason: "it is empty",
             });
         }
-        if *limit == 0 {
+        if *limit == 0 || *limit > MAX_PERMITS {
             return Err(Error::InvalidLimit {
                 name: name(),
-                limit: 0,
-                most: u32::MAX,
+                limit: *limit,
+                most: MAX_PERMITS,
             });
         }
         match *lease {
-            Some(value) if value < Duration::from_millis(1) => Err(Error::InvalidDuration {
-                name: name(),
-                what: "lease",
-                value,
-                reason: "it is below a millisecond",
-            }),
-            _ => Ok(()),
+            Some(lease) => api::check_millis(&self.shared.name, "lease", lease).map(drop),
+            None => Ok(()),
         }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Leases) -> T) -> Result<T> {
         self.check()?;
-        Ok(change(&mut self.shared.lock()))
+        Ok(self.shared.change(change))
     }
 
     /// Joins the line, and is served at once where there is a permit.
@@ -108,7 +106,7 @@ impl Waiting<'_> {
     async fn served(&mut self) -> Held {
         loop {
             // Nobody else tells that a permit has expired.
-            let first_end = self.shared.lock().first_end(self.ticket);
+            let first_end = self.shared.change(|leases| leases.first_end(self.ticket));
             let expiry = async {
                 match first_end {
                     Some(end) => sleep_until(end).await,
@@ -119,7 +117,7 @@ impl Waiting<'_> {
                 biased;
                 held = &mut self.granted => return held.expect("kept in the line until it is used"),
                 () = self.look.notified() => {}
-                () = expiry => self.shared.lock().serve(),
+                () = expiry => self.shared.change(Leases::serve),
             }
         }
     }
@@ -127,11 +125,10 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut leases = self.shared.lock();
-        leases.leave(self.ticket);
+        drop(self.shared.change(|leases| leases.leave(self.ticket)));
         self.granted.close();
         if let Ok(held) = self.granted.try_recv() {
-            leases.release(&held.id);
+            self.shared.change(|leases| leases.release(&held.id));
         }
     }
 }
@@ -174,7 +171,7 @@ impl api::LeasedSemaphore for LeasedSemaphore {
             return Ok(Some(held));
         }
         // Granted at that very moment, or to be had now.
-        self.shared.lock().serve();
+        self.shared.change(Leases::serve);
         Ok(waiting.granted.try_recv().ok())
     }
 
@@ -195,17 +192,18 @@ impl api::LeasedSemaphore for LeasedSemaphore {
     }
 
     fn release_detached(&self, id: &str) {
-        let mut leases = self.shared.lock();
-        leases.unkeep(id);
-        leases.release(id);
+        self.shared.change(|leases| {
+            leases.unkeep(id);
+            leases.release(id);
+        });
     }
 
     fn keep(&self, held: &Held) -> Lease {
-        self.shared.lock().keep(&held.id)
+        self.shared.change(|leases| leases.keep(&held.id))
     }
 
     fn unkeep(&self, id: &str) {
-        self.shared.lock().unkeep(id);
+        self.shared.change(|leases| leases.unkeep(id));
     }
 }
 

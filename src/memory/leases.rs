@@ -1,14 +1,15 @@
 //! Who holds the permits of a semaphore with ids, and who waits for them: all that one mutex guards.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::api::{Held, Holder};
-use crate::lease::Lease;
+use crate::lease::{Change, Lease};
+use crate::sync::Mutex;
 
 /// What all handles of one semaphore share.
 pub(super) struct Shared {
@@ -25,10 +26,21 @@ pub(super) struct Leases {
     waiting: BTreeMap<u64, Waiter>,
     /// Of those who wait, and of those who hold, in the order of their coming.
     next: u64,
+    /// Slots that have fallen free, below the first one that nobody has had.
+    free_slots: BTreeSet<u32>,
+    fresh_slot: u32,
+    /// What others are to be told when the mutex is free: a waker may run anything.
+    news: Vec<News>,
+}
+
+enum News {
+    Granted(oneshot::Sender<Held>, Held),
+    Changed(Lease),
+    Look(Arc<Notify>),
 }
 
 /// One who waits.
-struct Waiter {
+pub(super) struct Waiter {
     grant: oneshot::Sender<Held>,
     /// The first in line looks when a permit expires; this tells it to look anew when that is.
     look: Arc<Notify>,
@@ -36,6 +48,7 @@ struct Waiter {
 
 struct Entry {
     number: u64,
+    slot: u32,
     until: Option<Instant>,
     /// It has a guard, and does not expire.
     kept: Option<Lease>,
@@ -49,6 +62,9 @@ impl Shared {
             holders: HashMap::new(),
             waiting: BTreeMap::new(),
             next: 0,
+            free_slots: BTreeSet::new(),
+            fresh_slot: 1,
+            news: Vec::new(),
         };
         Shared {
             name,
@@ -58,8 +74,28 @@ impl Shared {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Leases> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Changes something, and tells all whom that concerns.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Leases) -> T) -> T {
+        let (answer, mut news) = {
+            let mut leases = self.leases.lock();
+            let answer = change(&mut leases);
+            (answer, VecDeque::from(std::mem::take(&mut leases.news)))
+        };
+        while let Some(next) = news.pop_front() {
+            match next {
+                News::Granted(grant, held) => {
+                    if let Err(held) = grant.send(held) {
+                        // It has gone meanwhile.
+                        let mut leases = self.leases.lock();
+                        leases.release(&held.id);
+                        news.extend(leases.news.drain(..));
+                    }
+                }
+                News::Changed(lease) => lease.tell(),
+                News::Look(look) => look.notify_one(),
+            }
+        }
+        answer
     }
 }
 
@@ -78,15 +114,18 @@ impl Leases {
         (ticket, granted, look)
     }
 
-    pub(super) fn leave(&mut self, ticket: u64) {
-        self.waiting.remove(&ticket);
+    /// Takes one who waits out of the line: to be dropped when the mutex is free, as its channel knows the waker.
+    #[must_use]
+    pub(super) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
+        let waiter = self.waiting.remove(&ticket);
         self.tell_first();
+        waiter
     }
 
     /// The first in line has to look at the time anew.
-    fn tell_first(&self) {
+    fn tell_first(&mut self) {
         if let Some(waiter) = self.waiting.values().next() {
-            waiter.look.notify_one();
+            self.news.push(News::Look(Arc::clone(&waiter.look)));
         }
     }
 
@@ -104,9 +143,7 @@ impl Leases {
             && let Some((_, waiter)) = self.waiting.pop_first()
         {
             let held = self.take();
-            if let Err(held) = waiter.grant.send(held) {
-                self.holders.remove(&held.id);
-            }
+            self.news.push(News::Granted(waiter.grant, held));
         }
         self.tell_first();
     }
@@ -115,9 +152,8 @@ impl Leases {
         self.drop_expired();
         let entry = self.holders.remove(id);
         let held = entry.is_some();
-        // Its guard would have ended the keeping first.
-        if let Some(lease) = entry.and_then(|entry| entry.kept) {
-            lease.lose();
+        if let Some(entry) = entry {
+            self.leave_slot(entry);
         }
         self.serve();
         held
@@ -136,13 +172,17 @@ impl Leases {
 
     pub(super) fn keep(&mut self, id: &str) -> Lease {
         self.drop_expired();
-        let lease = Lease::until(None);
+        let lease = match self.lease {
+            Some(lasts) => Lease::kept(lasts),
+            None => Lease::until(None),
+        };
         match self.holders.get_mut(id) {
             Some(entry) => {
                 entry.until = None;
                 entry.kept = Some(lease.clone());
             }
-            None => lease.lose(),
+            // Nobody has seen it yet.
+            None => lease.change(Change::Lost),
         }
         lease
     }
@@ -152,8 +192,9 @@ impl Leases {
         if let Some(entry) = self.holders.get_mut(id)
             && let Some(lease) = entry.kept.take()
         {
-            lease.extend(until);
             entry.until = until;
+            lease.change(Change::Until(until));
+            self.news.push(News::Changed(lease));
         }
         self.tell_first();
     }
@@ -165,8 +206,13 @@ impl Leases {
         entries.sort_by_key(|(_, entry)| entry.number);
         let holder = |(id, entry): (&Arc<str>, &Entry)| Holder {
             id: id.to_string(),
-            remaining: entry.until.map(|until| until - now),
-            slot: None,
+            remaining: match &entry.kept {
+                Some(_) => self.lease,
+                None => entry
+                    .until
+                    .map(|until| until.saturating_duration_since(now)),
+            },
+            slot: Some(entry.slot),
         };
         entries.into_iter().map(holder).collect()
     }
@@ -175,8 +221,8 @@ impl Leases {
         self.drop_expired();
         let entries = std::mem::take(&mut self.holders);
         let count = entries.len() as u64;
-        for lease in entries.into_values().filter_map(|entry| entry.kept) {
-            lease.lose();
+        for entry in entries.into_values() {
+            self.leave_slot(entry);
         }
         self.serve();
         count
@@ -194,23 +240,39 @@ impl Leases {
     fn take(&mut self) -> Held {
         let id: Arc<str> = uuid::Uuid::new_v4().to_string().into();
         let until = self.end();
+        let slot = self.free_slots.pop_first().unwrap_or_else(|| {
+            self.fresh_slot += 1;
+            self.fresh_slot - 1
+        });
         let entry = Entry {
             number: self.number(),
+            slot,
             until,
             kept: None,
         };
         self.holders.insert(Arc::clone(&id), entry);
         Held {
             id,
-            slot: None,
+            slot: Some(slot),
             until,
+        }
+    }
+
+    /// One holds no more; who keeps it is told, for its own guard would have ended the keeping first.
+    fn leave_slot(&mut self, entry: Entry) {
+        self.free_slots.insert(entry.slot);
+        if let Some(lease) = entry.kept {
+            lease.change(Change::Lost);
+            self.news.push(News::Changed(lease));
         }
     }
 
     fn drop_expired(&mut self) {
         let now = Instant::now();
-        self.holders
-            .retain(|_, entry| entry.until.is_none_or(|until| until > now));
+        let expired = |entry: &mut Entry| entry.until.is_some_and(|until| until <= now);
+        for (_, entry) in self.holders.extract_if(|_, entry| expired(entry)) {
+            self.free_slots.insert(entry.slot);
+        }
     }
 
     /// When a lease that begins now ends.

@@ -49,7 +49,7 @@ impl Line {
         self.places.is_empty()
     }
 
-    pub(super) fn join(&mut self, permits: u32, waker: &Waker) -> Ticket {
+    pub(super) fn join(&mut self, permits: u32, waker: Waker) -> Ticket {
         let ticket = Ticket(self.issued);
         self.issued += 1;
         self.smallest = if self.is_empty() {
@@ -61,7 +61,7 @@ impl Line {
             ticket,
             permits,
             passed_since: None,
-            waker: Some(waker.clone()),
+            waker: Some(waker),
         });
         ticket
     }

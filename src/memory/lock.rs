@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,12 +11,14 @@ use tokio::time::Instant;
 
 use crate::api::{self, Hold, RemainingTtl};
 use crate::error::{Error, Result};
-use crate::lease::Lease;
+use crate::lease::{Change, Lease};
+use crate::sync::Mutex;
 
 /// A reentrant lock inside one process, with the behaviour of [`RLock`](crate::RLock).
 ///
 /// Clones of a handle are one owner; [`with_owner`](Lock::with_owner) makes a handle for another one. A lock that is
-/// taken without a lease is held until it is unlocked: there is nothing that could renew it too late.
+/// taken without a lease is held until it is unlocked: there is nothing that could renew it too late. What is told to be
+/// left of it are 30 s all the time, as if it had just been renewed.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -44,12 +46,22 @@ struct Shared {
     state: Mutex<State>,
 }
 
+/// What is left of a lock that was taken without a lease.
+const KEPT: Duration = Duration::from_secs(30);
+
 #[derive(Default)]
 struct State {
     holding: Option<Holding>,
     waiters: VecDeque<Waiter>,
     last_ticket: u64,
     last_token: u64,
+    /// What others are to be told when the mutex is free: a waker may run anything.
+    news: VecDeque<News>,
+}
+
+enum News {
+    Granted(Waiter, Hold),
+    Changed(Lease),
 }
 
 /// The lock as somebody holds it.
@@ -76,17 +88,23 @@ impl State {
         if self.holding.as_ref().is_some_and(over)
             && let Some(held) = self.holding.take()
         {
-            held.lease.lose();
+            self.change(&held.lease, Change::Lost);
         }
-        while self.holding.is_none()
-            && let Some(waiter) = self.waiters.pop_front()
-        {
-            if let Some(hold) = self.take(&waiter.owner, waiter.term, fenced)
-                && waiter.granted.send(hold).is_err()
-            {
-                self.holding = None;
+        if self.holding.is_some() || self.waiters.is_empty() {
+            return;
+        }
+        // The first one, and all who wait as the same owner: they do not wait for themselves.
+        for waiter in std::mem::take(&mut self.waiters) {
+            match self.take(&waiter.owner, waiter.term, fenced) {
+                Some(hold) => self.news.push_back(News::Granted(waiter, hold)),
+                None => self.waiters.push_back(waiter),
             }
         }
+    }
+
+    fn change(&mut self, lease: &Lease, change: Change) {
+        lease.change(change);
+        self.news.push_back(News::Changed(lease.clone()));
     }
 
     /// Takes the lock if `owner` can have it.
@@ -98,12 +116,16 @@ impl State {
                 let expires = expires.filter(|_| !held.terms.contains(&None));
                 held.terms.push(term);
                 held.expires = expires;
-                held.lease.extend(expires);
-                held.lease.clone()
+                let lease = held.lease.clone();
+                self.change(&lease, until(expires));
+                lease
             }
             Some(_) => return None,
             None => {
-                let lease = Lease::until(expires);
+                let lease = match expires {
+                    Some(_) => Lease::until(expires),
+                    None => Lease::kept(KEPT),
+                };
                 self.holding = Some(Holding {
                     owner: Arc::clone(owner),
                     terms: vec![term],
@@ -120,6 +142,12 @@ impl State {
         Some(Hold { lease, token })
     }
 
+    /// Gives this hold of `owner` back, and not one that it has taken since; whether it still had it.
+    fn release_hold(&mut self, owner: &str, hold: &Hold) -> bool {
+        let current = self.holding.as_ref();
+        current.is_some_and(|held| held.lease.is_same(&hold.lease)) && self.release(owner)
+    }
+
     /// Gives one hold of `owner` back; whether it had one.
     fn release(&mut self, owner: &str) -> bool {
         let Some(held) = &mut self.holding else {
@@ -129,9 +157,10 @@ impl State {
             return false;
         }
         held.terms.pop();
+        let lease = held.lease.clone();
         if held.terms.is_empty() {
-            held.lease.end();
             self.holding = None;
+            self.change(&lease, Change::Ended);
         } else {
             // A hold without an end stays so, whatever was taken on top of it.
             let term = held.terms.iter().copied().min_by_key(Option::is_some);
@@ -140,18 +169,46 @@ impl State {
                 Some(_) => held.terms.last().copied().flatten(),
             };
             held.expires = term.and_then(|term| Instant::now().checked_add(term));
-            held.lease.extend(held.expires);
+            let change = until(held.expires);
+            self.change(&lease, change);
         }
         true
     }
 }
 
+/// What a lease becomes that ends then, or never by itself.
+fn until(expires: Option<Instant>) -> Change {
+    match expires {
+        Some(_) => Change::Until(expires),
+        None => Change::Kept(KEPT),
+    }
+}
+
 impl Shared {
-    /// The state as of now.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.settle(self.fenced);
-        state
+    /// Does something with the state as of now, and tells all whom that concerns.
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let (answer, mut news) = {
+            let mut state = self.state.lock();
+            state.settle(self.fenced);
+            let answer = act(&mut state);
+            state.settle(self.fenced);
+            (answer, std::mem::take(&mut state.news))
+        };
+        while let Some(next) = news.pop_front() {
+            match next {
+                News::Granted(waiter, hold) => {
+                    if waiter.granted.send(hold).is_err() {
+                        // It has gone meanwhile.
+                        let mut state = self.state.lock();
+                        state.release(&waiter.owner);
+                        state.settle(self.fenced);
+                        news.append(&mut state.news);
+                    }
+                }
+                News::Changed(lease) => lease.tell(),
+            }
+        }
+        answer
     }
 }
 
@@ -184,6 +241,13 @@ impl Lock {
         Lock {
             shared: Arc::clone(&self.shared),
             owner: format!("memory:{id}").into(),
+        }
+    }
+
+    /// Nobody is there to be told.
+    fn note(&self, released: bool) {
+        if !released {
+            tracing::debug!(name = self.shared.name, "lost before it was unlocked");
         }
     }
 
@@ -220,13 +284,8 @@ impl Place<'_> {
     /// Waits for the lock until `deadline`.
     async fn granted(&mut self, deadline: Option<Instant>) -> Option<Hold> {
         loop {
-            let expires = self
-                .lock
-                .shared
-                .lock()
-                .holding
-                .as_ref()
-                .and_then(|held| held.expires);
+            let shared = &self.lock.shared;
+            let expires = shared.with(|state| state.holding.as_ref().and_then(|held| held.expires));
             let next = [expires, deadline].into_iter().flatten().min();
             let granted = async {
                 match next {
@@ -240,7 +299,7 @@ impl Place<'_> {
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 // Whoever held it may have lost it in this very moment.
-                drop(self.lock.shared.lock());
+                shared.with(|_| ());
                 let hold = self.granted.try_recv().ok();
                 self.taken = hold.is_some();
                 return hold;
@@ -254,13 +313,20 @@ impl Drop for Place<'_> {
         if self.taken {
             return;
         }
-        let mut state = self.lock.shared.lock();
-        state.waiters.retain(|waiter| waiter.ticket != self.ticket);
+        let shared = &self.lock.shared;
+        // Dropped when the mutex is free: its channel knows this caller's waker.
+        let place = |state: &mut State| {
+            let place = state
+                .waiters
+                .iter()
+                .position(|waiter| waiter.ticket == self.ticket)?;
+            state.waiters.remove(place)
+        };
+        drop(shared.with(place));
         self.granted.close();
         if self.granted.try_recv().is_ok() {
-            state.release(&self.lock.owner);
+            shared.with(|state| state.release(&self.lock.owner));
         }
-        state.settle(self.lock.shared.fenced);
     }
 }
 
@@ -280,13 +346,12 @@ impl api::Lock for Lock {
 
     async fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<Hold>> {
         self.check(lease)?;
-        let mut place = {
-            let mut state = self.shared.lock();
+        let place = self.shared.with(|state| {
             if let Some(hold) = state.take(&self.owner, lease, self.shared.fenced) {
-                return Ok(Some(hold));
+                return Err(Some(hold));
             }
             if wait.is_some_and(|wait| wait.is_zero()) {
-                return Ok(None);
+                return Err(None);
             }
             state.last_ticket += 1;
             let (sender, granted) = oneshot::channel();
@@ -297,12 +362,16 @@ impl api::Lock for Lock {
                 term: lease,
                 granted: sender,
             });
-            Place {
+            Ok(Place {
                 lock: self,
                 ticket,
                 granted,
                 taken: false,
-            }
+            })
+        });
+        let mut place = match place {
+            Ok(place) => place,
+            Err(hold) => return Ok(hold),
         };
         // A wait that the clock cannot express has no end.
         let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
@@ -311,66 +380,75 @@ impl api::Lock for Lock {
 
     async fn unlock(&self) -> Result<()> {
         self.check(None)?;
-        let mut state = self.shared.lock();
-        let held = state.release(&self.owner);
-        state.settle(self.shared.fenced);
+        let held = self.shared.with(|state| state.release(&self.owner));
         held.then_some(()).ok_or_else(|| self.not_held())
     }
 
     async fn force_unlock(&self) -> Result<bool> {
         self.check(None)?;
-        let mut state = self.shared.lock();
-        let holding = state.holding.take();
-        state.settle(self.shared.fenced);
-        Ok(match holding {
-            Some(held) => {
-                held.lease.lose();
-                true
-            }
-            None => false,
-        })
+        Ok(self.shared.with(|state| {
+            let Some(held) = state.holding.take() else {
+                return false;
+            };
+            state.change(&held.lease, Change::Lost);
+            true
+        }))
     }
 
     async fn is_locked(&self) -> Result<bool> {
         self.check(None)?;
-        Ok(self.shared.lock().holding.is_some())
+        Ok(self.shared.with(|state| state.holding.is_some()))
     }
 
     async fn hold_count(&self) -> Result<u32> {
         self.check(None)?;
-        let state = self.shared.lock();
-        let held = state.holding.as_ref();
-        let held = held.filter(|held| held.owner == self.owner);
-        Ok(held.map_or(0, |held| {
-            u32::try_from(held.terms.len()).unwrap_or(u32::MAX)
+        Ok(self.shared.with(|state| {
+            let held = state.holding.as_ref();
+            let held = held.filter(|held| held.owner == self.owner);
+            held.map_or(0, |held| {
+                u32::try_from(held.terms.len()).unwrap_or(u32::MAX)
+            })
         }))
     }
 
     async fn remaining_ttl(&self) -> Result<RemainingTtl> {
         self.check(None)?;
-        Ok(match &self.shared.lock().holding {
+        let end = |held: &Holding| held.expires;
+        let end = self.shared.with(|state| state.holding.as_ref().map(end));
+        Ok(match end {
             None => RemainingTtl::Missing,
-            Some(Holding { expires: None, .. }) => RemainingTtl::Persistent,
-            Some(Holding {
-                expires: Some(expires),
-                ..
-            }) => RemainingTtl::Expires(expires.saturating_duration_since(Instant::now())),
+            Some(None) => RemainingTtl::Expires(KEPT),
+            Some(Some(expires)) => {
+                RemainingTtl::Expires(expires.saturating_duration_since(Instant::now()))
+            }
         })
     }
 
     fn lease(&self) -> Lease {
-        match &self.shared.lock().holding {
+        self.shared.with(|state| match &state.holding {
             Some(held) if held.owner == self.owner => held.lease.clone(),
             _ => Lease::ended(),
-        }
+        })
     }
 
     fn unlock_detached(&self) {
-        let mut state = self.shared.lock();
-        if !state.release(&self.owner) {
-            tracing::debug!(name = self.shared.name, "lost before it was unlocked");
-        }
-        state.settle(self.shared.fenced);
+        let released = self.shared.with(|state| state.release(&self.owner));
+        self.note(released);
+    }
+
+    async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
+        self.check(None)?;
+        let released = self
+            .shared
+            .with(|state| state.release_hold(&self.owner, hold));
+        released.then_some(()).ok_or_else(|| self.not_held())
+    }
+
+    fn unlock_hold_detached(&self, hold: &Hold) {
+        let released = self
+            .shared
+            .with(|state| state.release_hold(&self.owner, hold));
+        self.note(released);
     }
 }
 

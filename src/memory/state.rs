@@ -98,16 +98,15 @@ impl State {
     }
 
     /// Puts a caller at the end of the line.
-    pub(super) fn join(&mut self, permits: u32, waker: &Waker) -> Ticket {
+    pub(super) fn join(&mut self, permits: u32, waker: Waker) -> Ticket {
         self.line.join(permits, waker)
     }
 
-    /// Whether the caller still waits; if so, `waker` is woken from now on. Returns the former waker.
-    pub(super) fn waits(&mut self, ticket: Ticket, waker: &Waker) -> (bool, Option<Waker>) {
+    /// Whether the caller still waits; if so, `waker` is woken from now on. Returns the one that is not needed.
+    pub(super) fn waits(&mut self, ticket: Ticket, waker: Waker) -> (bool, Waker) {
         match self.line.waker(ticket) {
-            None => (false, None),
-            Some(known) if known.will_wake(waker) => (true, None),
-            Some(known) => (true, Some(std::mem::replace(known, waker.clone()))),
+            None => (false, waker),
+            Some(known) => (true, std::mem::replace(known, waker)),
         }
     }
 

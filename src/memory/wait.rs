@@ -1,11 +1,11 @@
 //! One waiting caller.
 
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use super::line::{Ticket, Wakers};
 use super::state::State;
+use crate::sync::{Mutex, MutexGuard};
 
 /// What all handles of one semaphore share.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -73,17 +73,20 @@ impl Future for Wait<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
+        // Made, and dropped, while the mutex is free.
+        let waker = context.waker().clone();
         let mut state = this.shared.lock();
         let Some(ticket) = this.ticket else {
             if state.take_in_turn(this.permits) {
+                drop(state);
                 return Poll::Ready(());
             }
-            this.ticket = Some(state.join(this.permits, context.waker()));
+            this.ticket = Some(state.join(this.permits, waker));
             return Poll::Pending;
         };
-        let (waits, former) = state.waits(ticket, context.waker());
+        let (waits, unused) = state.waits(ticket, waker);
         drop(state);
-        drop(former);
+        drop(unused);
         if waits {
             return Poll::Pending;
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::batch::Batch;
 use crate::api::Holder;
 use crate::transport::Value;
 
@@ -61,7 +62,18 @@ pub(super) struct Outcome {
 }
 
 impl Answer {
-    pub(super) fn read(value: &Value) -> Option<Self> {
+    /// Reads the answer to `batch`; `None` for one that no script of ours gives to it.
+    pub(super) fn read(value: &Value, batch: &Batch) -> Option<Self> {
+        let answer = Answer::parse(value)?;
+        let expected = match &answer {
+            Answer::Done(outcome) => batch.expects(outcome),
+            Answer::Holders(_) => batch.is_list(),
+            _ => true,
+        };
+        expected.then_some(answer)
+    }
+
+    fn parse(value: &Value) -> Option<Self> {
         let bytes = match value {
             Value::BulkString(bytes) => bytes,
             Value::Array(items) => return read_page(items).map(Answer::Holders),
@@ -83,7 +95,7 @@ impl Answer {
 fn read_outcome(text: &str) -> Option<Outcome> {
     let mut words = text.splitn(12, ' ');
     let now = words.next()?.parse().ok()?;
-    let first_end: i64 = words.next()?.parse().ok()?;
+    let first_end = read_millis(words.next()?)?;
     let behind = words.next()? == "1";
     let more = words.next()? == "1";
     let locked = match words.next()? {
@@ -91,7 +103,7 @@ fn read_outcome(text: &str) -> Option<Outcome> {
         lock => {
             let (left, holder) = lock.split_once(':')?;
             Some(Locked {
-                left: Duration::from_millis(left.parse().ok()?),
+                left: read_millis(left)?.unwrap_or_default(),
                 holder: holder.to_owned(),
             })
         }
@@ -99,8 +111,8 @@ fn read_outcome(text: &str) -> Option<Outcome> {
     let served = words.next()?.parse().ok()?;
     let tried = words.next()?.parse().ok()?;
     let cleared = words.next()?.parse().ok()?;
-    let released = read_bits(words.next()?);
-    let refreshed = read_bits(words.next()?);
+    let released = read_bits(words.next()?)?;
+    let refreshed = read_bits(words.next()?)?;
     let slots = match words.next()? {
         "-" => Vec::new(),
         slots => {
@@ -111,7 +123,7 @@ fn read_outcome(text: &str) -> Option<Outcome> {
     let failure = words.next().filter(|failure| *failure != "-");
     Some(Outcome {
         now,
-        first_end: u64::try_from(first_end).ok().map(Duration::from_millis),
+        first_end,
         behind,
         more,
         locked,
@@ -125,9 +137,23 @@ fn read_outcome(text: &str) -> Option<Outcome> {
     })
 }
 
-fn read_bits(word: &str) -> Vec<bool> {
-    let bits = word.bytes().filter(|bit| *bit != b'-');
-    bits.map(|bit| bit == b'1').collect()
+/// A time in milliseconds, as a script writes numbers of any size; less than 0: none.
+fn read_millis(word: &str) -> Option<Option<Duration>> {
+    let millis: f64 = word.parse().ok()?;
+    // A cast ends at the largest there is.
+    Some((millis >= 0.0).then(|| Duration::from_millis(millis as u64)))
+}
+
+fn read_bits(word: &str) -> Option<Vec<bool>> {
+    let bit = |bit| match bit {
+        b'0' => Some(false),
+        b'1' => Some(true),
+        _ => None,
+    };
+    match word {
+        "-" => Some(Vec::new()),
+        bits => bits.bytes().map(bit).collect(),
+    }
 }
 
 fn read_page(items: &[Value]) -> Option<Page> {
@@ -137,15 +163,17 @@ fn read_page(items: &[Value]) -> Option<Page> {
         _ => None,
     };
     let holder = |item: &[Value]| {
-        let left: i64 = text(&item[1])?.parse().ok()?;
+        let left = read_millis(&text(&item[1])?)?;
         let slot: u32 = text(&item[2])?.parse().ok()?;
-        let left = u64::try_from(left).ok().map(Duration::from_millis);
         Some(Holder {
             id: text(&item[0])?,
             remaining: left,
             slot: (slot > 0).then_some(slot),
         })
     };
+    if !items.len().is_multiple_of(3) {
+        return None;
+    }
     let holders: Option<Vec<Holder>> = items.chunks_exact(3).map(holder).collect();
     let next = text(next)?;
     Some(Page {
@@ -156,11 +184,12 @@ fn read_page(items: &[Value]) -> Option<Page> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::batch::{Call, Operation};
     use super::*;
 
     #[test]
     fn answers_are_read() {
-        let read = |text: &str| Answer::read(&Value::BulkString(text.as_bytes().to_vec()));
+        let read = |text: &str| Answer::parse(&Value::BulkString(text.as_bytes().to_vec()));
         let done = read("done 17 250 0 1 - 2 1 0 10 - 4,5,6 -");
         let expected = Outcome {
             now: 17,
@@ -188,5 +217,22 @@ mod tests {
         assert_eq!(read("stale"), Some(Answer::Stale));
         assert_eq!(read("done x"), None);
         assert_eq!(read("else"), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_value_is_read(value in crate::any_value::value(), releases in 0_usize..4, tries in 0_usize..4) {
+            let mut batch = Batch::new(Default::default());
+            let releases = (0..releases).map(|_| Operation::Release("a".into()));
+            for operation in releases.chain((0..tries).map(|_| Operation::Try)) {
+                let since = tokio::time::Instant::now();
+                let call = Call { operation, reply: None, since };
+                batch.add(call).expect("there is room");
+            }
+            if let Some(Answer::Done(outcome)) = Answer::read(&value, &batch) {
+                assert_eq!(outcome.released.len(), batch.releases.len());
+                assert!(outcome.served == 0 && outcome.tried <= tries);
+            }
+        }
     }
 }

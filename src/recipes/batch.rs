@@ -5,15 +5,18 @@
 //! granted are made by the script, out of a random number that travels with the batch, so that a thousand
 //! callers are no longer a request than one.
 
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::answer::Outcome;
 use super::line::keeping::Kept;
 use super::line::waiting::{Claim, Reply};
 use super::names::Names;
 use super::settings::{Layout, Settings, Units};
+use crate::engine::log::list_of;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 
 static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
@@ -98,6 +101,13 @@ impl Operation {
             Operation::List(_) => "holders",
             Operation::Clear => "release_all",
         }
+    }
+}
+
+/// For the log: what somebody has to repair.
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({})", self.name(), self.id().unwrap_or_default())
     }
 }
 
@@ -194,6 +204,16 @@ impl Batch {
         self.alone.into_iter().chain(lists).chain(self.tries)
     }
 
+    /// The calls that change something, for the log, and the ids of what may have been granted; empty where there are
+    /// none.
+    pub(super) fn changes(&self) -> String {
+        let named = |call: &&Call| !matches!(call.operation, Operation::Try | Operation::List(_));
+        let calls = self.calls().filter(named);
+        let calls = calls.map(|call| (call.operation.to_string(), 1));
+        let acquired = self.ids().map(|id| (format!("acquired({id})"), 1));
+        list_of(calls.chain(acquired))
+    }
+
     /// Drops the calls that `keep` does not want. The batch must not be sent as it was after that.
     pub(super) fn retain_calls(&mut self, mut keep: impl FnMut(&mut Call) -> bool) {
         if self.alone.as_mut().is_some_and(|call| !keep(call)) {
@@ -202,6 +222,18 @@ impl Batch {
         for list in [&mut self.releases, &mut self.refreshes, &mut self.tries] {
             list.retain_mut(&mut keep);
         }
+    }
+
+    /// Whether the server may have answered this batch so.
+    pub(super) fn expects(&self, outcome: &Outcome) -> bool {
+        let Outcome { served, tried, .. } = *outcome;
+        let granted = served.saturating_add(tried);
+        !self.is_list()
+            && served <= self.claim.len()
+            && tried <= self.tries.len()
+            && (outcome.slots.is_empty() || outcome.slots.len() == granted)
+            && outcome.released.len() == self.releases.len()
+            && outcome.refreshed.len() == self.refreshes.len()
     }
 
     /// The ids that those who are granted get, in order: those who wait, then those who try.
@@ -282,6 +314,7 @@ impl Batch {
             sequence: Some(SEQUENCE),
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
+            question: None,
         })
     }
 }

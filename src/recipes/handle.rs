@@ -12,6 +12,7 @@ use super::line::waiting::Done;
 use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder};
 use crate::engine::Core;
+use crate::engine::keys::check_id;
 use crate::error::Result;
 use crate::lease::Lease;
 
@@ -48,9 +49,8 @@ impl Handle {
             return Ok(line);
         }
         self.settings.check()?;
-        Ok(self
-            .line
-            .get_or_init(|| Line::find(&self.core, &self.settings)))
+        let line = Line::find(&self.core, &self.settings);
+        Ok(self.line.get_or_init(|| line))
     }
 
     pub(super) async fn acquire(&self) -> Result<Held> {
@@ -75,11 +75,13 @@ impl Handle {
     }
 
     pub(super) async fn release(&self, id: &str) -> Result<bool> {
+        check_id(id)?;
         let done = self.line()?.call(Operation::Release(id.into())).await?;
         Ok(matches!(done, Done::Was(true)))
     }
 
     pub(super) async fn refresh(&self, id: &str) -> Result<bool> {
+        check_id(id)?;
         let refresh = Operation::Refresh(id.into(), None);
         Ok(matches!(self.line()?.call(refresh).await?, Done::Was(true)))
     }

@@ -2,8 +2,16 @@
 
 use std::sync::Arc;
 
-use super::settings::Settings;
+use super::settings::{Layout, Settings};
 use crate::config::NameMapper;
+use crate::engine::wrong_type::Typed;
+
+/// What the mapper, which is the user's code, has to say to the names of a line: all but its number.
+pub(super) struct Unnumbered {
+    keys: Vec<Arc<str>>,
+    lock: Option<Arc<str>>,
+    base: Arc<str>,
+}
 
 /// All names that one line uses.
 #[derive(Debug)]
@@ -21,22 +29,30 @@ pub(super) struct Names {
     pub(super) field: Arc<str>,
 }
 
-impl Names {
-    pub(super) fn new(
-        settings: &Settings,
-        mapper: &NameMapper,
-        client_id: &str,
-        number: u64,
-    ) -> Self {
-        let keys = settings.keys(mapper);
+impl Unnumbered {
+    pub(super) fn new(settings: &Settings, mapper: &NameMapper) -> Self {
+        Unnumbered {
+            keys: settings.keys(mapper),
+            lock: settings.lock_key(mapper),
+            base: settings.base(mapper).into(),
+        }
+    }
+
+    /// What all that stands beside the semaphore is named after.
+    pub(super) fn base(&self) -> &Arc<str> {
+        &self.base
+    }
+
+    /// The names of the line `number` of a client.
+    pub(super) fn names(self, client_id: &str, number: u64) -> Names {
+        let Unnumbered { keys, lock, base } = self;
         let field = format!("{client_id}:{number}");
-        let base = settings.base(mapper);
         let beside = |prefix: &str| match base.contains('{') {
             true => format!("{prefix}:{base}"),
             false => format!("{prefix}:{{{base}}}"),
         };
         Names {
-            lock: settings.lock_key(mapper),
+            lock,
             record: format!("{}:{field}", beside("redisson_sc_recipe_once")).into(),
             line: beside("redisson_sc_recipe_line").into(),
             channel: beside("redisson_sc_recipe").into(),
@@ -46,13 +62,33 @@ impl Names {
     }
 }
 
+/// Slots can be many: so many of them are looked at where one holds another type.
+const MOST_OWN: usize = 50;
+
+impl Names {
+    /// The keys, with the types that they have.
+    pub(super) fn typed(&self, layout: Layout) -> Vec<Typed> {
+        let types: &[&'static str] = match layout {
+            Layout::Timestamp => &["zset"],
+            Layout::Fair => &["zset", "zset", "string", "list"],
+            Layout::Set => &["set"],
+            Layout::Slots | Layout::Lock => &["string"],
+        };
+        let types = types.iter().chain(types.last().into_iter().cycle());
+        let own = self.keys.iter().zip(types).take(MOST_OWN);
+        let lock = self.lock.iter().map(|key| (key, &"string"));
+        let beside = [(&self.record, &"string"), (&self.line, &"hash")];
+        let all = own.chain(lock).chain(beside);
+        all.map(|(key, kind)| (Arc::clone(key), *kind)).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::settings::{Layout, Settings};
     use super::*;
 
     fn names(settings: &Settings) -> Names {
-        Names::new(settings, &NameMapper::prefix("app:"), "id", 3)
+        Unnumbered::new(settings, &NameMapper::prefix("app:")).names("id", 3)
     }
 
     fn texts(keys: &[Arc<str>]) -> Vec<&str> {

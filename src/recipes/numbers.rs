@@ -5,10 +5,11 @@
 //! former line has sent is settled by then, and its batches have lower sequence numbers than those of the next.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use crate::engine::Core;
 use crate::engine::registry::Shared;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The kind under which a client finds them again.
 const KIND: &str = "recipe numbers";
@@ -50,7 +51,7 @@ impl Numbers {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        self.taken.lock().expect("no panic under this lock")
+        self.taken.lock()
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::NameMapper;
+use crate::engine::keys::{MOST_NAME_BYTES, TOO_LONG, shortened};
 use crate::error::{Error, Result};
 
 /// How long a holder lasts without a refresh, where nothing else is said: as in the originals.
@@ -100,6 +101,13 @@ impl Settings {
             return Err(Error::InvalidName {
                 name: self.name.clone(),
                 reason: "it, or the name of one of its keys, is empty",
+            });
+        }
+        let too_long = |name: &&String| name.len() > MOST_NAME_BYTES;
+        if let Some(name) = names.into_iter().flatten().find(too_long) {
+            return Err(Error::InvalidName {
+                name: shortened(name),
+                reason: TOO_LONG,
             });
         }
         let most = match self.layout {

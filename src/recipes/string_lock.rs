@@ -1,7 +1,7 @@
 //! [`StringLock`].
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use crate::api::{Held, Hold, Lock, RemainingTtl};
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The lock of the classic recipes. Its operations are those of [`Lock`].
 ///
@@ -71,7 +72,7 @@ impl StringLock {
     }
 
     fn own(&self) -> MutexGuard<'_, Option<Own>> {
-        self.held.lock().expect("no panic under this lock")
+        self.held.lock()
     }
 
     /// Takes what this owner holds, if it is that very `hold`, and not one that it has taken since.

@@ -12,7 +12,7 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
     let channel = prefixed("redisson_sc", &object);
     let record = format!("{}:{client_id}", beside("redisson_sc_once", &object));
     let turns = beside("redisson_sc_turns", &object);
-    Keys::new(name, object, channel, record).with_turns(turns)
+    Keys::new(name, object, "string", channel, record).with_turns(turns)
 }
 
 /// The names of a lock.
@@ -20,7 +20,7 @@ pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> Keys 
     let object = mapper.map(name);
     let channel = prefixed("redisson_lock__channel", &object);
     let fence = format!("{}:{client_id}", beside("redisson_lock_fence", &object));
-    Keys::new(name, object, channel, fence)
+    Keys::new(name, object, "hash", channel, fence)
 }
 
 /// The counter of a lock's fencing tokens; `lock` is the mapped name.

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::api::{LONGEST_MILLIS, RemainingTtl, check_millis};
 use crate::engine::command::Commands;
+use crate::engine::keys::Keys;
 use crate::engine::once::refused;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::error::{Error, Result};
@@ -78,18 +79,18 @@ impl<L: Commands> Object<'_, L> {
         self.read("touch", "TOUCH").await.map(|count| count > 0)
     }
 
-    /// `to` is the key that the object is to have.
-    pub(crate) async fn rename(&self, to: &Arc<str>) -> Result<()> {
+    /// `to` is the object under its new name; those who wait for it are told.
+    pub(crate) async fn rename(&self, to: &Keys) -> Result<()> {
         self.change("rename", "RENAME", Some(to), &[])
             .await
             .map(drop)
     }
 
-    pub(crate) async fn rename_nx(&self, to: &Arc<str>) -> Result<bool> {
+    pub(crate) async fn rename_nx(&self, to: &Keys) -> Result<bool> {
         self.flag("rename_nx", "RENAMENX", Some(to), &[]).await
     }
 
-    pub(crate) async fn copy(&self, to: &Arc<str>, replace: bool) -> Result<bool> {
+    pub(crate) async fn copy(&self, to: &Keys, replace: bool) -> Result<bool> {
         let how: &[Arg] = if replace {
             &[Arg::Word("REPLACE")]
         } else {
@@ -195,7 +196,7 @@ impl<L: Commands> Object<'_, L> {
         &self,
         operation: &'static str,
         command: &'static str,
-        other: Option<&Arc<str>>,
+        other: Option<&Keys>,
         args: &[Arg],
     ) -> Result<bool> {
         let value = self.change(operation, command, other, args).await?;
@@ -207,7 +208,7 @@ impl<L: Commands> Object<'_, L> {
         &self,
         operation: &'static str,
         command: &'static str,
-        other: Option<&Arc<str>>,
+        other: Option<&Keys>,
         args: &[Arg],
     ) -> Result<Value> {
         self.line.keys().check()?;
@@ -218,11 +219,14 @@ impl<L: Commands> Object<'_, L> {
             Arg::Word(command),
             Arg::Number(other.is_some().into()),
             Arg::Number(0),
+            Arg::Word("PUBLISH"),
         ];
         script_args.extend_from_slice(args);
         let keys = self.line.keys();
         let mut script_keys = vec![Arc::clone(keys.record()), Arc::clone(keys.object())];
-        script_keys.extend(other.map(Arc::clone));
+        if let Some(other) = other {
+            script_keys.extend([other.object(), other.channel()].map(Arc::clone));
+        }
         let request = Request::Script(ScriptCall {
             script: &ONCE,
             keys: script_keys,
@@ -230,6 +234,7 @@ impl<L: Commands> Object<'_, L> {
             sequence: Some(SEQUENCE),
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
+            question: None,
         });
         let value = self.line.command(operation, request).await?;
         match &value {
@@ -240,7 +245,18 @@ impl<L: Commands> Object<'_, L> {
                     &Refusal::from_text(&error),
                 ))
             }
+            // Somebody else has written to the record.
+            Value::BulkString(bytes) if bytes == b"stale" => {
+                Err(self.unexpected(operation, &value))
+            }
             _ => Ok(value),
+        }
+    }
+
+    fn unexpected(&self, operation: &'static str, value: &Value) -> Error {
+        Error::Server {
+            name: self.line.keys().name().to_owned(),
+            detail: format!("unexpected answer to {operation}: {value:?}"),
         }
     }
 
@@ -253,9 +269,6 @@ impl<L: Commands> Object<'_, L> {
             }
             _ => None,
         };
-        number.ok_or_else(|| Error::Server {
-            name: self.line.keys().name().to_owned(),
-            detail: format!("unexpected answer to {operation}: {value:?}"),
-        })
+        number.ok_or_else(|| self.unexpected(operation, value))
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(10);
 /// A server that is back must not stay unnoticed for long.
 const LONGEST: Duration = Duration::from_millis(500);
+/// A connection that stood for so long was no failure.
+const STEADY: Duration = Duration::from_millis(100);
 
 /// The pauses of one series of failures: the bound doubles up to the longest, and each pause is between half of
 /// its bound and all of it.
@@ -24,6 +26,15 @@ impl Backoff {
             next: first,
             longest,
         }
+    }
+
+    /// A connection has ended that stood for so long; whether that ends the series of failures.
+    pub(crate) fn note_end(&mut self, stood: Duration) -> bool {
+        let steady = stood >= STEADY;
+        if steady {
+            *self = Self::new();
+        }
+        steady
     }
 
     /// The pause to make now.

@@ -1,35 +1,43 @@
 //! The command connection: one multiplexed connection that comes back by itself, for as long as it takes.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
-use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::endpoint::Opened;
 use super::failure::Reason;
-use super::{Backoff, Cmd, Endpoint, Failure, Refusal, Value};
+use super::live::{CLOSED, End, Keeper, Live};
+use super::{Backoff, Endpoint, Refusal};
 use crate::error::Error;
 
 /// The state of the connection.
-#[derive(Clone)]
 enum Link {
-    /// Usable; the number tells one connection from its successor.
-    Up(u64, MultiplexedConnection),
-    /// Being made again; why the last attempt failed.
+    Up(Arc<Live>),
+    /// Being made again; why the last one, or the last attempt, failed.
     Down(Refusal),
+    /// For good.
+    Closed,
 }
 
 struct Shared {
     endpoint: Endpoint,
     link: watch::Sender<Link>,
     broken: Notify,
+    /// The log tells of a loss; it will tell of its end, too.
+    told: AtomicBool,
 }
 
 /// The one connection of a client that carries commands.
 ///
 /// A connection that failed, or left a command unanswered, is replaced; commands that wait on the old
-/// one run into their own time-outs.
+/// one run into their own time-outs. One that has ended while it was idle is replaced at once.
+///
+/// A caller may leave its future unpolled. A command is handed over at the first poll, as long as there is room for it;
+/// if there may be none, a task waits for it: the connection keeps places for those who wait, and one that nobody polls
+/// would keep its place for ever.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
     keeper: AbortHandle,
@@ -49,88 +57,51 @@ impl Connection {
                 Err(refusal) => refusal,
             };
             let pause = backoff.next();
-            let retry = matches!(refusal.reason, Reason::Unreachable | Reason::NotNow);
+            let retry = refusal.reason == Reason::Unreachable || refusal.may_pass();
             if !retry || began.elapsed() + pause > endpoint.connect_timeout() {
                 return Err(first_connect_error(&endpoint, refusal, began));
             }
             tokio::time::sleep(pause).await;
         };
+        let down = Refusal::unreachable("not connected yet");
         let shared = Arc::new(Shared {
             endpoint,
-            link: watch::Sender::new(Link::Up(0, first)),
+            link: watch::Sender::new(Link::Down(down)),
             broken: Notify::new(),
+            told: AtomicBool::new(false),
         });
+        shared.set_up(0, first);
         let keeper = tokio::spawn(keep(Arc::clone(&shared))).abort_handle();
         Ok(Connection { shared, keeper })
     }
 
-    /// Sends one command on the connection as it is now, waiting for one until `patience` has run out.
-    pub(crate) async fn send(&self, command: &Cmd, patience: Instant) -> Result<Value, Failure> {
-        // Rare cases in boxes: the futures of all callers have this one inside.
-        let (generation, mut connection) = match self.at_hand() {
-            Some(connection) => connection,
-            None => Box::pin(self.usable(patience)).await?,
-        };
-        connection
-            .send_packed_command(command)
-            .await
-            .and_then(Value::extract_error)
-            .map_err(|error| {
-                let failure = Failure::of_command(&error);
-                match &failure {
-                    Failure::Unanswered(why) => {
-                        self.replace(generation, Refusal::unreachable(why));
-                    }
-                    Failure::Refused(refusal) if refusal.reason == Reason::ReadOnly => {
-                        self.replace(generation, refusal.clone());
-                    }
-                    _ => {}
-                }
-                failure
-            })
+    /// The connection as it is now; or why there is none.
+    pub(crate) fn live(&self) -> Result<Arc<Live>, Refusal> {
+        match &*self.shared.link.borrow() {
+            Link::Up(live) => Ok(Arc::clone(live)),
+            Link::Down(refusal) => Err(refusal.clone()),
+            Link::Closed => Err(Refusal::unreachable("the client has been shut down")),
+        }
+    }
+
+    /// Waits until there is one; or until `patience` has run out, and says why not.
+    pub(crate) async fn until_up(&self, patience: Instant) -> Result<(), Refusal> {
+        let mut link = self.shared.link.subscribe();
+        let settled = link.wait_for(|link| !matches!(link, Link::Down(_)));
+        // The state is looked at in any case.
+        let _ = tokio::time::timeout_at(patience, settled).await.is_ok();
+        self.live().map(drop)
+    }
+
+    /// The server's address.
+    pub(crate) fn server(&self) -> &str {
+        self.shared.endpoint.address()
     }
 
     /// Closes the connection for good.
     pub(crate) fn close(&self) {
         self.keeper.abort();
-        let closed = Refusal::unreachable("the client has been shut down");
-        self.shared.link.send_replace(Link::Down(closed));
-    }
-
-    fn at_hand(&self) -> Option<(u64, MultiplexedConnection)> {
-        match &*self.shared.link.borrow() {
-            Link::Up(generation, connection) => Some((*generation, connection.clone())),
-            Link::Down(_) => None,
-        }
-    }
-
-    async fn usable(&self, patience: Instant) -> Result<(u64, MultiplexedConnection), Failure> {
-        let mut link = self.shared.link.subscribe();
-        let up = link.wait_for(|link| matches!(link, Link::Up(..)));
-        if let Ok(Ok(link)) = tokio::time::timeout_at(patience, up).await
-            && let Link::Up(generation, connection) = &*link
-        {
-            return Ok((*generation, connection.clone()));
-        }
-        match &*self.shared.link.borrow() {
-            Link::Up(generation, connection) => Ok((*generation, connection.clone())),
-            Link::Down(refusal) => Err(Failure::NoConnection(refusal.clone())),
-        }
-    }
-
-    fn replace(&self, generation: u64, why: Refusal) {
-        let detail = why.detail.clone();
-        let replaced = self.shared.link.send_if_modified(|link| {
-            let current = matches!(link, Link::Up(current, _) if *current == generation);
-            if current {
-                *link = Link::Down(why);
-            }
-            current
-        });
-        if replaced {
-            tracing::warn!(server = %self.shared.endpoint.address(), why = detail, "connection lost");
-            self.shared.broken.notify_one();
-        }
+        self.shared.link.send_replace(Link::Closed);
     }
 }
 
@@ -140,45 +111,109 @@ impl Drop for Connection {
     }
 }
 
+impl Shared {
+    fn set_up<D>(self: &Arc<Self>, generation: u64, opened: Opened<D>)
+    where
+        D: Future<Output = ()> + Send + 'static,
+    {
+        let keeper: Weak<dyn Keeper> = Arc::downgrade(self) as _;
+        let (live, kept) = Live::start(generation, opened, &keeper);
+        self.put(Link::Up(live));
+        let _ = kept.send(());
+    }
+
+    /// The new state, unless the connection has been closed.
+    fn put(&self, new: Link) {
+        self.link.send_if_modified(|link| {
+            let open = !matches!(link, Link::Closed);
+            if open {
+                *link = new;
+            }
+            open
+        });
+    }
+}
+
+impl Keeper for Shared {
+    fn ended(&self, generation: u64, end: End) {
+        let server = self.endpoint.address();
+        let replaced = |why: Refusal| {
+            self.link.send_if_modified(|link| {
+                let current = matches!(link, Link::Up(live) if live.generation == generation);
+                if current {
+                    *link = Link::Down(why);
+                }
+                current
+            })
+        };
+        // What is noticed in passing, and done again and again, is no news.
+        let replaced = match end {
+            End::Failed(refusal) => {
+                let why = refusal.detail.clone();
+                let replaced = replaced(refusal);
+                if replaced && !self.told.swap(true, Ordering::SeqCst) {
+                    tracing::warn!(server, why, "connection lost");
+                }
+                replaced
+            }
+            End::Idle => replaced(Refusal::unreachable(CLOSED)),
+            End::Moved(refusal) => replaced(refusal),
+        };
+        if replaced {
+            self.broken.notify_one();
+        }
+    }
+}
+
 /// Makes the connection anew each time that it is found broken.
 async fn keep(shared: Arc<Shared>) {
+    let server = shared.endpoint.address();
     let mut generation = 0;
+    let mut backoff = Backoff::new();
+    let mut since = Instant::now();
     loop {
         shared.broken.notified().await;
-        let mut backoff = Backoff::new();
-        loop {
+        // The first attempt is made at once, unless there was one just now.
+        if !backoff.note_end(since.elapsed()) {
+            tokio::time::sleep(backoff.next()).await;
+        }
+        let opened = loop {
             match shared.endpoint.connect().await {
-                Ok(connection) => {
-                    generation += 1;
-                    shared.link.send_replace(Link::Up(generation, connection));
-                    tracing::info!(server = %shared.endpoint.address(), "connected again");
-                    break;
-                }
+                Ok(opened) => break opened,
                 Err(refusal) => {
-                    tracing::debug!(server = %shared.endpoint.address(), detail = %refusal.detail, "not connected");
-                    shared.link.send_replace(Link::Down(refusal));
+                    let why = refusal.detail.clone();
+                    if shared.told.swap(true, Ordering::SeqCst) {
+                        tracing::debug!(server, why, "not connected");
+                    } else {
+                        tracing::warn!(server, why, "connection lost");
+                    }
+                    shared.put(Link::Down(refusal));
                     tokio::time::sleep(backoff.next()).await;
                 }
             }
+        };
+        generation += 1;
+        shared.set_up(generation, opened);
+        since = Instant::now();
+        if shared.told.swap(false, Ordering::SeqCst) {
+            tracing::info!(server, "connected again");
+        } else {
+            tracing::debug!(server, "connected again");
         }
     }
 }
 
 fn first_connect_error(endpoint: &Endpoint, refusal: Refusal, began: Instant) -> Error {
-    let server = endpoint.address();
+    let name = endpoint.address().to_owned();
+    let detail = refusal.detail;
     match refusal.reason {
-        Reason::Authentication => Error::Authentication {
-            server,
-            detail: refusal.detail,
-        },
-        Reason::Unreachable | Reason::NotNow => Error::Unavailable {
-            name: server,
+        Reason::Authentication => Error::Authentication { name, detail },
+        Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
+        Reason::Unreachable => Error::Unavailable {
+            name,
             waited: began.elapsed(),
-            detail: refusal.detail,
+            detail,
         },
-        _ => Error::Server {
-            name: server,
-            detail: refusal.detail,
-        },
+        _ => Error::Server { name, detail },
     }
 }

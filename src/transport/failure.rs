@@ -1,6 +1,10 @@
 //! What a failed attempt means: was it carried out, and is it worth another one?
 
-use redis::{ErrorKind, RedisError};
+use std::fmt;
+
+use redis::RedisError;
+
+use super::Moment;
 
 /// Why an attempt brought no answer.
 #[derive(Debug, Clone)]
@@ -8,7 +12,11 @@ pub(crate) enum Failure {
     /// No connection: nothing was sent.
     NoConnection(Refusal),
     /// Sent, but unanswered (time-out, connection lost): may have been carried out.
-    Unanswered(String),
+    Unanswered {
+        detail: String,
+        /// When it was handed to the connection.
+        sent: Moment,
+    },
     /// The server answered with an error: not carried out.
     Refused(Refusal),
 }
@@ -25,7 +33,7 @@ pub(crate) struct Refusal {
 pub(crate) enum Reason {
     /// The script is not in the server's cache.
     NoScript,
-    /// The server may be able to in a moment: it is loading, busy, out of memory, without its replicas.
+    /// The server may be able to in a moment: it is loading, busy, out of memory, without its replicas, full.
     NotNow,
     /// User name or password.
     Authentication,
@@ -69,11 +77,17 @@ impl Refusal {
             "NOPERM" => Reason::Permission,
             "WRONGTYPE" => Reason::WrongType,
             "READONLY" => Reason::ReadOnly,
+            _ if detail.contains("max number of clients") => Reason::NotNow,
             // What a script's own commands are told when the ACL forbids them.
             _ if detail.contains("The user executing the script can't") => Reason::Permission,
             _ => Reason::Other,
         };
         Refusal { reason, detail }
+    }
+
+    /// Whether the server may say otherwise in a moment.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self.reason, Reason::NotNow | Reason::ReadOnly)
     }
 
     /// Whether it settles a call; `doubtful` says that an earlier copy may have been carried out.
@@ -82,7 +96,7 @@ impl Refusal {
     /// was not carried out. What the server forbids before that says nothing about the earlier copy.
     pub(crate) fn is_final(&self, doubtful: bool) -> bool {
         match self.reason {
-            Reason::NotNow | Reason::ReadOnly => false,
+            _ if self.may_pass() => false,
             Reason::Permission | Reason::Authentication => !doubtful,
             _ => true,
         }
@@ -90,22 +104,32 @@ impl Refusal {
 
     /// Reads an error of connecting.
     pub(crate) fn at_connect(error: &RedisError) -> Self {
-        if error.kind() == ErrorKind::AuthenticationFailed {
-            return Refusal {
-                reason: Reason::Authentication,
-                detail: error.to_string(),
-            };
-        }
         Self::from_server(error).unwrap_or_else(|| Self::unreachable(error.to_string()))
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Failure::NoConnection(refusal) | Failure::Refused(refusal) => &refusal.detail,
+            Failure::Unanswered { detail, .. } => detail,
+        })
+    }
+}
+
 impl Failure {
-    /// Reads the error of a command that was handed to a connection.
-    pub(crate) fn of_command(error: &RedisError) -> Self {
+    /// Reads the error of a command that was handed to a connection when it was `sent`.
+    pub(crate) fn of_command(error: &RedisError, sent: Moment) -> Self {
         match Refusal::from_server(error) {
             Some(refusal) => Failure::Refused(refusal),
-            None => Failure::Unanswered(error.to_string()),
+            None => Failure::unanswered(error.to_string(), sent),
+        }
+    }
+
+    pub(crate) fn unanswered(detail: impl Into<String>, sent: Moment) -> Self {
+        Failure::Unanswered {
+            detail: detail.into(),
+            sent,
         }
     }
 }

@@ -3,8 +3,10 @@
 use futures::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
 
-use super::failure::Reason;
-use super::{Endpoint, Failure, Refusal};
+use super::{Endpoint, Failure, Moment, Refusal};
+
+/// How a message begins that is meant for JVMs alone: see `lua/semaphore/nudge.lua`.
+const NOTHING_NEW: &[u8] = b"+";
 
 /// The half that asks for subscriptions.
 pub(crate) struct Subscriptions {
@@ -30,11 +32,16 @@ impl Subscriber {
     /// The channel of the next message, and whether it is not one of the zeros that follow an announcement;
     /// `None` when the connection is gone.
     ///
-    /// Else the payload is of no interest: a message means "look again", never "you own something".
+    /// Else the payload is of no interest: a message means "look again", never "you own something". What is new to
+    /// JVMs only is passed over.
     pub(crate) async fn next(&mut self) -> Option<(String, bool)> {
-        let message = self.stream.next().await?;
-        let announces = message.get_payload_bytes() != b"0";
-        Some((message.get_channel_name().to_owned(), announces))
+        loop {
+            let message = self.stream.next().await?;
+            let payload = message.get_payload_bytes();
+            if !payload.starts_with(NOTHING_NEW) {
+                return Some((message.get_channel_name().to_owned(), payload != b"0"));
+            }
+        }
     }
 }
 
@@ -52,9 +59,8 @@ impl Subscriptions {
     pub(crate) async fn ping(&mut self) -> Result<(), Failure> {
         let pong = limited(self.response_timeout, self.sink.ping::<redis::Value>()).await;
         match pong {
-            // An ACL may forbid PING; that it answers is all that matters.
-            Ok(_) => Ok(()),
-            Err(Failure::Refused(refusal)) if refusal.reason == Reason::Permission => Ok(()),
+            // An ACL may forbid PING, and a busy server refuses it; that it answers is all that matters.
+            Ok(_) | Err(Failure::Refused(_)) => Ok(()),
             Err(failure) => Err(failure),
         }
     }
@@ -64,8 +70,12 @@ async fn limited<T>(
     limit: std::time::Duration,
     asking: impl Future<Output = redis::RedisResult<T>>,
 ) -> Result<T, Failure> {
+    let sent = Moment::now();
     match tokio::time::timeout(limit, asking).await {
-        Ok(answer) => answer.map_err(|error| Failure::of_command(&error)),
-        Err(_) => Err(Failure::Unanswered(format!("no answer within {limit:?}"))),
+        Ok(answer) => answer.map_err(|error| Failure::of_command(&error, sent)),
+        Err(_) => {
+            let detail = format!("no answer within {limit:?}");
+            Err(Failure::unanswered(detail, sent))
+        }
     }
 }

@@ -29,13 +29,15 @@ pub enum Difference {
     PublishesNarrowTotals,
     /// Redisson overwrites what is no number, or calls it an existing semaphore.
     RefusesText,
+    /// Permits that come under another name are announced there.
+    AnnouncesMoved,
     /// Redisson sends a time to live of zero: an error of the server, or the end of the object.
     RefusesZeroTtl,
 }
 
 use Difference::{
-    FurtherMessages, KeepsTtl, PublishesNarrowTotals, RefusesOverflow, RefusesText, RefusesZeroTtl,
-    SilentWithoutPermits, TellsWideCounters,
+    AnnouncesMoved, FurtherMessages, KeepsTtl, PublishesNarrowTotals, RefusesOverflow, RefusesText,
+    RefusesZeroTtl, SilentWithoutPermits, TellsWideCounters,
 };
 
 /// What a key holds before the operation.
@@ -103,7 +105,8 @@ pub struct Effect {
     pub key: Snapshot,
     /// The key that is the second one of renaming and copying.
     pub other: Snapshot,
-    /// The payloads on the semaphore's channel; on another channel, with its name.
+    /// The payloads on the semaphore's channel; on that of the second key, behind "other"; on another channel, with
+    /// its name.
     pub published: Vec<String>,
 }
 
@@ -148,6 +151,18 @@ impl Case {
                 ..before.clone()
             };
             return (ours, differences);
+        }
+        let moved = matches!(
+            self.op,
+            Op::Rename(_) | Op::RenameNx(_) | Op::Copy(_) | Op::CopyAndReplace(_)
+        );
+        let done = matches!(java.outcome, Outcome::Nothing | Outcome::Flag(true));
+        if moved
+            && done
+            && let Some(permits @ 1..) = self.state.counter()
+        {
+            differences.push(AnnouncesMoved);
+            ours.published.push(format!("other {permits}"));
         }
         let Some(before_counter) = self.state.counter().or(self.created()) else {
             return (ours, differences);

@@ -227,13 +227,14 @@ pub fn published(commands: &[Command], key: &str) -> Vec<String> {
                     continue;
                 }
                 let payload = command.args[1].clone();
-                payloads.push(
-                    if command.args[0] == channel(key) && command.name == "PUBLISH" {
-                        payload
-                    } else {
-                        format!("{} {} {payload}", command.name, command.args[0])
-                    },
-                );
+                let on = |key: &str| command.args[0] == channel(key) && command.name == "PUBLISH";
+                payloads.push(if on(key) {
+                    payload
+                } else if on(&other(key)) {
+                    format!("other {payload}")
+                } else {
+                    format!("{} {} {payload}", command.name, command.args[0])
+                });
             }
             _ => {}
         }

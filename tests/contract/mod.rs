@@ -91,6 +91,7 @@ macro_rules! contract_suite {
                 arrival_order,
                 arrival_order_of_timed_and_untimed,
                 smaller_requests_pass_a_larger_one,
+                nobody_passes_one_that_fits,
                 a_larger_one_is_not_starved,
                 mixed_sizes_are_all_served,
                 try_acquire_does_not_queue,
@@ -111,6 +112,7 @@ macro_rules! contract_suite {
                 a_vanished_semaphore_can_be_set_anew,
                 waiters_outlive_the_semaphore,
                 less_than_a_millisecond_is_refused,
+                more_than_can_be_counted_is_refused,
             ]
             cancel: [
                 calls_that_were_never_polled,

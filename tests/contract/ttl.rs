@@ -158,3 +158,18 @@ pub(crate) async fn less_than_a_millisecond_is_refused(fixture: &dyn Fixture) {
             .unwrap()
     );
 }
+
+pub(crate) async fn more_than_can_be_counted_is_refused(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("too-long");
+    let most = Duration::from_millis(1 << 53);
+    for ttl in [Duration::MAX, most + Duration::from_millis(1)] {
+        match semaphore.try_set_permits_for(1, ttl).await {
+            Err(Error::InvalidDuration { name, value, .. }) => {
+                assert_eq!((name.as_str(), value), (semaphore.name(), ttl));
+            }
+            other => panic!("{ttl:?}: {other:?}"),
+        }
+    }
+    assert!(semaphore.try_set_permits_for(1, most).await.unwrap());
+    assert_available(&semaphore, 1).await;
+}

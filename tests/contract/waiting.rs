@@ -281,3 +281,19 @@ pub(crate) async fn permits_at_the_deadline(fixture: &dyn Fixture) {
         assert_available(&semaphore, 0).await;
     }
 }
+
+pub(crate) async fn nobody_passes_one_that_fits(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("fits");
+    set(&semaphore, 0).await;
+    let large = acquire(&semaphore, 3).await;
+    let mut small = acquire(&semaphore, 2).await;
+    assert_available(&semaphore, 0).await;
+    // Together these are enough for the first; the second one alone would be enough for the other.
+    semaphore.release(1).await.unwrap();
+    semaphore.release(2).await.unwrap();
+    large.answer().await.unwrap();
+    small.assert_waits(&semaphore).await;
+    semaphore.release(2).await.unwrap();
+    small.answer().await.unwrap();
+    assert_available(&semaphore, 0).await;
+}

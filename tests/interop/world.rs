@@ -12,8 +12,10 @@ use crate::support::server::RedisServer;
 
 pub const NEWEST: &str = "4.7.0";
 
-/// The payload of a later call for callers who are asleep, with fewer permits than that: see `nudge.lua`.
-pub const NUDGE: &str = "65536";
+/// Whether it is the payload of a further call for callers who are asleep: see `nudge.lua`.
+pub fn is_nudge(payload: &str) -> bool {
+    payload.starts_with('+')
+}
 
 /// Rust callers of these tests never look without a reason: what wakes them is what is tested.
 const NO_SAFETY_NET: Duration = Duration::from_secs(24 * 60 * 60);

@@ -113,3 +113,19 @@ pub(crate) async fn a_lease_below_a_millisecond_is_refused(fixture: &impl Expiri
         );
     }
 }
+
+pub(crate) async fn a_lease_that_cannot_be_counted_is_refused(fixture: &impl Expiring) {
+    let most = Duration::from_millis(1 << 53);
+    for lease in [Duration::MAX, most + Duration::from_millis(1)] {
+        let semaphore = fixture.lasting(1, lease);
+        let error = semaphore.try_acquire().await.unwrap_err();
+        assert!(
+            matches!(error, Error::InvalidDuration { value, .. } if value == lease),
+            "{error}"
+        );
+    }
+    let semaphore = fixture.lasting(1, most);
+    let one = take(&semaphore).await;
+    assert!(one.remaining().is_some_and(|left| left > most / 2));
+    assert!(semaphore.release(one.id()).await.unwrap());
+}

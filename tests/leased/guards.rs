@@ -73,3 +73,19 @@ pub(crate) async fn a_guard_outlives_its_handle(fixture: &impl Fixture) {
     until_held(&second, 0).await;
     take(&second).await;
 }
+
+pub(crate) async fn a_guard_shows_what_is_left(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(1);
+    let permit = semaphore.permit().await.unwrap();
+    let most = semaphore.lease();
+    let listed = fixture.second(&semaphore).holders().await.unwrap();
+    for left in [permit.lease().remaining(), listed[0].remaining()] {
+        assert_eq!(left.is_some(), most.is_some(), "{left:?}");
+        assert!(left <= most && left != Some(Duration::ZERO), "{left:?}");
+    }
+    let lease = permit.lease().clone();
+    let held = permit.forget();
+    assert!(!lease.is_lost());
+    assert_eq!(lease.remaining().is_some(), most.is_some());
+    assert!(semaphore.release(held.id()).await.unwrap());
+}

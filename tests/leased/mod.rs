@@ -27,6 +27,9 @@ pub(crate) trait Fixture {
     /// A handle to the same semaphore that shares as little as possible with `of`: that of another client, where there
     /// are clients.
     fn second(&self, of: &Arc<dyn LeasedSemaphore>) -> Arc<dyn LeasedSemaphore>;
+
+    /// Whether permits are told apart by slots.
+    fn has_slots(&self) -> bool;
 }
 
 /// An implementation whose permits expire.
@@ -59,6 +62,8 @@ macro_rules! leased_suite {
                 release_all_frees_all,
                 handles_share_the_permits,
                 a_limit_of_zero_is_refused,
+                a_limit_above_the_highest_is_refused,
+                permits_are_told_apart_where_that_is_said,
             ]
             waiting: [
                 a_release_wakes_a_waiter,
@@ -90,6 +95,7 @@ macro_rules! leased_suite {
                 no_guard_now_or_in_time,
                 a_guard_wakes_a_waiter,
                 a_guard_outlives_its_handle,
+                a_guard_shows_what_is_left,
             ]
         }
     };
@@ -109,6 +115,7 @@ macro_rules! expiring_suite {
                 a_guard_whose_permit_somebody_releases_is_lost,
                 a_forgotten_permit_expires,
                 a_lease_below_a_millisecond_is_refused,
+                a_lease_that_cannot_be_counted_is_refused,
             ]
         }
     };

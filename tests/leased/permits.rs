@@ -128,3 +128,50 @@ pub(crate) async fn a_limit_of_zero_is_refused(fixture: &impl Fixture) {
     // Nobody to tell it to.
     semaphore.release_detached("a");
 }
+
+pub(crate) async fn a_limit_above_the_highest_is_refused(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(u32::MAX);
+    for error in [
+        semaphore.try_acquire().await.unwrap_err(),
+        semaphore.acquire().await.unwrap_err(),
+        semaphore.refresh("a").await.unwrap_err(),
+        semaphore.release_all().await.unwrap_err(),
+    ] {
+        assert!(
+            matches!(&error, Error::InvalidLimit { limit: u32::MAX, most, .. } if *most < u32::MAX),
+            "{error}"
+        );
+    }
+}
+
+pub(crate) async fn permits_are_told_apart_where_that_is_said(fixture: &impl Fixture) {
+    let semaphore = fixture.fresh(4);
+    let second = fixture.second(&semaphore);
+    let slots = |all: &[redisson_semaphore::Held]| -> Vec<_> {
+        all.iter().map(redisson_semaphore::Held::slot).collect()
+    };
+    let mut all = Vec::new();
+    for handle in [&semaphore, &second, &semaphore, &second] {
+        all.push(take(handle).await);
+    }
+    if !fixture.has_slots() {
+        assert_eq!(slots(&all), [None; 4]);
+        return;
+    }
+    assert_eq!(slots(&all), [1, 2, 3, 4].map(Some));
+    assert!(semaphore.refresh(all[1].id()).await.unwrap());
+    for held in [&all[2], &all[0]] {
+        assert!(semaphore.release(held.id()).await.unwrap());
+    }
+    let listed: Vec<_> = semaphore.holders().await.unwrap();
+    let listed: HashSet<_> = listed.iter().map(|holder| holder.slot()).collect();
+    assert_eq!(listed, HashSet::from([Some(2), Some(4)]));
+    // The lowest one that is free.
+    assert_eq!(
+        slots(&[take(&second).await, take(&second).await]),
+        [1, 3].map(Some)
+    );
+    assert_eq!(semaphore.release_all().await.unwrap(), 4);
+    let permit = semaphore.permit().await.unwrap();
+    assert_eq!(permit.slot(), Some(1));
+}

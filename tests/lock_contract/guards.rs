@@ -122,3 +122,19 @@ pub(crate) async fn a_guard_that_is_dropped_wakes_a_waiter(fixture: &impl Fixtur
         waiter.unlock().await.unwrap();
     }
 }
+
+pub(crate) async fn a_guard_of_a_hold_that_was_given_back_releases_nothing(fixture: &impl Fixture) {
+    let lock = fixture.fresh("given-back");
+    let dropped = lock.guard().await.unwrap();
+    lock.unlock().await.unwrap();
+    let told = lock.guard().await.unwrap();
+    drop(dropped);
+    // Answered behind what the guard asks for, if anything.
+    assert_held(&lock, 1).await;
+    lock.unlock().await.unwrap();
+    lock.lock().await.unwrap();
+    assert_not_held(told.unlock().await, &lock);
+    assert_held(&lock, 1).await;
+    lock.unlock().await.unwrap();
+    assert_free(&lock).await;
+}

@@ -183,3 +183,25 @@ pub(crate) async fn more_than_can_be_counted_is_refused(fixture: &impl Fixture) 
     assert!(left(&lock).await > LONG);
     lock.unlock().await.unwrap();
 }
+
+pub(crate) async fn without_a_lease_it_lasts_for_half_a_minute_at_a_time(fixture: &impl Fixture) {
+    let lock = fixture.fresh("half-a-minute");
+    let other = fixture.stranger(&lock);
+    let most = Duration::from_secs(30);
+    let is_renewed = |left: Duration| left <= most && left > most - LIMIT;
+    lock.lock().await.unwrap();
+    let (there, here) = (left(&other).await, lock.lease().remaining());
+    assert!(is_renewed(there), "{there:?}");
+    assert!(here.is_some_and(is_renewed), "{here:?}");
+    // A lease within it does not bring its end nearer, and is over with its own hold.
+    lock.lock_with_lease(SHORT).await.unwrap();
+    assert!(is_renewed(left(&other).await));
+    assert!(lock.lease().remaining().is_some_and(is_renewed));
+    lock.unlock().await.unwrap();
+    assert!(is_renewed(left(&other).await));
+    lock.unlock().await.unwrap();
+    let hold = lock.hold(None, None).await.unwrap().expect("waited for");
+    assert!(hold.lease().remaining().is_some_and(is_renewed));
+    lock.unlock().await.unwrap();
+    assert_eq!(hold.lease().remaining(), Some(Duration::ZERO));
+}

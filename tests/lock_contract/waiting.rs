@@ -193,3 +193,42 @@ pub(crate) async fn a_lock_that_is_free_at_the_deadline(fixture: &impl Fixture) 
         assert_free(&holder).await;
     }
 }
+
+pub(crate) async fn two_calls_of_one_owner_wait_for_others_only(fixture: &impl Fixture) {
+    let holder = fixture.fresh("twice");
+    for waiter in [fixture.neighbour(&holder), fixture.stranger(&holder)] {
+        holder.lock().await.unwrap();
+        let mut one = lock(&waiter).await;
+        let two = lock_for(&waiter, LIMIT).await;
+        let three = lock(&waiter.clone_handle()).await;
+        one.assert_waits(&holder).await;
+        holder.unlock().await.unwrap();
+        one.answer().await.unwrap();
+        assert!(two.answer().await.unwrap(), "it holds the lock");
+        three.answer().await.unwrap();
+        assert_held(&waiter, 3).await;
+        for left in [2, 1, 0] {
+            waiter.unlock().await.unwrap();
+            assert_held(&waiter, left).await;
+        }
+        assert_free(&holder).await;
+    }
+}
+
+pub(crate) async fn two_calls_of_one_owner_come_before_others(fixture: &impl Fixture) {
+    let holder = fixture.fresh("before");
+    let (first, second) = (fixture.neighbour(&holder), fixture.neighbour(&holder));
+    holder.lock().await.unwrap();
+    let one = lock(&first).await;
+    let mut between = lock(&second).await;
+    let two = lock(&first).await;
+    holder.unlock().await.unwrap();
+    one.answer().await.unwrap();
+    two.answer().await.unwrap();
+    first.unlock().await.unwrap();
+    between.assert_waits(&holder).await;
+    first.unlock().await.unwrap();
+    between.answer().await.unwrap();
+    second.unlock().await.unwrap();
+    assert_free(&holder).await;
+}

@@ -14,6 +14,8 @@ use super::waiters::{channel, until};
 
 /// Whoever has not been served by then hangs.
 pub const LIMIT: Duration = Duration::from_secs(15);
+/// A lost reply is noticed after this.
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_millis(300);
 pub const NEVER: Duration = Duration::from_secs(3600);
 
 /// The types of connections that are killed, alone and together.
@@ -22,7 +24,7 @@ pub const KINDS: [&[&str]; 3] = [&["normal"], &["pubsub"], &["normal", "pubsub"]
 /// Notices a lost reply fast, and looks for permits only when there is a reason to.
 pub fn builder(url: String) -> ClientBuilder {
     Client::builder(url)
-        .response_timeout(Duration::from_millis(300))
+        .response_timeout(RESPONSE_TIMEOUT)
         .retry_window(Duration::from_secs(8))
         .safety_interval(NEVER)
 }

@@ -6,6 +6,8 @@ pub mod channel;
 pub mod clients;
 pub mod crowd;
 pub mod keeper;
+pub mod lock_crowd;
+pub mod log;
 pub mod monitor;
 pub mod peer;
 pub mod polls;

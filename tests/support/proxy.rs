@@ -27,6 +27,8 @@ pub enum Fate {
     LoseReplyAndClose,
     /// The server carries it out; the client sees nothing, and nothing more on this connection.
     LoseReply,
+    /// The server never gets it; instead of a reply the client sees the connection end.
+    LoseRequest,
     /// The server gets it, and what follows on its connection, only at [`Proxy::deliver`], even when the
     /// client has closed the connection by then.
     HoldRequest,
@@ -101,6 +103,11 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// The address as it stands in the log.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// New connections lead to another server from now on; those that stand do not.
     pub fn lead_to(&self, server: &RedisServer) {
         self.shared.target.store(server.port(), Ordering::SeqCst);
@@ -134,7 +141,7 @@ impl Proxy {
     }
 
     /// How many fates have been fulfilled: the reply has been lost (so the server has carried the call
-    /// out), or the request is held.
+    /// out), or the request is lost or held.
     pub fn struck(&self) -> u64 {
         self.shared.lock().struck
     }
@@ -297,6 +304,11 @@ impl Link {
                 continue;
             }
             let fate = self.shared.fate_of(&request);
+            if fate == Some(Fate::LoseRequest) {
+                self.shared.lock().struck += 1;
+                self.closed.notify_one();
+                return std::future::pending().await;
+            }
             if fate == Some(Fate::HoldRequest) {
                 let mut deliveries = self.shared.deliveries.subscribe();
                 self.shared.lock().struck += 1;

@@ -94,4 +94,14 @@ mod tests {
         assert_eq!(all, [Some(true), None, Some(false), None]);
         assert_eq!(read_fate(&Value::BulkString(Vec::new()), 0), None);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_value_is_read(value in crate::any_value::value(), count in 0_usize..70) {
+            if let Some(outcomes) = read(&value, count) {
+                assert_eq!(outcomes.len(), count);
+            }
+            read_fate(&value, count);
+        }
+    }
 }

@@ -12,7 +12,8 @@
 
 mod answer;
 
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -20,7 +21,8 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::request::{Arg, Request, Script};
 use super::sync::yield_now;
-use crate::transport::{Failure, Reason, Refusal, Value};
+use crate::sync::{Mutex, MutexGuard};
+use crate::transport::{Backoff, Failure, Moment, Reason, Refusal, Value};
 
 pub(crate) use answer::Outcome;
 
@@ -34,6 +36,9 @@ static SETTLE: LazyLock<Script> =
 const MOST_TOGETHER: usize = 64;
 /// So many scripts are on their way at once, besides those of callers who were alone.
 const MOST_CARRIERS: usize = 4;
+/// A server that refuses such scripts is asked again after a while: permissions change.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A call on a semaphore that is not combined with others on the same one.
 pub(crate) struct LoneCall {
@@ -63,9 +68,10 @@ pub(crate) struct Question {
 }
 
 /// The lone calls of one client.
-#[derive(Default)]
 pub(crate) struct Coalescer {
     state: Mutex<State>,
+    /// What the names of all lanes begin with.
+    prefix: String,
 }
 
 #[derive(Default)]
@@ -80,13 +86,51 @@ struct State {
     lanes: Vec<Arc<str>>,
     /// How many there have been.
     opened: u64,
-    /// The server forbids it.
+    /// There are no names for it.
     off: bool,
+    /// The server has refused it: it is not tried until then.
+    refused_until: Option<Instant>,
+    /// How long it is not tried the next time, as long as it is refused.
+    pauses: Option<Backoff>,
+}
+
+impl State {
+    fn is_refused(&mut self) -> bool {
+        let refused = self
+            .refused_until
+            .is_some_and(|until| Instant::now() < until);
+        if !refused {
+            self.refused_until = None;
+        }
+        refused
+    }
+
+    fn note_refusal(&mut self) {
+        if self.is_refused() {
+            // It was on its way with others.
+            return;
+        }
+        let first = || Backoff::between(FIRST_PAUSE, LONGEST_PAUSE);
+        let pause = self.pauses.get_or_insert_with(first).next();
+        self.refused_until = Some(Instant::now() + pause);
+    }
 }
 
 impl Coalescer {
+    /// `client` is the mapped client id; where there is none, calls do not travel together.
+    pub(crate) fn new(client: Option<String>) -> Self {
+        let state = State {
+            off: client.is_none(),
+            ..State::default()
+        };
+        Coalescer {
+            state: Mutex::new(state),
+            prefix: format!("redisson_sc_once:{}", client.unwrap_or_default()),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 }
 
@@ -141,7 +185,7 @@ impl Core {
             }
             Some(Place::WithOthers(answer)) => {
                 // The script was on its way when the carrier went away.
-                let ended = |_| Failure::Unanswered(RUNTIME_ENDED.to_owned());
+                let ended = |_| Failure::unanswered(RUNTIME_ENDED, Moment::now());
                 answer
                     .await
                     .unwrap_or_else(|error| FirstAttempt::Failed(ended(error)))
@@ -151,7 +195,7 @@ impl Core {
 
     fn join_others(self: &Arc<Self>, call: LoneCall) -> Option<Place> {
         let mut state = self.coalescer.lock();
-        if state.off {
+        if state.off || state.is_refused() {
             return None;
         }
         if state.under_way == 0 {
@@ -227,16 +271,20 @@ impl Core {
         let lane = self.take_lane();
         let sequence = self.next_sequence();
         let request = self.request_together(calls, &lane, sequence);
-        let failure = match self.first_attempt(&request, Instant::now()).await {
+        let sent = Moment::now();
+        let failure = match self.try_once(&request).await {
             Ok(value) => match answer::read(&value, calls.len()) {
                 Some(outcomes) => {
-                    self.coalescer.lock().lanes.push(lane);
+                    let mut state = self.coalescer.lock();
+                    state.lanes.push(lane);
+                    state.pauses = None;
+                    drop(state);
                     let attempt = |outcome: Option<Outcome>| {
                         outcome.map_or(FirstAttempt::NotDone, FirstAttempt::Answered)
                     };
                     return outcomes.into_iter().map(attempt).collect();
                 }
-                None => Failure::Unanswered(format!("unexpected answer {value:?}")),
+                None => Failure::unanswered(format!("unexpected answer {value:?}"), sent),
             },
             Err(failure) => failure,
         };
@@ -244,7 +292,7 @@ impl Core {
         let attempt = |index| match &failure {
             Failure::Refused(_) => FirstAttempt::NotDone,
             Failure::NoConnection(_) => FirstAttempt::Failed(failure.clone()),
-            Failure::Unanswered(_) => {
+            Failure::Unanswered { .. } => {
                 let question = Question {
                     lane: Arc::clone(&lane),
                     sequence,
@@ -275,8 +323,7 @@ impl Core {
         let mut state = self.coalescer.lock();
         state.lanes.pop().unwrap_or_else(|| {
             state.opened += 1;
-            let client = self.config.name_mapper.map(self.id());
-            format!("redisson_sc_once:{client}:{}", state.opened).into()
+            format!("{}:{}", self.coalescer.prefix, state.opened).into()
         })
     }
 
@@ -284,12 +331,13 @@ impl Core {
     fn let_go(&self, failure: &Failure) {
         let mut state = self.coalescer.lock();
         match failure {
-            // The user may not write to lanes, or the server will not have several semaphores in one script: no more of
-            // them then.
+            // The user may not write to lanes, or the server will not have several semaphores in one script.
             Failure::Refused(refusal) => {
-                state.off |= matches!(refusal.reason, Reason::Permission | Reason::Other);
+                if matches!(refusal.reason, Reason::Permission | Reason::Other) {
+                    state.note_refusal();
+                }
             }
-            Failure::NoConnection(Refusal { detail, .. }) | Failure::Unanswered(detail) => {
+            Failure::NoConnection(Refusal { detail, .. }) | Failure::Unanswered { detail, .. } => {
                 let waiting = std::mem::take(&mut state.waiting);
                 drop(state);
                 for (_, reply) in waiting {

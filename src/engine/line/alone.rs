@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::Line;
 use crate::engine::batch::Batch;
 use crate::engine::coalesce::{FirstAttempt, LoneCall, Outcome};
@@ -16,6 +14,8 @@ pub(super) enum Alone {
     Answered(Outcome),
     /// It was not carried out, and will not be.
     NotDone,
+    /// The same, but that took a while: its caller may have gone.
+    Settled,
     /// The whole script is to go on from here.
     Failed(Failure),
     /// There is no answer, and no more to be done.
@@ -24,12 +24,7 @@ pub(super) enum Alone {
 
 impl Line {
     /// Carries `batch` out in short form: one call that gives `permits`, or takes them if that is less than zero.
-    pub(super) async fn carry_out_alone(
-        &self,
-        batch: &mut Batch,
-        permits: i64,
-        began: Instant,
-    ) -> Alone {
+    pub(super) async fn carry_out_alone(&self, batch: &mut Batch, permits: i64) -> Alone {
         let call = LoneCall {
             semaphore: Arc::clone(self.keys.object()),
             channel: Arc::clone(self.keys.channel()),
@@ -43,7 +38,7 @@ impl Line {
         };
         let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, batch);
         let mut request = question.request(&self.core);
-        let ending = Box::pin(self.core.carry_on(&mut request, began, failure, callers));
+        let ending = Box::pin(self.core.carry_on(&mut request, failure, callers));
         match ending.await {
             Ending::Answer(value) => match question.read(&value) {
                 Some(done) => Alone::Answered(Outcome {
@@ -51,7 +46,7 @@ impl Line {
                     available: None,
                     listeners: None,
                 }),
-                None => Alone::NotDone,
+                None => Alone::Settled,
             },
             ending => Alone::Ended(ending),
         }

@@ -4,10 +4,13 @@ use tokio::time::Instant;
 
 use super::{Line, Queued, tell_all};
 use crate::engine::batch::{Batch, Call, Operation, Step, StepResult};
+use crate::engine::claim::Claim;
 use crate::engine::nudge;
 use crate::engine::once::{Patience, Trouble};
 use crate::engine::turns::Verdict;
-use crate::error::Error;
+use crate::engine::waiters::{Served, Waiter};
+use crate::error::{Error, Result};
+use crate::transport::Reason;
 
 /// How things stood when a batch was sent, and what the server said to its report.
 pub(super) struct Sent {
@@ -28,7 +31,7 @@ impl Line {
         sent: Sent,
     ) {
         let claim = std::mem::take(&mut batch.claim);
-        let claimed = batch.before.len()..batch.before.len() + claim.runs.len();
+        let claimed = batch.before.len()..batch.before.len() + claim.len();
         let served: Vec<usize> = results[claimed.clone()]
             .iter()
             .map(|result| match result {
@@ -39,19 +42,20 @@ impl Line {
         let adds = batch.adds();
         let now = Instant::now();
 
-        let (granted, nudge) = {
+        let (Served { granted, refused }, nudge, unheard) = {
             let mut state = self.lock();
-            state.available = available;
-            let granted = state.waiters.serve(&claim, &served, now);
+            let before = std::mem::replace(&mut state.available, available);
+            let found = std::mem::take(&mut state.looking_unprompted) && available > before;
+            let served_now = state.waiters.serve(&claim, &served, now);
             let held = sent.verdict.is_some_and(|verdict| verdict.pause.is_some());
-            if !held && !claim.is_empty() && !state.waiters.is_empty() {
-                if claim.is_satisfied(&served) {
-                    state.look = true;
-                } else if !state.look && state.waiters.somebody_fits(available, now) {
-                    // A message that came meanwhile would be a reason to ask without this knowledge.
-                    state.look = true;
+            if !claim.runs.is_empty() && !state.waiters.is_empty() {
+                let satisfied = claim.is_satisfied(&served);
+                let fits = !satisfied && state.waiters.somebody_fits(available, now);
+                if fits {
                     state.free = Some(available);
                 }
+                let more = satisfied || fits && !claim.is_in_vain(&served, available);
+                state.look |= more && !held;
             }
             self.listen_if_needed(&mut state, sent.confirmed);
             let own = u64::from(state.listening.is_confirmed());
@@ -60,9 +64,8 @@ impl Line {
                 state.turns.seen(others, now);
             }
             if let Some(report) = batch.report {
-                let taken: u64 = granted.iter().map(|(permits, _)| u64::from(*permits)).sum();
-                let waiting = report.want > taken;
-                let asked = !claim.is_empty();
+                let waiting = report.want > claim.taken_in_line(&served);
+                let asked = !claim.runs.is_empty();
                 let held = state
                     .turns
                     .answered(sent.verdict, asked, waiting, sent.at, now);
@@ -70,16 +73,16 @@ impl Line {
                     self.look_again_at(until);
                 }
             }
-            // An answer out of the record does not know how many heard the announcement.
-            let somebody = others.is_none_or(|others| others > 0);
-            let asleep = adds && available > 0 && somebody;
-            let nudge = asleep && !state.nudging;
-            state.nudging |= nudge;
-            state.leaving += u64::from(asleep);
+            let left = available > 0 && (adds || found);
+            let unheard = left && !found && others == Some(0);
+            let known = (available < i64::MAX).then_some(available);
+            // An answer out of the record does not know how many listen.
+            let asleep = left && !unheard;
+            let nudge = asleep && state.leavings.leave(known, found);
             if asleep && !nudge {
-                self.released_again.notify_one();
+                self.left_more.notify_one();
             }
-            (granted, nudge)
+            (served_now, nudge, unheard)
         };
 
         let mut surplus: Vec<u32> = Vec::new();
@@ -89,6 +92,14 @@ impl Line {
                 surplus.push(permits);
             }
         }
+        for waiter in refused {
+            let answer = if waiter.doubtful {
+                Err(self.never_answered(&waiter, now))
+            } else {
+                Ok(0)
+            };
+            let _ = waiter.reply.send(answer);
+        }
         let results = results[..claimed.start]
             .iter()
             .chain(&results[claimed.end..]);
@@ -96,8 +107,11 @@ impl Line {
             self.answer(step, *result, &mut surplus);
         }
         self.give_back(&surplus);
+        if unheard {
+            self.core.nobody_has_heard(&self.keys);
+        }
         if nudge && let Some(line) = self.itself.upgrade() {
-            nudge::start(&line);
+            nudge::start(&line, line.next_series());
         }
     }
 
@@ -107,18 +121,8 @@ impl Line {
                 (Operation::TryAcquire(permits), Ok(1)) => Some(permits),
                 _ => None,
             };
-            match call.reply {
-                Some(reply) => {
-                    if reply.send(answer).is_err() {
-                        surplus.extend(acquired);
-                    }
-                }
-                None => {
-                    surplus.extend(acquired);
-                    if let Err(error) = answer {
-                        tracing::error!(%error, operation = call.operation.name(), "not carried out");
-                    }
-                }
+            if !tell(call, answer) {
+                surplus.extend(acquired);
             }
         }
     }
@@ -143,20 +147,44 @@ impl Line {
     pub(super) fn fail(&self, batch: Batch, error: &Error) {
         let mut waiters = Vec::new();
         if !batch.claim.is_empty() {
-            // What stops the first ones stops all.
             let mut state = self.lock();
-            waiters = state.waiters.take_all();
+            waiters = state.waiters.take_failed(&batch.claim);
             self.leave_if_unneeded(&mut state);
         }
         tell_all(waiters, error);
         for call in batch.into_steps().flat_map(|step| step.calls) {
-            match call.reply {
-                Some(reply) => {
-                    let _ = reply.send(Err(error.clone()));
-                }
-                None => {
-                    tracing::error!(%error, operation = call.operation.name(), "not carried out");
-                }
+            tell(call, Err(error.clone()));
+        }
+    }
+
+    /// The runtime has ended while `batch` was carried out.
+    pub(super) fn lose(&self, mut batch: Batch) {
+        let (name, calls) = (self.name(), batch.changes());
+        if !calls.is_empty() {
+            tracing::error!(
+                name,
+                calls,
+                "what became of these calls is not known: the runtime has ended"
+            );
+        }
+        let now = Instant::now();
+        let trouble = Trouble {
+            doubtful: true,
+            reason: Reason::Unreachable,
+            last: false,
+            detail: "the runtime has ended",
+            now,
+        };
+        let claim = std::mem::take(&mut batch.claim);
+        let waiters = self.lock().waiters.take_named(&claim);
+        for waiter in waiters {
+            let error = trouble.error(name, "acquire", waiter.since);
+            let _ = waiter.reply.send(Err(error));
+        }
+        for call in batch.into_steps().flat_map(|step| step.calls) {
+            let error = trouble.error(name, call.operation.name(), call.since);
+            if let Some(reply) = call.reply {
+                let _ = reply.send(Err(error));
             }
         }
     }
@@ -164,16 +192,18 @@ impl Line {
     /// Tells those callers whose retry window has passed; says how long the others wait for `batch`.
     pub(super) fn tell_impatient(&self, trouble: &Trouble<'_>, batch: &mut Batch) -> Patience {
         let window = self.core.config.retry_window;
-        let now = trouble.now;
         let mut owed = false;
         let mut told = false;
         let mut next: Option<Instant> = None;
         let mut later = |due: Instant| next = Some(next.map_or(due, |next| next.min(due)));
         batch.retain_calls(|call| {
             let due = call.since + window;
-            call.forget_caller_who_has_gone();
+            if call.is_pointless() {
+                told |= !trouble.doubtful;
+                return trouble.doubtful;
+            }
             match &call.reply {
-                Some(_) if due <= now => {
+                Some(_) if trouble.is_over(due) => {
                     let error = trouble.error(self.name(), call.operation.name(), call.since);
                     if let Some(reply) = call.reply.take() {
                         let _ = reply.send(Err(error));
@@ -183,24 +213,15 @@ impl Line {
                     return trouble.doubtful;
                 }
                 Some(_) => later(due),
-                // An acquisition is owed to nobody; a release is.
-                None => owed |= !matches!(call.operation, Operation::TryAcquire(_)),
+                None => owed = true,
             }
             true
         });
-        let (overdue, due) = self.lock().waiters.take_overdue(now, window);
-        let untouched = trouble.untouched();
-        for (ticket, waiter) in overdue {
-            let since = waiter.since;
-            let asked = batch.claim.may_include(ticket);
-            let trouble = if asked { trouble } else { &untouched };
-            let error = trouble.error(self.name(), "acquire", since);
-            let _ = waiter.reply.send(Err(error));
-        }
-        if let Some(due) = due {
+        if let Some(due) = self.tell_waiters(trouble, &batch.claim) {
             later(due);
         }
-        self.tell_queued(trouble);
+        self.tell_calls(trouble);
+        told |= self.lock().waiters.somebody_has_left(&batch.claim);
         if told && !trouble.doubtful {
             return Patience::Nobody;
         }
@@ -212,30 +233,86 @@ impl Line {
         }
     }
 
-    /// The same for those who wait behind: their calls have not been sent at all.
+    /// The same for those who stand in line or are at the end of their wait, of whom `claim` names some; when the next
+    /// one's time is up.
+    fn tell_waiters(&self, trouble: &Trouble<'_>, claim: &Claim) -> Option<Instant> {
+        let window = self.core.config.retry_window;
+        let (overdue, due) = self.lock().waiters.take_overdue(trouble.now, window);
+        for (ticket, waiter) in overdue {
+            let known = Trouble {
+                doubtful: waiter.doubtful || trouble.doubtful && claim.names(ticket),
+                ..*trouble
+            };
+            let error = known.error(self.name(), "acquire", waiter.since);
+            let _ = waiter.reply.send(Err(error));
+        }
+        due
+    }
+
+    /// The same for all who wait behind: their calls have not been sent at all.
     pub(super) fn tell_queued(&self, trouble: &Trouble<'_>) {
+        self.tell_waiters(trouble, &Claim::default());
+        self.tell_calls(trouble);
+    }
+
+    /// The server says no to a caller one of whose questions has never been answered.
+    fn never_answered(&self, waiter: &Waiter, now: Instant) -> Error {
+        let trouble = Trouble {
+            doubtful: true,
+            reason: Reason::Unreachable,
+            last: false,
+            detail: "an earlier question was never answered",
+            now,
+        };
+        trouble.error(self.name(), "acquire", waiter.since)
+    }
+
+    /// The same for the calls that are queued.
+    fn tell_calls(&self, trouble: &Trouble<'_>) {
         let window = self.core.config.retry_window;
         let overdue = |since: Instant| since + window <= trouble.now;
         let untouched = trouble.untouched();
-        let mut state = self.lock();
-        state.queue.sweep(|queued| match queued {
-            Queued::Call(call) if overdue(call.since) => {
-                let error = untouched.error(self.keys.name(), call.operation.name(), call.since);
+        let mut over = Vec::new();
+        self.lock().queue.sweep(|queued| {
+            let is_over = match &queued {
                 // A release that its caller has been told did not happen must not happen.
-                match call.reply.take() {
-                    Some(reply) => drop(reply.send(Err(error))),
-                    None if call.operation.is_owed() => return true,
-                    None => {
-                        tracing::error!(%error, operation = call.operation.name(), "not carried out");
+                Queued::Call(call) => call.reply.is_some() && overdue(call.since),
+                Queued::Command(command) => overdue(command.since()),
+            };
+            if is_over {
+                over.push(queued);
+                return None;
+            }
+            Some(queued)
+        });
+        for queued in over {
+            match queued {
+                Queued::Call(call) => {
+                    let operation = call.operation.name();
+                    let error = untouched.error(self.keys.name(), operation, call.since);
+                    if let Some(reply) = call.reply {
+                        let _ = reply.send(Err(error));
                     }
                 }
-                false
+                Queued::Command(mut command) => command.give_up(self.keys.name(), &untouched),
             }
-            Queued::Command(command) if overdue(command.since()) => {
-                command.give_up(self.keys.name(), &untouched);
-                false
-            }
-            _ => true,
-        });
+        }
     }
+}
+
+/// Tells the caller of `call`; where there is none, the log says what was not carried out. Whether it was told.
+fn tell(call: Call, answer: Result<i64>) -> bool {
+    let answer = match call.reply {
+        Some(reply) => match reply.send(answer) {
+            Ok(()) => return true,
+            Err(answer) => answer,
+        },
+        None => answer,
+    };
+    if let Err(error) = answer
+        && call.operation.is_owed()
+    {
+        tracing::error!(%error, call = %call.operation, "not carried out");
+    }
+    false
 }

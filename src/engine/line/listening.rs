@@ -1,9 +1,10 @@
 //! The line's ear on its channel: wanted as long as somebody waits, and what is done about a message.
 
-use std::sync::Weak;
+use std::sync::{Arc, MutexGuard, Weak};
 
 use super::{Line, State, tell_all};
 use crate::engine::drive;
+use crate::engine::nudge::{self, Left, Seen, Series};
 use crate::engine::once::refused;
 use crate::engine::wakeups::{Listener, Wake};
 
@@ -28,7 +29,7 @@ impl Line {
 
     /// Somebody has gone who may have stood in the way of smaller requests.
     pub(super) fn way_is_free(&self, state: &mut State) {
-        state.look_anew();
+        state.look = true;
         self.leave_if_unneeded(state);
     }
 
@@ -41,28 +42,75 @@ impl Line {
         }
     }
 
-    /// How many of the channel's listeners are this client itself.
-    pub(crate) fn own_subscriptions(&self) -> u64 {
-        u64::from(self.lock().listening.is_confirmed())
+    /// Permits have come and been announced by another way than a batch of this line.
+    pub(crate) fn has_been_given_more(self: &Arc<Self>) {
+        let state = self.lock();
+        self.nudge_others(state, false, None);
     }
 
-    /// Ends when a release has left permits while somebody else listens.
-    pub(crate) async fn released_again(&self) {
-        self.released_again.notified().await;
+    /// Permits were announced when nobody listened, and somebody does now.
+    pub(crate) fn is_heard_by_now(self: &Arc<Self>) {
+        let state = self.lock();
+        // A series that began later looks late, too.
+        if !state.leavings.is_under_way() {
+            self.nudge_others(state, true, Some(Series::of_unheard()));
+        }
     }
 
-    /// Whether there may still be permits for someone asleep: how many releases have left some so far.
-    pub(crate) fn wants_nudge(&self) -> Option<u64> {
+    fn nudge_others(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        unannounced: bool,
+        series: Option<Series>,
+    ) {
+        // It is not known how many are free.
+        state.available = i64::MAX;
+        let start = state.leavings.leave(None, unannounced);
+        let series = series.unwrap_or_else(|| state.leavings.series());
+        drop(state);
+        if start {
+            nudge::start(self, series);
+        } else {
+            self.left_more.notify_one();
+        }
+    }
+
+    /// Ends when permits have been left to others once more.
+    pub(crate) async fn has_left_more(&self) {
+        self.left_more.notified().await;
+    }
+
+    /// How what has been left is to be nudged for.
+    pub(crate) fn next_series(&self) -> Series {
+        self.lock().leavings.series()
+    }
+
+    /// What a nudge has to know; `None` if there is no reason for one any more.
+    pub(crate) fn nudge_begins(&self) -> Option<Left> {
         let mut state = self.lock();
-        state.nudging = state.available > 0 && !state.closed;
-        state.nudging.then_some(state.leaving)
+        if state.available < 1 || state.closed {
+            state.leavings.clear();
+            return None;
+        }
+        let own = u64::from(state.listening.is_confirmed());
+        Some(state.leavings.begin(own))
     }
 
-    /// Ends the nudging, unless there was a release behind those that were `seen`.
-    pub(crate) fn nudge_ended(&self, seen: u64) -> bool {
+    /// Whether the series of nudges has ended with this one.
+    pub(crate) fn nudge_has_ended(
+        &self,
+        left: &Left,
+        seen: Option<Seen>,
+        series: &Series,
+        goes_on: bool,
+    ) -> bool {
         let mut state = self.lock();
-        state.nudging = state.leaving != seen;
-        !state.nudging
+        let ended = state.leavings.end(left, seen.as_ref(), series, goes_on);
+        drop(state);
+        if ended && seen.is_some_and(|seen| seen.permits > 0 && seen.others == 0) {
+            self.core.nobody_has_heard(&self.keys);
+        }
+        ended
     }
 }
 
@@ -74,20 +122,27 @@ impl Listener for Line {
         let mut state = self.lock();
         let look = state.listening.hear(wake);
         match wake {
-            Wake::Message => state.turns.heard(),
+            Wake::Message => {
+                state.turns.heard();
+                // Whoever has sent it sees to the others.
+                (state.unprompted, state.looking_unprompted) = (false, false);
+            }
             Wake::Lost | Wake::Ended => state.turns.deaf(),
-            Wake::Confirmed | Wake::Look => {}
+            Wake::Look | Wake::ConfirmedAgain => state.unprompted = true,
+            Wake::Confirmed | Wake::FurtherMessage => {}
             Wake::Refused(refusal) => {
                 let waiters = state.waiters.take_answered();
                 drop(state);
                 tell_all(waiters, &refused(self.name(), refusal));
+                // Others may wait for them in vain, and who carries a round out may have been told.
+                drive::kick(&line);
                 return;
             }
         }
         if !look {
             return;
         }
-        state.look_anew();
+        state.look = true;
         let waiting = !state.waiters.is_empty();
         if waiting {
             self.note_busy(&mut state);

@@ -5,8 +5,8 @@
 //! [`Waiters`] and are part of a round when there is reason to look: on their arrival, when this client
 //! releases, when a message comes or may have been missed.
 //!
-//! Nothing is lost when a caller goes: a call that has been queued is carried out, and permits granted to
-//! somebody who has gone are released with the next round.
+//! Nothing is lost when a caller goes: a release that has been queued is carried out, and permits granted to
+//! somebody who has gone are released with the next round. Any other call is not sent any more.
 //!
 //! | File | What it holds |
 //! |---|---|
@@ -25,7 +25,7 @@ mod queue;
 mod round;
 mod seat;
 
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
@@ -38,11 +38,13 @@ use super::core::Core;
 use super::drive::{self, Driver, Inline};
 use super::keys::Keys;
 use super::listening::Listening;
+use super::nudge::Leavings;
 use super::registry::Shared;
 use super::request::Request;
 use super::turns::Turns;
 use super::waiters::{Waiter, Waiters};
 use crate::error::{Error, Result};
+use crate::sync::{Mutex, MutexGuard};
 use crate::transport::Value;
 use queue::Queue;
 use seat::Seat;
@@ -53,8 +55,8 @@ pub(crate) struct Line {
     keys: Keys,
     driver: Driver,
     state: Mutex<State>,
-    /// Tells a nudge that is under way.
-    released_again: Notify,
+    /// Tells a series of nudges that is under way.
+    left_more: Notify,
     itself: Weak<Line>,
 }
 
@@ -63,7 +65,8 @@ struct State {
     waiters: Waiters,
     /// Permits may have become free since the waiters last asked.
     look: bool,
-    /// What was free when that is known and not all of it could be used.
+    /// What was free when those who asked could not use it, and others behind them may: they are searched for when there
+    /// is a reason to ask, however often that comes.
     free: Option<i64>,
     /// The counter behind the last batch.
     available: i64,
@@ -71,9 +74,10 @@ struct State {
     seen: Option<Instant>,
     listening: Listening,
     turns: Turns,
-    nudging: bool,
-    /// How many batches have left permits while somebody else listened.
-    leaving: u64,
+    leavings: Leavings,
+    /// The next look has no message for a reason; so has the one that is under way.
+    unprompted: bool,
+    looking_unprompted: bool,
     /// A batch was given up whose copies may still reach the server.
     doubtful: bool,
     /// Counted as busy in the core.
@@ -88,12 +92,6 @@ enum Queued {
 }
 
 impl State {
-    /// There is a reason to ask for the waiters again, whatever is known of what is free.
-    fn look_anew(&mut self) {
-        self.look = true;
-        self.free = None;
-    }
-
     /// Whether others may wait for callers of this client who have all gone.
     fn is_awaited_in_vain(&self) -> bool {
         self.waiters.is_empty() && self.turns.is_on_record()
@@ -132,7 +130,7 @@ impl Line {
             core,
             keys,
             driver: Driver::default(),
-            released_again: Notify::new(),
+            left_more: Notify::new(),
             itself: itself.clone(),
             state: Mutex::new(State {
                 queue: Queue::new(),
@@ -143,8 +141,9 @@ impl Line {
                 seen: None,
                 listening: Listening::default(),
                 turns: Turns::default(),
-                nudging: false,
-                leaving: 0,
+                leavings: Leavings::default(),
+                unprompted: false,
+                looking_unprompted: false,
                 doubtful: false,
                 busy: false,
                 closed,
@@ -162,11 +161,11 @@ impl Line {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
-    /// Carries `operation` out and returns its number. Queued at the first poll; carried out even when
-    /// the future is dropped after that, and then its permits, if it took any, are given back.
+    /// Carries `operation` out and returns its number. Queued at the first poll; when the future is dropped after that, a
+    /// release is carried out all the same, anything else if it has been sent; permits that it took are given back.
     pub(crate) async fn call(self: &Arc<Self>, operation: Operation) -> Result<i64> {
         if let Operation::Release(permits) = operation
             && self.hand_over(permits)
@@ -201,7 +200,7 @@ impl Line {
         match queued {
             Ok(()) => drive::kick(self),
             Err(error) => {
-                tracing::error!(%error, operation = operation.name(), "not carried out");
+                tracing::error!(%error, call = %operation, "not carried out");
             }
         }
     }
@@ -229,7 +228,8 @@ impl Line {
         if !fresh || !state.first_may_keep(permits) {
             return false;
         }
-        let served = state.waiters.serve_exactly(permits, now);
+        let free = state.available;
+        let served = state.waiters.serve_exactly(permits, free, now);
         let handed_over = !served.is_empty();
         state.turns.handed_over(served.len());
         // A large request that has been served may have stood in the way of smaller ones.
@@ -240,7 +240,7 @@ impl Line {
         });
         let look = fits || due && others && !state.waiters.is_empty();
         if look {
-            state.look_anew();
+            state.look = true;
             self.note_busy(&mut state);
         }
         self.leave_if_unneeded(&mut state);
@@ -278,6 +278,7 @@ impl Line {
             reply,
             since: now,
             asked: !wait_quietly,
+            doubtful: false,
         });
         self.note_busy(&mut state);
         drop(state);
@@ -334,7 +335,7 @@ impl Shared for Line {
         let waiters = {
             let mut state = self.lock();
             state.closed = true;
-            state.waiters.take_all()
+            state.waiters.take_line()
         };
         tell_all(waiters, &self.shut_down());
         drive::kick(&self);

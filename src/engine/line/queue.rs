@@ -2,13 +2,14 @@
 //!
 //! It stays short while the server does not answer. A call whose caller waits takes no more memory than
 //! the caller does, and has its deadline, the retry window. Of the others only the releases are kept: they
-//! are owed, and are added up. An acquisition or a question that nobody waits for is dropped. That happens
-//! whenever the queue has doubled, so it costs a call next to nothing.
+//! are owed, and are added up. Everything else that nobody waits for any more is dropped: at the latest when its turn comes, and
+//! whenever the queue has doubled, so that it costs a call next to nothing.
 
 use std::collections::VecDeque;
 
 use super::Queued;
 use crate::engine::batch::{Call, Operation};
+use crate::engine::log::list_of;
 
 /// Below this length nothing is looked through.
 const SHORT: usize = 1024;
@@ -34,12 +35,26 @@ impl Queue {
         self.items.is_empty()
     }
 
-    pub(super) fn front(&self) -> Option<&Queued> {
+    /// The next one that is to be carried out.
+    pub(super) fn front(&mut self) -> Option<&Queued> {
+        while self.items.front_mut().is_some_and(is_pointless) {
+            self.items.pop_front();
+        }
         self.items.front()
     }
 
     pub(super) fn pop_front(&mut self) -> Option<Queued> {
         self.items.pop_front()
+    }
+
+    /// What is owed and nobody waits for, for the log; empty where there is nothing.
+    pub(super) fn owed(&mut self) -> String {
+        self.sweep(Some);
+        let owed = |queued: &Queued| match queued {
+            Queued::Call(call) if call.reply.is_none() => Some((call.operation, 1)),
+            _ => None,
+        };
+        list_of(self.items.iter().filter_map(owed))
     }
 
     /// Puts calls back that have not been sent, in their order.
@@ -58,26 +73,23 @@ impl Queue {
             return;
         }
         if self.items.len() >= self.sweep_at {
-            self.sweep(|_| true);
+            self.sweep(Some);
         }
         self.items.push_back(queued);
     }
 
-    /// Drops what `keep` does not want, and what nobody waits for and nothing is owed by.
-    pub(super) fn sweep(&mut self, mut keep: impl FnMut(&mut Queued) -> bool) {
+    /// Drops what `keep` takes, and what nobody waits for and nothing is owed by.
+    pub(super) fn sweep(&mut self, mut keep: impl FnMut(Queued) -> Option<Queued>) {
         let mut swept: VecDeque<Queued> = VecDeque::new();
         // The owed releases that a later one may be added to: a batch may put them in this order, too.
         let (mut release, mut release_if_exists) = (None, None);
         for mut queued in self.items.drain(..) {
-            if let Queued::Call(call) = &mut queued {
-                call.forget_caller_who_has_gone();
-                if call.reply.is_none() && changes_nothing(call.operation) {
-                    continue;
-                }
-            }
-            if !keep(&mut queued) {
+            if is_pointless(&mut queued) {
                 continue;
             }
+            let Some(queued) = keep(queued) else {
+                continue;
+            };
             let twin = match &queued {
                 Queued::Call(call) => match call.operation {
                     Operation::Release(_) => Some(&mut release),
@@ -111,9 +123,12 @@ impl Queue {
     }
 }
 
-/// Whether it comes to nothing without a caller: permits that it takes would be given back.
-fn changes_nothing(operation: Operation) -> bool {
-    matches!(operation, Operation::TryAcquire(_) | Operation::Available)
+/// Whether its caller has gone, and nothing is owed by it.
+fn is_pointless(queued: &mut Queued) -> bool {
+    match queued {
+        Queued::Call(call) => call.is_pointless(),
+        Queued::Command(command) => command.is_pointless(),
+    }
 }
 
 /// Adds a release that nobody waits for to an earlier one of the same kind; whether that was possible.
@@ -139,7 +154,10 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::engine::command::Command;
+    use crate::engine::request::Request;
     use crate::engine::waiters::Reply;
+    use crate::transport::cmd;
 
     fn push(queue: &mut Queue, operation: Operation, reply: Option<Reply>) {
         queue.push(Queued::Call(Call {
@@ -168,13 +186,24 @@ mod tests {
                 Operation::Release(2),
                 Operation::ReleaseIfExists(1),
                 Operation::Available,
+                Operation::Drain,
+                Operation::Add(1),
+                Operation::TrySet(1, None),
             ] {
                 // Its caller goes at once.
                 push(&mut queue, operation, Some(oneshot::channel().0));
                 assert!(queue.items.len() <= SHORT, "it grows");
             }
         }
-        queue.sweep(|_| true);
+        queue.sweep(Some);
+        for _ in 0..100_000 {
+            // Its caller goes, too.
+            let request = Request::Plain(cmd("EXISTS"));
+            let (command, _) = Command::new("exists", request);
+            queue.push(Queued::Command(command));
+            assert!(queue.items.len() <= SHORT, "it grows");
+        }
+        queue.sweep(Some);
         assert_eq!(
             operations(&queue),
             [
@@ -188,16 +217,17 @@ mod tests {
     #[test]
     fn releases_are_not_moved_before_what_looks_at_the_whole_counter() {
         let mut queue = Queue::new();
+        let (waiting, _answer) = oneshot::channel();
+        push(&mut queue, Operation::Release(1), None);
+        push(&mut queue, Operation::Drain, Some(waiting));
         for operation in [
-            Operation::Release(1),
-            Operation::Drain,
             Operation::Release(2),
             Operation::TryAcquire(1),
             Operation::Release(3),
         ] {
             push(&mut queue, operation, None);
         }
-        queue.sweep(|_| true);
+        queue.sweep(Some);
         assert_eq!(
             operations(&queue),
             [

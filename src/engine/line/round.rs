@@ -1,6 +1,7 @@
 //! One round: what it takes along, and how that is carried out.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -10,12 +11,14 @@ use super::answers::Sent;
 use super::{Line, Queue, Queued, State, Task};
 use crate::engine::answer;
 use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS, StepResult};
+use crate::engine::claim::Claim;
 use crate::engine::coalesce::Outcome;
 use crate::engine::command::Command;
 use crate::engine::drive::{self, Driver, Round, Rounds};
-use crate::engine::once::{Ending, Trouble, refused};
+use crate::engine::log;
+use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
 use crate::error::Error;
-use crate::transport::{Reason, Refusal};
+use crate::transport::{Reason, Refusal, Value};
 
 impl Line {
     /// Takes what the next round carries out.
@@ -38,18 +41,20 @@ impl Line {
         }
         let adds = calls.iter().any(|call: &Call| call.operation.adds());
         if adds && !state.waiters.is_empty() {
-            state.look_anew();
+            state.look = true;
         }
         let answered = state.waiters.somebody_was_answered();
         let waiting = !state.waiters.is_empty();
         let reports = state.turns.wants_report(now, waiting, answered);
         let awaited_in_vain = state.is_awaited_in_vain();
-        let mut claim = Default::default();
+        let mut claim = Claim::default();
         if state.look && !state.waiters.is_empty() {
-            let free = state.free.take().filter(|_| !reports);
+            let free = state.free.take();
             claim = state.waiters.claim(now, free);
             state.look = false;
+            state.looking_unprompted = std::mem::take(&mut state.unprompted);
         }
+        state.waiters.name_ending(&mut claim);
         let own = u64::from(state.listening.is_confirmed());
         let report = reports.then(|| state.turns.report(state.waiters.report(&claim, now), own));
         let batch = Batch::form(&mut calls, claim, report);
@@ -66,7 +71,7 @@ impl Line {
                 let mut state = line.lock();
                 let held = state.turns.is_held_until(instant);
                 if held {
-                    state.look_anew();
+                    state.look = true;
                 }
                 drop(state);
                 if held {
@@ -76,7 +81,8 @@ impl Line {
         });
     }
 
-    async fn carry_out_batch(&self, mut batch: Batch) {
+    async fn carry_out_batch(&self, batch: Batch) {
+        let mut batch = InHand { line: self, batch };
         let (doubtful, confirmed) = {
             let state = self.lock();
             (state.doubtful, state.listening.is_confirmed())
@@ -85,28 +91,52 @@ impl Line {
         let mut first = None;
         let lone_call = batch.lone_call().filter(|_| !doubtful);
         if let Some(permits) = lone_call {
-            match self.carry_out_alone(&mut batch, permits, at).await {
+            match self.carry_out_alone(&mut batch, permits).await {
                 Alone::Answered(outcome) => {
-                    self.arrive_alone(batch, outcome, at, confirmed);
+                    self.arrive_alone(batch.take(), outcome, at, confirmed);
                     return;
                 }
                 Alone::NotDone => {}
+                Alone::Settled => {
+                    self.put_back(batch.take());
+                    return;
+                }
                 Alone::Failed(failure) => first = Some(Err(failure)),
                 Alone::Ended(ending) => first = Some(Ok(ending)),
             }
         }
         let mut request = batch.request(&self.keys, self.core.config.record_life(), doubtful);
         request.number(self.core.next_sequence());
-        let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, &mut batch);
-        let ending = match first {
-            None => self.core.carry_out(&mut request, callers).await,
-            Some(Err(failure)) => {
-                Box::pin(self.core.carry_on(&mut request, at, failure, callers)).await
+        let (mut unanswered, mut disowned) = (false, 0);
+        let ending = loop {
+            let callers = |trouble: &Trouble<'_>| {
+                unanswered |= trouble.doubtful;
+                self.tell_impatient(trouble, &mut batch)
+            };
+            let ending = match first.take() {
+                None => self.core.carry_out(&mut request, callers).await,
+                Some(Err(failure)) => {
+                    Box::pin(self.core.carry_on(&mut request, failure, callers)).await
+                }
+                Some(Ok(ending)) => ending,
+            };
+            let stale = match &ending {
+                Ending::Answer(value) => Answer::read(value, &batch) == Some(Answer::Stale),
+                _ => false,
+            };
+            if !stale || unanswered || disowned == MOST_DISOWNED {
+                break ending;
             }
-            Some(Ok(ending)) => ending,
+            // Nothing of the batch was done, because of a record that nobody of ours has written.
+            tracing::warn!(
+                name = self.name(),
+                "somebody else has written to this client's record"
+            );
+            request.disown_record(self.core.next_sequence());
+            disowned += 1;
         };
         let answer = match ending {
-            Ending::Answer(value) => match Answer::read(&value, batch.len()) {
+            Ending::Answer(value) => match self.read(&value, &batch, doubtful) {
                 Some(Answer::Done {
                     listeners,
                     available,
@@ -119,7 +149,11 @@ impl Line {
                         confirmed,
                         verdict,
                     };
-                    self.arrive(batch, &results, available, listeners, sent);
+                    self.arrive(batch.take(), &results, available, listeners, sent);
+                    return;
+                }
+                Some(Answer::NotDone) => {
+                    self.put_back(batch.take());
                     return;
                 }
                 Some(Answer::Unreadable(found)) => Error::NotANumber {
@@ -127,38 +161,55 @@ impl Line {
                     found,
                 },
                 Some(Answer::Refused(error)) => refused(self.name(), &Refusal::from_text(&error)),
-                Some(Answer::Stale) | None => Error::Server {
-                    name: self.name().to_owned(),
-                    detail: format!("unexpected answer {value:?}"),
-                },
+                Some(Answer::Stale) | None => {
+                    unexpected_answer(self.name(), &value, unanswered.then(|| at.elapsed()))
+                }
             },
             Ending::Refused(refusal) => {
                 // What one call needs may be forbidden while the others' needs are not.
                 if refusal.reason == Reason::Permission && batch.parts() > 1 {
-                    for single in batch.split() {
+                    for single in batch.take().split() {
                         Box::pin(self.carry_out_batch(single)).await;
                     }
                     return;
                 }
                 refused(self.name(), &refusal)
             }
+            Ending::ShutDown => self.shut_down(),
             Ending::NotSent => {
-                // Those who still wait travel with the next batch.
-                let mut state = self.lock();
-                let calls: Vec<Call> = batch.into_steps().flat_map(|step| step.calls).collect();
-                state.queue.put_back(calls.into_iter());
-                state.look = true;
+                self.put_back(batch.take());
                 return;
             }
             Ending::Unknown => {
-                tracing::error!(name = self.name(), "the outcome of a batch stays unknown");
+                let batch = batch.take();
+                log::unknown(self.name(), &batch.changes());
                 let mut state = self.lock();
+                state.waiters.note_doubt(&batch.claim);
                 state.look = true;
                 state.doubtful = true;
                 return;
             }
         };
-        self.fail(batch, &answer);
+        let answer = Box::pin(self.core.explain(answer, || self.keys.typed())).await;
+        self.fail(batch.take(), &answer);
+    }
+
+    /// Nothing of `batch` has been done: who still waits travels with the next one.
+    fn put_back(&self, batch: Batch) {
+        let mut state = self.lock();
+        let calls: Vec<Call> = batch.into_steps().flat_map(|step| step.calls).collect();
+        state.queue.put_back(calls.into_iter());
+        state.look = true;
+    }
+
+    /// Reads the answer to `batch`, which was sent while an earlier one was `doubtful`.
+    fn read(&self, value: &Value, batch: &Batch, doubtful: bool) -> Option<Answer> {
+        let answer = Answer::read(value, batch);
+        if doubtful && !matches!(answer, None | Some(Answer::Stale)) {
+            // It is on record: nothing that was sent before can do harm any more.
+            self.lock().doubtful = false;
+        }
+        answer
     }
 
     /// A lone call has been answered.
@@ -179,10 +230,46 @@ impl Line {
         let others = |trouble: &Trouble<'_>| self.tell_queued(trouble);
         if !self
             .core
-            .carry_out_command(self.name(), command, others)
+            .carry_out_command(&self.keys, command, others)
             .await
         {
             self.lock().doubtful = true;
+        }
+    }
+}
+
+/// A batch that is being carried out. If its round is dropped, with its runtime, nobody will learn what became of it.
+struct InHand<'a> {
+    line: &'a Line,
+    batch: Batch,
+}
+
+impl InHand<'_> {
+    /// From now on it is seen to.
+    fn take(&mut self) -> Batch {
+        std::mem::take(&mut self.batch)
+    }
+}
+
+impl Deref for InHand<'_> {
+    type Target = Batch;
+
+    fn deref(&self) -> &Batch {
+        &self.batch
+    }
+}
+
+impl DerefMut for InHand<'_> {
+    fn deref_mut(&mut self) -> &mut Batch {
+        &mut self.batch
+    }
+}
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        let batch = self.take();
+        if batch.len() > 0 {
+            self.line.lose(batch);
         }
     }
 }
@@ -204,7 +291,8 @@ impl Rounds for Line {
     fn has_work(&self) -> bool {
         let mut state = self.lock();
         let claims = state.look && !state.waiters.is_empty();
-        if !state.queue.is_empty() || claims || state.is_awaited_in_vain() {
+        let ends = state.waiters.somebody_ends();
+        if !state.queue.is_empty() || claims || ends || state.is_awaited_in_vain() {
             self.note_busy(&mut state);
             return true;
         }
@@ -214,7 +302,7 @@ impl Rounds for Line {
     }
 
     fn abandon(&self) {
-        let (queue, waiters) = {
+        let (mut queue, waiters) = {
             let mut state = self.lock();
             state.closed = true;
             self.core.note_idle(&mut state.busy);
@@ -223,6 +311,7 @@ impl Rounds for Line {
                 state.waiters.take_all(),
             )
         };
+        log::abandoned(self.name(), &queue.owed());
         // Dropping the replies tells the callers.
         drop((queue, waiters));
     }

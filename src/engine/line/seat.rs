@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Line, Queued};
+use super::Line;
 use crate::engine::answer::answer_of;
-use crate::engine::batch::{Call, Operation};
+use crate::engine::batch::Operation;
 use crate::engine::drive::{self, Inline};
 use crate::error::Result;
 
@@ -46,33 +46,30 @@ impl Seat {
         answer.unwrap_or_else(|| Err(self.line.shut_down()))
     }
 
-    /// Waits for the answer until `deadline`, and then for the answer to one last try.
+    /// Waits for the answer until `deadline`, and then for the answer to one last question.
     pub(crate) async fn served_until(&mut self, deadline: Instant) -> Result<bool> {
         match tokio::time::timeout_at(deadline, self.served()).await {
             Ok(answer) => answer,
             Err(_) => {
-                self.try_for_the_last_time();
+                self.end_wait();
                 self.served().await
             }
         }
         .map(|granted| granted == 1)
     }
 
-    fn try_for_the_last_time(&mut self) {
-        let Some(ticket) = self.ticket.take() else {
+    /// The wait is over: the next question is the last one. Until that is answered the caller keeps its ticket, as a
+    /// question that names it may be on its way.
+    fn end_wait(&mut self) {
+        let Some(ticket) = self.ticket else {
             return;
         };
         let mut state = self.line.lock();
         // Not there any more: the answer is on its way.
-        let Some(waiter) = state.waiters.leave(ticket) else {
+        if !state.waiters.end(ticket, Instant::now()) {
             return;
-        };
+        }
         self.line.way_is_free(&mut state);
-        state.queue.push(Queued::Call(Call {
-            operation: Operation::TryAcquire(waiter.permits),
-            reply: Some(waiter.reply),
-            since: Instant::now(),
-        }));
         self.line.note_busy(&mut state);
         drop(state);
         // The round that is under way, if it is this caller's own, must go on while it waits.

@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use super::calls::{Call, Claim, Outcome, Reply, Step, StepAnswer, Term};
 use super::round::Batch;
-use super::{LockLine, Queued, State, waiting};
+use super::waiting::Turn;
+use super::{Held, LockLine, Queued, State, waiting};
 use crate::api::Hold;
 use crate::engine::once::{Patience, Trouble, refused};
 use crate::error::{Error, Result};
@@ -47,6 +48,7 @@ impl LockLine {
             confirmed,
             doubtful,
         } = answered;
+        let window = self.core.config.local_hand_over;
         let mut replies: Vec<(Option<Reply>, Result<Outcome>, Step)> = Vec::new();
         let mut again = Vec::new();
         // When the lock comes to its end, if nobody renews it or gives it back.
@@ -54,7 +56,7 @@ impl LockLine {
         let mut state = self.lock();
         if let Some(listeners) = listeners {
             let own = u64::from(state.waiting.listening.is_confirmed());
-            state.waiting.others = listeners > own;
+            state.waiting.sharing.told(listeners.saturating_sub(own));
         }
         let forced = |(answer, _): &(StepAnswer, _)| matches!(answer, StepAnswer::Forced(true));
         if doubtful || answers.iter().any(forced) {
@@ -62,6 +64,8 @@ impl LockLine {
             state.doubtful = false;
             state.fenced_until = Instant::now().checked_add(self.core.config.record_life());
         }
+        let forced = answers.iter().any(forced);
+        let (mut freed, mut lost, mut busy) = (forced, false, false);
         let mut answers = answers.into_iter();
         for (call, (answer, lease)) in batch.calls.into_iter().zip(&mut answers) {
             if let (Step::Acquire(claim), StepAnswer::Differs(count)) = (&call.step, &answer) {
@@ -69,45 +73,73 @@ impl LockLine {
                 again.push(call);
                 continue;
             }
+            // What was done in front of it is done; alone it is tried again until the server can.
+            if answer.is_not_now() {
+                again.push(call);
+                continue;
+            }
             ends = end_of(&answer, lease).or(ends);
+            freed |= matches!(answer, StepAnswer::Released(0));
+            lost |= matches!(answer, StepAnswer::NotHeld);
+            busy |= matches!(answer, StepAnswer::Busy(_));
             let outcome = self.settle(&mut state, &call.step, answer, sent + lease, doubtful);
             replies.push((call.reply, outcome, call.step));
         }
         for call in again.into_iter().rev() {
             state.queue.push_front(Queued::Call(call));
         }
-        if let (Some((ticket, claim)), Some((answer, lease))) = (batch.turn, answers.next()) {
+        for (turn, (answer, lease)) in batch.turns.into_iter().zip(answers) {
+            let claim = turn.claim;
+            if let StepAnswer::Busy(ttl) = answer {
+                busy = true;
+                ends = ttl;
+            }
             match answer {
                 StepAnswer::Differs(count) => {
                     self.correct(&mut state, &claim, count);
                     state.waiting.look_anew();
                 }
-                StepAnswer::Busy(ttl) => {
-                    self.correct(&mut state, &claim, 0);
-                    state.waiting.not_kept();
-                    if let Some(first) = state.waiting.first() {
-                        first.asked = None;
-                    }
-                    ends = ttl;
-                }
+                answer if answer.is_not_now() => state.waiting.look_anew(),
+                StepAnswer::Busy(_) if !turn.last => self.correct(&mut state, &claim, 0),
                 answer => {
+                    let waiter = state.waiting.take(turn.ticket);
                     ends = end_of(&answer, lease).or(ends);
                     let step = Step::Acquire(claim);
                     let outcome = self.settle(&mut state, &step, answer, sent + lease, doubtful);
-                    let reply = state.waiting.take_served(ticket);
-                    replies.push((reply, outcome, step));
+                    if outcome.is_err() {
+                        // It said nothing about the lock itself.
+                        state.waiting.look_anew();
+                    }
+                    replies.push((waiter.map(|waiter| waiter.reply), outcome, step));
                 }
             }
         }
+        state.waiting.answered(sent);
+        let held = state.holds.is_held();
+        if batch.echo && !forced && (held || !freed) {
+            state.waiting.sharing.no_echo();
+        }
+        if busy && !held {
+            state.waiting.sharing.others_have_it();
+        } else if (freed || lost) && !held {
+            // Nobody who waits was part of the batch.
+            state.waiting.look_anew();
+            if freed {
+                state.waiting.sharing.freed(Instant::now(), window);
+            }
+            self.look_when_others_had_it(&mut state);
+        }
+        // A millisecond that Redis rounds off, and the way there.
+        let ends = ends.map(|ends| Instant::now() + ends + Duration::from_millis(1));
+        state.held = ends.filter(|_| held).map(|ends| Held {
+            fresh_until: Instant::now() + window,
+            ends,
+            confirmed,
+        });
         if let Some(ends) = ends
             && !state.waiting.is_empty()
         {
-            // A millisecond that Redis rounds off, and the way there.
-            let grace = Duration::from_millis(1);
-            self.set_alarm(&mut state, Instant::now() + ends + grace);
-        }
-        if !state.holds.is_held() {
-            state.waiting.not_kept();
+            self.set_alarm(&mut state, ends);
         }
         self.listen_as_needed(&mut state, confirmed);
         drop(state);
@@ -153,11 +185,10 @@ impl LockLine {
             )),
             (Step::Release(owner, _), StepAnswer::Released(left)) => {
                 state.holds.released(owner, left, Some(until));
-                if left == 0 {
-                    if let Some(lease) = self.core.renewals.forget(self.keys.object(), owner) {
-                        lease.end();
-                    }
-                    state.waiting.look_anew();
+                if left == 0
+                    && let Some(lease) = self.core.renewals.forget(self.keys.object(), owner)
+                {
+                    lease.end();
                 }
                 Ok(Outcome::Released)
             }
@@ -176,7 +207,6 @@ impl LockLine {
                 for owner in state.holds.all_lost() {
                     self.core.renewals.forget(self.keys.object(), &owner);
                 }
-                state.waiting.look_anew();
                 Ok(Outcome::Forced(forced))
             }
             (Step::Acquire(claim), StepAnswer::Busy(_)) => {
@@ -203,7 +233,10 @@ impl LockLine {
     ) -> Hold {
         let (owner, term) = (&claim.owner, claim.term);
         let lease = state.holds.taken(owner, count, term, Some(until));
-        state.waiting.kept(Instant::now());
+        if count == 1 {
+            let window = self.core.config.local_hand_over;
+            state.waiting.sharing.granted(Instant::now(), window);
+        }
         state.waiting.bring_forward(owner);
         let (key, owner) = (self.keys.object(), &claim.owner);
         if state.holds.is_watched(owner)
@@ -228,7 +261,7 @@ impl LockLine {
                         tracing::debug!(%error, "lost before it was unlocked");
                     }
                     Err(error) => {
-                        tracing::error!(%error, operation = step.name(), "not carried out");
+                        tracing::error!(%error, call = %step, "not carried out");
                     }
                     Ok(_) => {}
                 }
@@ -256,7 +289,7 @@ impl LockLine {
 
     /// Nothing of `batch` has taken effect, because of `error`.
     pub(super) fn fail(&self, batch: Batch, error: &Error) {
-        let waiters = if batch.turn.is_some() {
+        let waiters = if !batch.turns.is_empty() {
             // What stops the first one stops all.
             let mut state = self.lock();
             let waiters = state.waiting.take_all();
@@ -271,19 +304,27 @@ impl LockLine {
         }
     }
 
-    /// Tells those callers whose retry window has passed; says how long the others wait for `batch`.
-    pub(super) fn tell_impatient(&self, trouble: &Trouble<'_>, batch: &mut Batch) -> Patience {
+    /// Tells those callers whose retry window has passed; says how long the others wait for `batch`, which has been
+    /// under way since `began`.
+    pub(super) fn tell_impatient(
+        &self,
+        trouble: &Trouble<'_>,
+        began: Instant,
+        batch: &mut Batch,
+    ) -> Patience {
         let window = self.core.config.retry_window;
-        let now = trouble.now;
         let (mut owed, mut told) = (false, false);
         let mut next: Option<Instant> = None;
         let mut later = |due: Instant| next = Some(next.map_or(due, |next| next.min(due)));
         let doubtful = trouble.doubtful;
         batch.calls.retain_mut(|call| {
             let due = call.since + window;
-            call.forget_caller_who_has_gone();
+            if call.is_pointless() {
+                told |= !doubtful;
+                return doubtful;
+            }
             match &call.reply {
-                Some(_) if due <= now => {
+                Some(_) if trouble.is_over(due) => {
                     let error = trouble.error(self.name(), call.step.name(), call.since);
                     if let Some(reply) = call.reply.take() {
                         let _ = reply.send(Err(error));
@@ -294,62 +335,95 @@ impl LockLine {
                     return doubtful;
                 }
                 Some(_) => later(due),
-                // An acquisition is owed to nobody; an unlock is.
-                None if matches!(call.step, Step::Acquire(_)) => {
-                    told |= !doubtful;
-                    return doubtful;
-                }
                 None => owed = true,
             }
             true
         });
-        let (overdue, due) = self.lock().waiting.take_overdue(now, window);
-        let turn = batch.turn.as_ref().map(|(ticket, _)| *ticket);
-        let untouched = trouble.untouched();
-        for waiter in overdue {
-            let Some(since) = waiter.asked else { continue };
-            let asked = turn == Some(waiter.ticket());
-            let trouble = if asked { trouble } else { &untouched };
-            let error = trouble.error(self.name(), "lock", since);
-            let _ = waiter.reply.send(Err(error));
-        }
-        if let Some(due) = due {
-            later(due);
-        }
-        self.tell_queued(trouble);
-        let left = turn.is_some_and(|ticket| !self.lock().waiting.has(ticket));
-        if (told || left) && !trouble.doubtful {
+        let due = self.tell_waiting(trouble, began, &batch.turns);
+        due.into_iter()
+            .chain(self.tell_queued(trouble))
+            .for_each(later);
+        let (left, waiting) = {
+            let state = self.lock();
+            let left = |turn: &Turn| !state.waiting.has(turn.ticket);
+            (batch.turns.iter().any(left), !state.waiting.is_empty())
+        };
+        if (told || left) && !doubtful {
             return Patience::Nobody;
         }
-        let waiting = batch.turn.is_some() && !self.lock().waiting.is_empty();
         match next {
             Some(next) => Patience::Until(next),
-            None if owed || waiting => Patience::Forever,
+            None if owed || (waiting && !batch.turns.is_empty()) => Patience::Forever,
             None => Patience::Nobody,
         }
     }
 
-    /// The same for those who wait behind: their calls have not been sent at all.
-    pub(super) fn tell_queued(&self, trouble: &Trouble<'_>) {
+    /// The same for those who wait, of whom `turns` are part of the question under way; says when the next one's time
+    /// is up.
+    pub(super) fn tell_waiting(
+        &self,
+        trouble: &Trouble<'_>,
+        began: Instant,
+        turns: &[Turn],
+    ) -> Option<Instant> {
+        let window = self.core.config.retry_window;
+        let mut state = self.lock();
+        let (overdue, due) = state.waiting.take_overdue(began, trouble.now, window);
+        if state.waiting.is_empty() {
+            self.listen_as_needed(&mut state, true);
+        }
+        drop(state);
+        for (waiter, since) in overdue {
+            let named = turns.iter().any(|turn| turn.ticket == waiter.ticket());
+            let trouble = Trouble {
+                doubtful: waiter.in_doubt || (named && trouble.doubtful),
+                ..*trouble
+            };
+            let error = trouble.error(self.name(), "lock", since);
+            let _ = waiter.reply.send(Err(error));
+        }
+        due
+    }
+
+    /// The same for those whose calls are queued behind: they have not been sent at all.
+    pub(super) fn tell_queued(&self, trouble: &Trouble<'_>) -> Option<Instant> {
         let window = self.core.config.retry_window;
         let overdue = |since: Instant| since + window <= trouble.now;
         let untouched = trouble.untouched();
-        self.lock().queue.retain_mut(|queued| match queued {
-            Queued::Call(call) if overdue(call.since) => {
-                call.forget_caller_who_has_gone();
-                let Some(reply) = call.reply.take() else {
-                    return true;
+        let mut over = Vec::new();
+        {
+            let mut state = self.lock();
+            for mut queued in std::mem::take(&mut state.queue) {
+                let is_over = match &mut queued {
+                    // An unlock that its caller has been told did not happen must not happen.
+                    Queued::Call(call) => {
+                        call.forget_caller_who_has_gone();
+                        overdue(call.since) && call.reply.is_some()
+                    }
+                    Queued::Command(command) => overdue(command.since()),
                 };
-                let error = untouched.error(self.keys.name(), call.step.name(), call.since);
-                let _ = reply.send(Err(error));
-                // An unlock that its caller has been told did not happen must not happen.
-                false
+                if is_over {
+                    over.push(queued);
+                } else {
+                    state.queue.push_back(queued);
+                }
             }
-            Queued::Command(command) if overdue(command.since()) => {
-                command.give_up(self.keys.name(), &untouched);
-                false
+        }
+        for queued in over {
+            match queued {
+                Queued::Call(call) => {
+                    let error = untouched.error(self.keys.name(), call.step.name(), call.since);
+                    if let Some(reply) = call.reply {
+                        let _ = reply.send(Err(error));
+                    }
+                }
+                Queued::Command(mut command) => command.give_up(self.keys.name(), &untouched),
             }
-            _ => true,
-        });
+        }
+        let due = |queued: &Queued| match queued {
+            Queued::Call(call) => call.reply.as_ref().map(|_| call.since + window),
+            Queued::Command(command) => Some(command.since() + window),
+        };
+        self.lock().queue.iter().filter_map(due).min()
     }
 }

@@ -4,7 +4,7 @@
 //! alone carries its round out itself. Callers that wait for the lock stand in a queue of the process, of which only
 //! the first one ever asks Redis. When a local owner unlocks, the next one's turn travels in the same script, which
 //! writes the new owner: it costs no round trip more, and nobody sees the lock free in between. Others get their
-//! turn: while somebody else listens, the lock stays within the process for `local_hand_over` at the most.
+//! turn; see [`sharing`].
 //!
 //! # Once only
 //!
@@ -30,6 +30,7 @@
 //! | `answers.rs` | who is told what |
 //! | `holds.rs` | what the owners of this client hold, as far as is known |
 //! | `waiting.rs` | the queue of those who wait, and when they ask |
+//! | `sharing.rs` | when the lock is left to other clients |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
 
 mod answers;
@@ -37,10 +38,11 @@ mod calls;
 mod holds;
 mod round;
 mod seat;
+mod sharing;
 mod waiting;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -61,6 +63,7 @@ use super::request::Request;
 use crate::api::Hold;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::sync::{Mutex, MutexGuard};
 use crate::transport::Value;
 
 /// One lock of one client.
@@ -79,6 +82,8 @@ struct State {
     queue: VecDeque<Queued>,
     waiting: Waiting,
     holds: Holds,
+    /// The server has just said that somebody of this client has the lock.
+    held: Option<Held>,
     /// A request was given up whose copies may still reach the server.
     doubtful: bool,
     /// A fence has been left that is there until then.
@@ -88,10 +93,51 @@ struct State {
     closed: bool,
 }
 
+/// What the server has said of a lock that somebody of this client has.
+struct Held {
+    /// No longer worth a question until then.
+    fresh_until: Instant,
+    /// It comes to its end then, if nothing happens.
+    ends: Instant,
+    /// The channel was heard.
+    confirmed: bool,
+}
+
 /// Something queued for the next round.
 enum Queued {
     Call(Call),
     Command(Command),
+}
+
+impl Queued {
+    /// Whether nobody waits for it any more, and it is not owed: then it must not be sent.
+    fn is_pointless(&mut self) -> bool {
+        match self {
+            Queued::Call(call) => call.is_pointless(),
+            Queued::Command(command) => command.is_pointless(),
+        }
+    }
+}
+
+impl State {
+    /// The next of those queued that is to be carried out.
+    fn next(&mut self) -> Option<&Queued> {
+        while self
+            .queue
+            .front_mut()
+            .is_some_and(|next| next.is_pointless())
+        {
+            self.queue.pop_front();
+        }
+        self.queue.front()
+    }
+
+    /// Somebody wants the lock.
+    fn note_wish(&mut self, now: Instant) {
+        if self.waiting.is_empty() {
+            self.waiting.sharing.wanted_again(now);
+        }
+    }
 }
 
 impl LockLine {
@@ -114,6 +160,7 @@ impl LockLine {
                     queue: VecDeque::new(),
                     waiting: Waiting::default(),
                     holds: Holds::default(),
+                    held: None,
                     doubtful: false,
                     fenced_until: None,
                     busy: false,
@@ -129,7 +176,7 @@ impl LockLine {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
     /// Takes the lock for `claim`, waiting for `wait` at the most; `None` waits without limit.
@@ -176,7 +223,7 @@ impl LockLine {
         };
         match self.enqueue(Queued::Call(call)) {
             Ok(()) => drive::kick(self),
-            Err(error) => tracing::error!(%error, "not unlocked"),
+            Err(error) => tracing::error!(%error, %owner, "not unlocked"),
         }
     }
 
@@ -210,6 +257,9 @@ impl LockLine {
             Step::Acquire(claim) => Some(Arc::clone(&claim.owner)),
             _ => None,
         };
+        if owner.is_some() {
+            self.lock().note_wish(Instant::now());
+        }
         self.enqueue(Queued::Call(Call {
             step,
             reply: Some(reply),
@@ -226,9 +276,25 @@ impl LockLine {
         if state.closed {
             return Err(self.shut_down());
         }
+        let now = Instant::now();
         // Who holds the lock already does not wait for it.
         let holds = state.holds.count(&owner) > 0;
-        let ticket = state.waiting.join(claim, reply, holds);
+        let first = state.waiting.is_empty();
+        state.note_wish(now);
+        let held = state.held.as_ref().filter(|held| now < held.fresh_until);
+        let held = held
+            .filter(|_| !holds)
+            .map(|held| (held.ends, held.confirmed));
+        let asks = held.is_none();
+        let ticket = state.waiting.join(claim, reply, holds, asks);
+        if first && !state.waiting.wants_to_ask(now) {
+            let heard = state.waiting.listening.is_confirmed();
+            self.listen_as_needed(&mut state, held.map_or(heard, |(_, heard)| heard));
+            match held {
+                Some((ends, _)) => self.set_alarm(&mut state, ends),
+                None => self.look_when_others_had_it(&mut state),
+            }
+        }
         self.note_busy(&mut state);
         drop(state);
         Ok(Seat::new(self, Some(owner), answer, Some(ticket)))

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::answers::Answered;
-use super::calls::{self, Call, Claim, Known, Step, Term, Usual};
+use super::calls::{self, Call, Known, Step, Term, Usual};
 use super::holds::Holds;
+use super::waiting::Turn;
 use super::{LockLine, Queued, State, waiting};
 use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
+use crate::engine::log;
 use crate::engine::once::{Ending, Trouble, refused};
 use crate::engine::request::Request;
+use crate::engine::wrong_type::Typed;
 use crate::error::Error;
 
 /// A script call takes this many steps at the most.
@@ -22,13 +25,15 @@ const MOST_STEPS: usize = 64;
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) calls: Vec<Call>,
-    /// The first of those who wait: its ticket and what it asks for. Comes after the calls.
-    pub(super) turn: Option<(u64, Claim)>,
+    /// Those of the waiting who ask. They come after the calls.
+    pub(super) turns: Vec<Turn>,
+    /// If it frees the lock, this client hears of it.
+    pub(super) echo: bool,
 }
 
 impl Batch {
     fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.turn.is_none()
+        self.calls.is_empty() && self.turns.is_empty()
     }
 
     fn has_owner(&self, owner: &str) -> bool {
@@ -66,14 +71,16 @@ enum Task {
 impl LockLine {
     /// Takes what the next round carries out.
     fn depart(&self, state: &mut State) -> Option<Task> {
-        if matches!(state.queue.front(), Some(Queued::Command(_))) {
+        if matches!(state.next(), Some(Queued::Command(_))) {
             let Some(Queued::Command(command)) = state.queue.pop_front() else {
                 unreachable!("looked at just now");
             };
             return Some(Task::Command(command));
         }
         let mut batch = Batch::default();
-        while let Some(Queued::Call(call)) = state.queue.front() {
+        while state.next().is_some()
+            && let Some(Queued::Call(call)) = state.queue.front()
+        {
             if let Some(owner) = gone(&state.holds, &call.step) {
                 let outcome = Err(self.not_held(owner));
                 if let Some(Queued::Call(call)) = state.queue.pop_front()
@@ -99,31 +106,31 @@ impl LockLine {
                 break;
             }
         }
-        self.take_turn(state, &mut batch);
+        self.take_turns(state, &mut batch);
         (!batch.is_empty()).then_some(Task::Batch(batch))
     }
 
-    /// Lets the first of those who wait travel along, if there is reason to ask.
-    fn take_turn(&self, state: &mut State, batch: &mut Batch) {
+    /// Lets those who wait travel along, if there is reason for them to ask.
+    fn take_turns(&self, state: &mut State, batch: &mut Batch) {
         let now = Instant::now();
         let frees = batch.calls.iter().any(|call| match &call.step {
             Step::Release(owner, _) => state.holds.count(owner) <= 1,
             Step::Force => true,
             Step::Acquire(_) => false,
         });
-        if frees && !state.waiting.is_empty() {
-            state.waiting.look_anew();
-            let window = self.core.config.local_hand_over;
-            if let Err(until) = state.waiting.may_keep(now, window) {
-                self.set_alarm(state, until);
-                return;
-            }
+        let window = self.core.config.local_hand_over;
+        let waiting = &mut state.waiting;
+        let stays = !frees || waiting.sharing.may_keep(now, window);
+        if frees {
+            waiting.look_anew();
+            batch.echo = waiting.listening.is_confirmed();
         }
-        let owner = state.waiting.first().map(|w| Arc::clone(&w.claim.owner));
-        let second = owner.is_some_and(|owner| batch.has_owner(&owner));
-        if !second && state.waiting.wants_to_ask(now) {
-            batch.turn = state.waiting.ask(now);
+        if batch.echo {
+            waiting.sharing.expect_echo();
         }
+        // There is always room for one: no call waits for another round because of the waiting.
+        let most = (MOST_STEPS - batch.calls.len()).max(1);
+        batch.turns = waiting.ask(now, stays, most, |owner| batch.has_owner(owner));
     }
 
     /// What is known of the owner of `step`.
@@ -149,10 +156,10 @@ impl LockLine {
     }
 
     async fn carry_out_batch(&self, mut batch: Batch) {
-        let turn = batch.turn.as_ref();
-        let turn = turn.map(|(_, claim)| Step::Acquire(claim.clone()));
+        let turns = batch.turns.iter();
+        let turns = turns.map(|turn| Step::Acquire(turn.claim.clone()));
         let calls = batch.calls.iter().map(|call| call.step.clone());
-        let steps: Vec<Step> = calls.chain(turn).collect();
+        let steps: Vec<Step> = calls.chain(turns).collect();
         let began = Instant::now();
         let departure = self.prepare(&steps, began);
         let mut answered = Answered {
@@ -164,7 +171,7 @@ impl LockLine {
         };
         let mut first = None;
         if let Some(usual) = &departure.usual {
-            match self.core.first_attempt(usual, began).await {
+            match self.core.try_once(usual).await {
                 Ok(value) => {
                     if let Some((listeners, answer)) = Usual::read(&value, &steps[0]) {
                         answered.listeners = listeners;
@@ -181,16 +188,15 @@ impl LockLine {
             answered.doubtful |= trouble.doubtful;
             // The answer, if one comes, will be that of a later sending.
             answered.sent = trouble.now;
-            self.tell_impatient(trouble, &mut batch)
+            self.tell_impatient(trouble, began, &mut batch)
         };
         let ending = match first {
             None => self.core.carry_out(&mut request, callers).await,
-            Some(failure) => {
-                self.core
-                    .carry_on(&mut request, began, failure, callers)
-                    .await
-            }
+            Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
         };
+        if batch.echo && !matches!(ending, Ending::Answer(_)) {
+            self.lock().waiting.sharing.no_echo();
+        }
         let error = match ending {
             Ending::Answer(value) => match calls::read(&value, &steps) {
                 Some((listeners, answers)) => {
@@ -206,6 +212,7 @@ impl LockLine {
                 },
             },
             Ending::Refused(refusal) => refused(self.name(), &refusal),
+            Ending::ShutDown => self.shut_down(),
             Ending::NotSent => {
                 // Those who still wait travel with the next batch.
                 let mut state = self.lock();
@@ -216,13 +223,22 @@ impl LockLine {
                 return;
             }
             Ending::Unknown => {
-                tracing::error!(name = self.name(), "the outcome of a call stays unknown");
+                log::unknown(
+                    self.name(),
+                    &log::list_of(steps.iter().map(|step| (step, 1))),
+                );
                 let mut state = self.lock();
+                for turn in batch.turns {
+                    if let Some(waiter) = state.waiting.get(turn.ticket) {
+                        waiter.in_doubt = true;
+                    }
+                }
                 state.waiting.look_anew();
                 state.doubtful = true;
                 return;
             }
         };
+        let error = Box::pin(self.core.explain(error, || self.typed_keys())).await;
         self.fail(batch, &error);
     }
 
@@ -265,9 +281,18 @@ impl LockLine {
         request
     }
 
+    fn typed_keys(&self) -> Vec<Typed> {
+        let token = self.token.iter().map(|key| (Arc::clone(key), "string"));
+        self.keys.typed().into_iter().chain(token).collect()
+    }
+
     async fn carry_out_command(&self, command: Command) {
-        let others = |trouble: &Trouble<'_>| self.tell_queued(trouble);
-        let done = self.core.carry_out_command(self.name(), command, others);
+        let began = Instant::now();
+        let others = |trouble: &Trouble<'_>| {
+            self.tell_waiting(trouble, began, &[]);
+            self.tell_queued(trouble);
+        };
+        let done = self.core.carry_out_command(&self.keys, command, others);
         if !done.await {
             self.lock().doubtful = true;
         }
@@ -300,12 +325,18 @@ impl Rounds for LockLine {
     }
 
     fn abandon(&self) {
-        let (queue, waiters) = {
+        let (mut queue, waiters) = {
             let mut state = self.lock();
             state.closed = true;
             self.core.note_idle(&mut state.busy);
             (std::mem::take(&mut state.queue), state.waiting.take_all())
         };
+        queue.retain_mut(|queued| !queued.is_pointless());
+        let owed = queue.iter().filter_map(|queued| match queued {
+            Queued::Call(call) if call.reply.is_none() => Some((&call.step, 1)),
+            _ => None,
+        });
+        log::abandoned(self.name(), &log::list_of(owed));
         // Dropping the replies tells the callers.
         drop(queue);
         waiting::tell_all(waiters, &self.shut_down());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::calls::{Call, Outcome, Step};
-use super::{LockLine, Queued};
+use super::LockLine;
+use super::calls::Outcome;
 use crate::engine::answer::answer_of;
 use crate::engine::drive::{self, Inline};
 use crate::error::Result;
@@ -45,7 +45,7 @@ impl Seat {
         self.answered().await
     }
 
-    /// Waits for the answer until `deadline`, and then for the answer to one last try.
+    /// Waits for the answer until `deadline`, and then for the answer to one last question.
     pub(super) async fn outcome_until(mut self, deadline: Option<Instant>) -> Result<Outcome> {
         let Some(deadline) = deadline else {
             return self.answered().await;
@@ -53,7 +53,7 @@ impl Seat {
         match tokio::time::timeout_at(deadline, self.answered()).await {
             Ok(outcome) => outcome,
             Err(_) => {
-                self.try_for_the_last_time();
+                self.ask_for_the_last_time();
                 self.answered().await
             }
         }
@@ -66,20 +66,16 @@ impl Seat {
         answer.unwrap_or_else(|| Err(self.line.shut_down()))
     }
 
-    fn try_for_the_last_time(&mut self) {
-        let Some(ticket) = self.ticket.take() else {
+    /// Stays in its place: a question may be on its way that this caller is part of already.
+    fn ask_for_the_last_time(&mut self) {
+        let Some(ticket) = self.ticket else {
             return;
         };
         let mut state = self.line.lock();
         // Not there any more: the answer is on its way.
-        let Some(waiter) = self.line.leave(&mut state, ticket) else {
+        if !state.waiting.end(ticket, Instant::now()) {
             return;
-        };
-        state.queue.push_back(Queued::Call(Call {
-            step: Step::Acquire(waiter.claim),
-            reply: Some(waiter.reply),
-            since: Instant::now(),
-        }));
+        }
         self.line.note_busy(&mut state);
         drop(state);
         // The round that is under way, if it is this caller's own, must go on while it waits.

@@ -8,6 +8,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::calls::{Claim, Reply};
+use super::sharing::Sharing;
 use super::{LockLine, State};
 use crate::engine::drive;
 use crate::engine::listening::Listening;
@@ -15,22 +16,31 @@ use crate::engine::once::refused;
 use crate::engine::wakeups::{Listener, Wake};
 use crate::error::Error;
 
-/// How long the lock is left to others when they are due: the one that is awake needs a round trip to take it.
-const GIVE_WAY: Duration = Duration::from_millis(2);
-
 /// A caller that waits for the lock.
 pub(super) struct Waiter {
     ticket: u64,
-    pub(super) claim: Claim,
+    claim: Claim,
     pub(super) reply: Reply,
-    /// Since when it has been asking without an answer.
-    pub(super) asked: Option<Instant>,
+    /// Since when it waits for an answer of the server's, if only to somebody else; `None` once there was one.
+    unanswered: Option<Instant>,
+    /// Its time is up: it is part of the next question, whose answer is its own.
+    ends: bool,
+    /// What became of a question that it was part of will never be known.
+    pub(super) in_doubt: bool,
 }
 
 impl Waiter {
     pub(super) fn ticket(&self) -> u64 {
         self.ticket
     }
+}
+
+/// A waiter's part of a question.
+pub(super) struct Turn {
+    pub(super) ticket: u64,
+    pub(super) claim: Claim,
+    /// Its time was up before: it does not wait any longer.
+    pub(super) last: bool,
 }
 
 /// Those who wait, the first to be served in front.
@@ -40,13 +50,12 @@ pub(super) struct Waiting {
     last_ticket: u64,
     /// The lock may have become free since the first one last asked.
     look: bool,
+    /// How many there are whose time is up.
+    ending: usize,
+    /// Since when the server has not answered anything, once that has been noticed.
+    silent_since: Option<Instant>,
     pub(super) listening: Listening,
-    /// Somebody else listens for the lock.
-    pub(super) others: bool,
-    /// Since when the lock has stayed within this process.
-    kept_since: Option<Instant>,
-    /// Others come first until then.
-    gives_way_until: Option<Instant>,
+    pub(super) sharing: Sharing,
     /// Looks when the one who holds the lock must have lost it.
     alarm: Option<AbortHandle>,
 }
@@ -56,67 +65,114 @@ impl Waiting {
         self.waiters.is_empty()
     }
 
-    /// Adds a caller: at the end, or in front if it `holds` the lock already. Returns its ticket.
-    pub(super) fn join(&mut self, claim: Claim, reply: Reply, holds: bool) -> u64 {
+    /// Adds a caller: at the end, or in front if it `holds` the lock already. In front it `asks`. Returns its ticket.
+    pub(super) fn join(&mut self, claim: Claim, reply: Reply, holds: bool, asks: bool) -> u64 {
         self.last_ticket += 1;
-        // Behind others there is no reason to ask: whatever wakes the first one leads to all.
-        let first = holds || self.waiters.is_empty();
         let waiter = Waiter {
             ticket: self.last_ticket,
             claim,
             reply,
-            asked: first.then(Instant::now),
+            unanswered: Some(Instant::now()),
+            ends: false,
+            in_doubt: false,
         };
-        if first {
+        // Behind others there is no reason to ask: whatever wakes the first one leads to all.
+        if holds || self.waiters.is_empty() {
             self.waiters.push_front(waiter);
-            self.look = true;
+            self.look |= asks;
         } else {
             self.waiters.push_back(waiter);
         }
         self.last_ticket
     }
 
+    fn place(&self, ticket: u64) -> Option<usize> {
+        self.waiters.iter().position(|w| w.ticket == ticket)
+    }
+
+    pub(super) fn get(&mut self, ticket: u64) -> Option<&mut Waiter> {
+        let place = self.place(ticket)?;
+        self.waiters.get_mut(place)
+    }
+
     pub(super) fn has(&self, ticket: u64) -> bool {
-        self.waiters.iter().any(|waiter| waiter.ticket == ticket)
+        self.place(ticket).is_some()
     }
 
-    pub(super) fn first(&mut self) -> Option<&mut Waiter> {
-        self.waiters.front_mut()
-    }
-
-    /// Takes the waiter with this ticket out.
+    /// Takes the waiter with this ticket out, who has been answered.
     pub(super) fn take(&mut self, ticket: u64) -> Option<Waiter> {
-        let place = self.waiters.iter().position(|w| w.ticket == ticket)?;
-        if place == 0 {
-            // The next one has never asked.
-            self.look = true;
-        }
-        self.waiters.remove(place)
-    }
-
-    /// Takes the one out that has been served.
-    pub(super) fn take_served(&mut self, ticket: u64) -> Option<Reply> {
-        let place = self.waiters.iter().position(|w| w.ticket == ticket)?;
-        self.waiters.remove(place).map(|waiter| waiter.reply)
+        let waiter = self.waiters.remove(self.place(ticket)?)?;
+        self.ending -= usize::from(waiter.ends);
+        Some(waiter)
     }
 
     pub(super) fn take_all(&mut self) -> Vec<Waiter> {
+        self.ending = 0;
         std::mem::take(&mut self.waiters).into()
     }
 
-    /// Takes those out that have been asking without an answer for `window`; and when the next is due.
+    /// The time of the waiter with this ticket is up at `now`; `false` if it is not there any more.
+    pub(super) fn end(&mut self, ticket: u64, now: Instant) -> bool {
+        let Some(waiter) = self.get(ticket) else {
+            return false;
+        };
+        // It has been told to wait, but for no longer than until now.
+        waiter.unanswered.get_or_insert(now);
+        if !std::mem::replace(&mut waiter.ends, true) {
+            self.ending += 1;
+        }
+        true
+    }
+
+    /// The server has answered something that was sent at `sent`: all who were there then do wait in line.
+    pub(super) fn answered(&mut self, sent: Instant) {
+        self.silent_since = None;
+        // Those without an answer are the last ones, but for some that have come to the front.
+        let mut answered = |waiter: &mut Waiter| match waiter.unanswered {
+            Some(since) if since > sent || waiter.ends => true,
+            Some(_) => waiter.unanswered.take().is_some(),
+            None => false,
+        };
+        let _ = self.waiters.iter_mut().rev().all(&mut answered);
+        let _ = self.waiters.iter_mut().all(&mut answered);
+    }
+
+    /// Takes all out who wait although the first of them has had its answer.
+    fn take_answered(&mut self) -> Vec<Waiter> {
+        match self.waiters.front() {
+            Some(first) if first.unanswered.is_some() => Vec::new(),
+            _ => self.take_all(),
+        }
+    }
+
+    /// The server has been silent since `began` at the latest. Takes those out that have waited in vain for an answer
+    /// for `window`, with the time since when; and says when the next one has.
     pub(super) fn take_overdue(
         &mut self,
+        began: Instant,
         now: Instant,
         window: Duration,
-    ) -> (Vec<Waiter>, Option<Instant>) {
-        let due = |waiter: &Waiter| waiter.asked.map(|asked| asked + window);
-        let (overdue, rest): (Vec<_>, Vec<_>) = self
-            .waiters
-            .drain(..)
-            .partition(|waiter| due(waiter).is_some_and(|due| due <= now));
-        self.waiters = rest.into();
-        (overdue, self.waiters.iter().filter_map(due).min())
+    ) -> (Vec<(Waiter, Instant)>, Option<Instant>) {
+        let silent = *self.silent_since.get_or_insert(began);
+        let since = |waiter: &Waiter| waiter.unanswered.map(|since| since.max(silent));
+        let (mut overdue, mut next) = (Vec::new(), None::<Instant>);
+        let all = std::mem::take(&mut self.waiters);
+        for waiter in all {
+            match since(&waiter) {
+                Some(since) if since + window <= now => {
+                    self.ending -= usize::from(waiter.ends);
+                    overdue.push((waiter, since));
+                    continue;
+                }
+                Some(since) => {
+                    let due = since + window;
+                    next = Some(next.map_or(due, |next| next.min(due)));
+                }
+                None => {}
+            }
+            self.waiters.push_back(waiter);
+        }
+        (overdue, next)
     }
 
     /// There is a reason for the first one to ask.
@@ -125,41 +181,44 @@ impl Waiting {
     }
 
     /// Whether the first one asks now.
+    fn first_asks(&self, now: Instant) -> bool {
+        self.look && !self.waiters.is_empty() && self.sharing.gives_way(now).is_none()
+    }
+
+    /// Whether anybody asks now.
     pub(super) fn wants_to_ask(&self, now: Instant) -> bool {
-        self.look
-            && !self.waiters.is_empty()
-            && self.gives_way_until.is_none_or(|until| now >= until)
+        self.ending > 0 || self.first_asks(now)
     }
 
-    /// The first one asks now; its ticket and what it asks for.
-    pub(super) fn ask(&mut self, now: Instant) -> Option<(u64, Claim)> {
-        self.look = false;
-        let waiter = self.waiters.front_mut()?;
-        waiter.asked.get_or_insert(now);
-        Some((waiter.ticket, waiter.claim.clone()))
-    }
-
-    /// A local owner gives the lock back: may the next one take it in the same step? If not, until when the lock is
-    /// left to others.
-    pub(super) fn may_keep(&mut self, now: Instant, window: Duration) -> Result<(), Instant> {
-        let since = *self.kept_since.get_or_insert(now);
-        if !window.is_zero() && (!self.others || now.saturating_duration_since(since) < window) {
-            return Ok(());
+    /// Who asks now: the first one, if there is a reason and it `may`, and those whose time is up; `most` of them, one of
+    /// each owner, and none of those who are `busy`.
+    pub(super) fn ask(
+        &mut self,
+        now: Instant,
+        may: bool,
+        most: usize,
+        busy: impl Fn(&str) -> bool,
+    ) -> Vec<Turn> {
+        let mut turns: Vec<Turn> = Vec::new();
+        let mut first = may && self.first_asks(now);
+        for waiter in &self.waiters {
+            if turns.len() == most || (!first && self.ending == 0) {
+                break;
+            }
+            let asks = std::mem::take(&mut first);
+            let owner = &waiter.claim.owner;
+            let twice = turns.iter().any(|turn| turn.claim.owner == *owner);
+            if !(asks || waiter.ends) || twice || busy(owner) {
+                continue;
+            }
+            self.look &= !asks;
+            turns.push(Turn {
+                ticket: waiter.ticket,
+                claim: waiter.claim.clone(),
+                last: waiter.ends,
+            });
         }
-        self.kept_since = None;
-        let until = if self.others { now + GIVE_WAY } else { now };
-        self.gives_way_until = Some(until);
-        Err(until)
-    }
-
-    /// The lock is not this client's any more.
-    pub(super) fn not_kept(&mut self) {
-        self.kept_since = None;
-    }
-
-    /// This client has taken the lock.
-    pub(super) fn kept(&mut self, now: Instant) {
-        self.kept_since.get_or_insert(now);
+        turns
     }
 
     /// Those who wait as `owner`, who holds the lock now, do not have to wait: they come first.
@@ -180,6 +239,9 @@ impl Waiting {
 impl LockLine {
     /// Takes a waiter out that does not wait any more.
     pub(super) fn leave(&self, state: &mut State, ticket: u64) -> Option<Waiter> {
+        let first = state.waiting.waiters.front();
+        // The next one has never asked.
+        state.waiting.look |= first.is_some_and(|first| first.ticket == ticket);
         let waiter = state.waiting.take(ticket);
         // The first one's question may be on its way since before the channel was heard.
         self.listen_as_needed(state, false);
@@ -220,13 +282,23 @@ impl LockLine {
     fn look_again(self: std::sync::Arc<Self>) {
         let mut state = self.lock();
         state.waiting.look_anew();
-        let waiting = !state.waiting.is_empty();
-        if waiting {
+        self.look_when_others_had_it(&mut state);
+        let asks = state.waiting.wants_to_ask(Instant::now());
+        if asks {
             self.note_busy(&mut state);
         }
         drop(state);
-        if waiting {
+        if asks {
             drive::kick(&self);
+        }
+    }
+
+    /// Those who wait look when the time is over for which the lock is left to others.
+    pub(super) fn look_when_others_had_it(&self, state: &mut State) {
+        if let Some(until) = state.waiting.sharing.gives_way(Instant::now())
+            && !state.waiting.is_empty()
+        {
+            self.set_alarm(state, until);
         }
     }
 }
@@ -238,10 +310,16 @@ impl Listener for LockLine {
         };
         let mut state = self.lock();
         let look = state.waiting.listening.hear(wake);
+        match wake {
+            Wake::Message | Wake::FurtherMessage => state.waiting.sharing.heard(Instant::now()),
+            Wake::Look => {}
+            _ => state.waiting.sharing.forget_echoes(),
+        }
         if let Wake::Refused(refusal) = wake {
-            let waiters = state.waiting.take_all();
+            let waiters = state.waiting.take_answered();
             drop(state);
             tell_all(waiters, &refused(self.name(), refusal));
+            drive::kick(&line);
             return;
         }
         drop(state);

@@ -41,7 +41,8 @@
 //! Callers between the first and the last are taken to have come evenly. A client's field counts for 10 s from
 //! when it was written. What is not in this form counts as missing. Deleting it costs the order of a few callers;
 //! permits and answers do not depend on it: once-only execution has a key of its own ([`once`](super::once)).
-//! A hash of more than 1,000 fields is begun anew, since reading it would hold the server up.
+//! Where the server does not let it be written, or expire, there is none, and callers take what is free; once a second
+//! that is tried again. A hash of more than 1,000 fields is begun anew, since reading it would hold the server up.
 //!
 //! | File | What it holds |
 //! |---|---|
@@ -68,6 +69,8 @@ const KNOWN: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     off: bool,
+    /// The server has refused the record: none is kept until then.
+    refused_until: Option<Instant>,
     others: u64,
     /// When `others` was learned.
     learned: Option<Instant>,
@@ -92,7 +95,7 @@ impl Turns {
 
     /// Whether the next batch carries a report. `waiting`: callers wait; `answered`: the server has said so to some.
     pub(crate) fn wants_report(&self, now: Instant, waiting: bool, answered: bool) -> bool {
-        if self.off {
+        if self.off || self.refused_until.is_some_and(|until| now < until) {
             return false;
         }
         let within = |at: Instant, time: Duration| now.saturating_duration_since(at) < time;
@@ -184,6 +187,10 @@ impl Turns {
             self.held_until = None;
         }
         let verdict = verdict?;
+        if verdict.off {
+            self.refused_until = Some(now + KNOWN);
+            self.on_record = false;
+        }
         if let Some(seen) = verdict.seen {
             let distance = Duration::from_micros(seen.keep.unsigned_abs());
             self.keep_before = if seen.keep < 0 {
@@ -306,11 +313,41 @@ mod tests {
     }
 
     #[test]
+    fn where_no_record_may_be_kept_nobody_is_held_back_and_it_is_tried_later() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        turns.seen(1, now);
+        assert!(turns.wants_report(now, true, true));
+        let until = turns.answered(Verdict::read("turn:off"), true, true, now, now);
+        assert_eq!(until, Some(now), "they look again at once");
+        assert!(!turns.is_on_record() && !turns.is_held(now));
+        assert!(!turns.wants_report(now, true, true));
+        assert!(turns.wants_report(now + KNOWN, true, true));
+    }
+
+    #[test]
     fn switched_off_it_takes_what_it_can_get() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         turns.switch_off();
         turns.seen(3, now);
         assert!(!turns.wants_report(now, true, true));
         assert!(turns.may_keep(now, false));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_words_are_read(words in proptest::collection::vec(crate::any_value::text(), 1..6)) {
+            let (mut turns, now) = (Turns::default(), Instant::now());
+            turns.seen(3, now);
+            for word in words {
+                let verdict = Verdict::read(&String::from_utf8_lossy(&word));
+                if let Some(until) = turns.answered(verdict, true, true, now, now) {
+                    assert!(until <= now + Duration::from_secs(1));
+                }
+                turns.may_keep(now, true);
+                let offer = turns.strangers.offer();
+                assert!((0..=1000).contains(&offer), "{offer}");
+                turns.heard();
+            }
+        }
     }
 }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// No pause is longer: permits are kept for others for some milliseconds.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// What a batch tells the server about the callers that wait, for the rule of turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Report {
@@ -34,6 +37,8 @@ pub(crate) struct Verdict {
     /// some, since the record was made.
     pub(super) announced: i64,
     pub(super) granted: i64,
+    /// The server does not let the record be kept.
+    pub(super) off: bool,
 }
 
 /// What the records say of others.
@@ -49,8 +54,20 @@ pub(crate) struct Seen {
 }
 
 impl Verdict {
+    /// Without a record nobody is held back, not even those who were just now.
+    const OFF: Verdict = Verdict {
+        pause: Some(Duration::ZERO),
+        seen: None,
+        announced: 0,
+        granted: 0,
+        off: true,
+    };
+
     /// Reads the last word of an answer.
     pub(crate) fn read(word: &str) -> Option<Self> {
+        if word == "turn:off" {
+            return Some(Verdict::OFF);
+        }
         let parts: Vec<&str> = word.strip_prefix("turn:")?.split(':').collect();
         let [pause, keep, strangers, clients, announced, granted] = parts.as_slice() else {
             return None;
@@ -65,10 +82,11 @@ impl Verdict {
             }),
         };
         Some(Verdict {
-            pause: (pause > 0).then(|| Duration::from_micros(pause)),
+            pause: (pause > 0).then(|| Duration::from_micros(pause).min(LONGEST_PAUSE)),
             seen,
             announced: announced.parse().ok()?,
             granted: granted.parse().ok()?,
+            off: false,
         })
     }
 }

@@ -48,9 +48,10 @@ impl Strangers {
             return;
         }
         let fade = 0.5_f64.powf(now.saturating_duration_since(then).as_secs_f64() / HALF_LIFE);
-        let foreign = (self.heard - heard) - (announced - announced_before);
-        self.theirs = self.theirs * fade + foreign as f64;
-        self.ours = self.ours * fade + (granted - granted_before) as f64;
+        // Whatever stands in the hash, it is counted.
+        let foreign = (self.heard - heard) as f64 - (announced as f64 - announced_before as f64);
+        self.theirs = self.theirs * fade + foreign;
+        self.ours = self.ours * fade + (granted as f64 - granted_before as f64);
     }
 
     /// How many thousandths of an equal share they are offered.

@@ -60,6 +60,7 @@ macro_rules! answer {
 }
 
 mod line;
+mod wakers;
 
 #[tokio::test]
 async fn a_grant_to_a_dropped_waiter_goes_to_the_next_in_line() {

@@ -9,7 +9,7 @@ use super::{Line, State, tell_all};
 use crate::api::Held;
 use crate::engine::once::{Patience, Trouble};
 use crate::error::Error;
-use crate::transport::Refusal;
+use crate::transport::{Reason, Refusal};
 
 impl Line {
     /// Tells the callers of a batch what has become of their calls.
@@ -38,15 +38,18 @@ impl Line {
             }
             _ => 0,
         };
-        let waiters = {
+        let (waiters, in_vain) = {
             let mut state = self.lock();
-            let waiters = self.serve(&mut state, &batch.claim, &outcome);
+            let told = self.serve(&mut state, &batch.claim, &outcome);
             if batch.claim.waiting > 0 || !batch.tries.is_empty() {
                 self.look_again(&mut state, &batch, &outcome, trying);
             }
             self.listen_if_needed(&mut state, confirmed);
-            waiters
+            told
         };
+        for waiter in in_vain {
+            let _ = waiter.reply.send(Ok(Done::Held(None)));
+        }
 
         let mut surplus = Vec::new();
         for (waiter, held) in waiters.into_iter().zip(&mut served) {
@@ -103,8 +106,15 @@ impl Line {
         }
     }
 
-    /// Takes those out of the line who have been granted a permit, and tells those for whom it was the last question.
-    fn serve(&self, state: &mut State, claim: &Claim, outcome: &Outcome) -> Vec<Option<Waiter>> {
+    /// Takes those out of the line who have been granted a permit, and those who have not for whom it was the last
+    /// question.
+    fn serve(
+        &self,
+        state: &mut State,
+        claim: &Claim,
+        outcome: &Outcome,
+    ) -> (Vec<Option<Waiter>>, Vec<Waiter>) {
+        let mut in_vain = Vec::new();
         let served = state.waiters.serve(claim, outcome.served, outcome.now);
         state.in_line = claim.waiting > outcome.served;
         let all_named_served = outcome.served == claim.len();
@@ -112,11 +122,9 @@ impl Line {
             // There may be something left for those behind.
             state.look |= outcome.more || !state.waiters.is_empty();
         } else if outcome.failure.is_none() {
-            for waiter in state.waiters.take_ended(claim) {
-                let _ = waiter.reply.send(Ok(Done::Held(None)));
-            }
+            in_vain = state.waiters.take_ended(claim);
         }
-        served
+        (served, in_vain)
     }
 
     /// Sees to the next look of those who go on waiting.
@@ -192,7 +200,7 @@ impl Line {
                 return trouble.doubtful;
             }
             match call.reply {
-                Some(_) if due <= now => {
+                Some(_) if trouble.is_over(due) => {
                     self.tell_trouble(call, trouble);
                     told = true;
                     // What was never sent must not happen after this; the rest is a matter of its answer.
@@ -239,18 +247,25 @@ impl Line {
     fn tell_queued(&self, trouble: &Trouble<'_>) {
         let window = self.core.config.retry_window;
         let untouched = trouble.untouched();
-        let mut state = self.lock();
-        state.queue.retain_mut(|call| {
-            if !call.is_wanted() {
-                return false;
+        let mut over = Vec::new();
+        let mut forgotten = Vec::new();
+        {
+            let mut state = self.lock();
+            for mut call in std::mem::take(&mut state.queue) {
+                if !call.is_wanted() {
+                    forgotten.push(call);
+                } else if call.since + window <= trouble.now && call.reply.is_some() {
+                    // A release that its caller has been told did not happen must not happen.
+                    over.push(call);
+                } else {
+                    state.queue.push_back(call);
+                }
             }
-            if call.reply.is_none() || call.since + window > trouble.now {
-                return true;
-            }
-            self.tell_trouble(call, &untouched);
-            // A release that its caller has been told did not happen must not happen.
-            false
-        });
+        }
+        self.forget(forgotten);
+        for mut call in over {
+            self.tell_trouble(&mut call, &untouched);
+        }
     }
 
     /// Tells `waiters` that a question that names them was sent and not answered.
@@ -275,7 +290,8 @@ impl Line {
 pub(super) fn unknown(detail: &str) -> Trouble<'_> {
     Trouble {
         doubtful: true,
-        read_only: false,
+        reason: Reason::Unreachable,
+        last: false,
         detail,
         now: Instant::now(),
     }
@@ -287,8 +303,7 @@ fn answer(call: Call, done: Result<Done, Error>) {
             let _ = reply.send(done);
         }
         (None, Err(error)) => {
-            let id = call.operation.id();
-            tracing::error!(%error, operation = call.operation.name(), id, "not carried out");
+            tracing::error!(%error, call = %call.operation, "not carried out");
         }
         (None, Ok(_)) => {}
     }

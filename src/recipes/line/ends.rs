@@ -40,7 +40,8 @@ impl Ends {
         };
         let page = (from / PAGE) as usize;
         // What has its end in this very millisecond is there until the next one.
-        let end = left.map(|left| Instant::now() + left + Duration::from_millis(1));
+        let end = left.map(|left| left.saturating_add(Duration::from_millis(1)));
+        let end = end.and_then(|left| Instant::now().checked_add(left));
         match self.known.get_mut(page) {
             Some(known) => *known = end,
             None => self.known.push(end),

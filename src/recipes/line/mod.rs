@@ -31,13 +31,13 @@ mod seat;
 pub(super) mod waiting;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::batch::{Call, Operation};
-use super::names::Names;
+use super::names::{Names, Unnumbered};
 use super::numbers::{Number, Numbers};
 use super::settings::Settings;
 use crate::engine::Core;
@@ -47,6 +47,7 @@ use crate::engine::listening::Listening;
 use crate::engine::registry::Shared;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::sync::{Mutex, MutexGuard};
 use ends::Ends;
 use peers_lock::PeersLock;
 use seat::Seat;
@@ -101,12 +102,13 @@ impl Line {
     /// The one line of this client with these settings.
     pub(super) fn find(core: &Arc<Core>, settings: &Settings) -> Arc<Line> {
         let place: Arc<str> = format!("{settings:?}").into();
-        let mapper = &core.config.name_mapper;
-        let numbers = Numbers::of(core, &settings.base(mapper).into());
+        // The mapper is the user's code: not under the registry's lock.
+        let unnumbered = Unnumbered::new(settings, &core.config.name_mapper);
+        let numbers = Numbers::of(core, unnumbered.base());
         core.objects.find_or_make(KIND, &place, |closed| {
             let number = numbers.take();
             Arc::new_cyclic(|itself| Line {
-                names: Names::new(settings, mapper, core.id(), number.value()),
+                names: unnumbered.names(core.id(), number.value()),
                 _number: number,
                 core: Arc::clone(core),
                 place: Arc::clone(&place),
@@ -126,7 +128,7 @@ impl Line {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
     /// Carries `operation` out. Queued at the first poll. When the future is dropped after that, a release is carried

@@ -89,11 +89,13 @@ impl Line {
         lock.looks = 0;
         let known_for = now.saturating_duration_since(lock.since);
         let pause = known_for.min(self.settings.check_interval).max(FIRST_PAUSE);
-        let next = now + jittered(pause, 0.75, 1.0);
+        let pause = jittered(pause, 0.75, 1.0);
         let Some(locked) = &outcome.locked else {
-            return Some(next);
+            return Some(now + pause);
         };
-        let until = next.min(now + locked.left + Duration::from_millis(1));
+        // It may last for longer than the clock goes.
+        let left = locked.left.saturating_add(Duration::from_millis(1));
+        let until = now + pause.min(left);
         lock.held_until = under_lock.then_some(until);
         Some(until)
     }

@@ -11,7 +11,8 @@ use super::answers::unknown;
 use super::{Line, State};
 use crate::engine::answer;
 use crate::engine::drive::{Driver, Round, Rounds};
-use crate::engine::once::{Ending, Trouble, refused};
+use crate::engine::log;
+use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
 use crate::error::Error;
 use crate::transport::{Reason, Refusal};
 
@@ -33,8 +34,8 @@ impl Line {
         !state.queue.is_empty() || waiting && state.look
     }
 
-    /// Takes what the next round carries out.
-    fn depart(&self, state: &mut State) -> Option<Batch> {
+    /// Takes what the next round carries out; calls that are not wanted any more go to `forgotten`.
+    fn depart(&self, state: &mut State, forgotten: &mut Vec<Call>) -> Option<Batch> {
         if !self.is_due(state) {
             return None;
         }
@@ -46,11 +47,7 @@ impl Line {
             if held_up && matches!(call.operation, Operation::Try) {
                 left.push_back(call);
             } else if !call.is_wanted() || state.keeps_no_more(&call) {
-                tracing::debug!(
-                    name = self.name(),
-                    operation = call.operation.name(),
-                    "forgotten"
-                );
+                forgotten.push(call);
             } else if let Err(call) = batch.add(call) {
                 left.push_back(call);
                 break;
@@ -86,14 +83,32 @@ impl Line {
             line: self,
             batch: Some(batch),
         };
-        let ending = {
+        let (mut unanswered, mut disowned) = (false, 0);
+        let ending = loop {
             let batch = under_way.batch.as_mut().expect("until it has ended");
-            let callers = |trouble: &Trouble<'_>| self.tell_impatient(trouble, batch);
-            self.core.carry_out(&mut request, callers).await
+            let callers = |trouble: &Trouble<'_>| {
+                unanswered |= trouble.doubtful;
+                self.tell_impatient(trouble, batch)
+            };
+            let ending = self.core.carry_out(&mut request, callers).await;
+            let stale = match &ending {
+                Ending::Answer(value) => Answer::read(value, batch) == Some(Answer::Stale),
+                _ => false,
+            };
+            if !stale || unanswered || disowned == MOST_DISOWNED {
+                break ending;
+            }
+            // Nothing of the batch was done, because of a record that nobody of ours has written.
+            tracing::warn!(
+                name = self.name(),
+                "somebody else has written to this client's record"
+            );
+            request.disown_record(self.core.next_sequence());
+            disowned += 1;
         };
         let batch = under_way.batch.take().expect("until it has ended");
         let error = match ending {
-            Ending::Answer(value) => match Answer::read(&value) {
+            Ending::Answer(value) => match Answer::read(&value, &batch) {
                 Some(Answer::Done(outcome)) => {
                     self.arrive(batch, outcome, sent, confirmed);
                     return;
@@ -108,12 +123,12 @@ impl Line {
                     found,
                 },
                 Some(Answer::Refused(error)) => self.refused(&Refusal::from_text(&error)),
-                Some(Answer::Stale) | None => Error::Server {
-                    name: self.name().to_owned(),
-                    detail: format!("unexpected answer {value:?}"),
-                },
+                Some(Answer::Stale) | None => {
+                    unexpected_answer(self.name(), &value, unanswered.then(|| sent.elapsed()))
+                }
             },
             Ending::Refused(refusal) => self.refused(&refusal),
+            Ending::ShutDown => self.shut_down(),
             Ending::NotSent => {
                 // Those who still wait travel with the next batch.
                 self.put_back(batch);
@@ -124,7 +139,16 @@ impl Line {
                 return;
             }
         };
+        let typed = || self.names.typed(self.settings.layout);
+        let error = Box::pin(self.core.explain(error, typed)).await;
         self.fail(batch, &error);
+    }
+
+    /// Calls that nobody wants any more are not sent.
+    pub(super) fn forget(&self, calls: Vec<Call>) {
+        for call in calls {
+            tracing::debug!(name = self.name(), call = %call.operation, "forgotten");
+        }
     }
 
     pub(super) fn refused(&self, refusal: &Refusal) -> Error {
@@ -153,7 +177,7 @@ impl Line {
     /// Nobody knows what became of `batch`, and it is not asked for any more. What it may have taken is released, and
     /// what it should have released is released again: no id is given out twice.
     fn give_up(&self, batch: Batch) {
-        tracing::error!(name = self.name(), "the outcome of a batch stays unknown");
+        log::unknown(self.name(), &batch.changes());
         let since = Instant::now();
         let releases = batch.releases.iter();
         let owed = releases.filter_map(|call| call.operation.released().cloned());
@@ -190,19 +214,18 @@ impl Drop for UnderWay<'_> {
 impl Line {
     fn abandon_under_way(&self, batch: Batch) {
         let detail = "the runtime has ended";
+        let (name, calls) = (self.name(), batch.changes());
+        if !calls.is_empty() {
+            tracing::error!(
+                name,
+                calls,
+                "what became of these calls is not known: the runtime has ended"
+            );
+        }
         let named = self.lock().waiters.take(batch.claim.tickets().collect());
         self.tell_unknown(named, detail);
         for mut call in batch.into_calls() {
-            self.log_abandoned(&call);
             self.tell_trouble(&mut call, &unknown(detail));
-        }
-    }
-
-    /// Says what nobody will release any more.
-    fn log_abandoned(&self, call: &Call) {
-        if let Some(id) = call.operation.released() {
-            let name = self.name();
-            tracing::error!(name, id = &**id, "not released: the runtime has ended");
         }
     }
 }
@@ -211,7 +234,9 @@ impl Rounds for Line {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core.runtime.clone();
         let round = async move {
-            let batch = self.depart(&mut self.lock());
+            let mut forgotten = Vec::new();
+            let batch = self.depart(&mut self.lock(), &mut forgotten);
+            self.forget(forgotten);
             if let Some(batch) = batch {
                 self.carry_out(batch).await;
                 self.lock().under_way.clear();
@@ -233,15 +258,19 @@ impl Rounds for Line {
     }
 
     fn abandon(&self) {
-        let (queue, waiters) = {
+        let (mut queue, waiters) = {
             let mut state = self.lock();
             state.closed = true;
             self.core.note_idle(&mut state.busy);
             (std::mem::take(&mut state.queue), state.waiters.take_all())
         };
-        for call in &queue {
-            self.log_abandoned(call);
-        }
+        // Callers are told by the drop of their replies; what has none is owed.
+        let owed = queue.iter_mut().filter_map(|call| {
+            let has_caller = call.is_wanted() && call.reply.is_some();
+            let released = call.operation.released().filter(|_| !has_caller);
+            released.map(|_| (&call.operation, 1))
+        });
+        log::abandoned(self.name(), &log::list_of(owed));
         // Dropping the replies tells the callers.
         drop((queue, waiters));
     }

@@ -67,8 +67,12 @@ static KIND: Kind = Kind {
 /// woken by the channel, by this client's own unlocks, when the holder's time to live has ended, when the
 /// subscription was made anew, and looks by itself every few seconds
 /// ([`safety_interval`](crate::ClientBuilder::safety_interval)). When an owner of this client unlocks, the
-/// next one takes the lock in the same script. While others listen for the lock it stays within the
-/// process for [`local_hand_over`](crate::ClientBuilder::local_hand_over) at the most.
+/// next one takes the lock in the same script.
+///
+/// A client that wants the lock all the time leaves it to others that listen for it: when it has come back to this client
+/// for [`local_hand_over`](crate::ClientBuilder::local_hand_over), the next turns are theirs, as many as they are. They
+/// have 5 ms to take each, or 10 ms, and if they do not, they are offered fewer for a while. `try_lock`, and the last try
+/// of a timed call, take the lock whenever it is free.
 ///
 /// # In Redis
 ///
@@ -85,7 +89,7 @@ static KIND: Kind = Kind {
 ///
 /// What every operation can answer with: [`InvalidName`](crate::Error::InvalidName),
 /// [`WrongType`](crate::Error::WrongType) for a key that holds something else,
-/// [`PermissionDenied`](crate::Error::PermissionDenied), [`ReadOnly`](crate::Error::ReadOnly),
+/// [`PermissionDenied`](crate::Error::PermissionDenied), [`RefusedForNow`](crate::Error::RefusedForNow),
 /// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
 /// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed, and
 /// [`ShutDown`](crate::Error::ShutDown). Below stands only what comes in addition.
@@ -93,7 +97,7 @@ static KIND: Kind = Kind {
 /// # Cancel safety
 ///
 /// Any future may be dropped at any await point. An operation takes its place at the first poll; a lock
-/// acquired by a future that was dropped is given back, an unlock is carried out.
+/// acquired by a future that was dropped is given back, an unlock is carried out; what else has not been sent is not sent any more.
 ///
 /// # DIFFERENCE from Redisson
 ///

@@ -64,7 +64,7 @@ impl Semaphore for RSemaphore {
         match self.check(permits) {
             Ok(()) if permits > 0 => self.line.call_detached(Operation::Release(permits)),
             Ok(()) => {}
-            Err(error) => tracing::error!(%error, "not released"),
+            Err(error) => tracing::error!(%error, permits, "not released"),
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::guard::Permit;
 /// | | |
 /// |---|---|
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
-/// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it |
+/// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it. Later, while permits are left and others listen, `+n` and `+0`, which JVMs take for `n` and `0`: for those of their callers who were left asleep |
 /// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; vanishes after ten minutes, or four retry windows where that is longer |
 /// | keys `redisson_sc_once:<mapped client id>:<number>` | strings: the same for calls that travelled together with those on other semaphores; a few for the whole client |
 /// | key `redisson_sc_turns:{name}` | hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanishes after ten seconds |
@@ -42,20 +42,20 @@ use crate::guard::Permit;
 /// [`WrongType`](Error::WrongType) and [`NotANumber`](Error::NotANumber) for a key that holds something
 /// else, [`PermissionDenied`](Error::PermissionDenied),
 /// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable),
-/// [`ReadOnly`](Error::ReadOnly) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](Error::ShutDown). Below stands only what comes in addition.
+/// [`RefusedForNow`](Error::RefusedForNow) and [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](Error::ShutDown). Below stands only what comes in addition.
 ///
 /// # Cancel safety
 ///
 /// Any future may be dropped at any await point. An operation takes its place in the line at the first
-/// poll and is carried out even if its future is dropped after that: a release as soon as the server can be
-/// reached, any other change if that is within the retry window (if not, the log says so). Permits acquired by
-/// a future that was dropped are given back; where it has not been sent yet, it is not sent any more.
+/// poll. If its future is dropped after that, a release is carried out as soon as the server can be reached; any
+/// other operation is not sent any more, where it has not been sent yet. One that was sent may take effect; permits that it
+/// acquires are given back.
 ///
 /// # Bounds
 ///
 /// While the server does not answer, a call takes no more memory than its caller, and has its deadline, the
 /// [retry window](crate::ClientBuilder::retry_window). Calls whose callers have gone do not pile up: releases are
-/// added up, what changes nothing is dropped. One script with at most 4096 calls is under way at a time. Callers
+/// added up, everything else is dropped. One script with at most 4096 calls is under way at a time. Callers
 /// that stand in line for permits and have been answered once have no deadline.
 ///
 /// # DIFFERENCE from Redisson
@@ -70,6 +70,8 @@ use crate::guard::Permit;
 ///   the counter once, with `SET ... KEEPTTL`.
 /// - Nothing is published where no permit is left, as nobody could acquire it; Redisson publishes 0 and
 ///   negative totals.
+/// - Permits that are renamed or copied are announced to those who wait for the new name.
+/// - A channel stays subscribed for one to two seconds after its last waiter has gone.
 /// - A call whose answer was lost is repeated and takes effect once; Redisson's permit is lost.
 /// - A waiting call whose time runs out tries once more at the end.
 /// - Names whose braces would put the semaphore and its channel into different slots of a cluster are
@@ -345,8 +347,8 @@ impl RSemaphore {
 
     /// Renames it, replacing an object of the new name, and returns the handle to the new name.
     ///
-    /// Redis: `RENAME`, keeping the time to live. Redisson: `rename(String)`.
-    /// DIFFERENCE: this handle keeps the old name, and its waiters wait for the old one; Redisson's
+    /// Redis: `RENAME`, keeping the time to live; the permits are announced to those who wait for the new name, which
+    /// Redisson does not do. Redisson: `rename(String)`. DIFFERENCE: this handle keeps the old name, and its waiters wait for the old one; Redisson's
     /// object takes the new name on.
     ///
     /// # Errors
@@ -354,13 +356,14 @@ impl RSemaphore {
     /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
     pub async fn rename(&self, new_name: &str) -> Result<RSemaphore> {
         let renamed = self.other(new_name)?;
-        self.object().rename(renamed.line.keys().object()).await?;
+        self.object().rename(renamed.line.keys()).await?;
+        renamed.line.has_been_given_more();
         Ok(renamed)
     }
 
     /// Renames it if there is no object of the new name; returns the handle to the new name if so.
     ///
-    /// Redis: `RENAMENX`. Redisson: `renamenx(String)`. DIFFERENCE: the new name is mapped, too;
+    /// Redis: `RENAMENX`, and the announcement of [`rename`](Self::rename). Redisson: `renamenx(String)`. DIFFERENCE: the new name is mapped, too;
     /// Redisson forgets to.
     ///
     /// # Errors
@@ -368,25 +371,33 @@ impl RSemaphore {
     /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
     pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RSemaphore>> {
         let renamed = self.other(new_name)?;
-        let done = self
-            .object()
-            .rename_nx(renamed.line.keys().object())
-            .await?;
+        let done = self.object().rename_nx(renamed.line.keys()).await?;
+        if done {
+            renamed.line.has_been_given_more();
+        }
         Ok(done.then_some(renamed))
     }
 
     /// Copies it, with its time to live, to a name where there is no object; `false` if there is one, or
-    /// nothing to copy. Redis: `COPY`, since 6.2. Redisson: `copy(String)`.
+    /// nothing to copy. Redis: `COPY`, since 6.2, and the announcement of [`rename`](Self::rename). Redisson:
+    /// `copy(String)`.
     pub async fn copy(&self, new_name: &str) -> Result<bool> {
-        let copy = self.other(new_name)?;
-        self.object().copy(copy.line.keys().object(), false).await
+        self.copy_to(new_name, false).await
     }
 
-    /// Copies it, with its time to live, replacing an object of that name. Redis: `COPY ... REPLACE`.
-    /// Redisson: `copyAndReplace(String)`.
+    /// Copies it, with its time to live, replacing an object of that name. Redis: `COPY ... REPLACE`, and the
+    /// announcement of [`rename`](Self::rename). Redisson: `copyAndReplace(String)`.
     pub async fn copy_and_replace(&self, new_name: &str) -> Result<bool> {
+        self.copy_to(new_name, true).await
+    }
+
+    async fn copy_to(&self, new_name: &str, replace: bool) -> Result<bool> {
         let copy = self.other(new_name)?;
-        self.object().copy(copy.line.keys().object(), true).await
+        let done = self.object().copy(copy.line.keys(), replace).await?;
+        if done {
+            copy.line.has_been_given_more();
+        }
+        Ok(done)
     }
 
     /// Lets it vanish after `ttl`, in whole milliseconds; `false` if it does not exist.

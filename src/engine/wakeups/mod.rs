@@ -5,31 +5,36 @@
 //! after a reconnection. Behind that stands a slow, jittered check of every channel with waiters, as
 //! pub/sub delivers at most once.
 
+mod session;
+
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::transport::{Backoff, Endpoint, Failure, Refusal, Subscriber, Subscriptions, jittered};
+use crate::sync::{Mutex, MutexGuard};
+use crate::transport::{Endpoint, Refusal, jittered};
+use session::listen;
 
 /// A channel stays subscribed for this long after its last waiter has left, as the next one may come soon.
 const LINGER: Duration = Duration::from_secs(1);
-/// One SUBSCRIBE names this many channels at the most.
-const MOST_CHANNELS: usize = 512;
-/// How often the connection is asked whether it is still there.
-const PING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What a listener is told.
 #[derive(Debug)]
 pub(crate) enum Wake {
     /// The subscription is confirmed: messages sent from now on will be heard.
     Confirmed,
+    /// The same behind a lost connection: messages may have been missed.
+    ConfirmedAgain,
     /// Somebody has announced permits.
     Message,
-    /// No message that says so, but a reason to look all the same.
+    /// One more message about permits that have been announced.
+    FurtherMessage,
+    /// There was no message for a while.
     Look,
     /// The connection is gone; the subscription is being made again.
     Lost,
@@ -64,6 +69,8 @@ struct Channel {
     /// Mostly one; the objects `a` and `{a}` share a channel.
     listeners: Vec<Member>,
     confirmed: bool,
+    /// It was, on a connection that is gone.
+    lost: bool,
     /// Since when nobody waits; `None` while somebody does.
     idle_since: Option<Instant>,
     next_check: Instant,
@@ -130,6 +137,7 @@ impl Wakeups {
         let mut wanted = Channel {
             listeners: Vec::new(),
             confirmed: false,
+            lost: false,
             idle_since: None,
             next_check,
         };
@@ -147,6 +155,12 @@ impl Wakeups {
         }
     }
 
+    /// Whether messages of `channel` are heard.
+    pub(crate) fn is_confirmed(&self, channel: &str) -> bool {
+        let channels = self.registry.lock();
+        channels.get(channel).is_some_and(|known| known.confirmed)
+    }
+
     /// The server has become a replica: the same address may lead to the new primary.
     pub(crate) fn renew(&self) {
         self.registry.moved.notify_one();
@@ -154,7 +168,7 @@ impl Wakeups {
 
     /// Ends all subscriptions.
     pub(crate) fn close(&self) {
-        let tasks = std::mem::take(&mut *self.tasks.lock().expect("no panic under this lock"));
+        let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {
             task.abort();
         }
@@ -169,7 +183,7 @@ impl Drop for Wakeups {
 
 impl Registry {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Channel>> {
-        self.channels.lock().expect("no panic under this lock")
+        self.channels.lock()
     }
 
     fn check_pause(&self) -> Duration {
@@ -199,10 +213,17 @@ impl Registry {
 
     fn confirm(&self, names: &[String]) {
         for name in names {
+            let mut lost = false;
             if let Some(known) = self.lock().get_mut(name) {
                 known.confirmed = true;
+                lost = std::mem::take(&mut known.lost);
             }
-            self.wake(name, &Wake::Confirmed);
+            let wake = if lost {
+                Wake::ConfirmedAgain
+            } else {
+                Wake::Confirmed
+            };
+            self.wake(name, &wake);
         }
     }
 
@@ -218,6 +239,7 @@ impl Registry {
         for name in names {
             if let Some(known) = self.lock().get_mut(name) {
                 known.confirmed = false;
+                known.lost = true;
             }
             self.wake(name, &Wake::Lost);
         }
@@ -263,9 +285,13 @@ impl Registry {
     }
 }
 
+/// Each on its own: a fault in one object must not make all others deaf.
 fn tell(listeners: Option<Vec<Arc<dyn Listener>>>, wake: &Wake) {
     for listener in listeners.into_iter().flatten() {
-        listener.wake(wake);
+        let told = catch_unwind(AssertUnwindSafe(|| listener.wake(wake)));
+        if told.is_err() {
+            tracing::error!(?wake, "a listener panicked; the others are told");
+        }
     }
 }
 
@@ -278,113 +304,50 @@ async fn check(registry: Arc<Registry>) {
         tokio::time::sleep(pace).await;
         let now = Instant::now();
         registry.drop_idle(now);
-        for listener in registry.due(now) {
-            listener.wake(&Wake::Look);
-        }
+        tell(Some(registry.due(now)), &Wake::Look);
     }
 }
 
-/// Keeps one subscription connection as long as any channel is wanted.
-async fn listen(registry: Arc<Registry>, endpoint: Endpoint) {
-    let mut backoff = Backoff::new();
-    loop {
-        while registry.is_empty() {
-            registry.changed.notified().await;
-        }
-        match Subscriber::connect(&endpoint).await {
-            Ok((subscriptions, subscriber)) => {
-                let mut session = Session {
-                    registry: &registry,
-                    subscriptions,
-                    subscriber,
-                    subscribed: HashSet::new(),
-                };
-                let failure = session.run(&mut backoff).await;
-                registry.lose(&session.subscribed);
-                tracing::warn!(server = %endpoint.address(), ?failure, "subscription connection lost");
-            }
-            Err(refusal) => {
-                tracing::debug!(server = %endpoint.address(), detail = %refusal.detail, "not subscribed");
-            }
-        }
-        tokio::time::sleep(backoff.next()).await;
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Counts what it is told, or panics.
+    struct Ear {
+        heard: AtomicUsize,
+        panics: bool,
     }
-}
 
-/// One subscription connection, from its beginning to its end.
-struct Session<'a> {
-    registry: &'a Registry,
-    subscriptions: Subscriptions,
-    subscriber: Subscriber,
-    subscribed: HashSet<String>,
-}
-
-impl Session<'_> {
-    async fn run(&mut self, backoff: &mut Backoff) -> Failure {
-        let mut ping = tokio::time::interval(PING_INTERVAL);
-        ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        ping.tick().await;
-        if let Err(failure) = self.bring_up_to_date().await {
-            return failure;
-        }
-        *backoff = Backoff::new();
-        loop {
-            tokio::select! {
-                () = self.registry.changed.notified() => {
-                    if let Err(failure) = self.bring_up_to_date().await {
-                        return failure;
-                    }
-                }
-                () = self.registry.moved.notified() => {
-                    return Failure::Unanswered("the server has become a replica".to_owned());
-                }
-                message = self.subscriber.next() => match message {
-                    Some((channel, true)) => self.registry.wake(&channel, &Wake::Message),
-                    Some((channel, false)) => self.registry.wake(&channel, &Wake::Look),
-                    None => return Failure::Unanswered("connection closed".to_owned()),
-                },
-                _ = ping.tick() => {
-                    if let Err(failure) = self.subscriptions.ping().await {
-                        return failure;
-                    }
-                }
-            }
+    impl Listener for Ear {
+        fn wake(&self, _: &Wake) {
+            assert!(!self.panics, "a fault");
+            self.heard.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    async fn bring_up_to_date(&mut self) -> Result<(), Failure> {
-        let (wanted, gone) = self.registry.difference(&self.subscribed);
-        for names in gone.chunks(MOST_CHANNELS) {
-            self.subscriptions.unsubscribe(names).await?;
-            for name in names {
-                self.subscribed.remove(name);
-            }
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_panics_makes_nobody_deaf() {
+        let config = crate::config::Config::new("redis://127.0.0.1:1");
+        let endpoint = Endpoint::new(&config).expect("a valid URL");
+        let wakeups = Wakeups::new(endpoint, Duration::from_secs(5));
+        let ears = [true, false].map(|panics| {
+            let heard = AtomicUsize::new(0);
+            Arc::new(Ear { heard, panics })
+        });
+        for (number, ear) in ears.iter().enumerate() {
+            let ear: Weak<dyn Listener> = Arc::downgrade(ear) as _;
+            wakeups.listen("shared", &ear);
+            wakeups.listen(&format!("own-{number}"), &ear);
         }
-        for names in wanted.chunks(MOST_CHANNELS) {
-            match self.subscriptions.subscribe(names).await {
-                Ok(()) => self.confirmed(names),
-                Err(Failure::Refused(_)) => self.subscribe_one_by_one(names).await?,
-                Err(failure) => return Err(failure),
-            }
+        wakeups.registry.wake("shared", &Wake::Message);
+        assert_eq!(ears[1].heard.load(Ordering::SeqCst), 1);
+        // The slow check goes on, too.
+        for _ in 0..3 {
+            let before = ears[1].heard.load(Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(7)).await;
+            assert!(ears[1].heard.load(Ordering::SeqCst) >= before + 2);
         }
-        Ok(())
-    }
-
-    /// One channel that is forbidden must not stand in the way of the others.
-    async fn subscribe_one_by_one(&mut self, names: &[String]) -> Result<(), Failure> {
-        for name in names {
-            let name = std::slice::from_ref(name);
-            match self.subscriptions.subscribe(name).await {
-                Ok(()) => self.confirmed(name),
-                Err(Failure::Refused(refusal)) => self.registry.refuse(&name[0], refusal),
-                Err(failure) => return Err(failure),
-            }
-        }
-        Ok(())
-    }
-
-    fn confirmed(&mut self, names: &[String]) {
-        self.subscribed.extend(names.iter().cloned());
-        self.registry.confirm(names);
     }
 }

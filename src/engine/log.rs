@@ -1,0 +1,28 @@
+//! What the log says of calls that nobody else can be told about: all that somebody needs who repairs by hand.
+
+use std::fmt::{Display, Write};
+
+/// Calls, each with how often it was made: "release(2) x 3, acquire(1)".
+pub(crate) fn list_of(calls: impl Iterator<Item = (impl Display, usize)>) -> String {
+    let mut list = String::new();
+    for (call, count) in calls {
+        let comma = if list.is_empty() { "" } else { ", " };
+        let _ = match count {
+            1 => write!(list, "{comma}{call}"),
+            _ => write!(list, "{comma}{call} x {count}"),
+        };
+    }
+    list
+}
+
+/// `calls` on the object called `name` were sent, and their answers will never be known.
+pub(crate) fn unknown(name: &str, calls: &str) {
+    tracing::error!(name, calls, "the outcome of these calls stays unknown");
+}
+
+/// The runtime has ended before `calls`, which are owed, were sent.
+pub(crate) fn abandoned(name: &str, calls: &str) {
+    if !calls.is_empty() {
+        tracing::error!(name, calls, "not carried out: the runtime has ended");
+    }
+}

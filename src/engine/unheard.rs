@@ -1,0 +1,157 @@
+//! Permits that were announced when nobody listened.
+//!
+//! That is the usual case, and nothing to do. But a JVM whose subscription connection was lost in that moment does not
+//! look when it is back: its callers would sleep beside free permits. So the client asks some time after the
+//! last such release whether somebody listens by then, with one `PUBSUB NUMSUB` for hundreds of semaphores, once a second
+//! at the most.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::core::Core;
+use super::keys::Keys;
+use super::line::Line;
+use super::nudge::LATE;
+use super::request::Request;
+use crate::sync::{Mutex, MutexGuard};
+use crate::transport::{Cmd, Failure, Value, cmd};
+
+const PACE: Duration = Duration::from_secs(1);
+/// One question names this many channels at the most.
+const MOST_CHANNELS: usize = 512;
+/// Of more semaphores than these at the same time some are not asked about.
+const MOST: usize = 4096;
+
+/// The semaphores in question.
+#[derive(Default)]
+pub(crate) struct Unheard {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    by_object: HashMap<Arc<str>, Announced>,
+    /// A task sees to them.
+    watched: bool,
+}
+
+struct Announced {
+    keys: Keys,
+    /// When nobody heard it the last time.
+    since: Instant,
+    /// How many of the looks have been made.
+    looks: usize,
+}
+
+impl Unheard {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+impl State {
+    fn is_due(announced: &Announced, now: Instant) -> bool {
+        let due: Duration = LATE[..=announced.looks].iter().sum();
+        now >= announced.since + due
+    }
+
+    /// Those to be asked about now.
+    fn due(&self, now: Instant) -> Vec<Keys> {
+        let all = self.by_object.values();
+        let due = all.filter(|announced| State::is_due(announced, now));
+        due.map(|announced| announced.keys.clone()).collect()
+    }
+
+    /// Nobody listened at a look that was due at `now`.
+    fn nobody_yet(&mut self, object: &Arc<str>, now: Instant) {
+        let Some(announced) = self.by_object.get_mut(object) else {
+            return;
+        };
+        if State::is_due(announced, now) {
+            announced.looks += 1;
+            if announced.looks == LATE.len() {
+                self.by_object.remove(object);
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Permits of the semaphore with these names have been announced, and nobody has heard it.
+    pub(crate) fn nobody_has_heard(self: &Arc<Self>, keys: &Keys) {
+        let since = Instant::now();
+        let mut state = self.unheard.lock();
+        if let Some(announced) = state.by_object.get_mut(keys.object()) {
+            (announced.since, announced.looks) = (since, 0);
+            return;
+        }
+        if state.by_object.len() == MOST {
+            return;
+        }
+        let announced = Announced {
+            keys: keys.clone(),
+            since,
+            looks: 0,
+        };
+        state.by_object.insert(Arc::clone(keys.object()), announced);
+        if !std::mem::replace(&mut state.watched, true) {
+            drop(state);
+            self.runtime.spawn(watch(Arc::downgrade(self)));
+        }
+    }
+
+    /// Asks for the listeners of channels; `None` if there was no answer.
+    async fn listeners(&self, due: &[Keys]) -> Option<Vec<i64>> {
+        let mut question: Cmd = cmd("PUBSUB");
+        question.arg("NUMSUB");
+        for keys in due {
+            question.arg(&**keys.channel());
+        }
+        let answer = match self.try_once(&Request::Plain(question)).await {
+            Ok(Value::Array(answer)) => answer,
+            // It may not be asked for.
+            Err(Failure::Refused(refusal)) if refusal.is_final(false) => {
+                return Some(vec![0; due.len()]);
+            }
+            _ => return None,
+        };
+        let count = |pair: &[Value]| match pair {
+            [_, Value::Int(count)] => Some(*count),
+            _ => None,
+        };
+        let counts: Option<Vec<_>> = answer.chunks(2).map(count).collect();
+        counts.filter(|counts| counts.len() == due.len())
+    }
+}
+
+async fn watch(core: Weak<Core>) {
+    loop {
+        tokio::time::sleep(PACE).await;
+        let Some(core) = core.upgrade().filter(|core| !core.is_finished()) else {
+            return;
+        };
+        let now = Instant::now();
+        let due = core.unheard.lock().due(now);
+        for due in due.chunks(MOST_CHANNELS) {
+            // Without an answer they are asked about the next time.
+            let listeners = core.listeners(due).await.unwrap_or_default();
+            for (keys, listeners) in due.iter().zip(listeners) {
+                let own = i64::from(core.wakeups.is_confirmed(keys.channel()));
+                if listeners > own {
+                    core.unheard.lock().by_object.remove(keys.object());
+                    Line::of(&core, keys.clone()).is_heard_by_now();
+                } else {
+                    core.unheard.lock().nobody_yet(keys.object(), now);
+                }
+            }
+        }
+        let mut state = core.unheard.lock();
+        if state.by_object.is_empty() {
+            state.watched = false;
+            return;
+        }
+    }
+}

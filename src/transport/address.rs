@@ -1,0 +1,179 @@
+//! Where the server is and who comes in, as a URL and the settings say it.
+
+use std::fmt;
+
+use redis::{ConnectionAddr, IntoConnectionInfo};
+
+use crate::config::Config;
+use crate::error::Error;
+
+/// Where the server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    Tcp {
+        host: String,
+        port: u16,
+    },
+    #[cfg(unix)]
+    Unix(std::path::PathBuf),
+}
+
+/// Who comes in, and to which database.
+#[derive(Clone, Default)]
+pub(super) struct Login {
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) database: i64,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Address::Tcp { host, port } => write!(f, "{host}:{port}"),
+            #[cfg(unix)]
+            Address::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Reads the settings. No error repeats the URL, or a part of it: it may contain a password.
+pub(super) fn read(config: &Config) -> Result<(Address, Login), Error> {
+    let (address, mut login) =
+        read_url(&config.url).map_err(|reason| Error::Configuration { reason })?;
+    if let Some(database) = config.database {
+        login.database = database;
+    }
+    if let Some(username) = &config.username {
+        login.username = Some(username.clone());
+    }
+    if let Some(password) = &config.password {
+        login.password = Some(password.clone());
+    }
+    Ok((address, login))
+}
+
+const FORM: &str = "not a Redis URL (redis://[[user]:password@]host[:port][/database], with reserved characters of \
+                    user and password percent-encoded: %40 for @, %3A for :, %2F for /, %3F for ?, %23 for #, %25 for %)";
+
+fn read_url(url: &str) -> Result<(Address, Login), String> {
+    // They would be left out in silence.
+    if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(format!("the URL contains blanks: {FORM}"));
+    }
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    match scheme.to_ascii_lowercase().as_str() {
+        "rediss" | "valkeys" => return Err(format!("{scheme}:// (TLS) is not supported yet")),
+        "redis" | "valkey" if url.contains(['?', '#']) => {
+            return Err(format!(
+                "the URL has parameters (behind a ? or #), and none are known; the database stands in the path: {FORM}"
+            ));
+        }
+        "unix" | "redis+unix" | "valkey+unix" => check_parameters(url)?,
+        _ => {}
+    }
+    let info = url
+        .into_connection_info()
+        .map_err(|error| format!("{FORM}: {error}"))?;
+    let address = match info.addr() {
+        ConnectionAddr::Tcp(host, port) => Address::Tcp {
+            host: host.clone(),
+            port: *port,
+        },
+        #[cfg(unix)]
+        ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
+        _ => return Err(FORM.to_owned()),
+    };
+    let redis = info.redis_settings();
+    let login = Login {
+        username: redis.username().map(str::to_owned),
+        password: redis.password().map(str::to_owned),
+        database: redis.db(),
+    };
+    if login.database < 0 {
+        return Err(format!("a database below 0: {FORM}"));
+    }
+    Ok((address, login))
+}
+
+/// A socket's path can't hold user, password and database: parameters do.
+fn check_parameters(url: &str) -> Result<(), String> {
+    let (_, parameters) = url.split_once('?').unwrap_or_default();
+    let mut names = parameters
+        .split('&')
+        .map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    let known = |name| matches!(name, "" | "db" | "user" | "pass");
+    if url.contains('#') || !names.all(known) {
+        return Err(
+            "the URL has parameters other than db, user and pass (redis+unix:///path?db=3&user=..&pass=..)"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> Address {
+        Address::Tcp {
+            host: host.to_owned(),
+            port,
+        }
+    }
+
+    fn read(url: &str) -> (Address, Option<String>, Option<String>, i64) {
+        let (address, login) = read_url(url).expect(url);
+        (address, login.username, login.password, login.database)
+    }
+
+    #[test]
+    fn urls_are_read() {
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(read("redis://h"), (tcp("h", 6379), None, None, 0));
+        assert_eq!(
+            read("redis://u:p%40%2f%3a@h:1/3"),
+            (tcp("h", 1), text("u"), text("p@/:"), 3)
+        );
+        assert_eq!(read("redis://:p@h").2, text("p"));
+        assert_eq!(read("redis://u@h").1, text("u"));
+        #[cfg(unix)]
+        assert_eq!(
+            read("redis+unix:///run/r.sock?db=2&user=u&pass=p"),
+            (Address::Unix("/run/r.sock".into()), text("u"), text("p"), 2)
+        );
+    }
+
+    #[test]
+    fn what_would_be_left_out_in_silence_is_an_error() {
+        for (url, reason) in [
+            (" redis://h", "blanks"),
+            ("redis://h\n", "blanks"),
+            ("redis://:a b@h", "blanks"),
+            ("redis://h?db=3", "parameters"),
+            ("redis://h/?protocol=resp3", "parameters"),
+            ("redis://h/3#insecure", "parameters"),
+            ("redis+unix:///run/r.sock?database=3", "parameters"),
+            ("rediss://:secret@h", "TLS"),
+            ("REDISS://h", "TLS"),
+            ("http://h", "not a Redis URL"),
+            ("redis://h/three", "not a Redis URL"),
+            ("redis://h/-1", "not a Redis URL"),
+            ("redis://:secr/et@h", "percent-encoded"),
+            ("", "not a Redis URL"),
+        ] {
+            let told = read_url(url)
+                .err()
+                .unwrap_or_else(|| panic!("{url:?} is taken"));
+            assert!(told.contains(reason), "{url:?}: {told}");
+            assert!(!told.contains("secr"), "{told}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_written_as_one_would_type_them() {
+        assert_eq!(tcp("h", 1).to_string(), "h:1");
+        assert_eq!(read("redis://[::1]:6380").0.to_string(), "[::1]:6380");
+    }
+}

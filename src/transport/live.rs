@@ -1,0 +1,145 @@
+//! One connection for commands, from its first command to its end.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use redis::aio::MultiplexedConnection;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::endpoint::{MOST_UNDER_WAY, Opened};
+use super::failure::Reason;
+use super::socket::Traffic;
+use super::{Cmd, Failure, Moment, Refusal, Value};
+
+/// Why a connection ends that nobody has asked to end.
+pub(super) const CLOSED: &str = "the server has closed the connection";
+
+/// Why a connection is not to be used any more.
+#[derive(Debug)]
+pub(super) enum End {
+    /// A command was not answered on it.
+    Failed(Refusal),
+    /// It has ended with nothing under way, as an idle connection may.
+    Idle,
+    /// The server has become a replica: the same address may lead to another one.
+    Moved(Refusal),
+}
+
+/// Who replaces connections that have ended.
+pub(super) trait Keeper: Send + Sync + 'static {
+    /// The connection of this number is not to be used any more. Told once or more.
+    fn ended(&self, generation: u64, end: End);
+}
+
+/// A connection that can be used. It is closed when the last command that waits for it has gone.
+pub(crate) struct Live {
+    /// Tells one connection from its successor.
+    pub(super) generation: u64,
+    connection: MultiplexedConnection,
+    traffic: Arc<Traffic>,
+    /// How many commands are not answered yet.
+    under_way: AtomicUsize,
+    keeper: Weak<dyn Keeper>,
+    /// What moves the bytes until the connection ends: an idle client notices that by this.
+    driver: AbortHandle,
+}
+
+impl Live {
+    /// The keeper is told of its end when what is returned besides has been used, or dropped.
+    pub(super) fn start<D>(
+        generation: u64,
+        opened: Opened<D>,
+        keeper: &Weak<dyn Keeper>,
+    ) -> (Arc<Self>, oneshot::Sender<()>)
+    where
+        D: Future<Output = ()> + Send + 'static,
+    {
+        let (kept, is_kept) = oneshot::channel();
+        let live = Arc::new_cyclic(|itself: &Weak<Self>| {
+            let (itself, told) = (itself.clone(), keeper.clone());
+            let driving = async move {
+                opened.driver.await;
+                let _ = is_kept.await;
+                // Commands under way hold it, too; they tell why.
+                let end = match itself.strong_count() {
+                    0 | 1 => End::Idle,
+                    _ => End::Failed(Refusal::unreachable(CLOSED)),
+                };
+                if let Some(keeper) = told.upgrade() {
+                    keeper.ended(generation, end);
+                }
+            };
+            Live {
+                generation,
+                connection: opened.connection,
+                traffic: opened.traffic,
+                under_way: AtomicUsize::new(0),
+                keeper: keeper.clone(),
+                driver: tokio::spawn(driving).abort_handle(),
+            }
+        });
+        (live, kept)
+    }
+
+    /// Sends one command.
+    pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
+        let written = self.traffic.written();
+        let sent = Moment::now();
+        let mut connection = self.connection.clone();
+        let before = self.under_way.fetch_add(1, Ordering::Relaxed);
+        let _under_way = UnderWay(&self.under_way);
+        let answer = if before < MOST_UNDER_WAY {
+            connection.send_packed_command(command).await
+        } else {
+            let command = command.clone();
+            let sending =
+                tokio::spawn(async move { connection.send_packed_command(&command).await });
+            // It ends without an answer where the runtime does.
+            sending
+                .await
+                .unwrap_or_else(|ended| Err(std::io::Error::other(ended).into()))
+        };
+        answer.and_then(Value::extract_error).map_err(|error| {
+            let failure = match Refusal::from_server(&error) {
+                Some(refusal) => Failure::Refused(refusal),
+                // It was still to be written when the connection ended.
+                None if !error.is_timeout() && self.traffic.written() == written => {
+                    Failure::NoConnection(Refusal::unreachable(error.to_string()))
+                }
+                None => Failure::unanswered(error.to_string(), sent),
+            };
+            self.note(&failure);
+            failure
+        })
+    }
+
+    fn note(&self, failure: &Failure) {
+        let end = match failure {
+            Failure::Unanswered { detail, .. } => End::Failed(Refusal::unreachable(detail)),
+            Failure::NoConnection(refusal) => End::Failed(refusal.clone()),
+            Failure::Refused(refusal) if refusal.reason == Reason::ReadOnly => {
+                End::Moved(refusal.clone())
+            }
+            Failure::Refused(_) => return,
+        };
+        if let Some(keeper) = self.keeper.upgrade() {
+            keeper.ended(self.generation, end);
+        }
+    }
+}
+
+/// A command that is not answered yet.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}

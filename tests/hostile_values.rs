@@ -1,0 +1,591 @@
+//! Values that nobody of ours has written, in every key that is read: nobody panics, every call ends, and no permit is
+//! lost while the counter itself was left alone.
+
+mod layouts;
+mod support;
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use layouts::Shape;
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Error, Lock};
+use support::clients::{LIMIT, builder, release_as_redisson, until_stored};
+use support::server::RedisServer;
+use support::waiters::waiter;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// All that has panicked in this process, in whatever task.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts panics from now on; tokio would keep those of its tasks to itself.
+fn count_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            // A test that fails panics, too.
+            let ours = |file: &str| !file.starts_with("tests/");
+            let ours = panic.location().is_some_and(|place| ours(place.file()));
+            PANICS.fetch_add(ours.into(), Ordering::SeqCst);
+            usual(panic);
+        }));
+    });
+}
+
+fn assert_no_panic(what: &str) {
+    assert_eq!(PANICS.load(Ordering::SeqCst), 0, "panicked: {what}");
+}
+
+/// What may stand in a record behind the number; some of it could be an answer of ours.
+const ANSWERS: [&str; 26] = [
+    "",
+    " ",
+    " x",
+    " -1",
+    " -1 0",
+    " -1 0 999",
+    " -1 3 2",
+    " -1 5 1",
+    " -1 5 1 1",
+    " done 1 -1 0 0 0 0 0 11 - - -",
+    " -1 0 1 1",
+    " -1 0 999 999",
+    " -1 0 -5 -5",
+    " -1 0 1:2 1:2",
+    " -1 0 missing missing",
+    " -1 0 9223372036854775808 1",
+    " 99999999999999999999 0 1 1",
+    " -1 0 999 turn:18446744073709551615:9223372036854775807:4294967295:4294967295:9:9",
+    " -1 0 1 turn:1:-9223372036854775808:1:1:9223372036854775807:-9223372036854775808",
+    " stale",
+    " done 1 -1 0 0 18446744073709551615 1 0 - - - -",
+    " done 1 -1 0 0 9 9 9 111 111 1,2 -",
+    " done 1 9223372036854775807 0 1 0 0 0 - - 0 -",
+    " done 18446744073709551615 -1 18446744073709551615 1 0 0 0 - - - -",
+    " locked 18446744073709551615",
+    " done x",
+];
+
+/// Records that look like the one with `number`, or later than any.
+fn records(number: u64) -> Vec<Vec<u8>> {
+    let mut records: Vec<Vec<u8>> = Vec::new();
+    for answer in ANSWERS {
+        records.push(format!("{number}{answer}").into_bytes());
+        records.push(format!("{number:016}{answer}").into_bytes());
+    }
+    records.push([format!("{number} ").as_bytes(), b"\xff\x00\xfe"].concat());
+    for text in [
+        "",
+        "no number",
+        "9999999999999999 -1 0 1",
+        "1e999 x",
+        "nan x",
+        "-1 x",
+    ] {
+        records.push(text.into());
+    }
+    records
+}
+
+async fn connect(server: &RedisServer) -> Client {
+    builder(server.url()).connect().await.unwrap()
+}
+
+/// An answer, whatever it is; an error must say what it is about.
+fn clear<T>(what: &str, answer: Result<T, Error>) -> Option<T> {
+    match answer {
+        Ok(answer) => Some(answer),
+        Err(
+            error @ (Error::Server { .. } | Error::WrongType { .. } | Error::OutcomeUnknown { .. }),
+        ) => {
+            assert!(error.to_string().contains(what), "{error}");
+            None
+        }
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
+/// What a record of a semaphore can meet: calls that travel together, a caller who waits, guards.
+async fn use_semaphore(client: &Client, name: &str) {
+    let semaphore = client.semaphore(name);
+    let guards = async {
+        let (one, two) = tokio::join!(semaphore.try_permit(1), semaphore.try_permit(1));
+        drop((clear(name, one), clear(name, two)));
+    };
+    let all = async {
+        guards.await;
+        clear(name, semaphore.available_permits().await);
+        let (one, two) = tokio::join!(
+            semaphore.permit_for(1, Duration::from_millis(10)),
+            semaphore.permit_for(9, Duration::from_millis(10)),
+        );
+        drop((clear(name, one), clear(name, two)));
+        clear(name, semaphore.add_permits(0).await);
+        clear(name, semaphore.release_if_exists(0).await);
+    };
+    timeout(LIMIT, all).await.expect("every call ends");
+}
+
+#[tokio::test]
+async fn an_answer_in_the_record_that_serves_more_than_have_asked() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    // Which number the waiter's next question has depends on what else is asked.
+    for number in 2..9 {
+        let client = connect(&server).await;
+        let name = format!("seats-{number}");
+        let semaphore = client.semaphore(&name);
+        let _: () = control.set(&name, 0).await.unwrap();
+        let waiting = [
+            waiter(&mut control, &semaphore, 1).await,
+            waiter(&mut control, &semaphore, 1).await,
+        ];
+        let record = format!("redisson_sc_once:{{{name}}}:{}", client.id());
+        let text = format!("{number} -1 0 999");
+        let _: () = control.set(&record, text).await.unwrap();
+        release_as_redisson(&mut control, &name, 2).await;
+        for waiting in waiting {
+            let answer = timeout(LIMIT, waiting).await.expect("every call ends");
+            assert_no_panic("999 served");
+            answer.unwrap().unwrap();
+        }
+        until_stored(&server, &name, 0).await;
+        client.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn records_of_semaphores_that_nobody_of_ours_has_written() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let mut made = 0;
+    for number in [2, 3, 5] {
+        for text in records(number) {
+            made += 1;
+            let name = format!("seats-{made}");
+            let what = format!("{:?} for {name}", String::from_utf8_lossy(&text));
+            let client = connect(&server).await;
+            let _: () = control.set(&name, 5).await.unwrap();
+            let own = format!("redisson_sc_once:{{{name}}}:{}", client.id());
+            let _: () = control.set(&own, &text).await.unwrap();
+            let lane = format!("redisson_sc_once:{}:1", client.id());
+            let _: () = control.set(&lane, &text).await.unwrap();
+            use_semaphore(&client, &name).await;
+            assert_no_panic(&what);
+            client.shutdown().await.unwrap();
+            let left: i64 = control.get(&name).await.unwrap();
+            assert_eq!(left, 5, "{what}");
+        }
+    }
+}
+
+/// What a key that is no string of ours may be.
+async fn write_a_list(control: &mut MultiplexedConnection, key: &str) {
+    let _: () = control.del(key).await.unwrap();
+    let _: () = control.lpush(key, "nobody's").await.unwrap();
+}
+
+#[tokio::test]
+async fn records_of_another_type() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    let _: () = control.set("seats", 5).await.unwrap();
+    let own = format!("redisson_sc_once:{{seats}}:{}", client.id());
+    for key in [format!("redisson_sc_once:{}:1", client.id()), own] {
+        write_a_list(&mut control, &key).await;
+        use_semaphore(&client, "seats").await;
+        assert_no_panic(&key);
+    }
+    let seats = client.semaphore("seats");
+    let error = seats
+        .add_permits(1)
+        .await
+        .expect_err("it cannot be put on record");
+    let Error::WrongType { name, key, found } = error else {
+        panic!("{error}");
+    };
+    let record = format!("redisson_sc_once:{{seats}}:{}", client.id());
+    assert_eq!(
+        (&*name, key, found.as_deref()),
+        ("seats", record, Some("list"))
+    );
+    let _: () = control
+        .del(format!("redisson_sc_once:{{seats}}:{}", client.id()))
+        .await
+        .unwrap();
+    seats.add_permits(1).await.unwrap();
+    client.shutdown().await.unwrap();
+}
+
+/// What a record of a recipe's semaphore can meet.
+async fn use_recipe(semaphore: &layouts::Handle) {
+    let name = semaphore.name();
+    let short = Duration::from_millis(10);
+    let all = async {
+        let (one, two) = tokio::join!(semaphore.try_permit(), semaphore.try_permit());
+        clear(name, semaphore.holders().await);
+        let three = clear(name, semaphore.permit_for(short).await);
+        drop((clear(name, one), clear(name, two), three));
+        clear(name, semaphore.refresh("nobody").await);
+        clear(name, semaphore.release("nobody").await);
+    };
+    timeout(LIMIT, all).await.expect("every call ends");
+}
+
+#[tokio::test]
+async fn records_of_recipes_that_nobody_of_ours_has_written() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let witness = connect(&server).await;
+    let mut made = 0;
+    for layout in layouts::ALL {
+        for place in 0..records(1).len() {
+            made += 1;
+            // The first number is that of the line itself.
+            let text = &records(2 + made % 3)[place];
+            let name = format!("seats-{made}");
+            let what = format!("{:?} for {layout:?}", String::from_utf8_lossy(text));
+            let client = connect(&server).await;
+            let semaphore = layout.make(&client, &name, Shape::new(2));
+            let record = format!("redisson_sc_recipe_once:{{{name}}}:{}:1", client.id());
+            let _: () = control.set(&record, text).await.unwrap();
+            use_recipe(&semaphore).await;
+            assert_no_panic(&what);
+            client.shutdown().await.unwrap();
+            let left = layout.make(&witness, &name, Shape::new(2));
+            assert_eq!(left.holders().await.unwrap(), [], "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn lines_of_recipes_that_nobody_of_ours_has_written() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    for (made, text) in [
+        "",
+        "x",
+        "1 2",
+        "nan nan nan",
+        "0 0 0",
+        "0 99999999999999999999999 1",
+        "99999999999999999999999 99999999999999999999999 99999999999999999999999",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for layout in layouts::ALL {
+            let name = format!("{layout:?}-{made}");
+            let line = format!("redisson_sc_recipe_line:{{{name}}}");
+            let _: () = control.hset(&line, "somebody", text).await.unwrap();
+            let semaphore = layout.make(&client, &name, Shape::new(2));
+            use_recipe(&semaphore).await;
+            assert_no_panic(text);
+            let _: () = control.del(&line).await.unwrap();
+            write_a_list(&mut control, &line).await;
+            use_recipe(&semaphore).await;
+            assert_no_panic(text);
+            let _: () = control.del(&line).await.unwrap();
+            assert_eq!(
+                semaphore.holders().await.unwrap(),
+                [],
+                "{layout:?}: {text:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn holders_of_a_lock_that_nobody_of_ours_has_written() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    let texts = [
+        "",
+        "x",
+        "0",
+        "-1",
+        "1.5",
+        "nan",
+        "1e300",
+        "2147483648",
+        "4000000000",
+        "9223372036854775807",
+    ];
+    for (made, text) in texts.into_iter().enumerate() {
+        let name = format!("door-{made}");
+        let (door, fenced) = (client.lock(&name), client.fenced_lock(&name));
+        for door in [&door as &dyn Lock, &fenced] {
+            let _: () = control.hset(&name, door.owner(), text).await.unwrap();
+            let _: () = control
+                .set(format!("redisson_lock_token:{{{name}}}"), text)
+                .await
+                .unwrap();
+            let all = async {
+                clear(&name, door.try_lock().await);
+                clear(&name, door.try_lock_for(Duration::from_millis(10)).await);
+                clear(&name, door.hold_count().await);
+                let unlocked = door.unlock().await;
+                if !matches!(unlocked, Err(Error::NotHeld { .. })) {
+                    clear(&name, unlocked);
+                }
+                clear(&name, door.force_unlock().await);
+            };
+            timeout(LIMIT, all).await.expect("every call ends");
+            assert_no_panic(text);
+            let _: () = control.del(&name).await.unwrap();
+        }
+        assert!(door.try_lock().await.unwrap());
+        door.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn fences_that_nobody_of_ours_has_written() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    for (made, text) in [
+        "",
+        "x",
+        "-1",
+        " forced",
+        "0 forced",
+        "9",
+        "1e300",
+        "99999999999999999999",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("door-{made}");
+        let fence = format!("redisson_lock_fence:{{{name}}}:{}", client.id());
+        let _: () = control.set(&fence, text).await.unwrap();
+        let door = client.lock(&name);
+        let all = async {
+            let guard = clear(&name, door.try_guard().await);
+            clear(&name, door.is_held().await);
+            drop(guard);
+            clear(&name, door.force_unlock().await);
+        };
+        timeout(LIMIT, all).await.expect("every call ends");
+        assert_no_panic(text);
+        let _: () = control.del(&fence).await.unwrap();
+        write_a_list(&mut control, &fence).await;
+        clear(&name, door.try_lock().await);
+        clear(&name, door.force_unlock().await);
+        assert_no_panic(text);
+        let _: () = control.del(&fence).await.unwrap();
+        assert!(door.try_lock_for(LIMIT).await.unwrap());
+        door.unlock().await.unwrap();
+    }
+}
+
+/// A server that answers scripts and questions with anything.
+async fn answer_anything(seed: u64) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut seeds = seed..;
+        while let (Ok((stream, _)), Some(seed)) = (listener.accept().await, seeds.next()) {
+            tokio::spawn(serve(stream, fastrand::Rng::with_seed(seed)));
+        }
+    });
+    url
+}
+
+/// Ends with the connection.
+async fn serve(stream: TcpStream, mut random: fastrand::Rng) {
+    let mut stream = BufReader::new(stream);
+    while let Some(command) = read_command(&mut stream).await {
+        let answer = match &*command[0].to_ascii_uppercase() {
+            "SUBSCRIBE" => command[1..]
+                .iter()
+                .map(|channel| {
+                    format!(
+                        "*3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:1\r\n",
+                        channel.len()
+                    )
+                })
+                .collect(),
+            "CLIENT" | "PING" | "HELLO" | "SELECT" | "UNSUBSCRIBE" => "+OK\r\n".to_owned(),
+            _ => anything(&mut random, 2),
+        };
+        if stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read_command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok()?;
+    let count: usize = line.trim().strip_prefix('*')?.parse().ok()?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        line.clear();
+        stream.read_line(&mut line).await.ok()?;
+        let length: usize = line.trim().strip_prefix('$')?.parse().ok()?;
+        let mut word = vec![0; length + 2];
+        stream.read_exact(&mut word).await.ok()?;
+        word.truncate(length);
+        words.push(String::from_utf8_lossy(&word).into_owned());
+    }
+    (!words.is_empty()).then_some(words)
+}
+
+/// A number as it stands in answers, or at the end of a range.
+fn any_number(random: &mut fastrand::Rng) -> i64 {
+    match random.u8(..8) {
+        0 => random.i64(..),
+        1 => i64::MAX,
+        2 => i64::MIN,
+        _ => random.i64(-4..5),
+    }
+}
+
+fn any_word(random: &mut fastrand::Rng) -> String {
+    let turn = |random: &mut fastrand::Rng| {
+        let numbers: Vec<_> = (0..6).map(|_| any_number(random).to_string()).collect();
+        format!("turn:{}", numbers.join(":"))
+    };
+    match random.u8(..10) {
+        0 => turn(random),
+        1 => ["-", "missing", "stale", "1:2", "1,2", "x", ""][random.usize(..7)].to_owned(),
+        _ => any_number(random).to_string(),
+    }
+}
+
+fn anything(random: &mut fastrand::Rng, depth: u8) -> String {
+    match random.u8(..12) {
+        0 => "$-1\r\n".to_owned(),
+        1 => "-ERR anything\r\n".to_owned(),
+        2 => "+anything\r\n".to_owned(),
+        3 => format!(":{}\r\n", any_number(random)),
+        4..=6 if depth > 0 => {
+            let length = random.usize(..6);
+            let items: String = (0..length).map(|_| anything(random, depth - 1)).collect();
+            format!("*{length}\r\n{items}")
+        }
+        4..=6 => format!(":{}\r\n", any_number(random)),
+        // As many results as there may be steps.
+        7..=9 => {
+            let numbers: Vec<_> = (0..random.usize(3..6))
+                .map(|_| any_number(random).to_string())
+                .collect();
+            let text = numbers.join(" ");
+            format!("${}\r\n{text}\r\n", text.len())
+        }
+        _ => {
+            let start = [
+                "",
+                "-1 ",
+                "done ",
+                "locked ",
+                "units ",
+                "refused ",
+                "unreadable ",
+            ][random.usize(..7)];
+            let words: Vec<_> = (0..random.usize(..13)).map(|_| any_word(random)).collect();
+            let text = format!("{start}{}", words.join(" "));
+            format!("${}\r\n{text}\r\n", text.len())
+        }
+    }
+}
+
+/// Everything that asks the server something, whatever comes of it.
+async fn use_everything(client: &Client) {
+    let short = Duration::from_millis(5);
+    let seats = client.semaphore("seats");
+    let door = client.fenced_lock("door");
+    let string = client.string_lock("string");
+    let recipes = layouts::ALL.map(|layout| layout.make(client, "recipe", Shape::new(2)));
+    let semaphores = async {
+        drop(tokio::join!(
+            seats.try_permit(1),
+            seats.permit_for(2, short),
+            seats.permit_for(1, short)
+        ));
+        drop(tokio::join!(
+            seats.add_permits(1),
+            seats.drain_permits(),
+            seats.release(1)
+        ));
+        drop(tokio::join!(
+            seats.try_set_permits(1),
+            seats.release_if_exists(2),
+            seats.available_permits()
+        ));
+        drop(tokio::join!(
+            seats.expire(LIMIT),
+            seats.remaining_ttl(),
+            seats.expire_time(),
+            seats.rename("other")
+        ));
+    };
+    let locks = async {
+        drop(tokio::join!(
+            door.try_guard(),
+            door.guard_for(short),
+            door.try_lock_with_lease(LIMIT)
+        ));
+        drop(tokio::join!(
+            door.is_locked(),
+            door.hold_count(),
+            door.remaining_ttl(),
+            door.token()
+        ));
+        drop(tokio::join!(door.unlock(), door.force_unlock()));
+        drop(tokio::join!(
+            string.try_guard(),
+            string.guard_for(short),
+            string.hold_count()
+        ));
+        drop(tokio::join!(string.remaining_ttl(), string.force_unlock()));
+    };
+    let leased = async {
+        for semaphore in &recipes {
+            drop(tokio::join!(
+                semaphore.try_permit(),
+                semaphore.permit_for(short),
+                semaphore.holders()
+            ));
+            drop(tokio::join!(
+                semaphore.refresh("a"),
+                semaphore.release("a"),
+                semaphore.release_all()
+            ));
+        }
+    };
+    tokio::join!(semaphores, locks, leased);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_anything() {
+    count_panics();
+    for seed in 0..40 {
+        let url = answer_anything(seed * 1000).await;
+        let builder = builder(url).retry_window(Duration::from_millis(50));
+        let client = builder.connect().await.unwrap();
+        let all = timeout(LIMIT, use_everything(&client)).await;
+        assert_no_panic(&format!("seed {seed}"));
+        all.unwrap_or_else(|_| panic!("seed {seed}: a call does not end"));
+        // What guards owe may never be carried out here.
+        drop(client.shutdown().await);
+        assert_no_panic(&format!("seed {seed}, at its end"));
+    }
+}

@@ -1,0 +1,100 @@
+//! Clients that want the same lock all the time: each gets its turn, and alone none pays for that.
+
+mod support;
+
+use std::time::Duration;
+
+use redisson_semaphore::Client;
+use support::lock_crowd::{LockCrowd, Way};
+use support::proxy::Proxy;
+use support::server::RedisServer;
+use support::waiters::until;
+
+const LIMIT: Duration = Duration::from_secs(30);
+async fn connect(url: String) -> Client {
+    let client = Client::connect(&url).await;
+    client.expect("the server runs")
+}
+
+/// Two clients side by side until `grants` turns are over; each has had at least 0.3 of an equal share.
+async fn two_share(callers: usize, way: Way, hold: Duration, grants: u64) {
+    let server = RedisServer::start().await;
+    let clients = [connect(server.url()).await, connect(server.url()).await];
+    let crowds = clients
+        .each_ref()
+        .map(|client| LockCrowd::start(client, callers, way, hold));
+    let all = || crowds.iter().map(LockCrowd::grants).sum::<u64>();
+    let what = format!("{grants} grants, {way:?}, {callers} callers");
+    until(&what, LIMIT, async || all() >= grants).await;
+    for crowd in &crowds {
+        assert!(
+            crowd.grants() * 20 >= grants * 3,
+            "{} of {} grants; {what}, held for {hold:?}",
+            crowd.grants(),
+            all(),
+        );
+    }
+    for crowd in crowds {
+        println!(
+            "{what}, {hold:?}: {} grants, longest wait {:?}",
+            crowd.grants(),
+            crowd.longest_wait()
+        );
+        crowd.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_with_several_callers_share() {
+    let hold = Duration::from_millis(1);
+    for way in [
+        Way::Lock,
+        Way::Timed,
+        Way::Leased,
+        Way::Reentrant,
+        Way::Fenced,
+    ] {
+        two_share(2, way, hold, 200).await;
+    }
+    two_share(4, Way::Lock, hold, 200).await;
+    two_share(4, Way::Lock, Duration::ZERO, 2000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_with_one_caller_share() {
+    two_share(1, Way::Lock, Duration::ZERO, 2000).await;
+    two_share(1, Way::Lock, Duration::from_micros(1500), 200).await;
+    two_share(1, Way::Timed, Duration::from_micros(1500), 200).await;
+    two_share(1, Way::Lock, Duration::from_millis(20), 50).await;
+}
+
+/// How many scripts a grant costs a client that is alone.
+async fn scripts_of_one_alone(callers: usize, hold: Duration, grants: u64) -> f64 {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url()).await;
+    let crowd = LockCrowd::start(&client, callers, Way::Lock, hold);
+    until("they are at work", LIMIT, async || crowd.grants() >= 20).await;
+    let (before, scripts) = (crowd.grants(), proxy.scripts());
+    until("grants", LIMIT, async || crowd.grants() >= before + grants).await;
+    let (done, sent) = (crowd.grants() - before, proxy.scripts() - scripts);
+    crowd.stop().await;
+    sent as f64 / done as f64
+}
+
+/// A turn travels with the unlock before it, and who comes behind a holder of the same client does not ask.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_alone_sends_no_more_than_it_must() {
+    let hold = Duration::from_millis(1);
+    for (callers, hold, most) in [
+        (1, Duration::ZERO, 2.1),
+        (1, hold, 2.1),
+        (2, hold, 1.4),
+        (16, hold, 1.4),
+        (16, Duration::ZERO, 1.4),
+    ] {
+        let scripts = scripts_of_one_alone(callers, hold, 200).await;
+        println!("{callers} callers, {hold:?}: {scripts}");
+        assert!(scripts <= most, "{callers} callers, {hold:?}: {scripts}");
+    }
+}

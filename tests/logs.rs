@@ -1,0 +1,128 @@
+//! What can't be told to anybody is in the log, with all that is needed to repair it by hand: which permits of which
+//! semaphore, and in which direction.
+
+mod support;
+
+use std::time::Duration;
+
+use redisson_semaphore::{Client, LeasedSemaphore};
+use support::clients::builder;
+use support::log::{self, record};
+use support::sequence::start;
+use support::server::RedisServer;
+use tracing::Level;
+
+/// The errors in the log so far that contain `text`.
+fn lines_with(text: &str) -> Vec<String> {
+    let lines = log::lines(Level::ERROR, text);
+    lines.into_iter().map(|line| line.text).collect()
+}
+
+/// Longer than any call is asked about.
+const HORIZON: Duration = Duration::from_secs(301);
+
+#[tokio::test]
+async fn permits_whose_fate_stays_unknown_are_named() {
+    record();
+    let (_server, proxy) = start().await;
+    let client = builder(proxy.url()).connect().await.unwrap();
+    let (taken, given) = (client.semaphore("taken"), client.semaphore("given"));
+    taken.try_set_permits(9).await.unwrap();
+    given.try_set_permits(9).await.unwrap();
+    let permit = given.permit(5).await.unwrap();
+    let door = client.lock("fate-lock");
+    let (lock, owner) = (door.guard().await.unwrap(), door.owner().to_owned());
+    let slot = client
+        .slot_semaphore("fate-slots", 3)
+        .permit()
+        .await
+        .unwrap();
+    let id = slot.id().to_owned();
+    proxy.blackhole();
+    let waiting = {
+        let taken = taken.clone();
+        tokio::spawn(async move { taken.acquire(4).await })
+    };
+    tokio::task::yield_now().await;
+    drop((permit, lock, slot));
+    tokio::time::pause();
+    tokio::time::sleep(HORIZON).await;
+    tokio::time::resume();
+    for (name, calls) in [("\"taken\"", "acquire(4)"), ("\"given\"", "release(5)")] {
+        let lines = lines_with(name);
+        let told = |line: &String| line.contains(calls) && line.contains("unknown");
+        assert!(lines.iter().any(told), "{calls} in {lines:#?}");
+    }
+    let lines = lines_with("\"fate-lock\"");
+    let told = |line: &String| line.contains(&format!("unlock({owner})"));
+    assert!(lines.iter().any(told), "{owner} in {lines:#?}");
+    let lines = lines_with("\"fate-slots\"");
+    let told = |line: &String| line.contains(&format!("release({id})"));
+    assert!(lines.iter().any(told), "{id} in {lines:#?}");
+    assert!(waiting.await.unwrap().is_err());
+}
+
+#[test]
+fn permits_that_are_owed_when_the_runtime_ends_are_named() {
+    record();
+    let outer = tokio::runtime::Runtime::new().unwrap();
+    let mut server = outer.block_on(RedisServer::start());
+    let inner = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let guards = inner.block_on(async {
+        let client = Client::connect(server.url()).await.unwrap();
+        let semaphore = client.semaphore("ended");
+        semaphore.try_set_permits(9).await.unwrap();
+        let guards = (
+            semaphore.permit(2).await.unwrap(),
+            semaphore.permit(3).await.unwrap(),
+            client.lock("ended-lock").guard().await.unwrap(),
+        );
+        server.freeze();
+        // In its way, so that the releases are queued.
+        let asked = client.lock("ended-lock");
+        tokio::spawn(async move { semaphore.exists().await });
+        tokio::spawn(async move { asked.is_locked().await });
+        tokio::task::yield_now().await;
+        guards
+    });
+    inner.block_on(async {
+        drop(guards);
+        tokio::task::yield_now().await;
+    });
+    drop(inner);
+    server.thaw();
+    let lines = lines_with("\"ended\"");
+    let told = |line: &String| line.contains("release(5)") && line.contains("not carried out");
+    assert!(lines.iter().any(told), "{lines:#?}");
+    let lines = lines_with("\"ended-lock\"");
+    let told = |line: &String| line.contains("unlock(") && line.contains("not carried out");
+    assert!(lines.iter().any(told), "{lines:#?}");
+}
+
+#[test]
+fn permits_that_were_on_their_way_when_the_runtime_ended_are_named() {
+    record();
+    let outer = tokio::runtime::Runtime::new().unwrap();
+    let mut server = outer.block_on(RedisServer::start());
+    let inner = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    inner.block_on(async {
+        let client = Client::connect(server.url()).await.unwrap();
+        let semaphore = client.semaphore("sent");
+        semaphore.try_set_permits(9).await.unwrap();
+        let guard = semaphore.permit(2).await.unwrap();
+        server.freeze();
+        drop(guard);
+        tokio::task::yield_now().await;
+    });
+    drop(inner);
+    server.thaw();
+    let lines = lines_with("\"sent\"");
+    let told = |line: &String| line.contains("release(2)") && line.contains("not known");
+    assert!(lines.iter().any(told), "{lines:#?}");
+}
