@@ -8,6 +8,7 @@ use std::time::Duration;
 use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lock};
+use support::monitor::Monitor;
 use support::polls::poll_once;
 use support::server::RedisServer;
 use support::snapshot::snapshot_all;
@@ -271,6 +272,50 @@ async fn a_release_whose_outcome_is_unknown_is_carried_out() {
                 async |semaphore: &Handle, id: &str| semaphore.release(id).await.unwrap_err();
             unknown_at_first(layout, lose, 0, call).await;
         }
+    }
+}
+
+/// Longer than any call is repeated.
+const HORIZON: Duration = Duration::from_secs(301);
+
+/// Whether the next call on `semaphore` has to be put on record, as its script is told.
+async fn record_flag(server: &RedisServer, semaphore: &Handle) -> String {
+    let mut monitor = Monitor::start(server).await;
+    semaphore.refresh("nobody").await.unwrap();
+    let commands = monitor.until_marker().await;
+    let script = commands.iter().find(|command| command.name == "EVALSHA");
+    let args = &script.expect("a script was called").args;
+    let keys: usize = args[1].parse().unwrap();
+    args[2 + keys..][3].clone()
+}
+
+/// The first answer that is on record ends all doubt about what was sent before, however late that arrives.
+#[tokio::test]
+async fn after_an_unknown_outcome_and_an_answer_all_is_as_before() {
+    for layout in [Layout::Fair, Layout::Set, Layout::Slots] {
+        let (server, proxy) = start().await;
+        let client = builder(proxy.url()).connect().await.unwrap();
+        let semaphore = layout.make(&client, "doubtful", Shape::new(2));
+        let one = semaphore.acquire().await.unwrap();
+        assert_eq!(record_flag(&server, &semaphore).await, "0");
+        proxy.at_script(1, Fate::HoldRequest);
+        let tried = semaphore.clone();
+        let tried = tokio::spawn(async move { tried.try_acquire().await });
+        proxy.until_struck(1).await;
+        proxy.blackhole();
+        tokio::time::pause();
+        tokio::time::sleep(HORIZON).await;
+        tokio::time::resume();
+        proxy.clear();
+        let error = timeout(LIMIT, tried).await.unwrap().unwrap().unwrap_err();
+        assert_eq!(error.effect(), Effect::Unknown, "{error}");
+        let answered = timeout(LIMIT, semaphore.refresh(one.id())).await;
+        assert_eq!(answered.expect("the server answers"), Ok(true));
+        assert_eq!(record_flag(&server, &semaphore).await, "0", "{layout:?}");
+        proxy.deliver(1).await;
+        let holders = semaphore.holders().await.unwrap();
+        let ids: Vec<_> = holders.iter().map(|held| held.id()).collect();
+        assert_eq!(ids, [one.id()], "{layout:?}");
     }
 }
 

@@ -33,7 +33,8 @@
 --   those who try> <cleared> <1 or 0 for each release> <the same for each refresh> <slots of those granted, by
 --   commas> <why nothing could be granted>", "-" for what is empty; "units <score>" for a time in other units;
 --   "stale" for a batch older than the record, and for one sent for the first time that is there already;
---   "refused <error>" for a repeated number that ended so
+--   "refused <error>" for a repeated number that ended so; "unrecorded <one of these>" where it should have been put on
+--   record by ARGV[4], and could not
 -- Publishes: "1" where other clients of ours wait and something has changed for them: permits have been given back, or
 --   the first in line has gone and permits are left, or are handed out under a peers' lock, for which the first looks
 -- Repeat-safe: yes, the record answers a repeated sequence number
@@ -232,5 +233,6 @@ if type(answer) == 'string' and (changed or ARGV[4] ~= '0') then
     store.drop(setting, holders)
     return recorded
   end
+  if recorded.err and ARGV[4] ~= '0' then return 'unrecorded ' .. answer end
 end
 return answer

@@ -7,6 +7,9 @@ use super::batch::Batch;
 use crate::api::Holder;
 use crate::transport::Value;
 
+/// Stands in front of an answer that should have been put on record, and could not.
+const UNRECORDED: &str = "unrecorded ";
+
 /// The server's answer to a batch.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
@@ -73,6 +76,14 @@ impl Answer {
         expected.then_some(answer)
     }
 
+    /// Whether an answer to a batch that had to be put on record says that it was. A list of holders never is.
+    pub(super) fn is_on_record(value: &Value) -> bool {
+        match value {
+            Value::BulkString(bytes) => !bytes.starts_with(UNRECORDED.as_bytes()),
+            _ => false,
+        }
+    }
+
     fn parse(value: &Value) -> Option<Self> {
         let bytes = match value {
             Value::BulkString(bytes) => bytes,
@@ -80,7 +91,8 @@ impl Answer {
             _ => return None,
         };
         let text = String::from_utf8_lossy(bytes);
-        let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        let text = text.strip_prefix(UNRECORDED).unwrap_or(&text);
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let rest_of = |rest: &str| rest.to_owned();
         match word {
             "done" => read_outcome(rest).map(Answer::Done),
@@ -215,8 +227,19 @@ mod tests {
         };
         assert_eq!((failed.behind, failed.locked), (true, Some(locked)));
         assert_eq!(read("stale"), Some(Answer::Stale));
+        let units = Answer::Units("17".to_owned());
+        assert_eq!(read("unrecorded units 17"), Some(units));
         assert_eq!(read("done x"), None);
         assert_eq!(read("else"), None);
+    }
+
+    #[test]
+    fn what_is_not_on_record_is_known() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let done = "done 17 -1 0 0 - 0 0 0 - - - -";
+        assert!(Answer::is_on_record(&text(done)));
+        assert!(!Answer::is_on_record(&text(&format!("unrecorded {done}"))));
+        assert!(!Answer::is_on_record(&Value::Array(vec![text("")])));
     }
 
     proptest::proptest! {

@@ -14,7 +14,7 @@ use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::log;
 use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
 use crate::error::Error;
-use crate::transport::{Reason, Refusal};
+use crate::transport::{Reason, Refusal, Value};
 
 impl Line {
     /// Whether there is something for a round to carry out. Calls that are forgotten count: the round clears them away.
@@ -108,7 +108,7 @@ impl Line {
         };
         let batch = under_way.batch.take().expect("until it has ended");
         let error = match ending {
-            Ending::Answer(value) => match Answer::read(&value, &batch) {
+            Ending::Answer(value) => match self.read(&value, &batch, doubtful) {
                 Some(Answer::Done(outcome)) => {
                     self.arrive(batch, outcome, sent, confirmed);
                     return;
@@ -142,6 +142,17 @@ impl Line {
         let typed = || self.names.typed(self.settings.layout);
         let error = Box::pin(self.core.explain(error, typed)).await;
         self.fail(batch, &error);
+    }
+
+    /// Reads the answer to `batch`, which was sent while an earlier one was `doubtful`.
+    fn read(&self, value: &Value, batch: &Batch, doubtful: bool) -> Option<Answer> {
+        let answer = Answer::read(value, batch);
+        let settled = !matches!(answer, None | Some(Answer::Stale));
+        if doubtful && settled && Answer::is_on_record(value) {
+            // Nothing that was sent before can do harm any more.
+            self.lock().doubtful = false;
+        }
+        answer
     }
 
     /// Calls that nobody wants any more are not sent.
