@@ -8,12 +8,14 @@ use std::time::Duration;
 use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lock};
+use support::log;
 use support::monitor::Monitor;
 use support::polls::poll_once;
 use support::server::RedisServer;
 use support::snapshot::snapshot_all;
 use support::waiters::until;
 use tokio::time::timeout;
+use tracing::Level;
 
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 
@@ -518,42 +520,6 @@ async fn a_dropped_call_that_found_no_connection_is_not_carried_out_later() {
     );
 }
 
-/// What is logged, as text: a line for each event.
-#[derive(Default)]
-struct Log(std::sync::Mutex<Vec<String>>);
-
-struct Recorder(std::sync::Arc<Log>);
-
-impl tracing::Subscriber for Recorder {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() == tracing::Level::ERROR
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        struct Text(String);
-        impl tracing::field::Visit for Text {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                self.0 += &format!("{field}={value:?} ");
-            }
-        }
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        self.0.0.lock().unwrap().push(text.0);
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
 /// The runtime ends: what will not be released any more is named.
 #[test]
 fn what_is_owed_when_the_runtime_ends_is_named() {
@@ -561,8 +527,7 @@ fn what_is_owed_when_the_runtime_ends_is_named() {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.worker_threads(2).enable_all().build().unwrap()
     };
-    let log = std::sync::Arc::new(Log::default());
-    tracing::subscriber::set_global_default(Recorder(std::sync::Arc::clone(&log))).unwrap();
+    log::record();
     let (outside, inside) = (runtime(), runtime());
     let (_server, proxy) = outside.block_on(start());
     let url = proxy.url();
@@ -590,11 +555,8 @@ fn what_is_owed_when_the_runtime_ends_is_named() {
     });
     inside.shutdown_timeout(LIMIT);
     outside.block_on(until("both are named", LIMIT, async || {
-        let lines = log.0.lock().unwrap();
-        let named = |id: &String| {
-            let tells = |line: &String| line.contains(id) && line.contains("name=\"ended\"");
-            lines.iter().any(tells)
-        };
+        let lines = log::lines(Level::ERROR, "name=\"ended\"");
+        let named = |id: &String| lines.iter().any(|line| line.text.contains(id));
         ids.iter().all(named)
     }));
 }
