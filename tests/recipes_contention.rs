@@ -5,7 +5,7 @@ mod layouts;
 mod support;
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
@@ -485,4 +485,35 @@ async fn a_wait_for_a_peer_s_lock_ends_in_time() {
         .expect("asleep")
         .unwrap()
         .unwrap();
+}
+
+/// A peer that holds the lock for longer than a call waits for a server is no outage: nobody is told an error.
+#[tokio::test]
+async fn a_peer_s_lock_is_no_trouble_however_long_it_is_held() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let window = Duration::from_millis(200);
+    let builder = Client::builder(server.url()).retry_window(window);
+    let client = builder.connect().await.unwrap();
+    let shape = Shape::new(2).check(Duration::from_millis(100));
+    let semaphore = Layout::FairUnderLock.make(&client, "long", shape);
+    let one = semaphore.acquire().await.unwrap();
+    let _: () = redis.pset_ex("lock:long", "peer", 600_000).await.unwrap();
+    let waiter = acquire(&semaphore);
+    until_in_line(&redis, "long", 1).await;
+    let meanwhile = async {
+        let begun = Instant::now();
+        while begun.elapsed() < 4 * window {
+            assert_eq!(semaphore.try_acquire().await, Ok(None));
+            assert_eq!(semaphore.try_acquire_for(window).await, Ok(None));
+            assert_eq!(semaphore.refresh(one.id()).await, Ok(true));
+            assert_eq!(semaphore.holders().await.unwrap().len(), 1);
+        }
+        assert_eq!(semaphore.release(one.id()).await, Ok(true));
+    };
+    timeout(LIMIT, meanwhile).await.expect("a call hangs");
+    assert!(!waiter.is_finished());
+    let _: () = redis.del("lock:long").await.unwrap();
+    let served = timeout(LIMIT, waiter).await.expect("asleep");
+    served.unwrap().unwrap();
 }
