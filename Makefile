@@ -10,21 +10,21 @@ setup: ## install what is missing: redis-server, a JDK, Maven, Redisson, redis-p
 	scripts/setup.sh
 
 demo: setup ## show Rust and Java sharing a semaphore
-	cargo run --locked --release --example demo
+	cargo run --locked --release --package demo
 
 # Packaging refuses files that are not committed. While developing they are welcome, in a clean tree not.
 UNCOMMITTED = $(if $(shell git status --porcelain),--allow-dirty)
 
 test: setup ## check everything
-	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo test --locked
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 	cargo package --locked --list $(UNCOMMITTED)
 	cargo package --locked $(UNCOMMITTED)
 	cargo run --locked --example in_process
 	cargo run --locked --example shared
-	cargo run --locked --example demo
+	cargo run --locked --package demo
 
 bench: setup ## measure against Redisson and a plain client (BENCH=quick: in two minutes)
 	cargo bench --locked --bench compare
@@ -36,7 +36,7 @@ soak: setup ## faults of all kinds for a while, and the same faults for Redisson
 	cargo test --locked --release --test soak -- compare
 
 fmt: ## format the sources
-	cargo fmt
+	cargo fmt --all
 
 clean: ## remove what was built
 	cargo clean

@@ -7,12 +7,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::clock::Moment;
 use crate::sync::{Mutex, MutexGuard};
 
 /// Whether something is still held: a lock, or a permit with a lease.
 ///
 /// Clones show the same. The time is counted by this process's monotonic clock, from before the request was
-/// sent that was granted; so a lease is never taken to last longer than it does in Redis.
+/// sent that was granted; so a lease is never taken to last longer than it does in Redis. For locks in Redis, on Linux and
+/// Android, it goes on while the machine is suspended: [`is_lost`](Lease::is_lost) knows at once afterwards,
+/// [`lost`](Lease::lost) within a second.
 #[derive(Clone)]
 pub struct Lease {
     shared: Arc<Shared>,
@@ -26,7 +29,7 @@ struct Shared {
 #[derive(Clone, Copy)]
 enum State {
     /// Until then; `None` where it never ends by itself.
-    Held(Option<Instant>),
+    Held(Option<Moment>),
     /// Put off all the time: so much is always left of it.
     Kept(Duration),
     /// Given back.
@@ -37,7 +40,12 @@ enum State {
 impl Lease {
     /// A lease that has been granted and ends at `until`.
     pub(crate) fn until(until: Option<Instant>) -> Self {
-        Lease::new(State::Held(until))
+        Lease::new(State::Held(until.map(Moment::from)))
+    }
+
+    /// A lease that a server has granted and that ends at `until`.
+    pub(crate) fn granted(until: Moment) -> Self {
+        Lease::new(State::Held(Some(until)))
     }
 
     /// A lease that has been granted and is put off all the time, so that `lasts` is left of it.
@@ -70,9 +78,7 @@ impl Lease {
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         match *self.look() {
-            State::Held(until) => {
-                until.map(|until| until.saturating_duration_since(Instant::now()))
-            }
+            State::Held(until) => until.map(Moment::remaining),
             State::Kept(lasts) => Some(lasts),
             State::Ended | State::Lost => Some(Duration::ZERO),
         }
@@ -94,7 +100,7 @@ impl Lease {
             match state {
                 State::Lost => return,
                 State::Held(Some(until)) => {
-                    let _ = tokio::time::timeout_at(until, changed).await;
+                    let _ = tokio::time::timeout(until.nap(), changed).await;
                 }
                 State::Held(None) | State::Kept(_) | State::Ended => changed.await,
             }
@@ -108,7 +114,13 @@ impl Lease {
 
     /// It was granted anew, until `until`; nothing happens to one that has ended or is lost.
     pub(crate) fn extend(&self, until: Option<Instant>) {
-        self.change(Change::Until(until));
+        self.change(Change::Until(until.map(Moment::from)));
+        self.tell();
+    }
+
+    /// The same for one that a server has granted.
+    pub(crate) fn ends(&self, until: Moment) {
+        self.change(Change::Until(Some(until)));
         self.tell();
     }
 
@@ -149,7 +161,7 @@ impl Lease {
     /// The state as of now: time passes by itself.
     fn look(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
-        if matches!(*state, State::Held(Some(until)) if until <= Instant::now()) {
+        if matches!(*state, State::Held(Some(until)) if until.has_come()) {
             *state = State::Lost;
         }
         state
@@ -164,7 +176,7 @@ impl Lease {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change {
     /// It was granted anew, until then; `None` where it never ends by itself.
-    Until(Option<Instant>),
+    Until(Option<Moment>),
     /// It was granted anew, and is put off all the time, so that so much is left of it.
     Kept(Duration),
     /// It has been given back.
@@ -220,6 +232,34 @@ mod tests {
         lease.extend(soon());
         assert!(lease.is_lost());
         assert_eq!(lease.remaining(), Some(Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_a_server_granted_ends_in_time() {
+        let lease = Lease::granted(Moment::now() + Duration::from_secs(10));
+        let before = Instant::now();
+        lease.lost().await;
+        assert!(lease.is_lost() && before.elapsed() <= Duration::from_secs(11));
+        let lease = Lease::granted(Moment::now() + Duration::from_secs(10));
+        lease.ends(Moment::now() + Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        assert!(!lease.is_lost());
+    }
+
+    /// The clock of timers stands still meanwhile.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn one_that_runs_out_while_the_machine_is_suspended() {
+        let until = Moment::now() + Duration::from_secs(3600);
+        let lease = Lease::granted(until.after_suspension(Duration::from_millis(3_599_700)));
+        assert!(lease.remaining().unwrap() < Duration::from_secs(1));
+        tokio::time::timeout(Duration::from_secs(60), lease.lost())
+            .await
+            .expect("it is told");
+        let lease = Lease::granted(until);
+        assert!(!lease.is_lost());
+        lease.ends(until.after_suspension(Duration::from_secs(3601)));
+        assert!(lease.is_lost());
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 mod any_value;
 mod api;
 mod client;
+mod clock;
 mod config;
 mod engine;
 mod error;

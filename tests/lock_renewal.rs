@@ -62,6 +62,16 @@ async fn ttl(redis: &mut MultiplexedConnection, key: &str) -> i64 {
     redis.pttl(key).await.unwrap()
 }
 
+/// Brings the end of a lock nearer, and waits until a renewal has put it off again.
+async fn until_renewed(redis: &mut MultiplexedConnection, key: &str, watchdog: Duration) {
+    let nearer = watchdog.as_millis() as i64 * 3 / 4;
+    let _: () = redis.pexpire(key, nearer).await.unwrap();
+    until("it is renewed", LIMIT, async || {
+        ttl(redis, key).await > nearer
+    })
+    .await;
+}
+
 /// The loss is told, in time.
 async fn lost(lease: &Lease) {
     timeout(LIMIT, lease.lost())
@@ -89,11 +99,7 @@ async fn ten_thousand_locks_take_few_calls() {
     // A mark whose end is put off with theirs: each round of renewal is seen.
     let mut calls = Vec::new();
     for _ in 0..3 {
-        let _: () = redis.pexpire("held-0", 100_000).await.unwrap();
-        until("a round begins", LIMIT, async || {
-            ttl(&mut redis, "held-0").await < 50_000
-        })
-        .await;
+        until_renewed(&mut redis, "held-0", WATCHDOG).await;
         calls.push(script_calls(&mut redis).await);
     }
     // From one round to the next, wherever in them the mark stands.
@@ -139,11 +145,7 @@ async fn it_goes_on_after_errors() {
         // Long enough for a period, and for the client to see it.
         until("a new connection", LIMIT, async || proxy.opened() > before).await;
         proxy.clear();
-        let _: () = redis.pexpire("held", 200_000).await.unwrap();
-        until("it is renewed again", LIMIT, async || {
-            ttl(&mut redis, "held").await < 100_000
-        })
-        .await;
+        until_renewed(&mut redis, "held", WATCHDOG).await;
         assert!(!guard.is_lost());
     }
     guard.unlock().await.unwrap();
@@ -181,11 +183,7 @@ async fn a_restart_without_the_data_is_a_loss_and_with_them_is_none() {
         server.restart().await;
         let mut redis = server.connection().await;
         if keeps {
-            let _: () = redis.pexpire("restarted", 200_000).await.unwrap();
-            until("it is renewed again", LIMIT, async || {
-                ttl(&mut redis, "restarted").await < 100_000
-            })
-            .await;
+            until_renewed(&mut redis, "restarted", 4 * WATCHDOG).await;
             assert!(!guard.is_lost());
             guard.unlock().await.unwrap();
         } else {

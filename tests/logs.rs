@@ -5,11 +5,13 @@ mod support;
 
 use std::time::Duration;
 
-use redisson_semaphore::{Client, LeasedSemaphore};
-use support::clients::builder;
+use redisson_semaphore::{Client, Effect, LeasedSemaphore};
+use support::clients::{LIMIT, builder};
 use support::log::{self, record};
+use support::proxy::Fate;
 use support::sequence::start;
 use support::server::RedisServer;
+use tokio::time::timeout;
 use tracing::Level;
 
 /// The errors in the log so far that contain `text`.
@@ -125,4 +127,36 @@ fn permits_that_were_on_their_way_when_the_runtime_ended_are_named() {
     let lines = lines_with("\"sent\"");
     let told = |line: &String| line.contains("release(2)") && line.contains("not known");
     assert!(lines.iter().any(told), "{lines:#?}");
+}
+
+/// The same for a lock; and its caller, who waits on another runtime, is told that it may have been taken.
+#[test]
+fn a_lock_that_was_asked_for_when_the_runtime_ended_is_named() {
+    record();
+    for waits in [true, false] {
+        let outer = tokio::runtime::Runtime::new().unwrap();
+        let (_server, proxy) = outer.block_on(start());
+        let inner = tokio::runtime::Runtime::new().unwrap();
+        let name = format!("asked-lock-{waits}");
+        let lock = inner.block_on(async {
+            let client = builder(proxy.url()).connect().await.unwrap();
+            client.lock(&name)
+        });
+        proxy.at_script(1, Fate::HoldReply);
+        let before = proxy.scripts();
+        let call = outer.spawn(async move {
+            match waits {
+                true => lock.lock().await,
+                false => lock.try_lock().await.map(drop),
+            }
+        });
+        outer.block_on(proxy.until_scripts(before + 1));
+        drop(inner);
+        let told = outer.block_on(async { timeout(LIMIT, call).await });
+        let error = told.expect("it ends").unwrap().unwrap_err();
+        assert_eq!(error.effect(), Effect::Unknown, "{error}");
+        let lines = lines_with(&format!("{name:?}"));
+        let told = |line: &String| line.contains("lock(") && line.contains("not known");
+        assert!(lines.iter().any(told), "{lines:#?}");
+    }
 }

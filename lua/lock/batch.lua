@@ -10,20 +10,21 @@
 -- ARGV[2] number of this sending, rising within a client
 -- ARGV[3] time to live of the fence in milliseconds
 -- ARGV[4] "0", or the number of this call's first sending: that one may have been carried out, or may still arrive
--- ARGV[5..] steps of four: kind, owner, how often it held the lock before, lease in milliseconds
+-- ARGV[5..] steps of four: kind, owner, how often it held the lock before, as its client knows (-1: not any more, but
+--   what it held may be left over), lease in milliseconds
 --   acquire: also by the owner that holds it       acquire_fenced: the same, with a token
 --   release: one hold; the lease is that of those which are left
 --   force: whoever holds it
 -- Returns: listeners (-1: unknown), then two values for each step. acquire: how often the owner holds it now,
---   and the token, or 0 and the remaining time to live (-1: none), or -3 and how often the owner held the lock
---   before, if that is another number than the one given. release: how many holds are left, -1 if there was
---   none, and 0. force: 1 or 0, and 0. A step that is refused: -2 and the error.
+--   and the token, or 0 and the remaining time to live (-1: none), or -3 and 0 if the owner does not hold it, though it
+--   did. release: how many holds are left, -1 if there was none, and 0. force: 1 or 0, and 0. A step that is refused:
+--   -2 and the error.
 --   "stale" for a sending older than the fence. An error, and nothing has changed, where the server takes no
 --   changes at the time
 -- Publishes: "0" when the lock has become free
--- Repeat-safe: yes, a repeated step sees by the owner's count, and force by the fence, that it has been carried
---   out, and the fence keeps late copies out
--- Invariant: at most one owner; always with a time to live; an owner's count changes by what the results say
+-- Repeat-safe: yes, a repeated step sets the owner's count to the same as before, force sees by the fence that it has
+--   been carried out, and the fence keeps late copies out
+-- Invariant: at most one owner; always with a time to live; an owner's count is what the results say
 
 local lock, token = KEYS[1], KEYS[4]
 local doubtful = ARGV[4] ~= '0'
@@ -66,15 +67,13 @@ for i = 5, #ARGV, 4 do
     end
     leaving = nil
   elseif kind == 'release' then
-    local count = redis.call('HGET', lock, owner)
-    if not count or leaving then
+    if leaving or redis.call('HEXISTS', lock, owner) == 0 then
       result = -1
     else
-      count = tonumber(count)
-      result = doubtful and count < expected and count or count - 1
+      result = math.max(expected - 1, 0)
       changed = true
-      if result < 1 then
-        result, leaving = 0, owner
+      if result == 0 then
+        leaving = owner
       else
         redis.call('HSET', lock, owner, result)
         redis.call('PEXPIRE', lock, lease)
@@ -83,34 +82,27 @@ for i = 5, #ARGV, 4 do
   else
     local ttl = not leaving and redis.call('PTTL', lock) or -2
     local held = ttl ~= -2 and redis.call('HGET', lock, owner)
-    local count = tonumber(held or 0)
-    local repeated = doubtful and count == expected + 1
+    local count = math.max(expected, 0) + 1
     if ttl ~= -2 and not held then
       extra = ttl
-    elseif not count or count % 1 ~= 0 then
-      result, extra = -2, 'ERR the hash does not hold a whole number'
-    elseif count ~= expected and not repeated then
-      -- A repetition could not tell whether it is one.
-      result, extra = -3, count
+    elseif not held and expected > 0 then
+      -- Taken now, a repetition could not tell it from what was lost.
+      result = -3
     else
       local given, written = 0, true
       if kind == 'acquire_fenced' then
+        local repeated = doubtful and expected >= 0 and tonumber(held or 0) == count
         given = repeated and tonumber(last_token) or redis.pcall('INCR', token)
         if type(given) == 'table' then written = given end
       end
-      if not repeated then
-        result = count + 1
-        written = type(written) == 'table' and written or redis.pcall('HSET', lock, owner, result)
-      else
-        result = count
-      end
+      if type(written) ~= 'table' then written = redis.pcall('HSET', lock, owner, count) end
       if type(written) == 'table' then
         -- A server that takes no changes for the time being says so at the first one: the call is made again. To
         -- give a lock back needs no memory, though, and does not wait until the next one can have it.
         if not changed and not OF_THE_STEP[string.match(written.err, '^%u+')] then return written end
         result, extra = -2, written.err
       else
-        extra = given
+        result, extra = count, given
         changed = true
         if leaving then
           if leaving ~= owner then redis.call('HDEL', lock, leaving) end

@@ -1,6 +1,6 @@
 //! [`Lock`]: what every lock can do and promises.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -49,7 +49,7 @@ pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
     /// This is what the other ways to take the lock are made of.
     async fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<Hold>>;
 
-    /// Gives the lock back, or one hold of it where the owner has several.
+    /// Gives the lock back, or one hold of it where the owner has several: the latest that has no guard.
     ///
     /// # Errors
     ///
@@ -76,12 +76,12 @@ pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
     /// A failure is only logged. May be called outside of a runtime.
     fn unlock_detached(&self);
 
-    /// [`unlock`](Lock::unlock) of this one hold: what a guard does. A hold that was lost, or given back already, is not
-    /// given back in place of one that the same owner has taken since.
+    /// [`unlock`](Lock::unlock) of this one hold: what a guard does. A hold that was lost, or has been given back already,
+    /// is not given back in place of another one of the same owner.
     ///
     /// # Errors
     ///
-    /// As there; [`NotHeld`](crate::Error::NotHeld) also where this hold was lost or given back.
+    /// As there; [`NotHeld`](crate::Error::NotHeld) also where it is not this hold that is held.
     async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
         if !is_current(hold, &self.lease()) {
             return Err(Error::NotHeld {
@@ -174,7 +174,27 @@ fn is_current(hold: &Hold, lease: &Lease) -> bool {
 #[derive(Debug, Clone)]
 pub struct Hold {
     pub(crate) lease: Lease,
+    pub(crate) id: HoldId,
     pub(crate) token: Option<u64>,
+}
+
+/// Tells a hold from the others of its owner. As long as somebody has it, the hold is theirs to give back.
+#[derive(Debug, Clone)]
+pub(crate) struct HoldId(Arc<u64>);
+
+impl HoldId {
+    pub(crate) fn new(number: u64) -> Self {
+        HoldId(Arc::new(number))
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        *self.0
+    }
+
+    /// Sees whether somebody else has it.
+    pub(crate) fn watch(&self) -> Weak<u64> {
+        Arc::downgrade(&self.0)
+    }
 }
 
 impl Hold {

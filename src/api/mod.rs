@@ -6,8 +6,9 @@ mod semaphore;
 mod ttl;
 
 pub use leased::{Held, Holder, LeasedSemaphore};
+pub(crate) use lock::HoldId;
 pub use lock::{Hold, Lock};
 pub(crate) use semaphore::PASSING_LIMIT;
 pub use semaphore::{MAX_PERMITS, Semaphore};
 pub use ttl::RemainingTtl;
-pub(crate) use ttl::{LONGEST_MILLIS, check_millis};
+pub(crate) use ttl::{LONGEST_MILLIS, check_millis, whole_millis};

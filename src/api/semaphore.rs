@@ -48,7 +48,7 @@ pub trait Semaphore: Send + Sync + std::fmt::Debug + 'static {
     async fn try_set_permits(&self, permits: u32) -> Result<bool>;
 
     /// As [`try_set_permits`](Semaphore::try_set_permits); the semaphore vanishes after `ttl`
-    /// (1 ms at least, in whole milliseconds).
+    /// (1 ms at least, rounded up to whole milliseconds).
     async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool>;
 
     /// Takes `permits` permits, waiting until they are there. All or nothing.

@@ -18,10 +18,16 @@ pub enum RemainingTtl {
     Expires(Duration),
 }
 
+/// `time` in the milliseconds that Redis counts in, rounded up: what lasts so long here must not end earlier there.
+pub(crate) fn whole_millis(time: Duration) -> i64 {
+    let millis = time.as_nanos().div_ceil(1_000_000);
+    i64::try_from(millis).unwrap_or(i64::MAX)
+}
+
 /// `time` in the milliseconds that Redis counts in; `what` it is for the object called `name`.
 pub(crate) fn check_millis(name: &str, what: &'static str, time: Duration) -> Result<i64> {
-    let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-    let reason = if millis == 0 {
+    let millis = whole_millis(time);
+    let reason = if time < Duration::from_millis(1) {
         "it is shorter than a millisecond"
     } else if millis > LONGEST_MILLIS {
         "it is longer than Redis can count"
@@ -34,4 +40,18 @@ pub(crate) fn check_millis(name: &str, what: &'static str, time: Duration) -> Re
         value: time,
         reason,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fractions_are_rounded_up() {
+        let millis = |micros| whole_millis(Duration::from_micros(micros));
+        assert_eq!([millis(0), millis(1), millis(1000)], [0, 1, 1]);
+        assert_eq!([millis(1001), millis(1999), millis(2000)], [2, 2, 2]);
+        assert_eq!(whole_millis(Duration::from_nanos(1)), 1);
+        assert_eq!(whole_millis(Duration::MAX), i64::MAX);
+    }
 }

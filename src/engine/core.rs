@@ -9,9 +9,9 @@ use tokio::sync::{Notify, OnceCell};
 use tokio::time::Instant;
 
 use super::coalesce::Coalescer;
+use super::holds::Holds;
 use super::refusing::Refusing;
 use super::registry::Registry;
-use super::renewal::Renewals;
 use super::unheard::Unheard;
 use super::wakeups::Wakeups;
 use crate::config::Config;
@@ -28,7 +28,7 @@ pub(crate) struct Core {
     sequence: AtomicU64,
     owners: AtomicU64,
     pub(crate) objects: Registry,
-    pub(crate) renewals: Renewals,
+    pub(crate) holds: Holds,
     pub(crate) coalescer: Coalescer,
     pub(crate) refusing: Refusing,
     pub(crate) unheard: Unheard,
@@ -65,7 +65,7 @@ impl Core {
             sequence: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
-            renewals: Renewals::default(),
+            holds: Holds::default(),
             coalescer: Coalescer::new(mapped_id),
             refusing: Refusing::default(),
             unheard: Unheard::default(),

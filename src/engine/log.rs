@@ -26,3 +26,14 @@ pub(crate) fn abandoned(name: &str, calls: &str) {
         tracing::error!(name, calls, "not carried out: the runtime has ended");
     }
 }
+
+/// The runtime has ended while `calls` were under way.
+pub(crate) fn lost(name: &str, calls: &str) {
+    if !calls.is_empty() {
+        tracing::error!(
+            name,
+            calls,
+            "what became of these calls is not known: the runtime has ended"
+        );
+    }
+}

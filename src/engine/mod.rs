@@ -16,6 +16,8 @@ pub(crate) mod coalesce;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod drive;
+pub(crate) mod holds;
+pub(crate) mod in_hand;
 pub(crate) mod keys;
 pub(crate) mod line;
 pub(crate) mod listening;

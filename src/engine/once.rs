@@ -23,8 +23,9 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::request::Request;
+use crate::clock::Moment;
 use crate::error::Error;
-use crate::transport::{Backoff, Failure, Live, Moment, Reason, Refusal, Value};
+use crate::transport::{Backoff, Failure, Live, Reason, Refusal, Value};
 
 /// How a request ended.
 pub(crate) enum Ending {
@@ -68,6 +69,17 @@ pub(crate) struct Trouble<'a> {
 }
 
 impl<'a> Trouble<'a> {
+    /// What is known of a call that was under way when the client's runtime ended.
+    pub(crate) fn of_ended_runtime() -> Trouble<'static> {
+        Trouble {
+            doubtful: true,
+            reason: Reason::Unreachable,
+            last: true,
+            detail: "the runtime has ended",
+            now: Instant::now(),
+        }
+    }
+
     /// The same for a call that has not been sent at all.
     pub(crate) fn untouched(&self) -> Trouble<'a> {
         Trouble {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::RedisWrite;
 
+use crate::api::whole_millis;
 use crate::transport::Cmd;
 
 /// A Lua script, embedded at build time, and its digest.
@@ -19,13 +20,6 @@ impl Script {
             source,
             digest: redis_digest(source),
         }
-    }
-}
-
-impl Script {
-    /// What tells it from others.
-    pub(crate) fn digest(&self) -> &str {
-        &self.digest
     }
 }
 
@@ -52,9 +46,9 @@ pub(crate) enum Arg {
 }
 
 impl Arg {
-    /// A duration in milliseconds.
+    /// A duration in milliseconds, rounded up.
     pub(crate) fn millis(duration: Duration) -> Self {
-        Arg::Number(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
+        Arg::Number(whole_millis(duration))
     }
 
     /// A duration in microseconds.

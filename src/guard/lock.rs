@@ -45,7 +45,8 @@ impl LockGuard {
         self.hold.token
     }
 
-    /// What is known of the lease. Outlives the guard.
+    /// What is known of the lease. Outlives the guard. An owner that has taken the lock several times has one lease for
+    /// all of them, which ends with the last that is given back.
     #[must_use]
     pub fn lease(&self) -> &Lease {
         &self.hold.lease

@@ -193,7 +193,7 @@ impl Leases {
             && let Some(lease) = entry.kept.take()
         {
             entry.until = until;
-            lease.change(Change::Until(until));
+            lease.change(Change::Until(until.map(Into::into)));
             self.news.push(News::Changed(lease));
         }
         self.tell_first();

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::api::{self, Hold, RemainingTtl};
+use crate::api::{self, Hold, HoldId, RemainingTtl};
 use crate::error::{Error, Result};
 use crate::lease::{Change, Lease};
 use crate::sync::Mutex;
@@ -55,6 +55,8 @@ struct State {
     waiters: VecDeque<Waiter>,
     last_ticket: u64,
     last_token: u64,
+    /// Of the times that the lock was taken.
+    last_number: u64,
     /// What others are to be told when the mutex is free: a waker may run anything.
     news: VecDeque<News>,
 }
@@ -67,10 +69,19 @@ enum News {
 /// The lock as somebody holds it.
 struct Holding {
     owner: Arc<str>,
-    /// The lease of each time that it was taken, the latest last; `None` has no end.
-    terms: Vec<Option<Duration>>,
+    /// Each time that it was taken, the latest last.
+    holds: Vec<Held>,
     expires: Option<Instant>,
     lease: Lease,
+}
+
+/// One time that the lock was taken.
+struct Held {
+    number: u64,
+    /// Whether somebody has its id, and will give this one back.
+    claim: Weak<u64>,
+    /// `None` has no end.
+    term: Option<Duration>,
 }
 
 struct Waiter {
@@ -109,12 +120,20 @@ impl State {
 
     /// Takes the lock if `owner` can have it.
     fn take(&mut self, owner: &Arc<str>, term: Option<Duration>, fenced: bool) -> Option<Hold> {
-        let expires = term.and_then(|term| Instant::now().checked_add(term));
+        let expires = end_of(term);
+        let number = self.last_number + 1;
+        let id = HoldId::new(number);
+        let taken = Held {
+            number,
+            claim: id.watch(),
+            term,
+        };
         let lease = match &mut self.holding {
             Some(held) if held.owner == *owner => {
                 // A hold without an end stays so.
-                let expires = expires.filter(|_| !held.terms.contains(&None));
-                held.terms.push(term);
+                let endless = held.holds.iter().any(|held| held.term.is_none());
+                let expires = expires.filter(|_| !endless);
+                held.holds.push(taken);
                 held.expires = expires;
                 let lease = held.lease.clone();
                 self.change(&lease, until(expires));
@@ -128,49 +147,53 @@ impl State {
                 };
                 self.holding = Some(Holding {
                     owner: Arc::clone(owner),
-                    terms: vec![term],
+                    holds: vec![taken],
                     expires,
                     lease: lease.clone(),
                 });
                 lease
             }
         };
+        self.last_number = number;
         let token = fenced.then(|| {
             self.last_token += 1;
             self.last_token
         });
-        Some(Hold { lease, token })
+        Some(Hold { lease, id, token })
     }
 
-    /// Gives this hold of `owner` back, and not one that it has taken since; whether it still had it.
-    fn release_hold(&mut self, owner: &str, hold: &Hold) -> bool {
-        let current = self.holding.as_ref();
-        current.is_some_and(|held| held.lease.is_same(&hold.lease)) && self.release(owner)
-    }
-
-    /// Gives one hold of `owner` back; whether it had one.
-    fn release(&mut self, owner: &str) -> bool {
+    /// Gives a hold of `owner` back: the one with `number`; without that the latest that nobody has the id of, or the
+    /// latest. Whether it had it.
+    fn release(&mut self, owner: &str, number: Option<u64>) -> bool {
         let Some(held) = &mut self.holding else {
             return false;
         };
         if *held.owner != *owner {
             return false;
         }
-        held.terms.pop();
+        let place = match number {
+            Some(number) => held.holds.iter().position(|held| held.number == number),
+            None => {
+                let free = |held: &Held| held.claim.strong_count() == 0;
+                let latest = held.holds.len().checked_sub(1);
+                held.holds.iter().rposition(free).or(latest)
+            }
+        };
+        let Some(place) = place else { return false };
+        held.holds.remove(place);
         let lease = held.lease.clone();
-        if held.terms.is_empty() {
-            self.holding = None;
-            self.change(&lease, Change::Ended);
-        } else {
-            // A hold without an end stays so, whatever was taken on top of it.
-            let term = held.terms.iter().copied().min_by_key(Option::is_some);
-            let term = match term.flatten() {
-                None => None,
-                Some(_) => held.terms.last().copied().flatten(),
-            };
-            held.expires = term.and_then(|term| Instant::now().checked_add(term));
-            let change = until(held.expires);
-            self.change(&lease, change);
+        let terms = held.holds.iter().map(|held| held.term);
+        // A hold without an end stays so, whatever was taken on top of it.
+        match terms.reduce(|below, term| below.and(term)) {
+            None => {
+                self.holding = None;
+                self.change(&lease, Change::Ended);
+            }
+            Some(term) => {
+                held.expires = end_of(term);
+                let change = until(held.expires);
+                self.change(&lease, change);
+            }
         }
         true
     }
@@ -179,9 +202,14 @@ impl State {
 /// What a lease becomes that ends then, or never by itself.
 fn until(expires: Option<Instant>) -> Change {
     match expires {
-        Some(_) => Change::Until(expires),
+        Some(expires) => Change::Until(Some(expires.into())),
         None => Change::Kept(KEPT),
     }
+}
+
+/// When a hold that is taken now ends.
+fn end_of(term: Option<Duration>) -> Option<Instant> {
+    term.and_then(|term| Instant::now().checked_add(term))
 }
 
 impl Shared {
@@ -197,10 +225,10 @@ impl Shared {
         while let Some(next) = news.pop_front() {
             match next {
                 News::Granted(waiter, hold) => {
-                    if waiter.granted.send(hold).is_err() {
+                    if let Err(hold) = waiter.granted.send(hold) {
                         // It has gone meanwhile.
                         let mut state = self.state.lock();
-                        state.release(&waiter.owner);
+                        state.release(&waiter.owner, Some(hold.id.number()));
                         state.settle(self.fenced);
                         news.append(&mut state.news);
                     }
@@ -244,9 +272,14 @@ impl Lock {
         }
     }
 
-    /// Nobody is there to be told.
-    fn note(&self, released: bool) {
-        if !released {
+    /// Gives a hold back, and the lock to whoever is next; whether it was held.
+    fn release(&self, number: Option<u64>) -> bool {
+        self.shared.with(|state| state.release(&self.owner, number))
+    }
+
+    /// The same with nobody there to be told.
+    fn release_detached(&self, number: Option<u64>) {
+        if !self.release(number) {
             tracing::debug!(name = self.shared.name, "lost before it was unlocked");
         }
     }
@@ -324,8 +357,8 @@ impl Drop for Place<'_> {
         };
         drop(shared.with(place));
         self.granted.close();
-        if self.granted.try_recv().is_ok() {
-            shared.with(|state| state.release(&self.lock.owner));
+        if let Ok(hold) = self.granted.try_recv() {
+            self.lock.release(Some(hold.id.number()));
         }
     }
 }
@@ -380,7 +413,7 @@ impl api::Lock for Lock {
 
     async fn unlock(&self) -> Result<()> {
         self.check(None)?;
-        let held = self.shared.with(|state| state.release(&self.owner));
+        let held = self.release(None);
         held.then_some(()).ok_or_else(|| self.not_held())
     }
 
@@ -406,7 +439,7 @@ impl api::Lock for Lock {
             let held = state.holding.as_ref();
             let held = held.filter(|held| held.owner == self.owner);
             held.map_or(0, |held| {
-                u32::try_from(held.terms.len()).unwrap_or(u32::MAX)
+                u32::try_from(held.holds.len()).unwrap_or(u32::MAX)
             })
         }))
     }
@@ -432,23 +465,17 @@ impl api::Lock for Lock {
     }
 
     fn unlock_detached(&self) {
-        let released = self.shared.with(|state| state.release(&self.owner));
-        self.note(released);
+        self.release_detached(None);
     }
 
     async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
         self.check(None)?;
-        let released = self
-            .shared
-            .with(|state| state.release_hold(&self.owner, hold));
-        released.then_some(()).ok_or_else(|| self.not_held())
+        let held = self.release(Some(hold.id.number()));
+        held.then_some(()).ok_or_else(|| self.not_held())
     }
 
     fn unlock_hold_detached(&self, hold: &Hold) {
-        let released = self
-            .shared
-            .with(|state| state.release_hold(&self.owner, hold));
-        self.note(released);
+        self.release_detached(Some(hold.id.number()));
     }
 }
 

@@ -93,7 +93,7 @@ impl Semaphore {
 
     /// Sets the number of permits if the semaphore does not exist; it vanishes after `ttl`.
     ///
-    /// `ttl` counts in whole milliseconds. Afterwards the semaphore is missing, with whatever permits it
+    /// `ttl` is rounded up to whole milliseconds. Afterwards the semaphore is missing, with whatever permits it
     /// had; waiting callers go on waiting. No other method changes the time. Permits acquired before and
     /// released afterwards create it anew, without a time to live.
     ///

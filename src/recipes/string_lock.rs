@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::handle::Handle;
 use super::settings::Layout;
-use crate::api::{Held, Hold, Lock, RemainingTtl};
+use crate::api::{Held, Hold, HoldId, Lock, RemainingTtl};
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
@@ -145,7 +145,11 @@ impl Lock for StringLock {
             former.lease.lose();
             former.handle.unkeep(&former.held.id);
         }
-        Ok(Some(Hold { lease, token: None }))
+        Ok(Some(Hold {
+            lease,
+            id: HoldId::new(0),
+            token: None,
+        }))
     }
 
     async fn unlock(&self) -> Result<()> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis::RedisError;
 
-use super::Moment;
+use crate::clock::Moment;
 
 /// Why an attempt brought no answer.
 #[derive(Debug, Clone)]

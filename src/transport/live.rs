@@ -10,7 +10,8 @@ use tokio::task::AbortHandle;
 use super::endpoint::{MOST_UNDER_WAY, Opened};
 use super::failure::Reason;
 use super::socket::Traffic;
-use super::{Cmd, Failure, Moment, Refusal, Value};
+use super::{Cmd, Failure, Refusal, Value};
+use crate::clock::Moment;
 
 /// Why a connection ends that nobody has asked to end.
 pub(super) const CLOSED: &str = "the server has closed the connection";

@@ -8,7 +8,6 @@ mod endpoint;
 mod failure;
 mod handshake;
 mod live;
-mod moment;
 mod socket;
 mod subscriber;
 
@@ -17,7 +16,6 @@ pub(crate) use connection::Connection;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::{Failure, Reason, Refusal};
 pub(crate) use live::Live;
-pub(crate) use moment::Moment;
 pub(crate) use subscriber::{Subscriber, Subscriptions};
 
 /// A command, and the server's answer to one.

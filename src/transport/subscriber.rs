@@ -3,7 +3,8 @@
 use futures::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
 
-use super::{Endpoint, Failure, Moment, Refusal};
+use super::{Endpoint, Failure, Refusal};
+use crate::clock::Moment;
 
 /// How a message begins that is meant for JVMs alone: see `lua/semaphore/nudge.lua`.
 const NOTHING_NEW: &[u8] = b"+";

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redisson_semaphore::RemainingTtl;
+
 use super::Fixture;
-use super::support::{LIMIT, SHORT, assert_free, assert_held, assert_not_held, lock};
+use super::support::{Handle, LIMIT, SHORT, assert_free, assert_held, assert_not_held, lock};
 
 pub(crate) async fn a_guard_unlocks_on_drop(fixture: &impl Fixture) {
     let lock = fixture.fresh("drop");
@@ -137,4 +139,93 @@ pub(crate) async fn a_guard_of_a_hold_that_was_given_back_releases_nothing(fixtu
     assert_held(&lock, 1).await;
     lock.unlock().await.unwrap();
     assert_free(&lock).await;
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+async fn left(lock: &Handle) -> Duration {
+    match lock.remaining_ttl().await.unwrap() {
+        RemainingTtl::Expires(left) => left,
+        other => panic!("no end: {other:?}"),
+    }
+}
+
+pub(crate) async fn guards_that_go_in_any_order_keep_their_terms(fixture: &impl Fixture) {
+    let lock = fixture.fresh("order");
+    let first = lock.guard_with_lease(2 * HOUR).await.unwrap();
+    let second = lock.guard_with_lease(4 * HOUR).await.unwrap();
+    let third = lock.guard_with_lease(3 * HOUR).await.unwrap();
+    second.unlock().await.unwrap();
+    let third_alone = left(&lock).await;
+    assert!(third_alone > 2 * HOUR && third_alone <= 3 * HOUR);
+    drop(third);
+    assert_held(&lock, 1).await;
+    let first_alone = left(&lock).await;
+    assert!(first_alone > HOUR && first_alone <= 2 * HOUR);
+    assert!(!first.is_lost());
+    first.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+
+    // A hold without a lease stays without one.
+    let limited = lock.guard_with_lease(HOUR).await.unwrap();
+    let kept = lock.guard().await.unwrap();
+    limited.unlock().await.unwrap();
+    let left = kept.lease().remaining();
+    assert!(left.is_none_or(|left| left < HOUR), "the term of another");
+    let ttl = lock.remaining_ttl().await.unwrap();
+    assert!(!matches!(ttl, RemainingTtl::Expires(left) if left > HOUR / 2));
+    kept.unlock().await.unwrap();
+    assert_free(&fixture.stranger(&lock)).await;
+}
+
+pub(crate) async fn a_guard_of_a_hold_before_the_loss_gives_nothing_back(fixture: &impl Fixture) {
+    let lock = fixture.fresh("before");
+    let old = lock.guard().await.unwrap();
+    fixture.stranger(&lock).force_unlock().await.unwrap();
+    let new = lock.guard().await.unwrap();
+    assert!(old.is_lost() && !new.is_lost());
+    let again = lock.guard().await.unwrap();
+    assert_not_held(old.unlock().await, &lock);
+    assert_held(&lock, 2).await;
+    new.unlock().await.unwrap();
+    assert_held(&lock, 1).await;
+    again.unlock().await.unwrap();
+    assert_free(&fixture.stranger(&lock)).await;
+}
+
+pub(crate) async fn an_unlock_leaves_the_holds_of_guards_alone(fixture: &impl Fixture) {
+    let lock = fixture.fresh("plain");
+    lock.lock_with_lease(HOUR).await.unwrap();
+    let guard = lock.guard_with_lease(3 * HOUR).await.unwrap();
+    lock.unlock().await.unwrap();
+    assert_held(&lock, 1).await;
+    assert!(!guard.is_lost() && left(&lock).await > 2 * HOUR);
+    lock.lock_with_lease(HOUR).await.unwrap();
+    guard.unlock().await.unwrap();
+    assert_held(&lock, 1).await;
+    assert!(left(&lock).await <= HOUR);
+    lock.unlock().await.unwrap();
+    assert_not_held(lock.unlock().await, &lock);
+    // Where there are only guards, one of them has nothing left to give back.
+    let outer = lock.guard().await.unwrap();
+    let inner = lock.guard().await.unwrap();
+    lock.unlock().await.unwrap();
+    assert_not_held(inner.unlock().await, &lock);
+    assert_held(&lock, 1).await;
+    assert!(!outer.is_lost());
+    outer.unlock().await.unwrap();
+    assert_free(&fixture.stranger(&lock)).await;
+}
+
+pub(crate) async fn a_hold_is_given_back_once(fixture: &impl Fixture) {
+    let lock = fixture.fresh("once");
+    let outer = lock.guard().await.unwrap();
+    let hold = lock.hold(None, None).await.unwrap().expect("waited for");
+    lock.unlock_hold(&hold).await.unwrap();
+    assert_not_held(lock.unlock_hold(&hold).await, &lock);
+    lock.unlock_hold_detached(&hold);
+    assert_held(&lock, 1).await;
+    assert!(!outer.is_lost());
+    drop(outer);
+    assert_free(&fixture.stranger(&lock)).await;
 }

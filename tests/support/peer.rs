@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,10 +116,9 @@ impl JavaPeer {
 
     /// Starts a peer of the same kind, though no JVM: Python with redis-py.
     pub async fn python(url: &str) -> JavaPeer {
-        let compat = concat!(env!("CARGO_MANIFEST_DIR"), "/compat");
-        let mut command = Command::new(format!("{compat}/target/python/bin/python"));
-        let program = format!("{compat}/python/peer.py");
-        command.args(["-B", &program, "--redis", url]);
+        let mut command = Command::new(compat("target/python/bin/python"));
+        let program = compat("python/peer.py");
+        command.arg("-B").arg(&program).args(["--redis", url]);
         JavaPeer::launch(command).await
     }
 
@@ -263,15 +263,19 @@ fn gone() -> PeerError {
     PeerError::gone("the peer has ended without an answer")
 }
 
+/// A file of `compat`, which stands at the root of the repository; the demo's package is further down.
+pub fn compat(file: &str) -> PathBuf {
+    let mut places = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let compat = places.find_map(|place| Some(place.join("compat")).filter(|dir| dir.is_dir()));
+    compat.expect("a checkout has it").join(file)
+}
+
 /// The classpath that `compat/build.sh` has written for a version.
 fn classpath(version: &str) -> String {
-    let file = format!(
-        "{}/compat/target/classpath-{version}.txt",
-        env!("CARGO_MANIFEST_DIR")
-    );
+    let file = compat(&format!("target/classpath-{version}.txt"));
     match std::fs::read_to_string(&file) {
         Ok(classpath) => classpath.trim().to_owned(),
-        Err(error) => panic!("{file}: {error}: run `make setup`"),
+        Err(error) => panic!("{}: {error}: run `make setup`", file.display()),
     }
 }
 

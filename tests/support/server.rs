@@ -23,6 +23,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 pub struct RedisServer {
     port: u16,
     password: Option<String>,
+    /// `NAME=value` each.
+    environment: Vec<String>,
     /// Before `dir`: the server ends before its directory is removed.
     keeper: Option<Keeper>,
     dir: Directory,
@@ -32,6 +34,7 @@ pub struct RedisServer {
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     password: Option<String>,
+    environment: Vec<String>,
     lines: Vec<String>,
 }
 
@@ -58,6 +61,12 @@ impl Options {
         self.setting("replicaof", &format!("127.0.0.1 {}", primary.port))
     }
 
+    /// A variable of the server's environment.
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.push(format!("{name}={value}"));
+        self
+    }
+
     /// Any line of a redis.conf.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         self.lines.push(format!("{name} {value}"));
@@ -71,6 +80,7 @@ impl Options {
             let mut server = RedisServer {
                 port: free_port(),
                 password: self.password.clone(),
+                environment: self.environment.clone(),
                 keeper: None,
                 dir: Directory::create(),
             };
@@ -198,7 +208,9 @@ impl RedisServer {
     async fn launch(&mut self) -> Result<(), String> {
         let file = self.dir.0.join("redis.conf");
         let file = file.to_str().expect("a path of plain characters");
-        let mut keeper = Keeper::spawn(&self.dir.0, "redis-server", &[file]);
+        let mut arguments: Vec<&str> = self.environment.iter().map(String::as_str).collect();
+        arguments.extend(["redis-server", file]);
+        let mut keeper = Keeper::spawn(&self.dir.0, "env", &arguments);
         let mut exited = None;
         until("redis-server answers", DEADLINE, async || {
             exited = keeper.exit_status();

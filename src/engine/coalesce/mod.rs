@@ -21,8 +21,9 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::request::{Arg, Request, Script};
 use super::sync::yield_now;
+use crate::clock::Moment;
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::{Backoff, Failure, Moment, Reason, Refusal, Value};
+use crate::transport::{Backoff, Failure, Reason, Refusal, Value};
 
 pub(crate) use answer::Outcome;
 

@@ -5,10 +5,11 @@ use tokio::time::Instant;
 use super::{Line, Queued, tell_all};
 use crate::engine::batch::{Batch, Call, Operation, Step, StepResult};
 use crate::engine::claim::Claim;
-use crate::engine::nudge;
+use crate::engine::in_hand::Carries;
 use crate::engine::once::{Patience, Trouble};
 use crate::engine::turns::Verdict;
 use crate::engine::waiters::{Served, Waiter};
+use crate::engine::{log, nudge};
 use crate::error::{Error, Result};
 use crate::transport::Reason;
 
@@ -157,38 +158,6 @@ impl Line {
         }
     }
 
-    /// The runtime has ended while `batch` was carried out.
-    pub(super) fn lose(&self, mut batch: Batch) {
-        let (name, calls) = (self.name(), batch.changes());
-        if !calls.is_empty() {
-            tracing::error!(
-                name,
-                calls,
-                "what became of these calls is not known: the runtime has ended"
-            );
-        }
-        let now = Instant::now();
-        let trouble = Trouble {
-            doubtful: true,
-            reason: Reason::Unreachable,
-            last: false,
-            detail: "the runtime has ended",
-            now,
-        };
-        let claim = std::mem::take(&mut batch.claim);
-        let waiters = self.lock().waiters.take_named(&claim);
-        for waiter in waiters {
-            let error = trouble.error(name, "acquire", waiter.since);
-            let _ = waiter.reply.send(Err(error));
-        }
-        for call in batch.into_steps().flat_map(|step| step.calls) {
-            let error = trouble.error(name, call.operation.name(), call.since);
-            if let Some(reply) = call.reply {
-                let _ = reply.send(Err(error));
-            }
-        }
-    }
-
     /// Tells those callers whose retry window has passed; says how long the others wait for `batch`.
     pub(super) fn tell_impatient(&self, trouble: &Trouble<'_>, batch: &mut Batch) -> Patience {
         let window = self.core.config.retry_window;
@@ -295,6 +264,31 @@ impl Line {
                     }
                 }
                 Queued::Command(mut command) => command.give_up(self.keys.name(), &untouched),
+            }
+        }
+    }
+}
+
+impl Carries for Line {
+    type Batch = Batch;
+
+    fn lose(&self, mut batch: Batch) {
+        if batch.len() == 0 {
+            return;
+        }
+        let (name, calls) = (self.name(), batch.changes());
+        log::lost(name, &calls);
+        let trouble = Trouble::of_ended_runtime();
+        let claim = std::mem::take(&mut batch.claim);
+        let waiters = self.lock().waiters.take_named(&claim);
+        for waiter in waiters {
+            let error = trouble.error(name, "acquire", waiter.since);
+            let _ = waiter.reply.send(Err(error));
+        }
+        for call in batch.into_steps().flat_map(|step| step.calls) {
+            let error = trouble.error(name, call.operation.name(), call.since);
+            if let Some(reply) = call.reply {
+                let _ = reply.send(Err(error));
             }
         }
     }

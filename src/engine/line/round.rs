@@ -1,7 +1,6 @@
 //! One round: what it takes along, and how that is carried out.
 
 use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -15,6 +14,7 @@ use crate::engine::claim::Claim;
 use crate::engine::coalesce::Outcome;
 use crate::engine::command::Command;
 use crate::engine::drive::{self, Driver, Round, Rounds};
+use crate::engine::in_hand::InHand;
 use crate::engine::log;
 use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
 use crate::error::Error;
@@ -82,7 +82,7 @@ impl Line {
     }
 
     async fn carry_out_batch(&self, batch: Batch) {
-        let mut batch = InHand { line: self, batch };
+        let mut batch = InHand::new(self, batch);
         let (doubtful, confirmed) = {
             let state = self.lock();
             (state.doubtful, state.listening.is_confirmed())
@@ -234,42 +234,6 @@ impl Line {
             .await
         {
             self.lock().doubtful = true;
-        }
-    }
-}
-
-/// A batch that is being carried out. If its round is dropped, with its runtime, nobody will learn what became of it.
-struct InHand<'a> {
-    line: &'a Line,
-    batch: Batch,
-}
-
-impl InHand<'_> {
-    /// From now on it is seen to.
-    fn take(&mut self) -> Batch {
-        std::mem::take(&mut self.batch)
-    }
-}
-
-impl Deref for InHand<'_> {
-    type Target = Batch;
-
-    fn deref(&self) -> &Batch {
-        &self.batch
-    }
-}
-
-impl DerefMut for InHand<'_> {
-    fn deref_mut(&mut self) -> &mut Batch {
-        &mut self.batch
-    }
-}
-
-impl Drop for InHand<'_> {
-    fn drop(&mut self) {
-        let batch = self.take();
-        if batch.len() > 0 {
-            self.line.lose(batch);
         }
     }
 }

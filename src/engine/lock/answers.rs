@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::calls::{Call, Claim, Outcome, Reply, Step, StepAnswer, Term};
+use super::calls::{Call, Claim, Known, Outcome, Reply, Step, StepAnswer, Term};
 use super::round::Batch;
 use super::waiting::Turn;
 use super::{Held, LockLine, Queued, State, waiting};
-use crate::api::Hold;
+use crate::api::{Hold, HoldId};
+use crate::clock::Moment;
+use crate::engine::holds::Count;
+use crate::engine::in_hand::Carries;
+use crate::engine::log;
 use crate::engine::once::{Patience, Trouble, refused};
 use crate::error::{Error, Result};
-use crate::lease::Lease;
 use crate::transport::Refusal;
 
 /// In what time a lock ends whose owner has been answered so; `lease` is what was set.
@@ -26,12 +29,12 @@ fn end_of(answer: &StepAnswer, lease: Duration) -> Option<Duration> {
 
 /// What the server has answered to a batch.
 pub(super) struct Answered {
-    /// The answer to each step, and the time to live that it came with.
-    pub(super) answers: Vec<(StepAnswer, Duration)>,
+    /// The answer to each step, and what was known when that departed.
+    pub(super) answers: Vec<(StepAnswer, Known)>,
     /// How many hear the channel, where that was learned.
     pub(super) listeners: Option<u64>,
     /// The sending that was answered was made at this time or later.
-    pub(super) sent: Instant,
+    pub(super) sent: Moment,
     /// Whether the channel was heard then.
     pub(super) confirmed: bool,
     /// It was not the first one.
@@ -67,45 +70,49 @@ impl LockLine {
         let forced = answers.iter().any(forced);
         let (mut freed, mut lost, mut busy) = (forced, false, false);
         let mut answers = answers.into_iter();
-        for (call, (answer, lease)) in batch.calls.into_iter().zip(&mut answers) {
-            if let (Step::Acquire(claim), StepAnswer::Differs(count)) = (&call.step, &answer) {
-                self.correct(&mut state, claim, *count);
+        for (call, (answer, known)) in batch.calls.into_iter().zip(&mut answers) {
+            if let (Step::Acquire(claim), StepAnswer::Lost) = (&call.step, &answer) {
+                self.holds().lost(self.key(), &claim.owner);
                 again.push(call);
                 continue;
             }
             // What was done in front of it is done; alone it is tried again until the server can.
             if answer.is_not_now() {
+                self.note_refusal(&call.step, &known);
                 again.push(call);
                 continue;
             }
-            ends = end_of(&answer, lease).or(ends);
+            ends = end_of(&answer, known.lease).or(ends);
             freed |= matches!(answer, StepAnswer::Released(0));
             lost |= matches!(answer, StepAnswer::NotHeld);
             busy |= matches!(answer, StepAnswer::Busy(_));
-            let outcome = self.settle(&mut state, &call.step, answer, sent + lease, doubtful);
+            let outcome = self.settle(&mut state, &call.step, answer, known, sent, doubtful);
             replies.push((call.reply, outcome, call.step));
         }
         for call in again.into_iter().rev() {
             state.queue.push_front(Queued::Call(call));
         }
-        for (turn, (answer, lease)) in batch.turns.into_iter().zip(answers) {
+        for (turn, (answer, known)) in batch.turns.into_iter().zip(answers) {
             let claim = turn.claim;
             if let StepAnswer::Busy(ttl) = answer {
                 busy = true;
                 ends = ttl;
             }
             match answer {
-                StepAnswer::Differs(count) => {
-                    self.correct(&mut state, &claim, count);
+                StepAnswer::Lost => {
+                    self.holds().lost(self.key(), &claim.owner);
                     state.waiting.look_anew();
                 }
-                answer if answer.is_not_now() => state.waiting.look_anew(),
-                StepAnswer::Busy(_) if !turn.last => self.correct(&mut state, &claim, 0),
+                answer if answer.is_not_now() => {
+                    self.note_refusal(&Step::Acquire(claim), &known);
+                    state.waiting.look_anew();
+                }
+                StepAnswer::Busy(_) if !turn.last => self.holds().lost(self.key(), &claim.owner),
                 answer => {
                     let waiter = state.waiting.take(turn.ticket);
-                    ends = end_of(&answer, lease).or(ends);
+                    ends = end_of(&answer, known.lease).or(ends);
                     let step = Step::Acquire(claim);
-                    let outcome = self.settle(&mut state, &step, answer, sent + lease, doubtful);
+                    let outcome = self.settle(&mut state, &step, answer, known, sent, doubtful);
                     if outcome.is_err() {
                         // It said nothing about the lock itself.
                         state.waiting.look_anew();
@@ -114,8 +121,8 @@ impl LockLine {
                 }
             }
         }
-        state.waiting.answered(sent);
-        let held = state.holds.is_held();
+        state.waiting.answered(sent.timer());
+        let held = self.holds().is_held(self.key());
         if batch.echo && !forced && (held || !freed) {
             state.waiting.sharing.no_echo();
         }
@@ -149,71 +156,46 @@ impl LockLine {
         }
     }
 
-    /// `claim`'s owner holds the lock `count` times, other than was thought here.
-    fn correct(&self, state: &mut State, claim: &Claim, count: u32) {
-        let (renewals, key, owner) = (&self.core.renewals, self.keys.object(), &claim.owner);
-        if count == 0 {
-            self.not_held_any_more(state, owner);
-            return;
-        }
-        let watched = renewals.lease(key, owner);
-        let term = watched.as_ref().map_or(claim.term, |_| Term::Watched);
-        let lease = watched.unwrap_or_else(|| Lease::until(None));
-        state.holds.correct(owner, count, term, lease);
-    }
-
-    /// The server says that `owner` does not hold the lock.
-    fn not_held_any_more(&self, state: &mut State, owner: &Arc<str>) {
-        if let Some(lease) = self.core.renewals.forget(self.keys.object(), owner) {
-            lease.lose();
-        }
-        state.holds.lost(owner);
-    }
-
-    /// Notes what an answer means for the holds, which end at `until` for the time being.
+    /// Notes what an answer means for the holds; the sending that was answered was made at `sent` or later.
     fn settle(
         &self,
         state: &mut State,
         step: &Step,
         answer: StepAnswer,
-        until: Instant,
+        known: Known,
+        sent: Moment,
         doubtful: bool,
     ) -> Result<Outcome> {
+        let (holds, key, until) = (self.holds(), self.key(), sent + known.lease);
         match (step, answer) {
             (Step::Acquire(claim), StepAnswer::Taken(count, token)) => Ok(Outcome::Taken(
                 self.taken(state, claim, count, token, until),
             )),
             (Step::Release(owner, _), StepAnswer::Released(left)) => {
-                state.holds.released(owner, left, Some(until));
-                if left == 0
-                    && let Some(lease) = self.core.renewals.forget(self.keys.object(), owner)
-                {
-                    lease.end();
-                }
+                holds.released(key, owner, known.number, (left > 0).then_some(until));
                 Ok(Outcome::Released)
             }
             // The first copy has done it.
             (Step::Release(owner, _), StepAnswer::NotHeld)
-                if doubtful && state.holds.count(owner) == 1 =>
+                if doubtful && known.holds == Count::Held(1) =>
             {
-                state.holds.released(owner, 0, None);
+                holds.released(key, owner, known.number, None);
                 Ok(Outcome::Released)
             }
             (Step::Release(owner, _), StepAnswer::NotHeld) => {
-                self.not_held_any_more(state, owner);
+                holds.lost(key, owner);
                 Err(self.not_held(owner))
             }
             (Step::Force, StepAnswer::Forced(forced)) => {
-                for owner in state.holds.all_lost() {
-                    self.core.renewals.forget(self.keys.object(), &owner);
-                }
+                holds.all_lost(key);
                 Ok(Outcome::Forced(forced))
             }
             (Step::Acquire(claim), StepAnswer::Busy(_)) => {
-                self.correct(state, claim, 0);
+                holds.lost(key, &claim.owner);
                 Ok(Outcome::Busy)
             }
-            (_, StepAnswer::Refused(error)) => {
+            (step, StepAnswer::Refused(error)) => {
+                self.note_refusal(step, &known);
                 Err(refused(self.name(), &Refusal::from_text(&error)))
             }
             (step, answer) => Err(Error::Server {
@@ -223,34 +205,35 @@ impl LockLine {
         }
     }
 
+    /// Notes that `claim`'s owner has taken the lock, which ends at `until` for the time being.
     fn taken(
         &self,
         state: &mut State,
         claim: &Claim,
         count: u32,
         token: i64,
-        until: Instant,
+        until: Moment,
     ) -> Hold {
         let (owner, term) = (&claim.owner, claim.term);
-        let lease = state.holds.taken(owner, count, term, Some(until));
+        let renewal = self.kind.renewal;
+        let (lease, id) = self.holds().taken(self.key(), owner, term, until, renewal);
         if count == 1 {
             let window = self.core.config.local_hand_over;
             state.waiting.sharing.granted(Instant::now(), window);
         }
         state.waiting.bring_forward(owner);
-        let (key, owner) = (self.keys.object(), &claim.owner);
-        if state.holds.is_watched(owner)
+        if term == Term::Watched
             && let Some(line) = self.itself.upgrade()
         {
-            line.core.watch(self.kind.renewal, key, owner, &lease);
+            line.core.renew();
         }
         let token = claim.fenced.then(|| token.unsigned_abs());
-        Hold { lease, token }
+        Hold { lease, id, token }
     }
 
     fn tell(&self, reply: Option<Reply>, outcome: Result<Outcome>, step: Step) {
         let granted = match &outcome {
-            Ok(Outcome::Taken(hold)) => Some(hold.lease.clone()),
+            Ok(Outcome::Taken(hold)) => Some(hold.id.clone()),
             _ => None,
         };
         let gone = match reply {
@@ -269,18 +252,18 @@ impl LockLine {
             }
         };
         if gone
-            && let Some(lease) = granted
+            && let Some(id) = granted
             && let Some(owner) = step.owner()
         {
-            self.give_back(owner, lease);
+            self.give_back(owner, id);
         }
     }
 
     /// Queues the release of a lock that was granted to a caller who has gone.
-    fn give_back(&self, owner: &Arc<str>, lease: Lease) {
+    fn give_back(&self, owner: &Arc<str>, id: HoldId) {
         let mut state = self.lock();
         state.queue.push_back(Queued::Call(Call {
-            step: Step::Release(Arc::clone(owner), Some(lease)),
+            step: Step::Release(Arc::clone(owner), Some(id)),
             reply: None,
             since: Instant::now(),
         }));
@@ -425,5 +408,39 @@ impl LockLine {
             Queued::Command(command) => Some(command.since() + window),
         };
         self.lock().queue.iter().filter_map(due).min()
+    }
+}
+
+impl Carries for LockLine {
+    type Batch = Batch;
+
+    fn lose(&self, batch: Batch) {
+        if batch.is_empty() {
+            return;
+        }
+        let calls = batch.calls.iter().map(|call| (call.step.clone(), 1));
+        let turns = batch.turns.iter();
+        let turns = turns.map(|turn| (Step::Acquire(turn.claim.clone()), 1));
+        log::lost(self.name(), &log::list_of(calls.chain(turns)));
+        let waiters: Vec<_> = {
+            let mut state = self.lock();
+            let turns = batch.turns.iter();
+            turns
+                .filter_map(|turn| state.waiting.take(turn.ticket))
+                .collect()
+        };
+        let trouble = Trouble::of_ended_runtime();
+        for waiter in waiters {
+            let since = waiter.unanswered.unwrap_or(trouble.now);
+            let _ = waiter
+                .reply
+                .send(Err(trouble.error(self.name(), "lock", since)));
+        }
+        for call in batch.calls {
+            let error = trouble.error(self.name(), call.step.name(), call.since);
+            if let Some(reply) = call.reply {
+                let _ = reply.send(Err(error));
+            }
+        }
     }
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::api::Hold;
+use crate::api::{Hold, HoldId};
+use crate::engine::holds::Count;
+pub(crate) use crate::engine::holds::Term;
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
 use crate::error::Result;
-use crate::lease::Lease;
 use crate::transport::{Refusal, Value};
 
 /// The scripts of a kind of lock. Both kinds take the same arguments and answer alike.
@@ -36,7 +37,7 @@ impl Usual {
     /// The request for `step` alone, where it is a usual case.
     pub(crate) fn request(&self, keys: &Keys, step: &Step, known: Known) -> Option<Request> {
         let (script, script_keys, args) = match step {
-            Step::Acquire(claim) if known.holds == 0 && !claim.fenced => (
+            Step::Acquire(claim) if known.holds == Count::Held(0) && !claim.fenced => (
                 self.take,
                 vec![Arc::clone(keys.object()), Arc::clone(keys.record())],
                 vec![
@@ -44,7 +45,7 @@ impl Usual {
                     Arg::millis(known.lease),
                 ],
             ),
-            Step::Release(owner, _) if known.holds == 1 => (
+            Step::Release(owner, _) if known.holds == Count::Held(1) => (
                 self.give,
                 vec![
                     Arc::clone(keys.object()),
@@ -82,25 +83,6 @@ impl Usual {
 const SEQUENCE: usize = 1;
 const DOUBTFUL: usize = 3;
 
-/// For how long a lock is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Term {
-    /// For as long as it is held: it is renewed.
-    Watched,
-    /// For this long at the most.
-    Limited(Duration),
-}
-
-impl Term {
-    /// The time to live that is set.
-    pub(crate) fn lease(self, watchdog_timeout: Duration) -> Duration {
-        match self {
-            Term::Watched => watchdog_timeout,
-            Term::Limited(lease) => lease,
-        }
-    }
-}
-
 /// Who takes the lock, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
@@ -114,8 +96,8 @@ pub(crate) struct Claim {
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Acquire(Claim),
-    /// One hold of an owner; where its lease is known, of that one and no later one.
-    Release(Arc<str>, Option<Lease>),
+    /// One hold of an owner: this one and no other, or whichever.
+    Release(Arc<str>, Option<HoldId>),
     Force,
 }
 
@@ -194,9 +176,11 @@ impl fmt::Display for Step {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     /// How often it holds the lock.
-    pub(crate) holds: u32,
+    pub(crate) holds: Count,
     /// The time to live to be set.
     pub(crate) lease: Duration,
+    /// Which hold is given back.
+    pub(crate) number: Option<u64>,
 }
 
 /// The request for `steps`.
@@ -233,7 +217,10 @@ pub(crate) fn request(
             Some(owner) => Arg::Text(Arc::clone(owner)),
             None => Arg::Word(""),
         });
-        args.push(Arg::Number(known.holds.into()));
+        args.push(Arg::Number(match known.holds {
+            Count::Held(count) => count.into(),
+            Count::Over => -1,
+        }));
         args.push(Arg::millis(known.lease));
     }
     Request::Script(ScriptCall {
@@ -263,8 +250,8 @@ pub(crate) enum StepAnswer {
     Taken(u32, i64),
     /// How long the other one may keep it; `None` where it has no time to live.
     Busy(Option<Duration>),
-    /// Nothing was done: the owner does not hold it as often as was thought, but this often.
-    Differs(u32),
+    /// Nothing was done: the owner does not hold it any more.
+    Lost,
     Released(u32),
     NotHeld,
     Forced(bool),
@@ -315,7 +302,7 @@ fn read_step(step: &Step, result: &Value, extra: &Value) -> Option<StepAnswer> {
         Step::Acquire(_) if result == 0 => {
             StepAnswer::Busy(u64::try_from(extra).ok().map(Duration::from_millis))
         }
-        Step::Acquire(_) if result == -3 => StepAnswer::Differs(count(extra)?),
+        Step::Acquire(_) if result == -3 => StepAnswer::Lost,
         Step::Acquire(_) => StepAnswer::Taken(count(result).filter(|count| *count > 0)?, extra),
         Step::Release(..) if result == -1 => StepAnswer::NotHeld,
         Step::Release(..) => StepAnswer::Released(count(result)?),
@@ -359,8 +346,8 @@ mod tests {
         let (listeners, answers) = read(&numbers(&[-1, -1, 0, 0, -1]), &steps[..2]).unwrap();
         assert_eq!(listeners, None);
         assert_eq!(answers, [StepAnswer::NotHeld, StepAnswer::Busy(None)]);
-        let (_, answers) = read(&numbers(&[-1, -3, 2]), &steps[1..2]).unwrap();
-        assert_eq!(answers, [StepAnswer::Differs(2)]);
+        let (_, answers) = read(&numbers(&[-1, -3, 0]), &steps[1..2]).unwrap();
+        assert_eq!(answers, [StepAnswer::Lost]);
     }
 
     #[test]
@@ -387,7 +374,6 @@ mod tests {
             numbers(&[-1, 1, 0, 1]),
             numbers(&[-1, -7, 0]),
             numbers(&[-1, 4_000_000_000, 0]),
-            numbers(&[-1, -3, 4_000_000_000]),
             numbers(&[-1, i64::MAX, i64::MIN]),
             Value::Nil,
             Value::SimpleString("stale".to_owned()),
@@ -411,7 +397,7 @@ mod tests {
             if let Some((_, answers)) = read(&value, &steps) {
                 assert_eq!(answers.len(), count);
                 for answer in answers {
-                    if let StepAnswer::Taken(holds, _) | StepAnswer::Differs(holds) = answer {
+                    if let StepAnswer::Taken(holds, _) = answer {
                         assert!(i64::from(holds) <= MOST_HOLDS);
                     }
                 }

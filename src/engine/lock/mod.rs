@@ -15,9 +15,11 @@
 //! `redisson_lock_fence:{name}:<client id>`: each sending has a number, and one below the fence is refused. To force
 //! a lock open changes no count of ours; that leaves its number in the fence, for its repetitions to see.
 //!
-//! The count is known here, and sent along. If Redis has another one (the lock has been lost unnoticed), an
-//! acquisition is not carried out but answered with that count, and asked for again: otherwise its repetition could
-//! not tell the hold that was lost from the new one.
+//! The count is known here, and sent along: a step sets what it makes of that, whatever stands in Redis, so it does the
+//! same however often it arrives, and neither a write that a failover lost nor one of a lost hold that was left over
+//! counts for long. If Redis does not know the owner at all (the lock has been lost unnoticed), an acquisition is not
+//! carried out but answered so, and asked for again as the first one: otherwise its repetition could not tell the hold
+//! that was lost from the new one.
 //!
 //! The usual cases (nobody holds the lock; its owner holds it once) travel as shorter scripts, which need neither
 //! number nor count: they do nothing while there is a fence.
@@ -28,14 +30,14 @@
 //! | `calls.rs` | the calls, and how they travel |
 //! | `round.rs` | what a round takes along, and how it is carried out |
 //! | `answers.rs` | who is told what |
-//! | `holds.rs` | what the owners of this client hold, as far as is known |
 //! | `waiting.rs` | the queue of those who wait, and when they ask |
 //! | `sharing.rs` | when the lock is left to other clients |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
+//!
+//! What the owners hold stands in the client's table, [`holds`](super::holds).
 
 mod answers;
 mod calls;
-mod holds;
 mod round;
 mod seat;
 mod sharing;
@@ -50,17 +52,17 @@ use tokio::time::Instant;
 
 use self::calls::{Call, Outcome, Step};
 pub(crate) use self::calls::{Claim, Kind, Term, Usual};
-use self::holds::Holds;
 use self::seat::Seat;
 use self::waiting::Waiting;
 use super::answer::{self, answer_of};
 use super::command::{Command, Commands};
 use super::core::Core;
 use super::drive::{self, Driver, Inline};
+use super::holds::{Count, Holds};
 use super::keys::Keys;
 use super::registry::Shared;
 use super::request::Request;
-use crate::api::Hold;
+use crate::api::{Hold, HoldId};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::sync::{Mutex, MutexGuard};
@@ -81,7 +83,6 @@ pub(crate) struct LockLine {
 struct State {
     queue: VecDeque<Queued>,
     waiting: Waiting,
-    holds: Holds,
     /// The server has just said that somebody of this client has the lock.
     held: Option<Held>,
     /// A request was given up whose copies may still reach the server.
@@ -159,7 +160,6 @@ impl LockLine {
                 state: Mutex::new(State {
                     queue: VecDeque::new(),
                     waiting: Waiting::default(),
-                    holds: Holds::default(),
                     held: None,
                     doubtful: false,
                     fenced_until: None,
@@ -173,6 +173,16 @@ impl LockLine {
 
     fn name(&self) -> &str {
         self.keys.name()
+    }
+
+    /// What the owners of the client hold.
+    fn holds(&self) -> &Holds {
+        &self.core.holds
+    }
+
+    /// The lock's key.
+    fn key(&self) -> &Arc<str> {
+        self.keys.object()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -203,21 +213,21 @@ impl LockLine {
 
     /// Gives one hold of `owner` back. Carried out even when the future is dropped after the first poll.
     ///
-    /// With `lease`, only the hold that was granted with it; not one that was taken after that was lost.
+    /// With `hold`, that one and no other.
     pub(crate) async fn release(
         self: &Arc<Self>,
         owner: &Arc<str>,
-        lease: Option<Lease>,
+        hold: Option<HoldId>,
     ) -> Result<()> {
         self.keys.check()?;
-        let seat = self.enqueue_call(Step::Release(Arc::clone(owner), lease))?;
+        let seat = self.enqueue_call(Step::Release(Arc::clone(owner), hold))?;
         seat.outcome().await.map(drop)
     }
 
     /// The same with nobody waiting for it.
-    pub(crate) fn release_detached(self: &Arc<Self>, owner: &Arc<str>, lease: Option<Lease>) {
+    pub(crate) fn release_detached(self: &Arc<Self>, owner: &Arc<str>, hold: Option<HoldId>) {
         let call = Call {
-            step: Step::Release(Arc::clone(owner), lease),
+            step: Step::Release(Arc::clone(owner), hold),
             reply: None,
             since: Instant::now(),
         };
@@ -236,11 +246,8 @@ impl LockLine {
 
     /// What is known of `owner`'s holds.
     pub(crate) fn lease(&self, owner: &str) -> Lease {
-        let known = self.lock().holds.lease(owner);
-        // A lock can be held when the last handle has gone, and be found again by its owner's number.
-        known
-            .or_else(|| self.core.renewals.lease(self.keys.object(), owner))
-            .unwrap_or_else(Lease::ended)
+        let known = self.holds().lease(self.key(), owner);
+        known.unwrap_or_else(Lease::ended)
     }
 
     /// The error for an `owner` who does not hold the lock.
@@ -278,7 +285,8 @@ impl LockLine {
         }
         let now = Instant::now();
         // Who holds the lock already does not wait for it.
-        let holds = state.holds.count(&owner) > 0;
+        let count = self.holds().count(self.key(), &owner);
+        let holds = matches!(count, Count::Held(1..));
         let first = state.waiting.is_empty();
         state.note_wish(now);
         let held = state.held.as_ref().filter(|held| now < held.fresh_until);

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::answers::Answered;
-use super::calls::{self, Call, Known, Step, Term, Usual};
-use super::holds::Holds;
+use super::calls::{self, Call, Known, Reply, Step, Term, Usual};
 use super::waiting::Turn;
 use super::{LockLine, Queued, State, waiting};
+use crate::clock::Moment;
 use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
+use crate::engine::holds::Count;
+use crate::engine::in_hand::InHand;
 use crate::engine::log;
 use crate::engine::once::{Ending, Trouble, refused};
 use crate::engine::request::Request;
@@ -23,7 +25,7 @@ const MOST_STEPS: usize = 64;
 
 /// What travels together.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     pub(super) calls: Vec<Call>,
     /// Those of the waiting who ask. They come after the calls.
     pub(super) turns: Vec<Turn>,
@@ -32,7 +34,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.turns.is_empty()
     }
 
@@ -40,15 +42,6 @@ impl Batch {
         let mut owners = self.calls.iter().filter_map(|call| call.step.owner());
         owners.any(|other| **other == *owner)
     }
-}
-
-/// The owner, where `step` is to give a hold back that has been lost: another one may be there by now.
-fn gone<'a>(holds: &Holds, step: &'a Step) -> Option<&'a Arc<str>> {
-    let Step::Release(owner, Some(lease)) = step else {
-        return None;
-    };
-    let current = holds.lease(owner);
-    (!current.is_some_and(|current| current.is_same(lease))).then_some(owner)
 }
 
 /// What is known when a batch departs.
@@ -70,7 +63,17 @@ enum Task {
 
 impl LockLine {
     /// Takes what the next round carries out.
-    fn depart(&self, state: &mut State) -> Option<Task> {
+    fn depart(&self) -> Option<Task> {
+        let mut gone = Vec::new();
+        let task = self.next_task(&mut self.lock(), &mut gone);
+        for (reply, owner) in gone {
+            let _ = reply.send(Err(self.not_held(&owner)));
+        }
+        task
+    }
+
+    /// The same, and who is to be told that the hold it gives back is `gone`.
+    fn next_task(&self, state: &mut State, gone: &mut Vec<(Reply, Arc<str>)>) -> Option<Task> {
         if matches!(state.next(), Some(Queued::Command(_))) {
             let Some(Queued::Command(command)) = state.queue.pop_front() else {
                 unreachable!("looked at just now");
@@ -81,12 +84,15 @@ impl LockLine {
         while state.next().is_some()
             && let Some(Queued::Call(call)) = state.queue.front()
         {
-            if let Some(owner) = gone(&state.holds, &call.step) {
-                let outcome = Err(self.not_held(owner));
+            // A hold that has been lost is not given back: another one may be there by now.
+            if let Step::Release(owner, Some(id)) = &call.step
+                && self.holds().is_gone(self.key(), owner, id.number())
+            {
+                let owner = Arc::clone(owner);
                 if let Some(Queued::Call(call)) = state.queue.pop_front()
                     && let Some(reply) = call.reply
                 {
-                    let _ = reply.send(outcome);
+                    gone.push((reply, owner));
                 }
                 continue;
             }
@@ -114,7 +120,10 @@ impl LockLine {
     fn take_turns(&self, state: &mut State, batch: &mut Batch) {
         let now = Instant::now();
         let frees = batch.calls.iter().any(|call| match &call.step {
-            Step::Release(owner, _) => state.holds.count(owner) <= 1,
+            Step::Release(owner, _) => match self.holds().count(self.key(), owner) {
+                Count::Held(count) => count <= 1,
+                Count::Over => true,
+            },
             Step::Force => true,
             Step::Acquire(_) => false,
         });
@@ -134,38 +143,48 @@ impl LockLine {
     }
 
     /// What is known of the owner of `step`.
-    fn known(&self, state: &State, step: &Step) -> Known {
+    fn known(&self, step: &Step) -> Known {
+        let (holds, key) = (self.holds(), self.key());
         let watchdog_timeout = self.core.config.lock_watchdog_timeout;
         let lease = |term: Term| term.lease(watchdog_timeout);
+        let number = match step {
+            Step::Release(_, Some(id)) => Some(id.number()),
+            Step::Release(owner, None) => holds.latest(key, owner),
+            _ => None,
+        };
         let lease = match step {
             // A hold that is renewed does not end by another one that is not.
-            Step::Acquire(claim) if state.holds.is_watched(&claim.owner) => {
+            Step::Acquire(claim) if holds.is_watched(key, &claim.owner) => {
                 lease(claim.term).max(watchdog_timeout)
             }
             Step::Acquire(claim) => lease(claim.term),
-            Step::Release(owner, _) => state
-                .holds
-                .term_below(owner)
+            Step::Release(owner, _) => holds
+                .term_without(key, owner, number)
                 .map_or(watchdog_timeout, lease),
             Step::Force => watchdog_timeout,
         };
         Known {
-            holds: step.owner().map_or(0, |owner| state.holds.count(owner)),
+            holds: step
+                .owner()
+                .map_or(Count::Held(0), |owner| holds.count(key, owner)),
             lease,
+            number,
         }
     }
 
-    async fn carry_out_batch(&self, mut batch: Batch) {
+    async fn carry_out_batch(&self, batch: Batch) {
+        let mut batch = InHand::new(self, batch);
         let turns = batch.turns.iter();
         let turns = turns.map(|turn| Step::Acquire(turn.claim.clone()));
         let calls = batch.calls.iter().map(|call| call.step.clone());
         let steps: Vec<Step> = calls.chain(turns).collect();
         let began = Instant::now();
-        let departure = self.prepare(&steps, began);
+        let sent = Moment::now();
+        let departure = self.prepare(&steps, began, sent);
         let mut answered = Answered {
             answers: Vec::new(),
             listeners: None,
-            sent: began,
+            sent,
             confirmed: departure.confirmed,
             doubtful: departure.doubtful,
         };
@@ -175,8 +194,8 @@ impl LockLine {
                 Ok(value) => {
                     if let Some((listeners, answer)) = Usual::read(&value, &steps[0]) {
                         answered.listeners = listeners;
-                        answered.answers.push((answer, departure.known[0].lease));
-                        self.arrive(batch, answered);
+                        answered.answers.push((answer, departure.known[0]));
+                        self.arrive(batch.take(), answered);
                         return;
                     }
                 }
@@ -187,7 +206,7 @@ impl LockLine {
         let callers = |trouble: &Trouble<'_>| {
             answered.doubtful |= trouble.doubtful;
             // The answer, if one comes, will be that of a later sending.
-            answered.sent = trouble.now;
+            answered.sent = Moment::now();
             self.tell_impatient(trouble, began, &mut batch)
         };
         let ending = match first {
@@ -200,10 +219,9 @@ impl LockLine {
         let error = match ending {
             Ending::Answer(value) => match calls::read(&value, &steps) {
                 Some((listeners, answers)) => {
-                    let leases = departure.known.iter().map(|known| known.lease);
                     answered.listeners = listeners;
-                    answered.answers = answers.into_iter().zip(leases).collect();
-                    self.arrive(batch, answered);
+                    answered.answers = answers.into_iter().zip(departure.known).collect();
+                    self.arrive(batch.take(), answered);
                     return;
                 }
                 None => Error::Server {
@@ -214,9 +232,12 @@ impl LockLine {
             Ending::Refused(refusal) => refused(self.name(), &refusal),
             Ending::ShutDown => self.shut_down(),
             Ending::NotSent => {
+                for (step, known) in steps.iter().zip(&departure.known) {
+                    self.note_refusal(step, known);
+                }
                 // Those who still wait travel with the next batch.
                 let mut state = self.lock();
-                for call in batch.calls.into_iter().rev() {
+                for call in batch.take().calls.into_iter().rev() {
                     state.queue.push_front(Queued::Call(call));
                 }
                 state.waiting.look_anew();
@@ -227,8 +248,11 @@ impl LockLine {
                     self.name(),
                     &log::list_of(steps.iter().map(|step| (step, 1))),
                 );
+                for (step, known) in steps.iter().zip(&departure.known) {
+                    self.note_silence(step, known);
+                }
                 let mut state = self.lock();
-                for turn in batch.turns {
+                for turn in batch.take().turns {
                     if let Some(waiter) = state.waiting.get(turn.ticket) {
                         waiter.in_doubt = true;
                     }
@@ -238,23 +262,20 @@ impl LockLine {
                 return;
             }
         };
+        for (step, known) in steps.iter().zip(&departure.known) {
+            self.note_refusal(step, known);
+        }
         let error = Box::pin(self.core.explain(error, || self.typed_keys())).await;
-        self.fail(batch, &error);
+        self.fail(batch.take(), &error);
     }
 
     /// What is known of `steps` when they depart.
-    fn prepare(&self, steps: &[Step], now: Instant) -> Departure {
-        let state = self.lock();
-        let known: Vec<Known> = steps.iter().map(|step| self.known(&state, step)).collect();
-        for step in steps {
-            // What is about to be given back is not renewed any more.
-            if let Step::Release(owner, _) = step
-                && state.holds.count(owner) > 0
-                && state.holds.term_below(owner) != Some(Term::Watched)
-            {
-                self.core.renewals.forget(self.keys.object(), owner);
-            }
+    fn prepare(&self, steps: &[Step], now: Instant, sent: Moment) -> Departure {
+        let known: Vec<Known> = steps.iter().map(|step| self.known(step)).collect();
+        for (step, known) in steps.iter().zip(&known) {
+            self.note_departure(step, known, sent + known.lease);
         }
+        let state = self.lock();
         let fenced = state.doubtful || state.fenced_until.is_some_and(|until| now < until);
         let usual = match (&self.kind.usual, steps) {
             (Some(usual), [step]) if !fenced => usual.request(&self.keys, step, known[0]),
@@ -265,6 +286,39 @@ impl LockLine {
             usual,
             doubtful: state.doubtful,
             confirmed: state.waiting.listening.is_confirmed(),
+        }
+    }
+
+    /// `step` is about to be sent, and what it leaves held ends at `until`.
+    fn note_departure(&self, step: &Step, known: &Known, until: Moment) {
+        let (holds, key) = (self.holds(), self.key());
+        match step {
+            Step::Acquire(claim) => holds.departs(key, &claim.owner, until),
+            Step::Release(owner, _) => {
+                holds.leaves(key, owner, known.number, true);
+                if holds.term_without(key, owner, known.number).is_some() {
+                    holds.departs(key, owner, until);
+                }
+            }
+            Step::Force => {}
+        }
+    }
+
+    /// It has not taken effect.
+    pub(super) fn note_refusal(&self, step: &Step, known: &Known) {
+        let (holds, key) = (self.holds(), self.key());
+        let Some(owner) = step.owner() else { return };
+        holds.stays(key, owner);
+        // A guard is spent when its unlock has failed; nobody else would give that hold back.
+        if let Step::Release(owner, None) = step {
+            holds.leaves(key, owner, known.number, false);
+        }
+    }
+
+    /// Nobody will know whether it has taken effect.
+    fn note_silence(&self, step: &Step, known: &Known) {
+        if let Step::Release(owner, _) = step {
+            self.holds().given_up(self.key(), owner, known.number);
         }
     }
 
@@ -303,7 +357,7 @@ impl Rounds for LockLine {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core().runtime.clone();
         let round = async move {
-            let task = self.depart(&mut self.lock());
+            let task = self.depart();
             match task {
                 Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,
                 Some(Task::Command(command)) => self.carry_out_command(command).await,

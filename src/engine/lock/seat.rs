@@ -94,7 +94,7 @@ impl Drop for Seat {
         };
         self.answer.close();
         if let Ok(Ok(Outcome::Taken(hold))) = self.answer.try_recv() {
-            self.line.release_detached(owner, Some(hold.lease));
+            self.line.release_detached(owner, Some(hold.id));
         } else if let Some(ticket) = self.ticket {
             let mut state = self.line.lock();
             if self.line.leave(&mut state, ticket).is_some() && !state.waiting.is_empty() {

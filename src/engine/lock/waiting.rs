@@ -22,7 +22,7 @@ pub(super) struct Waiter {
     claim: Claim,
     pub(super) reply: Reply,
     /// Since when it waits for an answer of the server's, if only to somebody else; `None` once there was one.
-    unanswered: Option<Instant>,
+    pub(super) unanswered: Option<Instant>,
     /// Its time is up: it is part of the next question, whose answer is its own.
     ends: bool,
     /// What became of a question that it was part of will never be known.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Registry, Wake};
-use crate::transport::{Backoff, Endpoint, Failure, Moment, Subscriber, Subscriptions};
+use crate::clock::Moment;
+use crate::transport::{Backoff, Endpoint, Failure, Subscriber, Subscriptions};
 
 /// One SUBSCRIBE names this many channels at the most.
 const MOST_CHANNELS: usize = 512;

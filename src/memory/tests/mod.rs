@@ -241,7 +241,7 @@ async fn a_wait_beyond_the_clock_is_not_refused() {
 #[tokio::test(start_paused = true)]
 async fn the_time_to_live_ends_on_the_millisecond() {
     let semaphore = Semaphore::new("s");
-    let ttl = Duration::from_micros(2_999);
+    let ttl = Duration::from_micros(1_001);
     assert!(semaphore.try_set_permits_for(3, ttl).await.unwrap());
     assert!(!semaphore.try_set_permits_for(4, ttl).await.unwrap());
     advance(MOMENT).await;

@@ -59,7 +59,9 @@ static KIND: Kind = Kind {
 ///
 /// A lock can be lost: its lease runs out, someone forces it open, the server was away for too long or has lost its
 /// data. [`LockGuard::lost`] and [`lease`](RLock::lease) tell, at the latest when the lease that was granted has
-/// run out by this process's monotonic clock, which is earlier than in Redis.
+/// run out by this process's monotonic clock, which is earlier than in Redis. (A machine that is suspended does not
+/// count that time, while Redis does: on Linux and Android it is told within a second after it goes on; elsewhere that is
+/// up to the system's clock.)
 ///
 /// # Waiting
 ///
@@ -106,7 +108,8 @@ static KIND: Kind = Kind {
 /// - What is renewed is every lock that is held without a lease, however often its owner has taken it besides with
 ///   one; Redisson stops at the first unlock.
 /// - The lease of a hold is its own: a second hold does not change the one that counts after it is given back, and a
-///   lease on top of a hold without one does not bring its end nearer.
+///   lease on top of a hold without one does not bring its end nearer. Guards give back the hold that they were made
+///   for; [`unlock`](RLock::unlock), the latest that has no guard.
 /// - A waiting call whose time runs out tries once more at the end.
 /// - A lease of zero is refused; to Redisson it means none.
 /// - Names whose braces would put the lock and its channel into different slots of a cluster are refused.
@@ -170,7 +173,8 @@ impl RLock {
         self.hold(None, None).await.map(drop)
     }
 
-    /// As [`lock`](Self::lock), but not renewed: it is free again after `lease`, in whole milliseconds.
+    /// As [`lock`](Self::lock), but not renewed: it is free again after `lease`, rounded up to whole
+    /// milliseconds.
     ///
     /// Redis: as there; the time to live becomes `lease`. Redisson: `lock(long, TimeUnit)`.
     ///
@@ -270,7 +274,8 @@ impl RLock {
         Lock::guarded(self, wait, lease).await
     }
 
-    /// Gives one hold of this owner back; the last one frees the lock.
+    /// Gives one hold of this owner back: the latest, or where there are guards, the latest without one. The last one
+    /// frees the lock.
     ///
     /// Redis: the owner's count falls by one and the time to live becomes that of the holds which are left; or `name`
     /// is deleted and `0` is published, unless the next caller of this client takes the lock in the same step.
@@ -279,20 +284,21 @@ impl RLock {
     /// # Errors
     ///
     /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold the lock, or not any more. (A lock that was
-    /// lost between two sendings of this call counts as unlocked by it.)
+    /// lost between two sendings of this call counts as unlocked by it.) With any other error that says that nothing
+    /// took effect, it is held on; the hold of a guard, which is spent, is not renewed any more then.
     pub async fn unlock(&self) -> Result<()> {
         self.line.release(&self.owner, None).await
     }
 
-    /// [`unlock`](Self::unlock) of this one hold, as a guard does. A hold that was lost is not given back in place of
-    /// one that the same owner has taken since.
+    /// [`unlock`](Self::unlock) of this one hold, as a guard does. A hold that was lost, or has been given back already, is
+    /// not given back in place of another one of the same owner.
     ///
     /// # Errors
     ///
-    /// As there; [`NotHeld`](crate::Error::NotHeld) also where this hold was lost.
+    /// As there; [`NotHeld`](crate::Error::NotHeld) also where it is not this hold that is held.
     pub async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
-        let lease = Some(hold.lease().clone());
-        self.line.release(&self.owner, lease).await
+        let id = Some(hold.id.clone());
+        self.line.release(&self.owner, id).await
     }
 
     /// Takes the lock away from whoever holds it, however often; `false` if nobody does.
@@ -342,8 +348,8 @@ impl RLock {
     }
 
     fn unlock_hold_detached(&self, hold: &Hold) {
-        let lease = Some(hold.lease().clone());
-        self.line.release_detached(&self.owner, lease);
+        let id = Some(hold.id.clone());
+        self.line.release_detached(&self.owner, id);
     }
 
     fn object(&self) -> Object<'_, LockLine> {

@@ -123,7 +123,7 @@ impl RSemaphore {
         self.flag(Operation::TrySet(permits, None)).await
     }
 
-    /// As [`try_set_permits`](Self::try_set_permits); the semaphore vanishes after `ttl`, counted in whole
+    /// As [`try_set_permits`](Self::try_set_permits); the semaphore vanishes after `ttl`, rounded up to whole
     /// milliseconds.
     ///
     /// Redis: as there, with `PX ttl`. Redisson: `trySetPermits(int, Duration)`, since 3.29.
@@ -400,7 +400,7 @@ impl RSemaphore {
         Ok(done)
     }
 
-    /// Lets it vanish after `ttl`, in whole milliseconds; `false` if it does not exist.
+    /// Lets it vanish after `ttl`, rounded up to whole milliseconds; `false` if it does not exist.
     /// Redis: `PEXPIRE`. Redisson: `expire(Duration)`.
     ///
     /// # Errors

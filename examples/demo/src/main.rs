@@ -29,7 +29,7 @@ mod view;
 mod wakeups;
 
 /// The tests' private servers, and their driver of the Java peer.
-#[path = "../../tests/support/mod.rs"]
+#[path = "../../../tests/support/mod.rs"]
 mod support;
 
 use std::io::Write;

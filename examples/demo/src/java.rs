@@ -1,6 +1,5 @@
 //! The Java side: a JVM with the real Redisson, driven through `compat.Peer`.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::Result;
 use crate::server::Server;
-use crate::support::peer::{Answer, JavaPeer, PendingCall};
+use crate::support::peer::{Answer, JavaPeer, PendingCall, compat};
 
 pub(crate) const REDISSON: &str = "4.7.0";
 
@@ -17,12 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Starts the JVM, once it is clear that all it needs is there.
 pub(crate) async fn start(server: &Server) -> Result<JavaPeer> {
-    let classpath = format!("compat/target/classpath-{REDISSON}.txt");
-    if !Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(&classpath)
-        .exists()
-    {
-        return Err(format!("{classpath} is missing: run `make setup`").into());
+    let classpath = compat(&format!("target/classpath-{REDISSON}.txt"));
+    if !classpath.exists() {
+        return Err(format!("{} is missing: run `make setup`", classpath.display()).into());
     }
     let arguments = server.peer_arguments()?;
     let more: Vec<&str> = arguments.more.iter().map(String::as_str).collect();

@@ -1,0 +1,182 @@
+//! What one owner holds of a lock: each time that it has taken it, and when all of it ends.
+
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
+
+use crate::api::HoldId;
+use crate::clock::Moment;
+use crate::engine::request::Script;
+use crate::lease::Lease;
+
+/// For how long a lock is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Term {
+    /// For as long as it is held: it is renewed.
+    Watched,
+    /// For this long at the most.
+    Limited(Duration),
+}
+
+impl Term {
+    /// The time to live that is set.
+    pub(crate) fn lease(self, watchdog_timeout: Duration) -> Duration {
+        match self {
+            Term::Watched => watchdog_timeout,
+            Term::Limited(lease) => lease,
+        }
+    }
+}
+
+/// Tells what an owner holds from what it held before.
+pub(crate) type Version = (u64, u64);
+
+/// What one owner holds of a lock without having lost it in between.
+pub(super) struct Holding {
+    pub(super) owner: Arc<str>,
+    /// The latest last; never empty in the table.
+    holds: Vec<Held>,
+    /// The number of the first one, which may have been given back.
+    since: u64,
+    /// How many steps have said, or may have said, when it ends.
+    steps: u64,
+    /// One for all: they end together.
+    pub(super) lease: Lease,
+    /// When, as far as the server has answered.
+    until: Moment,
+    /// When at the earliest, because of a step that has not been answered.
+    perhaps: Option<Moment>,
+    pub(super) renewal: &'static LazyLock<Script>,
+}
+
+/// One time that the lock was taken.
+struct Held {
+    number: u64,
+    /// Whether somebody has its id, and will give this one back.
+    claim: Weak<u64>,
+    term: Term,
+    /// Its release has been sent.
+    leaving: bool,
+}
+
+impl Held {
+    fn new(id: &HoldId, term: Term) -> Self {
+        Held {
+            number: id.number(),
+            claim: id.watch(),
+            term,
+            leaving: false,
+        }
+    }
+}
+
+impl Holding {
+    /// `owner` has taken the lock for `term`, which ends at `until` for the time being.
+    pub(super) fn new(
+        owner: &Arc<str>,
+        id: &HoldId,
+        term: Term,
+        until: Moment,
+        renewal: &'static LazyLock<Script>,
+    ) -> Self {
+        Holding {
+            owner: Arc::clone(owner),
+            holds: vec![Held::new(id, term)],
+            since: id.number(),
+            steps: 0,
+            lease: Lease::granted(until),
+            until,
+            perhaps: None,
+            renewal,
+        }
+    }
+
+    /// It has taken the lock once more.
+    pub(super) fn add(&mut self, id: &HoldId, term: Term, until: Moment) {
+        self.holds.push(Held::new(id, term));
+        self.ends(until);
+    }
+
+    /// Takes the hold with this number out; whether any are left.
+    pub(super) fn remove(&mut self, number: Option<u64>) -> bool {
+        self.holds.retain(|held| Some(held.number) != number);
+        !self.holds.is_empty()
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.holds.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.holds.iter().any(|held| held.number == number)
+    }
+
+    /// The latest that nobody has the id of, or the latest.
+    pub(super) fn latest(&self) -> Option<u64> {
+        let free = |held: &&Held| held.claim.strong_count() == 0;
+        let latest = self.holds.iter().rev().find(free).or(self.holds.last());
+        latest.map(|held| held.number)
+    }
+
+    /// The term that counts when the hold with this number has gone; `None` where none is left.
+    pub(super) fn term_without(&self, number: Option<u64>) -> Option<Term> {
+        let rest = self.holds.iter().filter(|held| Some(held.number) != number);
+        // A hold that is renewed stays so, whatever was taken on top of it.
+        rest.map(|held| held.term)
+            .reduce(|below, term| match below {
+                Term::Watched => below,
+                Term::Limited(_) => term,
+            })
+    }
+
+    /// The hold with this number is about to be given back, or is not, after all.
+    pub(super) fn leaves(&mut self, number: Option<u64>, leaving: bool) {
+        let mut holds = self.holds.iter_mut();
+        if let Some(held) = holds.find(|held| Some(held.number) == number) {
+            held.leaving = leaving;
+        }
+    }
+
+    /// All of them are about to be given back.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.holds.iter().all(|held| held.leaving)
+    }
+
+    /// One of them is to be renewed; what is about to be given back is not.
+    pub(super) fn is_watched(&self) -> bool {
+        let watched = |held: &Held| held.term == Term::Watched && !held.leaving;
+        self.holds.iter().any(watched) && !self.lease.is_lost()
+    }
+
+    /// Another one as soon as a step of the owner departs or is answered.
+    pub(super) fn version(&self) -> Version {
+        (self.since, self.steps)
+    }
+
+    /// All that is left ends at `until` for the time being, the server says.
+    pub(super) fn ends(&mut self, until: Moment) {
+        self.steps += 1;
+        self.until = until;
+        self.perhaps = None;
+        self.show_end();
+    }
+
+    /// It ends at `until` or later, the server says, and no step has come in between.
+    pub(super) fn lasts(&mut self, until: Moment) {
+        self.until = self.until.later(until);
+        self.show_end();
+    }
+
+    /// It may end at `until` already; or does not, after all.
+    pub(super) fn may_end(&mut self, until: Option<Moment>) {
+        self.steps += 1;
+        self.perhaps = until.map(|until| self.perhaps.map_or(until, |end| end.earlier(until)));
+        self.show_end();
+    }
+
+    fn show_end(&self) {
+        let end = self
+            .perhaps
+            .map_or(self.until, |end| end.earlier(self.until));
+        self.lease.ends(end);
+    }
+}

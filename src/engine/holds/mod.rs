@@ -1,0 +1,524 @@
+//! What the owners of one client hold, as far as is known here: one table, which outlives the handles.
+//!
+//! Guards, leases, renewal, and what the scripts are told of an owner's count go by it. A lock has one entry, as only
+//! one owner can hold it, for as long as anything of it is held; each time that the lock was taken has a number of its
+//! own there, by which it is given back.
+
+mod holding;
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+pub(crate) use self::holding::Term;
+use self::holding::{Holding, Version};
+use super::request::Script;
+use crate::api::HoldId;
+use crate::clock::Moment;
+use crate::lease::Lease;
+use crate::sync::{Mutex, MutexGuard};
+
+/// How often an owner holds a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// So often.
+    Held(u32),
+    /// Not any more, as its lease has run out here; Redis may still have what it held.
+    Over,
+}
+
+/// One lock and one owner.
+pub(crate) type Place = (Arc<str>, Arc<str>);
+
+/// What is to be renewed; its answer is about something else as soon as the version is another one.
+pub(crate) struct Renewal {
+    pub(crate) place: Place,
+    version: Version,
+}
+
+/// All that the owners of one client hold.
+#[derive(Default)]
+pub(crate) struct Holds {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    by_lock: HashMap<Arc<str>, Holding>,
+    last_number: u64,
+    /// As many entries as there may be until those that are over are looked for.
+    most: usize,
+    /// There is a task that renews.
+    renewing: bool,
+}
+
+/// Entries that are over are not looked for among fewer than this.
+const FEW: usize = 1000;
+
+impl State {
+    fn of(&mut self, lock: &str, owner: &str) -> Option<&mut Holding> {
+        let holding = self.by_lock.get_mut(lock)?;
+        (*holding.owner == *owner).then_some(holding)
+    }
+
+    /// Takes out what `owner` holds.
+    fn take(&mut self, lock: &str, owner: &str) -> Option<Holding> {
+        self.of(lock, owner)?;
+        self.by_lock.remove(lock)
+    }
+
+    /// Takes the hold of `owner` with this number out. What is left, if anything is.
+    fn remove(&mut self, lock: &str, owner: &str, number: Option<u64>) -> Option<&mut Holding> {
+        if !self.of(lock, owner)?.remove(number) {
+            self.end(lock, owner);
+        }
+        self.of(lock, owner)
+    }
+
+    /// All that `owner` holds has been given back.
+    fn end(&mut self, lock: &str, owner: &str) {
+        if let Some(holding) = self.take(lock, owner) {
+            holding.lease.end();
+        }
+    }
+
+    /// Makes room: what has run out, and whose handle has gone, is of no use to anybody.
+    fn tidy(&mut self) {
+        if self.by_lock.len() >= self.most {
+            self.by_lock.retain(|_, holding| !holding.lease.is_lost());
+            self.most = FEW.max(2 * self.by_lock.len());
+        }
+    }
+}
+
+impl Holds {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A task that is told of a change may panic in its waker; whatever has been told has been noted before.
+        self.state.lock()
+    }
+
+    /// How often `owner` holds `lock`.
+    pub(crate) fn count(&self, lock: &str, owner: &str) -> Count {
+        match self.lock().of(lock, owner) {
+            None => Count::Held(0),
+            Some(holding) if holding.lease.is_lost() => Count::Over,
+            Some(holding) => Count::Held(holding.count()),
+        }
+    }
+
+    /// Whether some owner here holds `lock`.
+    pub(crate) fn is_held(&self, lock: &str) -> bool {
+        let state = self.lock();
+        let holding = state.by_lock.get(lock);
+        holding.is_some_and(|holding| !holding.lease.is_lost())
+    }
+
+    /// The lease of what `owner` holds.
+    pub(crate) fn lease(&self, lock: &str, owner: &str) -> Option<Lease> {
+        Some(self.lock().of(lock, owner)?.lease.clone())
+    }
+
+    /// Whether one of `owner`'s holds is to be renewed.
+    pub(crate) fn is_watched(&self, lock: &str, owner: &str) -> bool {
+        let mut state = self.lock();
+        state.of(lock, owner).is_some_and(|held| held.is_watched())
+    }
+
+    /// Whether `owner` does not have the hold with this number any more: it was lost, or given back.
+    pub(crate) fn is_gone(&self, lock: &str, owner: &str, number: u64) -> bool {
+        let mut state = self.lock();
+        let holding = state.of(lock, owner);
+        holding.is_none_or(|holding| !holding.has(number))
+    }
+
+    /// The hold that `owner` gives back without saying which: the latest that nobody has the id of, or the latest.
+    pub(crate) fn latest(&self, lock: &str, owner: &str) -> Option<u64> {
+        self.lock().of(lock, owner)?.latest()
+    }
+
+    /// The term that counts when the hold of `owner` with this number is given back; `None` where none is left.
+    pub(crate) fn term_without(
+        &self,
+        lock: &str,
+        owner: &str,
+        number: Option<u64>,
+    ) -> Option<Term> {
+        self.lock().of(lock, owner)?.term_without(number)
+    }
+
+    /// `owner` has taken the lock for `term`, and all that it holds ends at `until` for the time being. Returns the lease
+    /// and what tells the new hold from others.
+    pub(crate) fn taken(
+        &self,
+        lock: &Arc<str>,
+        owner: &Arc<str>,
+        term: Term,
+        until: Moment,
+        renewal: &'static LazyLock<Script>,
+    ) -> (Lease, HoldId) {
+        let mut state = self.lock();
+        state.last_number += 1;
+        let id = HoldId::new(state.last_number);
+        if let Some(holding) = state.of(lock, owner)
+            && !holding.lease.is_lost()
+        {
+            holding.add(&id, term, until);
+            return (holding.lease.clone(), id);
+        }
+        state.tidy();
+        let holding = Holding::new(owner, &id, term, until, renewal);
+        let lease = holding.lease.clone();
+        // Whoever held it before has lost it.
+        if let Some(former) = state.by_lock.insert(Arc::clone(lock), holding) {
+            former.lease.lose();
+        }
+        (lease, id)
+    }
+
+    /// A step of `owner` departs that makes all that is left end at `until`; whether it arrives is not known yet.
+    pub(crate) fn departs(&self, lock: &str, owner: &str, until: Moment) {
+        if let Some(holding) = self.lock().of(lock, owner) {
+            holding.may_end(Some(until));
+        }
+    }
+
+    /// It has not taken effect.
+    pub(crate) fn stays(&self, lock: &str, owner: &str) {
+        if let Some(holding) = self.lock().of(lock, owner) {
+            holding.may_end(None);
+        }
+    }
+
+    /// The hold with this number is about to be given back, and is renewed no more; unless that is not to be, after
+    /// all.
+    pub(crate) fn leaves(&self, lock: &str, owner: &str, number: Option<u64>, leaving: bool) {
+        if let Some(holding) = self.lock().of(lock, owner) {
+            holding.leaves(number, leaving);
+        }
+    }
+
+    /// The hold with this number has been given back. What is left ends at `until` for the time being;
+    /// `None` where nothing is.
+    pub(crate) fn released(
+        &self,
+        lock: &str,
+        owner: &str,
+        number: Option<u64>,
+        until: Option<Moment>,
+    ) {
+        let mut state = self.lock();
+        match until {
+            None => state.end(lock, owner),
+            Some(until) => {
+                if let Some(left) = state.remove(lock, owner, number) {
+                    left.ends(until);
+                }
+            }
+        }
+    }
+
+    /// What has become of its release will not be known.
+    pub(crate) fn given_up(&self, lock: &str, owner: &str, number: Option<u64>) {
+        self.lock().remove(lock, owner, number);
+    }
+
+    /// The server says that `owner` does not hold the lock.
+    pub(crate) fn lost(&self, lock: &str, owner: &str) {
+        if let Some(holding) = self.lock().take(lock, owner) {
+            holding.lease.lose();
+        }
+    }
+
+    /// Whoever held the lock holds it no more.
+    pub(crate) fn all_lost(&self, lock: &str) {
+        if let Some(holding) = self.lock().by_lock.remove(lock) {
+            holding.lease.lose();
+        }
+    }
+
+    /// Whether a task that renews has to be started.
+    pub(crate) fn begin_renewing(&self) -> bool {
+        !std::mem::replace(&mut self.lock().renewing, true)
+    }
+
+    /// All that there is to renew; where there is nothing, the task that renews ends.
+    pub(crate) fn to_renew(&self) -> Vec<Place> {
+        let mut state = self.lock();
+        let watched = state.by_lock.iter().filter(|(_, held)| held.is_watched());
+        let places: Vec<Place> = watched
+            .map(|(lock, held)| (Arc::clone(lock), Arc::clone(&held.owner)))
+            .collect();
+        state.renewing = !places.is_empty();
+        places
+    }
+
+    /// Takes up to `most` of `places` out that are to be renewed now, and by the same script.
+    pub(crate) fn next_renewals(
+        &self,
+        places: &mut Vec<Place>,
+        most: usize,
+    ) -> Option<(&'static LazyLock<Script>, Vec<Renewal>)> {
+        let mut state = self.lock();
+        let mut script: Option<&'static LazyLock<Script>> = None;
+        let mut some = Vec::new();
+        while some.len() < most
+            && let Some((lock, owner)) = places.last()
+        {
+            if let Some(holding) = state.of(lock, owner).filter(|held| held.is_watched()) {
+                let renewal = *script.get_or_insert(holding.renewal);
+                if !std::ptr::eq(renewal, holding.renewal) {
+                    break;
+                }
+                some.push(Renewal {
+                    place: (Arc::clone(lock), Arc::clone(owner)),
+                    version: holding.version(),
+                });
+            }
+            places.pop();
+        }
+        script.map(|script| (script, some))
+    }
+
+    /// The server has answered to a renewal: whether the owner holds the lock, at least until `until` then. Returns
+    /// whether that is a loss.
+    pub(crate) fn renewed(&self, renewal: &Renewal, held: bool, until: Moment) -> bool {
+        let (lock, owner) = &renewal.place;
+        let mut state = self.lock();
+        // The answer is about what was held then; a step that has come in between has an answer of its own.
+        let holding = state.of(lock, owner);
+        let Some(holding) = holding.filter(|held| held.version() == renewal.version) else {
+            return false;
+        };
+        if held {
+            holding.lasts(until);
+            return false;
+        }
+        // That it is given back is not a loss.
+        if holding.is_leaving() {
+            return false;
+        }
+        if let Some(holding) = state.take(lock, owner) {
+            holding.lease.lose();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new("return 1"));
+    static OTHER: LazyLock<Script> = LazyLock::new(|| Script::new("return 2"));
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const SHORT: Term = Term::Limited(SECOND);
+    const LONG: Term = Term::Limited(Duration::from_secs(60));
+
+    fn after(seconds: u32) -> Moment {
+        (Instant::now() + seconds * SECOND).into()
+    }
+
+    /// `a` takes the lock `x` for `term`.
+    fn take(holds: &Holds, term: Term, until: Moment) -> (Lease, u64) {
+        let (lease, id) = holds.taken(&"x".into(), &"a".into(), term, until, &SCRIPT);
+        (lease, id.number())
+    }
+
+    fn release(holds: &Holds, number: Option<u64>, left: bool) {
+        holds.released("x", "a", number, left.then(|| after(60)));
+    }
+
+    /// The locks whose renewal is due.
+    fn due(holds: &Holds) -> Vec<Renewal> {
+        let renewals = holds.next_renewals(&mut holds.to_renew(), 100);
+        renewals.map_or_else(Vec::new, |(_, some)| some)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn holds_are_counted_and_end_together() {
+        let holds = Holds::default();
+        let (lease, first) = take(&holds, Term::Watched, after(60));
+        let (_, second) = take(&holds, SHORT, after(60));
+        assert_eq!(holds.count("x", "a"), Count::Held(2));
+        assert_eq!(holds.count("x", "b"), Count::Held(0));
+        assert_eq!(
+            holds.term_without("x", "a", Some(second)),
+            Some(Term::Watched)
+        );
+        assert_eq!(holds.term_without("x", "a", Some(first)), Some(SHORT));
+        release(&holds, Some(first), true);
+        assert_eq!(holds.term_without("x", "a", Some(second)), None);
+        assert!(holds.is_held("x") && !holds.is_watched("x", "a"));
+        release(&holds, Some(second), false);
+        assert!(!holds.is_held("x") && !lease.is_lost());
+        assert!(holds.lock().by_lock.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_number_the_latest_that_is_nobodys_is_meant() {
+        let holds = Holds::default();
+        let take = |term| {
+            let (lease, id) = holds.taken(&"x".into(), &"a".into(), term, after(60), &SCRIPT);
+            (lease, id)
+        };
+        assert_eq!(holds.latest("x", "a"), None);
+        let (_, first) = take(SHORT);
+        drop(take(LONG));
+        let (lease, third) = take(SHORT);
+        let second = holds.latest("x", "a");
+        assert_eq!(second, Some(first.number() + 1));
+        assert_eq!(holds.term_without("x", "a", second), Some(SHORT));
+        release(&holds, second, true);
+        assert_eq!(holds.latest("x", "a"), Some(third.number()));
+        let number = first.number();
+        drop(first);
+        assert_eq!(holds.latest("x", "a"), Some(number));
+        release(&holds, Some(number), true);
+        // One that was given back already does not stand for another.
+        assert!(holds.is_gone("x", "a", number));
+        release(&holds, Some(number), true);
+        assert_eq!(holds.count("x", "a"), Count::Held(1));
+        release(&holds, Some(third.number()), false);
+        assert!(!lease.is_lost() && !holds.is_held("x"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_lost_is_not_what_is_held() {
+        let holds = Holds::default();
+        let (old, number) = take(&holds, SHORT, after(1));
+        tokio::time::sleep(SECOND).await;
+        assert!(old.is_lost() && !holds.is_held("x"));
+        assert_eq!(holds.count("x", "a"), Count::Over);
+        assert!(!holds.is_gone("x", "a", number), "it may be left over");
+        let (new, later) = take(&holds, SHORT, after(1));
+        assert!(holds.is_gone("x", "a", number) && !holds.is_gone("x", "a", later));
+        assert_eq!(holds.count("x", "a"), Count::Held(1));
+        // Another owner has it.
+        holds.taken(&"x".into(), &"b".into(), LONG, after(60), &SCRIPT);
+        assert!(new.is_lost() && holds.is_gone("x", "a", later));
+        assert_eq!(holds.count("x", "a"), Count::Held(0));
+        let lease = holds.lease("x", "b").unwrap();
+        holds.lost("x", "a");
+        assert!(!lease.is_lost());
+        holds.all_lost("x");
+        assert!(lease.is_lost() && holds.lease("x", "b").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_is_not_answered_may_bring_the_end_nearer() {
+        let holds = Holds::default();
+        let (lease, _) = take(&holds, LONG, after(60));
+        holds.departs("x", "a", after(1));
+        assert_eq!(lease.remaining(), Some(SECOND));
+        holds.departs("x", "a", after(2));
+        assert_eq!(lease.remaining(), Some(SECOND));
+        holds.stays("x", "a");
+        assert_eq!(lease.remaining(), Some(60 * SECOND));
+        holds.departs("x", "a", after(100));
+        assert_eq!(lease.remaining(), Some(60 * SECOND));
+        take(&holds, LONG, after(100));
+        assert_eq!(lease.remaining(), Some(100 * SECOND));
+        holds.departs("x", "a", after(1));
+        tokio::time::sleep(SECOND).await;
+        assert!(lease.is_lost());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_held_without_a_lease_is_renewed_until_it_leaves() {
+        let holds = Holds::default();
+        assert!(holds.begin_renewing() && !holds.begin_renewing());
+        let (lease, _) = take(&holds, SHORT, after(30));
+        assert!(due(&holds).is_empty());
+        assert!(holds.begin_renewing(), "there was nothing to renew");
+        let (_, watched) = take(&holds, Term::Watched, after(30));
+        assert!(!holds.begin_renewing());
+        let renewals = due(&holds);
+        assert!(!holds.renewed(&renewals[0], true, after(40)));
+        assert_eq!(lease.remaining(), Some(40 * SECOND));
+        // An end is only ever put off.
+        assert!(!holds.renewed(&renewals[0], true, after(20)));
+        assert_eq!(lease.remaining(), Some(40 * SECOND));
+        holds.departs("x", "a", after(1));
+        assert!(!holds.renewed(&renewals[0], true, after(50)));
+        assert_eq!(lease.remaining(), Some(SECOND));
+        holds.stays("x", "a");
+        assert_eq!(lease.remaining(), Some(40 * SECOND));
+        // The answer comes late: it was renewed before its end was brought nearer.
+        let (_, limited) = take(&holds, SHORT, after(60));
+        let renewals = due(&holds);
+        holds.departs("x", "a", after(30));
+        holds.released("x", "a", Some(limited), Some(after(30)));
+        assert!(!holds.renewed(&renewals[0], true, after(50)));
+        assert_eq!(lease.remaining(), Some(30 * SECOND));
+
+        holds.leaves("x", "a", Some(watched), true);
+        assert!(due(&holds).is_empty());
+        holds.leaves("x", "a", Some(watched), false);
+        assert_eq!(due(&holds).len(), 1);
+        release(&holds, Some(watched), true);
+        assert!(due(&holds).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
+        let holds = Holds::default();
+        let (lease, _) = take(&holds, Term::Watched, after(30));
+        let renewals = due(&holds);
+        assert!(holds.renewed(&renewals[0], false, after(30)));
+        assert!(lease.is_lost() && holds.lease("x", "a").is_none());
+        // The answer comes when it is given back, or when that has been taken anew.
+        let (lease, number) = take(&holds, Term::Watched, after(30));
+        assert!(!holds.renewed(&renewals[0], false, after(30)));
+        let renewals = due(&holds);
+        holds.leaves("x", "a", Some(number), true);
+        assert!(!holds.renewed(&renewals[0], false, after(30)));
+        holds.given_up("x", "a", Some(number));
+        assert!(!holds.renewed(&renewals[0], false, after(30)));
+        assert!(!lease.is_lost() && lease.lost().now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn renewals_are_those_of_the_moment() {
+        let holds = Holds::default();
+        for number in 0..25 {
+            let script = if number < 20 { &SCRIPT } else { &OTHER };
+            let lock = format!("lock-{number}").into();
+            holds.taken(&lock, &"a".into(), Term::Watched, after(60), script);
+        }
+        let mut places = holds.to_renew();
+        places.sort();
+        assert_eq!(places.len(), 25);
+        let mut seen = 0;
+        while let Some((script, some)) = holds.next_renewals(&mut places, 8) {
+            assert!(!some.is_empty() && some.len() <= 8);
+            let lock = &some[0].place.0;
+            let other = lock["lock-".len()..].parse::<u32>().unwrap() >= 20;
+            assert_eq!(std::ptr::eq(script, &raw const OTHER), other);
+            seen += some.len();
+            // Each one of a call takes the next one away.
+            if let Some((lock, owner)) = places.last() {
+                holds.released(lock, owner, holds.latest(lock, owner), None);
+                seen += 1;
+            }
+        }
+        assert_eq!((seen, places.len()), (25, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_run_out_makes_room() {
+        let holds = Holds::default();
+        for number in 0..10 * FEW {
+            let lock = format!("lock-{number}").into();
+            holds.taken(&lock, &"a".into(), SHORT, after(1), &SCRIPT);
+            if number % FEW == 0 {
+                tokio::time::sleep(SECOND).await;
+            }
+        }
+        assert!(holds.lock().by_lock.len() <= 2 * FEW);
+    }
+}

@@ -1,0 +1,391 @@
+//! Commands of all kinds, plausible and not.
+
+use fastrand::Rng;
+
+use super::step::Words;
+
+pub const KEYS: &[&str] = &[
+    "s", "s2", "lock", "fence", "token", "turns", "times", "owners", "counter", "tokens", "line",
+    "slot1", "slot2", "slot3", "set", "list", "zset", "hash", "k", "", "peers", "r1", "r2", "once",
+];
+
+pub const CHANNELS: &[&str] = &["ch:s", "ch:lock", "ch:line", "news"];
+
+const VALUES: &[&str] = &[
+    "",
+    "0",
+    "1",
+    "2",
+    "3",
+    "-1",
+    "10",
+    "100",
+    "2147483647",
+    "2147483648",
+    "-2147483648",
+    "-2147483649",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "99999999999999",
+    "100000000000000",
+    "-0",
+    "+1",
+    "01",
+    " 1",
+    "1 ",
+    "1.5",
+    "1e3",
+    "0x10",
+    "inf",
+    "-inf",
+    "nan",
+    "abc",
+    "a b",
+    "\r\n",
+    "\0",
+    "\u{ff}x",
+    "0000000000000003 done",
+    "0000000000000003 refused ERR x",
+    "3",
+    "0000000000000009 forced",
+    "1800000000123 1800000010000000 2",
+    "1800000000000000 1800000100000000 3",
+    "client-b",
+];
+
+const SCORES: &[&str] = &[
+    "0",
+    "1",
+    "2",
+    "2.5",
+    "-1",
+    "1e3",
+    "1800000000123",
+    "1800000000.123456",
+    "1799999990000",
+    "1800000000000000",
+    "inf",
+    "-inf",
+    "nan",
+    "abc",
+    "(1",
+    "",
+    "0.1",
+    "1e17",
+    "123456789012345678",
+    "3.0000000000000004",
+];
+
+const FIELDS: &[&str] = &[
+    "f", "g", "owner-a", "owner-b", "*", "client-a", "client-b", "",
+];
+
+pub const MEMBERS: &[&str] = &[
+    "m",
+    "n",
+    "id-000",
+    "id-001",
+    "0000000a-000",
+    "0000000a-001",
+    "0000000b-000",
+    "",
+];
+
+const NUMBERS: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "2",
+    "5",
+    "-3",
+    "10",
+    "100",
+    "1000",
+    "5000",
+    "60000",
+    "2147483647",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "1.5",
+    "abc",
+    "",
+    "-0",
+    "01",
+    "9223372036854775",
+    "1800000005000",
+    "9223372036854775800",
+];
+
+/// The commands, each word standing for itself or for something to choose: K key, V value, F field, M member,
+/// S score, I integer, C channel, P pattern; a star repeats what is before it, a question mark makes it optional.
+const FORMS: &[&str] = &[
+    "GET K",
+    "GETSET K V",
+    "GETDEL K",
+    "MGET K*",
+    "MSET K V",
+    "MSET K V K V",
+    "SETNX K V",
+    "SETEX K I V",
+    "PSETEX K I V",
+    "APPEND K V",
+    "STRLEN K",
+    "INCR K",
+    "DECR K",
+    "INCRBY K I",
+    "DECRBY K I",
+    "SET K V",
+    "SET K V",
+    "SET K V",
+    "SET K V PX I",
+    "SET K V EX I NX",
+    "SET K V XX GET",
+    "SET K V NX PX I GET",
+    "SET K V KEEPTTL",
+    "SET K V KEEPTTL GET XX",
+    "SET K V PXAT I",
+    "SET K V EXAT I",
+    "SET K V NX XX",
+    "SET K V PX",
+    "SET K V V",
+    "HSET K F V",
+    "HSET K F I",
+    "HSET K F V F V",
+    "HSET K F V F",
+    "HSETNX K F V",
+    "HMSET K F V",
+    "HGET K F",
+    "HMGET K F*",
+    "HGETALL K",
+    "HKEYS K",
+    "HVALS K",
+    "HLEN K",
+    "HEXISTS K F",
+    "HDEL K F*",
+    "HINCRBY K F I",
+    "HSTRLEN K F",
+    "LPUSH K V*",
+    "RPUSH K V*",
+    "LPOP K",
+    "RPOP K I",
+    "LPOP K I",
+    "LLEN K",
+    "LRANGE K I I",
+    "LINDEX K I",
+    "SADD K M*",
+    "SREM K M*",
+    "SCARD K",
+    "SISMEMBER K M",
+    "SMISMEMBER K M*",
+    "SMEMBERS K",
+    "ZADD K S M",
+    "ZADD K S M S M",
+    "ZADD K NX S M",
+    "ZADD K XX CH S M",
+    "ZADD K GT S M",
+    "ZADD K LT CH S M S M",
+    "ZADD K INCR S M",
+    "ZADD K GT NX S M",
+    "ZADD K GT INCR S M",
+    "ZADD K NX INCR S M",
+    "ZREM K M*",
+    "ZCARD K",
+    "ZSCORE K M",
+    "ZMSCORE K M*",
+    "ZRANK K M",
+    "ZREVRANK K M",
+    "ZRANGE K I I",
+    "ZRANGE K I I WITHSCORES",
+    "ZRANGE K S S BYSCORE REV LIMIT I I",
+    "ZRANGEBYSCORE K S S",
+    "ZRANGEBYSCORE K S S WITHSCORES LIMIT I I",
+    "ZREVRANGEBYSCORE K S S WITHSCORES",
+    "ZREVRANGE K I I",
+    "ZCOUNT K S S",
+    "ZREMRANGEBYSCORE K S S",
+    "ZINTERCARD I K*",
+    "ZINTERCARD 2 K K LIMIT I",
+    "ZINTERSTORE K 2 K K WEIGHTS S S",
+    "DEL K*",
+    "UNLINK K",
+    "EXISTS K*",
+    "TYPE K",
+    "TOUCH K*",
+    "RENAME K K",
+    "RENAMENX K K",
+    "COPY K K",
+    "COPY K K REPLACE",
+    "COPY K K DB I",
+    "OBJECT IDLETIME K",
+    "KEYS P",
+    "DBSIZE",
+    "FLUSHDB",
+    "PUBLISH C V",
+];
+
+const MORE_FORMS: &[&str] = &[
+    "EXPIRE K I",
+    "PEXPIRE K I",
+    "PEXPIRE K I",
+    "PEXPIRE K I NX",
+    "PEXPIRE K I XX",
+    "PEXPIRE K I GT",
+    "PEXPIRE K I LT",
+    "PEXPIRE K I GT LT",
+    "PEXPIRE K I NX GT",
+    "PEXPIRE K I V",
+    "EXPIREAT K I",
+    "PEXPIREAT K I",
+    "TTL K",
+    "PTTL K",
+    "EXPIRETIME K",
+    "PEXPIRETIME K",
+    "PERSIST K",
+    "TIME",
+    "PING",
+    "PING V",
+    "PING V V",
+    "ECHO V",
+    "SELECT 0",
+    "SELECT 1",
+    "SELECT I",
+    "PUBSUB NUMSUB C*",
+    "PUBSUB NUMPAT",
+    "PUBSUB CHANNELS",
+    "PUBSUB SHARDNUMSUB C",
+    "SPUBLISH C V",
+    "CLIENT SETNAME V",
+    "CLIENT GETNAME",
+    "AUTH V",
+    "AUTH secret",
+    "SCRIPT EXISTS V",
+    "FLUSHALL V",
+];
+
+const ODD: &[&str] = &[
+    "NOSUCH a b",
+    "GET",
+    "OBJECT",
+    "OBJECT NOPE K",
+    "CLIENT SETINFO lib-name x",
+    "SCRIPT NOPE",
+    "SCRIPT LOAD nonsense",
+    "EVALSHA abc 0",
+    "EVAL V I",
+    "SCRIPT FLUSH V",
+    "SCRIPT KILL",
+    "PUBSUB NOPE x",
+    "GET K K",
+    "SCRIPT FLUSH",
+];
+
+const LISTENING: &[&str] = &[
+    "SUBSCRIBE C",
+    "SUBSCRIBE C",
+    "SUBSCRIBE C C",
+    "UNSUBSCRIBE C",
+    "PSUBSCRIBE ch:*",
+    "PUNSUBSCRIBE ch:*",
+    "SSUBSCRIBE C",
+    "SUNSUBSCRIBE C",
+    "PING V",
+    "PUNSUBSCRIBE P",
+];
+
+/// What keeps the scripts' objects in a state in which there is something for them to do.
+const TENDING: &[&str] = &[
+    "SET s 5",
+    "SET s 3 PX I",
+    "INCRBY s 2",
+    "INCRBY s2 I",
+    "DEL s",
+    "DEL lock",
+    "HSET lock owner-a 1",
+    "PEXPIRE lock 5000",
+    "INCR token",
+    "INCR counter",
+    "SET counter V",
+    "ZADD times S M",
+    "ZADD owners I M",
+    "ZREM times M",
+    "ZREM owners M",
+    "DEL times owners",
+    "RPUSH tokens 1",
+    "SET slot1 M PX 60000",
+    "SET slot2 M",
+    "SET peers x PX 1000",
+    "SET peers x",
+    "DEL peers line",
+    "SADD set M",
+    "OBJECT IDLETIME counter",
+];
+
+const PATTERNS: &[&str] = &[
+    "*", "s*", "?", "slot[12]", "slot[^1]", "[a-m]*", "\\s", "*e*s",
+];
+
+/// One of a list.
+pub fn choose<'a>(rng: &mut Rng, from: &[&'a str]) -> &'a str {
+    from[rng.usize(..from.len())]
+}
+
+pub fn random(rng: &mut Rng) -> Words {
+    let form = match rng.u32(..40) {
+        0 => choose(rng, ODD),
+        1..=12 => choose(rng, MORE_FORMS),
+        _ => choose(rng, FORMS),
+    };
+    let mut words = fill(rng, form);
+    // Now and then a word too few or too many.
+    match rng.u32(..60) {
+        0 if words.len() > 1 => drop(words.pop()),
+        1 => words.push(choose(rng, VALUES).into()),
+        _ => {}
+    }
+    words
+}
+
+pub fn all_channels() -> Words {
+    std::iter::once("SUBSCRIBE")
+        .chain(CHANNELS.iter().copied())
+        .map(Into::into)
+        .collect()
+}
+
+pub fn tending(rng: &mut Rng) -> Words {
+    let form = choose(rng, TENDING);
+    fill(rng, form)
+}
+
+pub fn listening(rng: &mut Rng) -> Words {
+    let form = choose(rng, LISTENING);
+    fill(rng, form)
+}
+
+fn fill(rng: &mut Rng, form: &str) -> Words {
+    let mut words = Words::new();
+    for part in form.split(' ') {
+        let (kind, repeated) = part
+            .strip_suffix('*')
+            .filter(|kind| kind.len() == 1)
+            .map_or((part, false), |kind| (kind, true));
+        let count = if repeated { rng.usize(1..=3) } else { 1 };
+        for _ in 0..count {
+            let word = match kind {
+                "K" => choose(rng, KEYS),
+                "V" => choose(rng, VALUES),
+                "F" => choose(rng, FIELDS),
+                "M" => choose(rng, MEMBERS),
+                "S" => choose(rng, SCORES),
+                "I" => choose(rng, NUMBERS),
+                "C" => choose(rng, CHANNELS),
+                "P" => choose(rng, PATTERNS),
+                word => word,
+            };
+            words.push(word.into());
+        }
+    }
+    words
+}

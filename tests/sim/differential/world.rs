@@ -1,0 +1,345 @@
+//! The two servers: a real one with the test's clock, and the model.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::step::{CONNECTIONS, FORBIDDEN, Fault};
+use super::wire::Wire;
+use crate::sim::server::{ConnectionId, Faults, Reply, Server};
+use crate::support::server::RedisServer;
+
+/// Where the clock starts: some moment of 2027.
+const BEGINNING: u64 = 1_800_000_000_123_456;
+
+const PASSWORD: &str = "secret";
+
+/// Waits for what the real server does by itself.
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A real server, whose clock stands still unless it is set.
+pub struct Real {
+    server: RedisServer,
+    clock: File,
+    files: PathBuf,
+    /// By a user of its own that may do everything.
+    operator: Wire,
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.files);
+    }
+}
+
+impl Real {
+    pub async fn start() -> Real {
+        let files = std::env::temp_dir().join(format!("sim-clock-{:016x}", fastrand::u64(..)));
+        std::fs::create_dir(&files).expect("a new directory can be made");
+        let (library, path) = (files.join("clock.so"), files.join("clock"));
+        let compiled = Command::new("cc")
+            .args(["-O1", "-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/tests/sim/differential/clock.c"
+            ))
+            .status();
+        assert!(
+            compiled.is_ok_and(|status| status.success()),
+            "the clock needs a C compiler"
+        );
+        std::fs::write(&path, BEGINNING.to_ne_bytes()).expect("the directory is ours");
+        let text = |path: &PathBuf| path.to_str().expect("a plain path").to_owned();
+        let server = RedisServer::options()
+            .variable("LD_PRELOAD", &text(&library))
+            .variable("SIM_CLOCK", &text(&path))
+            .setting("enable-debug-command", "yes")
+            .setting("enable-protected-configs", "yes")
+            .setting("hz", "500")
+            .start()
+            .await;
+        let mut operator = Wire::open(server.port());
+        operator.ask(&["AUTH", "harness", "harness"]);
+        let mut real = Real {
+            clock: File::options()
+                .write(true)
+                .open(&path)
+                .expect("written above"),
+            files,
+            operator,
+            server,
+        };
+        let version = real.information("server", |line| line.starts_with("redis_version:7.0."));
+        assert!(
+            version,
+            "the model is one of Redis 7.0, this is another version"
+        );
+        real.order(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+        real.fail_to_save();
+        real
+    }
+
+    fn order(&mut self, words: &[&str]) {
+        let reply = self.operator.ask(words);
+        assert!(!matches!(reply, Reply::Error(_)), "{words:?}: {reply:?}");
+    }
+
+    /// Whether there is such a line in what the server tells of itself.
+    fn information(&mut self, section: &str, wanted: impl Fn(&str) -> bool) -> bool {
+        let Reply::Bulk(text) = self.operator.ask(&["INFO", section]) else {
+            panic!("INFO answers with text");
+        };
+        String::from_utf8_lossy(&text).lines().any(wanted)
+    }
+
+    /// Leaves a failed attempt to save; it matters as soon as the server is told to save at all.
+    fn fail_to_save(&mut self) {
+        std::fs::create_dir_all(self.server.directory().join("taken/x"))
+            .expect("the directory is ours");
+        self.order(&["CONFIG", "SET", "dbfilename", "taken"]);
+        self.order(&["BGSAVE"]);
+        until("the server fails to save", || {
+            self.information("persistence", |line| line == "rdb_last_bgsave_status:err")
+        });
+    }
+
+    fn set_clock(&mut self, micros: u64) {
+        self.clock
+            .write_all_at(&micros.to_ne_bytes(), 0)
+            .expect("the file is there");
+        // Last uses are noted by a copy of the clock.
+        let clock = format!("lru_clock:{}", micros / 1_000_000 % (1 << 24));
+        until("the server's clock of last uses follows", || {
+            self.information("server", |line| line == clock)
+        });
+    }
+}
+
+/// Both servers, and who is connected to them.
+pub struct World<'a> {
+    real: &'a mut Real,
+    pub model: Server,
+    connections: Vec<(Wire, ConnectionId)>,
+    now: u64,
+    endless: Option<Wire>,
+}
+
+/// Whether a real server closes the connection because of so long a command of one who has not said the password.
+fn is_cut_off(reply: &Option<Reply>, words: &[&[u8]]) -> bool {
+    let locked_out = matches!(reply, Some(Reply::Error(text)) if text.starts_with(b"NOAUTH"));
+    locked_out && (words.len() > 10 || words.iter().any(|word| word.len() > 16384))
+}
+
+/// What one command brought.
+pub struct Both {
+    pub model: Vec<Reply>,
+    pub real: Vec<Reply>,
+}
+
+impl<'a> World<'a> {
+    /// Empty servers with nothing wrong.
+    pub fn new(real: &'a mut Real) -> World<'a> {
+        real.clear_faults();
+        real.set_clock(BEGINNING);
+        // As if it had just started: small integers, which keys share, were used now.
+        const USE: &str = "for i = 0, 9999 do redis.call('SET', 'i', i) redis.call('GET', 'i') end";
+        for command in [&["EVAL", USE, "0"][..], &["FLUSHALL"], &["SCRIPT", "FLUSH"]] {
+            real.order(command);
+        }
+        let mut world = World {
+            connections: Vec::new(),
+            real,
+            model: Server::new(BEGINNING),
+            now: BEGINNING,
+            endless: None,
+        };
+        for _ in 0..CONNECTIONS {
+            let connection = world.connect();
+            world.connections.push(connection);
+        }
+        world
+    }
+
+    fn connect(&mut self) -> (Wire, ConnectionId) {
+        let mut wire = Wire::open(self.real.server.port());
+        // Whatever it says, it has accepted the connection.
+        wire.ask(&["PING"]);
+        (wire, self.model.connect())
+    }
+
+    pub fn reconnect(&mut self, connection: usize) {
+        self.model.disconnect(self.connections[connection].1);
+        let fresh = self.connect();
+        let (old, _) = std::mem::replace(&mut self.connections[connection], fresh);
+        let connected = self.real.connected();
+        drop(old);
+        // The real one notices when it comes to it.
+        until("the server notices", || self.real.connected() < connected);
+    }
+
+    pub fn step_clock(&mut self, micros: i64) {
+        self.now = self
+            .now
+            .checked_add_signed(micros)
+            .expect("no such steps back");
+        self.real.set_clock(self.now);
+        self.model.at(self.now);
+    }
+
+    /// Sends a command to both, and takes what either says, on any connection.
+    pub fn command(&mut self, connection: usize, words: &[Vec<u8>]) -> Both {
+        let mut both = Both {
+            model: Vec::new(),
+            real: Vec::new(),
+        };
+        let plain: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let (wire, id) = &mut self.connections[connection];
+        let asks_idle_time = plain.len() == 3 && plain[1].eq_ignore_ascii_case(b"IDLETIME");
+        let is_vague = asks_idle_time && !self.model.knows_idle_time(*id, plain[2]);
+        let reply = self.model.execute(*id, &plain);
+        if is_cut_off(&reply, &plain) {
+            return both;
+        }
+        wire.send(words);
+        if is_vague {
+            wire.receive();
+            return both;
+        }
+        if let Some(reply) = reply {
+            both.model.push(reply);
+            both.real.push(wire.receive());
+        }
+        for (wire, id) in &mut self.connections {
+            let messages = self.model.pushed(*id);
+            if !messages.is_empty() {
+                both.model.extend(messages);
+                both.real.extend(wire.messages());
+            }
+        }
+        both
+    }
+
+    pub fn fault(&mut self, fault: Fault, on: bool) {
+        self.real.set_fault(fault, on);
+        self.model.faults(|faults| match fault {
+            Fault::OutOfMemory => faults.out_of_memory = on,
+            Fault::TooFewReplicas => faults.too_few_replicas = on,
+            Fault::Replica => faults.replica = on,
+            Fault::CannotSave => faults.cannot_save = on,
+            Fault::Password => faults.password = on.then(|| PASSWORD.to_owned()),
+            Fault::Forbidden(command) if on => {
+                faults.forbidden.insert(command.to_owned());
+            }
+            Fault::Forbidden(command) => {
+                faults.forbidden.remove(command);
+            }
+        });
+    }
+
+    /// Somebody's script does not end, until [`end_busy`](Self::end_busy).
+    pub fn begin_busy(&mut self) {
+        self.real
+            .order(&["CONFIG", "SET", "busy-reply-threshold", "1"]);
+        let mut wire = Wire::open(self.real.server.port());
+        wire.send(&["EVAL", "while true do end", "0"]);
+        until("the server is busy", || {
+            let reply = self.real.operator.ask(&["PING"]);
+            matches!(reply, Reply::Error(text) if text.starts_with(b"BUSY"))
+        });
+        self.endless = Some(wire);
+        self.model.faults(|faults| faults.busy = true);
+    }
+
+    pub fn end_busy(&mut self) {
+        self.real.order(&["SCRIPT", "KILL"]);
+        let mut wire = self.endless.take().expect("it was begun");
+        assert!(
+            matches!(wire.receive(), Reply::Error(_)),
+            "the script was killed"
+        );
+        self.model.faults(|faults| faults.busy = false);
+    }
+
+    /// Ends all that is wrong.
+    pub fn heal(&mut self) {
+        self.real.clear_faults();
+        self.model.faults(|faults| *faults = Faults::default());
+        for connection in 0..CONNECTIONS {
+            self.reconnect(connection);
+        }
+    }
+}
+
+impl Real {
+    /// What the server tells of its command: how many words it takes, and its flags.
+    pub fn description(&mut self, command: &str) -> (i64, Vec<String>) {
+        let reply = self.operator.ask(&["COMMAND", "INFO", command]);
+        if let Reply::Array(commands) = &reply
+            && let [Reply::Array(parts)] = commands.as_slice()
+            && let [_, Reply::Int(arity), Reply::Array(flags), ..] = parts.as_slice()
+        {
+            let text = |flag: &Reply| match flag {
+                Reply::Status(word) => String::from_utf8_lossy(word).into_owned(),
+                _ => panic!("a flag is a word"),
+            };
+            return (*arity, flags.iter().map(text).collect());
+        }
+        panic!("COMMAND INFO {command} answers with a command: {reply:?}");
+    }
+
+    /// How many are connected besides the operator.
+    fn connected(&mut self) -> usize {
+        let Reply::Bulk(list) = self.operator.ask(&["CLIENT", "LIST"]) else {
+            panic!("CLIENT LIST answers with text");
+        };
+        list.iter().filter(|byte| **byte == b'\n').count() - 1
+    }
+
+    fn set_fault(&mut self, fault: Fault, on: bool) {
+        let number = if on { "1" } else { "0" };
+        match fault {
+            Fault::OutOfMemory => self.order(&["CONFIG", "SET", "maxmemory", number]),
+            Fault::TooFewReplicas => {
+                self.order(&["CONFIG", "SET", "min-replicas-to-write", number])
+            }
+            Fault::Replica if on => self.order(&["REPLICAOF", "127.0.0.1", "1"]),
+            Fault::Replica => self.order(&["REPLICAOF", "NO", "ONE"]),
+            Fault::CannotSave => {
+                let often = if on { "100000 1000000" } else { "" };
+                self.order(&["CONFIG", "SET", "save", often]);
+            }
+            Fault::Password => {
+                let password = if on { PASSWORD } else { "" };
+                self.order(&["CONFIG", "SET", "requirepass", password]);
+            }
+            Fault::Forbidden(command) => {
+                let rule = format!("{}{command}", if on { '-' } else { '+' });
+                self.order(&["ACL", "SETUSER", "default", &rule]);
+            }
+        }
+    }
+
+    fn clear_faults(&mut self) {
+        for fault in [
+            Fault::OutOfMemory,
+            Fault::TooFewReplicas,
+            Fault::Replica,
+            Fault::CannotSave,
+            Fault::Password,
+        ] {
+            self.set_fault(fault, false);
+        }
+        for command in FORBIDDEN {
+            self.set_fault(Fault::Forbidden(command), false);
+        }
+    }
+}

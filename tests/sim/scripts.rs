@@ -1,0 +1,72 @@
+//! The crate's scripts, put together as it does.
+
+pub const SEMAPHORE: &str = concat!(
+    include_str!("../../lua/semaphore/counter.lua"),
+    include_str!("../../lua/semaphore/turns.lua"),
+    include_str!("../../lua/semaphore/batch.lua"),
+);
+pub const LONE: &str = include_str!("../../lua/semaphore/lone.lua");
+pub const SETTLE: &str = include_str!("../../lua/semaphore/settle.lua");
+pub const NUDGE: &str = include_str!("../../lua/semaphore/nudge.lua");
+pub const LOCK: &str = include_str!("../../lua/lock/batch.lua");
+pub const TAKE: &str = include_str!("../../lua/lock/take.lua");
+pub const GIVE: &str = include_str!("../../lua/lock/give.lua");
+pub const RENEW: &str = include_str!("../../lua/lock/renew.lua");
+pub const ONCE: &str = include_str!("../../lua/engine/once.lua");
+pub const TIMESTAMP: &str = concat!(
+    include_str!("../../lua/recipes/record.lua"),
+    include_str!("../../lua/recipes/ids.lua"),
+    include_str!("../../lua/recipes/times.lua"),
+    include_str!("../../lua/recipes/timestamp.lua"),
+    include_str!("../../lua/recipes/batch.lua"),
+);
+pub const FAIR: &str = concat!(
+    include_str!("../../lua/recipes/record.lua"),
+    include_str!("../../lua/recipes/ids.lua"),
+    include_str!("../../lua/recipes/usual.lua"),
+    include_str!("../../lua/recipes/times.lua"),
+    include_str!("../../lua/recipes/fair.lua"),
+    include_str!("../../lua/recipes/batch.lua"),
+);
+pub const SET: &str = concat!(
+    include_str!("../../lua/recipes/record.lua"),
+    include_str!("../../lua/recipes/ids.lua"),
+    include_str!("../../lua/recipes/set.lua"),
+    include_str!("../../lua/recipes/batch.lua"),
+);
+pub const SLOTS: &str = concat!(
+    include_str!("../../lua/recipes/record.lua"),
+    include_str!("../../lua/recipes/ids.lua"),
+    include_str!("../../lua/recipes/slots.lua"),
+    include_str!("../../lua/recipes/batch.lua"),
+);
+
+/// Each by its name.
+pub const ALL: &[(&str, &str)] = &[
+    ("SEMAPHORE", SEMAPHORE),
+    ("LONE", LONE),
+    ("SETTLE", SETTLE),
+    ("NUDGE", NUDGE),
+    ("LOCK", LOCK),
+    ("TAKE", TAKE),
+    ("GIVE", GIVE),
+    ("RENEW", RENEW),
+    ("ONCE", ONCE),
+    ("TIMESTAMP", TIMESTAMP),
+    ("FAIR", FAIR),
+    ("SET", SET),
+    ("SLOTS", SLOTS),
+];
+
+/// The name of the script that has this text or this digest.
+pub fn name_of(word: &[u8]) -> Option<&'static str> {
+    let known = |(_, source): &&(&str, &str)| {
+        source.as_bytes() == word || word.len() == 40 && digest(source).as_bytes() == word
+    };
+    ALL.iter().find(known).map(|(name, _)| *name)
+}
+
+/// The digest by which a script is called.
+pub fn digest(source: &str) -> String {
+    sha1_smol::Sha1::from(source).digest().to_string()
+}

@@ -1,0 +1,352 @@
+//! The commands: their names, how many words they take, what they do to a server in trouble, who carries them out.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use super::connection::{self, ConnectionId};
+use super::context::Context;
+use super::core::Core;
+use super::reply::{Outcome, Refusal};
+use super::{expiry, hashes, keys, lists, pubsub, server_info, sets, strings, zset_ranges, zsets};
+
+/// A command, or a subcommand (`object|idletime`).
+#[derive(Debug)]
+pub struct Command {
+    pub name: &'static str,
+    /// How many words with the name; at least so many where it is negative.
+    arity: isize,
+    traits: u16,
+    pub run: Run,
+}
+
+/// Who carries a command out.
+#[derive(Debug, Clone, Copy)]
+pub enum Run {
+    Data(fn(&mut Context<'_>, &[&[u8]]) -> Outcome),
+    /// It is answered by messages.
+    Subscription(fn(&mut Core, ConnectionId, &[&[u8]])),
+    /// `EVAL`, `EVALSHA` and `SCRIPT`.
+    Script,
+}
+
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const MEMORY: u16 = 2;
+const NO_SCRIPT: u16 = 4;
+const LOADING: u16 = 8;
+const NO_PASSWORD: u16 = 16;
+const BUSY: u16 = 32;
+const GROW: u16 = WRITE | MEMORY;
+const OUTSIDE: u16 = NO_SCRIPT | LOADING;
+
+impl Command {
+    fn has(&self, what: u16) -> bool {
+        self.traits & what != 0
+    }
+
+    pub fn writes(&self) -> bool {
+        self.has(WRITE)
+    }
+
+    pub fn takes_memory(&self) -> bool {
+        self.has(MEMORY)
+    }
+
+    pub fn while_loading(&self) -> bool {
+        self.has(LOADING)
+    }
+
+    pub fn while_busy(&self) -> bool {
+        self.has(BUSY)
+    }
+
+    pub fn without_password(&self) -> bool {
+        self.has(NO_PASSWORD)
+    }
+
+    pub fn while_subscribed(&self) -> bool {
+        matches!(self.run, Run::Subscription(_)) || matches!(self.name, "ping" | "quit")
+    }
+
+    fn takes(&self, words: usize) -> bool {
+        if self.arity < 0 {
+            words >= self.arity.unsigned_abs()
+        } else {
+            words == self.arity.unsigned_abs()
+        }
+    }
+}
+
+/// Each command as `COMMAND INFO` describes it: its name, how many words it takes, and the flags that matter here.
+pub fn descriptions() -> impl Iterator<Item = (&'static str, i64, Vec<&'static str>)> {
+    const FLAGS: [(u16, &str); 6] = [
+        (WRITE, "write"),
+        (MEMORY, "denyoom"),
+        (NO_SCRIPT, "noscript"),
+        (LOADING, "loading"),
+        (NO_PASSWORD, "no_auth"),
+        (BUSY, "allow_busy"),
+    ];
+    COMMANDS.iter().map(|command| {
+        let flags = FLAGS
+            .iter()
+            .filter(|(flag, _)| command.has(*flag))
+            .map(|(_, name)| *name);
+        let arity = i64::try_from(command.arity).expect("few words");
+        (command.name, arity, flags.collect())
+    })
+}
+
+/// Commands that are only the first half of a name.
+const CONTAINERS: [&str; 5] = ["client", "memory", "object", "pubsub", "script"];
+
+enum Found {
+    Command(&'static Command),
+    /// A container alone.
+    Container(String),
+    Nothing,
+    NoSubcommand(String),
+}
+
+fn look_up(words: &[&[u8]]) -> Found {
+    let Some(first) = words.first() else {
+        return Found::Nothing;
+    };
+    let mut name = first.to_ascii_lowercase();
+    if CONTAINERS
+        .iter()
+        .any(|container| container.as_bytes() == name)
+    {
+        let container = String::from_utf8_lossy(&name).into_owned();
+        let Some(second) = words.get(1) else {
+            return Found::Container(container);
+        };
+        name.push(b'|');
+        name.extend_from_slice(&second.to_ascii_lowercase());
+        return match BY_NAME.get(name.as_slice()) {
+            Some(command) => Found::Command(command),
+            None => Found::NoSubcommand(container),
+        };
+    }
+    match BY_NAME.get(name.as_slice()) {
+        Some(command) => Found::Command(command),
+        None => Found::Nothing,
+    }
+}
+
+/// The command that a connection asks for.
+pub fn find(words: &[&[u8]]) -> Result<&'static Command, Refusal> {
+    let arity = |name: &str| format!("ERR wrong number of arguments for '{name}' command");
+    match look_up(words) {
+        Found::Command(command) if command.takes(words.len()) => Ok(command),
+        Found::Command(command) => Err(arity(command.name).into()),
+        Found::Container(name) => Err(arity(&name).into()),
+        Found::NoSubcommand(container) => {
+            let mut text = b"ERR unknown subcommand '".to_vec();
+            text.extend_from_slice(shortened(words[1], 128));
+            text.extend_from_slice(format!("'. Try {} HELP.", container.to_uppercase()).as_bytes());
+            Err(Refusal(text))
+        }
+        Found::Nothing => Err(unknown(words)),
+    }
+}
+
+fn unknown(words: &[&[u8]]) -> Refusal {
+    let mut arguments = Vec::new();
+    for word in words.iter().skip(1) {
+        if arguments.len() >= 128 {
+            break;
+        }
+        let room = 128 - arguments.len();
+        arguments.push(b'\'');
+        arguments.extend_from_slice(shortened(word, room));
+        arguments.extend_from_slice(b"' ");
+    }
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(shortened(words.first().copied().unwrap_or_default(), 128));
+    text.extend_from_slice(b"', with args beginning with: ");
+    text.extend_from_slice(&arguments);
+    Refusal(text)
+}
+
+/// What C prints of a text.
+pub fn printed(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// The same, so many bytes at the most.
+fn shortened(text: &[u8], most: usize) -> &[u8] {
+    let text = printed(text);
+    &text[..text.len().min(most)]
+}
+
+/// The command that a script asks for.
+pub fn find_in_script(words: &[&[u8]]) -> Result<&'static Command, Refusal> {
+    const ARITY: &str = "ERR Wrong number of args calling Redis command from script";
+    match look_up(words) {
+        Found::Command(command) if !command.takes(words.len()) => Err(ARITY.into()),
+        Found::Container(_) => Err(ARITY.into()),
+        Found::Command(command) if command.has(NO_SCRIPT) => {
+            Err("ERR This Redis command is not allowed from script".into())
+        }
+        Found::Command(command) => Ok(command),
+        Found::Nothing | Found::NoSubcommand(_) => {
+            Err("ERR Unknown Redis command called from script".into())
+        }
+    }
+}
+
+static BY_NAME: LazyLock<BTreeMap<&'static [u8], &'static Command>> = LazyLock::new(|| {
+    COMMANDS
+        .iter()
+        .map(|command| (command.name.as_bytes(), command))
+        .collect()
+});
+
+const fn data(
+    name: &'static str,
+    arity: isize,
+    traits: u16,
+    run: fn(&mut Context<'_>, &[&[u8]]) -> Outcome,
+) -> Command {
+    Command {
+        name,
+        arity,
+        traits,
+        run: Run::Data(run),
+    }
+}
+
+const fn subscription(
+    name: &'static str,
+    arity: isize,
+    run: fn(&mut Core, ConnectionId, &[&[u8]]),
+) -> Command {
+    Command {
+        name,
+        arity,
+        traits: OUTSIDE,
+        run: Run::Subscription(run),
+    }
+}
+
+const fn script(name: &'static str, arity: isize, traits: u16) -> Command {
+    Command {
+        name,
+        arity,
+        traits: traits | NO_SCRIPT,
+        run: Run::Script,
+    }
+}
+
+static COMMANDS: &[Command] = &[
+    data("append", 3, GROW, strings::append),
+    data("auth", -2, OUTSIDE | NO_PASSWORD | BUSY, connection::auth),
+    data("client|getname", 2, OUTSIDE, connection::get_name),
+    data("client|id", 2, OUTSIDE, connection::client_id),
+    data("client|setname", 3, OUTSIDE, connection::set_name),
+    data("copy", -3, GROW, keys::copy),
+    data("dbsize", 1, READ, keys::db_size),
+    data("decr", 2, GROW, strings::decr),
+    data("decrby", 3, GROW, strings::decr_by),
+    data("del", -2, WRITE, keys::del),
+    data("echo", 2, LOADING, connection::echo),
+    script("eval", -3, READ),
+    script("evalsha", -3, READ),
+    data("exists", -2, READ, keys::exists),
+    data("expire", -3, WRITE, expiry::expire),
+    data("expireat", -3, WRITE, expiry::expire_at),
+    data("expiretime", 2, READ, expiry::expire_time),
+    data("flushall", -1, WRITE, keys::flush_all),
+    data("flushdb", -1, WRITE, keys::flush_db),
+    data("get", 2, READ, strings::get),
+    data("getdel", 2, WRITE, strings::get_del),
+    data("getset", 3, GROW, strings::get_set),
+    data("hdel", -3, WRITE, hashes::hdel),
+    data("hexists", 3, READ, hashes::hexists),
+    data("hget", 3, READ, hashes::hget),
+    data("hgetall", 2, READ, hashes::hgetall),
+    data("hincrby", 4, GROW, hashes::hincrby),
+    data("hkeys", 2, READ, hashes::hkeys),
+    data("hlen", 2, READ, hashes::hlen),
+    data("hmget", -3, READ, hashes::hmget),
+    data("hmset", -4, GROW, hashes::hmset),
+    data("hset", -4, GROW, hashes::hset),
+    data("hsetnx", 4, GROW, hashes::hsetnx),
+    data("hstrlen", 3, READ, hashes::hstrlen),
+    data("hvals", 2, READ, hashes::hvals),
+    data("incr", 2, GROW, strings::incr),
+    data("incrby", 3, GROW, strings::incr_by),
+    data("info", -1, LOADING, server_info::info),
+    data("keys", 2, READ, keys::keys),
+    data("lindex", 3, READ, lists::lindex),
+    data("llen", 2, READ, lists::llen),
+    data("lpop", -2, WRITE, lists::lpop),
+    data("lpush", -3, GROW, lists::lpush),
+    data("lrange", 4, READ, lists::lrange),
+    data("memory|usage", -3, READ, keys::memory_usage),
+    data("mget", -2, READ, strings::mget),
+    data("mset", -3, GROW, strings::mset),
+    data("object|idletime", 3, READ, keys::idle_time),
+    data("persist", 2, WRITE, expiry::persist),
+    data("pexpire", -3, WRITE, expiry::pexpire),
+    data("pexpireat", -3, WRITE, expiry::pexpire_at),
+    data("pexpiretime", 2, READ, expiry::pexpire_time),
+    data("ping", -1, READ, connection::ping),
+    data("psetex", 4, GROW, strings::psetex),
+    subscription("psubscribe", -2, pubsub::psubscribe),
+    data("pttl", 2, READ, expiry::pttl),
+    data("publish", 3, LOADING, pubsub::publish),
+    data("pubsub|channels", -2, LOADING, pubsub::channels),
+    data("pubsub|numpat", 2, LOADING, pubsub::numpat),
+    data("pubsub|numsub", -2, LOADING, pubsub::numsub),
+    data("pubsub|shardchannels", -2, LOADING, pubsub::shard_channels),
+    data("pubsub|shardnumsub", -2, LOADING, pubsub::shard_numsub),
+    subscription("punsubscribe", -1, pubsub::punsubscribe),
+    data("quit", -1, OUTSIDE | NO_PASSWORD | BUSY, connection::quit),
+    data("rename", 3, WRITE, keys::rename),
+    data("renamenx", 3, WRITE, keys::rename_nx),
+    data("role", 1, OUTSIDE, server_info::role),
+    data("rpop", -2, WRITE, lists::rpop),
+    data("rpush", -3, GROW, lists::rpush),
+    data("sadd", -3, GROW, sets::sadd),
+    data("scard", 2, READ, sets::scard),
+    script("script|exists", -3, READ),
+    script("script|flush", -2, READ),
+    script("script|kill", 2, BUSY),
+    script("script|load", 3, READ),
+    data("select", 2, LOADING, connection::select),
+    data("set", -3, GROW, strings::set),
+    data("setex", 4, GROW, strings::setex),
+    data("setnx", 3, GROW, strings::setnx),
+    data("sismember", 3, READ, sets::sismember),
+    data("smembers", 2, READ, sets::smembers),
+    data("smismember", -3, READ, sets::smismember),
+    data("spublish", 3, LOADING, pubsub::spublish),
+    data("srem", -3, WRITE, sets::srem),
+    subscription("ssubscribe", -2, pubsub::ssubscribe),
+    data("strlen", 2, READ, strings::strlen),
+    subscription("subscribe", -2, pubsub::subscribe),
+    subscription("sunsubscribe", -1, pubsub::sunsubscribe),
+    data("time", 1, LOADING, server_info::time),
+    data("touch", -2, READ, keys::touch),
+    data("ttl", 2, READ, expiry::ttl),
+    data("type", 2, READ, keys::type_of),
+    data("unlink", -2, WRITE, keys::del),
+    subscription("unsubscribe", -1, pubsub::unsubscribe),
+    data("zadd", -4, GROW, zsets::zadd),
+    data("zcard", 2, READ, zsets::zcard),
+    data("zcount", 4, READ, zset_ranges::zcount),
+    data("zintercard", -3, READ, zsets::zintercard),
+    data("zinterstore", -4, GROW, zsets::zinterstore),
+    data("zmscore", -3, READ, zsets::zmscore),
+    data("zrange", -4, READ, zset_ranges::zrange),
+    data("zrangebyscore", -4, READ, zset_ranges::zrangebyscore),
+    data("zrank", 3, READ, zsets::zrank),
+    data("zrem", -3, WRITE, zsets::zrem),
+    data("zremrangebyscore", 4, WRITE, zset_ranges::zremrangebyscore),
+    data("zrevrange", -4, READ, zset_ranges::zrevrange),
+    data("zrevrangebyscore", -4, READ, zset_ranges::zrevrangebyscore),
+    data("zrevrank", 3, READ, zsets::zrevrank),
+    data("zscore", 3, READ, zsets::zscore),
+];

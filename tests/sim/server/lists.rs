@@ -1,0 +1,119 @@
+//! Commands on lists.
+
+use super::context::Context;
+use super::number::{self, check_integer};
+use super::reply::{Outcome, Reply};
+use super::value::List;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Left,
+    Right,
+}
+
+fn push(context: &mut Context<'_>, words: &[&[u8]], end: End) -> Outcome {
+    let length = context.change(words[1], |list: &mut List| {
+        for word in &words[2..] {
+            match end {
+                End::Left => list.push_front(word.to_vec()),
+                End::Right => list.push_back(word.to_vec()),
+            }
+        }
+        list.len()
+    })?;
+    Ok(Reply::count(length))
+}
+
+fn pop(context: &mut Context<'_>, words: &[&[u8]], end: End, name: &str) -> Outcome {
+    let count = match words[2..] {
+        [] => None,
+        [count] => {
+            let count = number::integer(count).and_then(|count| usize::try_from(count).ok());
+            Some(count.ok_or("ERR value is out of range, must be positive")?)
+        }
+        _ => return Err(format!("ERR wrong number of arguments for '{name}' command").into()),
+    };
+    if context.read::<List>(words[1])?.is_none() {
+        return Ok(if count.is_some() {
+            Reply::NilArray
+        } else {
+            Reply::Nil
+        });
+    }
+    let wanted = count.unwrap_or(1);
+    let mut popped = context.change(words[1], |list: &mut List| {
+        let mut popped = Vec::new();
+        while popped.len() < wanted {
+            let item = match end {
+                End::Left => list.pop_front(),
+                End::Right => list.pop_back(),
+            };
+            let Some(item) = item else { break };
+            popped.push(item);
+        }
+        popped
+    })?;
+    Ok(match count {
+        None => Reply::maybe(popped.pop()),
+        Some(_) => Reply::array(popped),
+    })
+}
+
+pub fn lpush(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    push(context, words, End::Left)
+}
+
+pub fn rpush(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    push(context, words, End::Right)
+}
+
+pub fn lpop(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    pop(context, words, End::Left, "lpop")
+}
+
+pub fn rpop(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    pop(context, words, End::Right, "rpop")
+}
+
+pub fn llen(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    Ok(Reply::count(
+        context.read::<List>(words[1])?.map_or(0, List::len),
+    ))
+}
+
+/// The places from `start` to `stop` of so many, where those below zero count from the end.
+pub fn places(start: i64, stop: i64, length: usize) -> std::ops::Range<usize> {
+    let length = i64::try_from(length).expect("fits in memory");
+    let from_end = |place: i64| {
+        if place < 0 {
+            place.saturating_add(length)
+        } else {
+            place
+        }
+    };
+    let start = from_end(start).max(0);
+    let stop = from_end(stop).min(length - 1);
+    if start > stop {
+        return 0..0;
+    }
+    let place = |place: i64| usize::try_from(place).expect("within the list");
+    place(start)..place(stop) + 1
+}
+
+pub fn lrange(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    let (start, stop) = (check_integer(words[2])?, check_integer(words[3])?);
+    Ok(match context.read::<List>(words[1])? {
+        None => Reply::Array(Vec::new()),
+        Some(list) => Reply::array(list.range(places(start, stop, list.len())).cloned()),
+    })
+}
+
+pub fn lindex(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    // Whether it is a list comes first.
+    let Some(list) = context.read::<List>(words[1])? else {
+        return Ok(Reply::Nil);
+    };
+    let place = check_integer(words[2])?;
+    let range = places(place, place, list.len());
+    Ok(Reply::maybe(list.range(range).next().cloned()))
+}

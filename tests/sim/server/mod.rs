@@ -1,0 +1,200 @@
+//! A model of a Redis 7.0 server, in process: what the crate and its peers see of one.
+//!
+//! It has no clock, no threads and no chance of its own: time is what [`Server::at`] was told last, and everything
+//! else follows from the calls. So the same calls always have the same answers, and a history of thousands of calls
+//! takes milliseconds. The crate's scripts run unchanged, in Lua 5.1.
+//!
+//! It is believed because `tests/sim_server.rs` sends the same commands to it and to a real server, and compares
+//! each answer, each message and at the end all keys. Only the commands of `command.rs` are there; others are unknown
+//! to it as they would be to an old server. On purpose it differs in this:
+//! - time stands still during a call, so `TIME` tells a script twice the same;
+//! - what has expired is removed when somebody looks at it, never by itself;
+//! - the members of a set, and the fields of a large hash, come in an order of their own, which is always the same;
+//! - the tables of the Lua libraries are not protected against scripts, only the globals are;
+//! - the number -0 of a script is 0 to a command;
+//! - `MEMORY USAGE` is an estimate, `INFO` and `ROLE` are short;
+//! - it speaks the second version of the protocol only, and has one user.
+
+mod command;
+mod connection;
+mod context;
+mod core;
+mod expiry;
+mod faults;
+mod glob;
+mod hashes;
+mod keys;
+mod keyspace;
+mod lists;
+mod number;
+mod pubsub;
+mod reply;
+mod scripts;
+mod server_info;
+mod sets;
+mod strings;
+mod struct_library;
+mod value;
+mod zset_ranges;
+mod zsets;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+pub use command::descriptions;
+pub use connection::ConnectionId;
+pub use faults::Faults;
+pub use reply::Reply;
+
+use self::command::Run;
+use self::connection::Connection;
+use self::core::Core;
+use self::keyspace::{DATABASES, Keyspace};
+use self::reply::Outcome;
+use self::scripts::Scripts;
+
+/// A server. Its commands are carried out at once, one after another.
+pub struct Server {
+    core: Rc<RefCell<Core>>,
+    scripts: Scripts,
+    next_connection: u64,
+}
+
+/// All that is stored at one moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot(Keyspace);
+
+impl Server {
+    /// An empty server that starts at this time, in microseconds since 1970.
+    pub fn new(micros: u64) -> Server {
+        let core = Rc::new(RefCell::new(Core::new(micros)));
+        Server {
+            scripts: Scripts::new(Rc::clone(&core)),
+            core,
+            next_connection: 1,
+        }
+    }
+
+    /// Sets the clock, in microseconds since 1970; it may step back.
+    pub fn at(&mut self, micros: u64) {
+        self.core.borrow_mut().now = micros;
+    }
+
+    /// What the clock says.
+    pub fn now(&self) -> u64 {
+        self.core.borrow().now
+    }
+
+    /// Opens a connection.
+    pub fn connect(&mut self) -> ConnectionId {
+        let id = ConnectionId(self.next_connection);
+        self.next_connection += 1;
+        let mut core = self.core.borrow_mut();
+        let connection = Connection {
+            authenticated: core.faults.password.is_none(),
+            ..Connection::default()
+        };
+        core.connections.insert(id, connection);
+        id
+    }
+
+    /// Closes a connection; its subscriptions, and what it has not taken yet, are gone.
+    pub fn disconnect(&mut self, connection: ConnectionId) {
+        self.core.borrow_mut().connections.remove(&connection);
+    }
+
+    /// Whether the connection is open.
+    pub fn is_connected(&self, connection: ConnectionId) -> bool {
+        self.core.borrow().connections.contains_key(&connection)
+    }
+
+    /// Carries out a command of an open connection. `None`: it is answered by what is [pushed](Self::pushed), as
+    /// subscriptions are.
+    pub fn execute(&mut self, connection: ConnectionId, words: &[&[u8]]) -> Option<Reply> {
+        let admitted = self.core.borrow_mut().admit(connection, words);
+        let outcome: Outcome = match admitted {
+            Err(refusal) => Err(refusal),
+            Ok(command) => match command.run {
+                Run::Data(run) => self.core.borrow_mut().carry_out(connection, run, words),
+                Run::Script => self.scripts.execute(connection, command.name, words),
+                Run::Subscription(run) => {
+                    run(&mut self.core.borrow_mut(), connection, words);
+                    return None;
+                }
+            },
+        };
+        Some(outcome.into())
+    }
+
+    /// Takes what the connection was sent besides the answers of its commands, in order: messages, and the
+    /// confirmations of subscriptions.
+    pub fn pushed(&mut self, connection: ConnectionId) -> Vec<Reply> {
+        self.core
+            .borrow_mut()
+            .connection(connection)
+            .pushed
+            .drain(..)
+            .collect()
+    }
+
+    /// Whether `OBJECT IDLETIME` of the key is what any real server would say: one that reuses memory may take a text
+    /// that a script has just set for an older one.
+    pub fn knows_idle_time(&self, connection: ConnectionId, key: &[u8]) -> bool {
+        let core = self.core.borrow();
+        let database = core.connections[&connection].database;
+        core.keys
+            .get(database, key)
+            .is_none_or(|entry| !entry.vague)
+    }
+
+    /// Changes what is wrong with the server.
+    pub fn faults(&mut self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.core.borrow_mut().faults);
+    }
+
+    /// All that is stored now.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.core.borrow().keys.clone())
+    }
+
+    /// Puts back what was stored then.
+    pub fn restore(&mut self, snapshot: &Snapshot) {
+        self.core.borrow_mut().keys = snapshot.0.clone();
+    }
+
+    /// The server ends and starts again: connections and scripts are gone, and the last `lost` writes (a thousand at
+    /// the most) as well, a script counting as one.
+    pub fn restart(&mut self, lost: usize) {
+        self.scripts.flush();
+        let mut core = self.core.borrow_mut();
+        core.connections.clear();
+        core.keys.lose(lost);
+        core.renew_shared();
+    }
+
+    /// A replica takes over that had not received the last `lag` writes: to clients a restart, of a server that may
+    /// be written to.
+    pub fn fail_over(&mut self, lag: usize) {
+        self.restart(lag);
+        self.core.borrow_mut().faults.replica = false;
+    }
+
+    /// Evicts the keys that match, in all databases, as a server short of memory does; returns how many.
+    pub fn evict(&mut self, pattern: &[u8]) -> usize {
+        let mut core = self.core.borrow_mut();
+        let mut evicted = 0;
+        for database in 0..DATABASES {
+            let keys = core.keys.iter(database).map(|(key, _)| key);
+            let chosen: Vec<_> = keys
+                .filter(|key| glob::matches(pattern, key))
+                .cloned()
+                .collect();
+            evicted += chosen.len();
+            for key in chosen {
+                core.keys.remove(database, &key);
+            }
+        }
+        core.keys.commit();
+        evicted
+    }
+}

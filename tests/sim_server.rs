@@ -1,0 +1,290 @@
+//! The model of a server, believed because a real one beside it says the same.
+
+mod sim;
+mod support;
+
+use fastrand::Rng;
+
+use sim::differential::step::{Mood, Step};
+use sim::differential::world::{Real, World};
+use sim::differential::{differ, explore};
+use sim::scripts::{SEMAPHORE, TAKE, digest};
+use sim::server::{ConnectionId, Reply, Server, descriptions};
+
+/// Some moment of 2027, in microseconds.
+const NOW: u64 = 1_800_000_000_000_000;
+
+/// What chance goes by: always the same, or `SIM_SEED=<number>`, or a new one with `SIM_SEED=random`.
+fn seed() -> u64 {
+    let seed = match std::env::var("SIM_SEED").as_deref() {
+        Err(_) => 1,
+        Ok("random") => fastrand::u64(..),
+        Ok(number) => number.parse().expect("a number"),
+    };
+    println!("SIM_SEED={seed}");
+    seed
+}
+
+#[tokio::test]
+async fn model_and_server_say_and_store_the_same() {
+    let seed = seed();
+    let mut real = Real::start().await;
+    explore(&mut real, seed, 100, 120);
+}
+
+#[tokio::test]
+async fn each_command_is_what_the_server_says_it_is() {
+    let mut real = Real::start().await;
+    for (name, arity, flags) in descriptions() {
+        let (real_arity, mut real_flags) = real.description(name);
+        real_flags.retain(|flag| {
+            [
+                "write",
+                "denyoom",
+                "noscript",
+                "loading",
+                "no_auth",
+                "allow_busy",
+            ]
+            .contains(&flag.as_str())
+        });
+        let (mut flags, mut real_flags): (Vec<_>, Vec<_>) =
+            (flags, real_flags.iter().map(String::as_str).collect());
+        flags.sort_unstable();
+        real_flags.sort_unstable();
+        assert_eq!((arity, flags), (real_arity, real_flags), "{name}");
+    }
+}
+
+/// What chance seldom comes to.
+const CORNERS: [&str; 42] = [
+    "ZADD z 1 m",
+    "ZADD z GT INCR 0 m",
+    "ZADD z LT INCR 0 m",
+    "ZADD z GT CH 1 m",
+    "ZADD z NX INCR 1 m",
+    "ZADD z XX INCR 1 n",
+    "ZADD z inf m",
+    "ZADD z INCR -inf m",
+    "ZADD z -0 zero",
+    "ZRANGE z 0 -1 WITHSCORES",
+    "ZRANGE z -5 -2",
+    "ZRANGE z (1 inf BYSCORE LIMIT 0 -1",
+    "ZINTERSTORE d 2 z z WEIGHTS 0 1",
+    "ZRANGE d 0 -1 WITHSCORES",
+    "ZINTERSTORE d 2 z nothing",
+    "EXISTS d",
+    "RPUSH l a b c",
+    "LPOP l 0",
+    "LPOP nothing 0",
+    "LPOP l 5",
+    "EXISTS l",
+    "SET s 5",
+    "SET s v NX GET",
+    "SET s v XX GET PX 5",
+    "SET s w KEEPTTL",
+    "PTTL s",
+    "GETSET s 1",
+    "PTTL s",
+    "PEXPIRE s 10 LT",
+    "PEXPIRE s 10 GT",
+    "PEXPIRE s 11 GT XX",
+    "PEXPIRE s 0",
+    "EXISTS s",
+    "SET n 9223372036854775807",
+    "INCR n",
+    "DECRBY n -9223372036854775808",
+    "COPY n m DB 1",
+    "SELECT 1",
+    "GET m",
+    "RENAME m m",
+    "RENAMENX m m",
+    "FLUSHDB",
+];
+
+#[tokio::test]
+async fn corners_are_the_same() {
+    let mut real = Real::start().await;
+    let mut world = World::new(&mut real);
+    for text in CORNERS {
+        let words: Vec<Vec<u8>> = text.split(' ').map(Into::into).collect();
+        let both = world.command(0, &words);
+        assert_eq!(differ(&words, both), None, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_busy_server_refuses_the_same() {
+    let mut real = Real::start().await;
+    let mut world = World::new(&mut real);
+    world.begin_busy();
+    for text in [
+        "GET s",
+        "SET s 1",
+        "PING",
+        "TIME",
+        "PUBLISH ch x",
+        "EVAL return 0",
+        "SUBSCRIBE ch",
+        "SELECT 1",
+        "NOPE",
+        "GET",
+        "AUTH x",
+    ] {
+        let words: Vec<Vec<u8>> = text.split(' ').map(Into::into).collect();
+        let both = world.command(0, &words);
+        assert_eq!(differ(&words, both), None, "{text}");
+    }
+    world.end_busy();
+    let words = vec![b"PING".to_vec()];
+    let both = world.command(0, &words);
+    assert_eq!(both.model, [Reply::status("PONG")]);
+    assert_eq!(differ(&words, both), None);
+}
+
+#[test]
+fn the_same_calls_have_the_same_answers() {
+    let seed = seed();
+    let mut rng = Rng::with_seed(seed);
+    let [mut one, mut other] = [Server::new(NOW), Server::new(NOW)];
+    let connections = [one.connect(), other.connect()];
+    let mut mood = Mood::random(&mut rng);
+    for _ in 0..2000 {
+        let step = Step::random(&mut rng, &mut mood);
+        let mut answers =
+            [&mut one, &mut other]
+                .into_iter()
+                .zip(connections)
+                .map(|(server, connection)| match &step {
+                    Step::Command(_, words) => {
+                        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                        (
+                            server.execute(connection, &words),
+                            server.pushed(connection),
+                        )
+                    }
+                    Step::Clock(micros) => {
+                        server.at(server
+                            .now()
+                            .checked_add_signed(*micros)
+                            .expect("far from zero"));
+                        (None, Vec::new())
+                    }
+                    _ => (None, Vec::new()),
+                });
+        assert_eq!(answers.next(), answers.next(), "seed {seed}: {step:?}");
+    }
+}
+
+fn ask(server: &mut Server, connection: ConnectionId, text: &str) -> Reply {
+    let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+    server.execute(connection, &words).expect("no subscription")
+}
+
+fn call(server: &mut Server, connection: ConnectionId, script: &str, rest: &str) -> Reply {
+    let words = [&["EVAL", script][..], &rest.split(' ').collect::<Vec<_>>()].concat();
+    let words: Vec<&[u8]> = words.into_iter().map(str::as_bytes).collect();
+    server.execute(connection, &words).expect("no subscription")
+}
+
+const RELEASE: &str = "3 s ch rec PUBLISH 0000000000000001 60000 0 release 1 2";
+
+#[test]
+fn a_restart_loses_the_last_writes_connections_and_scripts() {
+    let mut server = Server::new(NOW);
+    let first = server.connect();
+    assert_eq!(ask(&mut server, first, "SET a 1"), Reply::ok());
+    assert_eq!(ask(&mut server, first, "SET b 1"), Reply::ok());
+    assert_eq!(ask(&mut server, first, "GET a"), Reply::bulk("1"));
+    // Counter and record are one write.
+    assert_eq!(
+        call(&mut server, first, SEMAPHORE, RELEASE),
+        Reply::bulk("0 2 2")
+    );
+    server.restart(2);
+    assert!(!server.is_connected(first));
+    let second = server.connect();
+    assert_eq!(ask(&mut server, second, "KEYS *"), Reply::array(["a"]));
+    let by_digest = format!("EVALSHA {} {RELEASE}", digest(SEMAPHORE));
+    let Reply::Error(text) = ask(&mut server, second, &by_digest) else {
+        panic!("the script is not known any more");
+    };
+    assert!(text.starts_with(b"NOSCRIPT "));
+}
+
+#[test]
+fn a_restart_without_a_loss_keeps_everything() {
+    let mut server = Server::new(NOW);
+    let first = server.connect();
+    call(&mut server, first, SEMAPHORE, RELEASE);
+    ask(&mut server, first, "SET a 1 PX 5000");
+    server.restart(0);
+    let second = server.connect();
+    assert_eq!(ask(&mut server, second, "GET s"), Reply::bulk("2"));
+    assert_eq!(ask(&mut server, second, "PTTL a"), Reply::Int(5000));
+    // What is lost later was written later.
+    server.restart(1);
+    let third = server.connect();
+    assert_eq!(ask(&mut server, third, "EXISTS a"), Reply::Int(0));
+    assert_eq!(ask(&mut server, third, "GET s"), Reply::bulk("2"));
+}
+
+#[test]
+fn a_replica_that_takes_over_lacks_what_it_had_not_received() {
+    let mut server = Server::new(NOW);
+    let connection = server.connect();
+    assert_eq!(
+        call(&mut server, connection, TAKE, "2 lock fence owner 1000"),
+        Reply::Int(1)
+    );
+    server.faults(|faults| faults.replica = true);
+    let Reply::Error(text) = ask(&mut server, connection, "DEL lock") else {
+        panic!("a replica is not written to");
+    };
+    assert!(text.starts_with(b"READONLY "));
+    server.fail_over(1);
+    let connection = server.connect();
+    assert_eq!(
+        call(&mut server, connection, TAKE, "2 lock fence other 1000"),
+        Reply::Int(1)
+    );
+}
+
+#[test]
+fn a_snapshot_is_what_was_stored_then() {
+    let mut server = Server::new(NOW);
+    let connection = server.connect();
+    ask(&mut server, connection, "ZADD z 1 m");
+    let before = server.snapshot();
+    ask(&mut server, connection, "ZADD z 2 m 3 n");
+    server.restore(&before);
+    assert_eq!(
+        ask(&mut server, connection, "ZRANGE z 0 -1 WITHSCORES"),
+        Reply::array(["m", "1"])
+    );
+}
+
+#[test]
+fn records_can_be_evicted() {
+    let mut server = Server::new(NOW);
+    let connection = server.connect();
+    call(&mut server, connection, SEMAPHORE, RELEASE);
+    assert_eq!(server.evict(b"r[e]c*"), 1);
+    assert_eq!(ask(&mut server, connection, "KEYS *"), Reply::array(["s"]));
+    // So the same call does the same again.
+    assert_eq!(
+        call(&mut server, connection, SEMAPHORE, RELEASE),
+        Reply::bulk("0 4 2")
+    );
+}
+
+#[test]
+fn a_server_that_loads_its_data_refuses_all_but_a_few() {
+    let mut server = Server::new(NOW);
+    let connection = server.connect();
+    server.faults(|faults| faults.loading = true);
+    let loading = Reply::Error(b"LOADING Redis is loading the dataset in memory".into());
+    assert_eq!(ask(&mut server, connection, "GET s"), loading);
+    assert_eq!(call(&mut server, connection, SEMAPHORE, RELEASE), loading);
+    assert_eq!(ask(&mut server, connection, "PUBLISH ch x"), Reply::Int(0));
+}
