@@ -126,8 +126,8 @@ async fn a_lock_that_is_held_for_long_is_looked_at_with_growing_pauses() {
     let before = scripts(&mut redis).await;
     tokio::time::sleep(check * 8).await;
     let looks = scripts(&mut redis).await - before;
-    // 2, 4, 8 ... 128 ms, or half of that each; then half of the check's pace at least.
-    let most = 9 + began.elapsed().as_millis() / 100;
+    // 1, 2, 4, 8 ... 128 ms, or half of that each; then half of the check's pace at least.
+    let most = 10 + began.elapsed().as_millis() / 100;
     assert!(
         (4..=most).contains(&u128::from(looks)),
         "{looks} looks, at most {most}"
@@ -145,32 +145,6 @@ async fn a_lock_that_is_held_for_long_is_looked_at_with_growing_pauses() {
         .await
         .expect("no end")
         .unwrap();
-}
-
-/// Who is refused by a lock that nobody frees is told so within the retry window.
-#[tokio::test]
-async fn a_release_behind_a_lock_that_stays_is_told() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let builder = Client::builder(server.url()).retry_window(Duration::from_millis(300));
-    let client = builder.connect().await.unwrap();
-    let check = Shape::new(1).check(Duration::from_millis(50));
-    let semaphore = Layout::FairUnderLock.make(&client, "stays", check);
-    let permit = semaphore.permit().await.unwrap();
-    let _: () = redis.pset_ex("lock:stays", "peer", 600_000).await.unwrap();
-    assert_eq!(semaphore.try_acquire().await.unwrap(), None);
-    let error = semaphore.release(permit.id()).await.unwrap_err();
-    assert!(
-        matches!(&error, Error::Unavailable { detail, .. } if detail.contains("lock")),
-        "{error}"
-    );
-    // What a guard owes is carried out when it can be.
-    drop(permit);
-    let _: () = redis.del("lock:stays").await.unwrap();
-    until("nobody holds", LIMIT, async || {
-        redis.clone().zcard::<_, u64>("stays").await.unwrap() == 0
-    })
-    .await;
 }
 
 /// The first in line is in a process that has died: the others are held up for a bounded time.
@@ -197,6 +171,7 @@ async fn a_process_that_dies_while_it_waits_holds_nobody_up_for_long() {
             .unwrap()
     })
     .await;
+    until_subscribers(&mut redis, "redisson_sc_recipe:{dying}", 1).await;
     proxy.blackhole();
     let second = alive.clone();
     let second = tokio::spawn(async move { second.acquire().await });

@@ -10,7 +10,7 @@
 -- ARGV[3] time to live of the record in milliseconds
 -- ARGV[4] "1": put the batch on record even if it changes nothing (an earlier copy may still arrive); "2": the
 --   same, and a later number that stands there now is not by this client; else "0"
--- ARGV[5] what to do: "batch", "list" the holders, "clear": release all
+-- ARGV[5] what to do: "batch"; "list": a page of the holders; "clear": release all
 -- ARGV[6] limit
 -- ARGV[7] how long a holder lasts without a refresh, in milliseconds
 -- ARGV[8] flags: "s" times are in seconds, "t" the store has tokens, "r" an expiry that is missing is set
@@ -22,19 +22,24 @@
 -- ARGV[14] how many release
 -- ARGV[15] how many refresh
 -- ARGV[16] how many only try
--- ARGV[17..] the ids of those who release; of those who refresh; then for those who wait, in order:
+-- ARGV[17] from where a page of the holders is looked at: for "list" where the one before has ended, "" for the first;
+--   else the slot from which on it is found out when one expires
+-- ARGV[18..] the ids of those who release; of those who refresh; then for those who wait, in order:
 --   arrival in microseconds ("0": now), how many
--- Returns: for "list" an array of id, milliseconds left (-1: for ever), slot (0: none); else
---   "done <now> <ms until one expires, or -1> <others who wait> <1: look again at once> <granted to
---   those who wait> <granted to those who try> <cleared> <1 or 0 for each release> <the same for each
---   refresh> <slots of those granted, by commas> <why nothing could be granted>", "-" for what is empty;
---   "locked <ms>" while a peer holds the lock; "units <score>" for a time in other units; "stale" for a batch
---   older than the record, and for one sent for the first time that is there already; "refused <error>" for a
---   repeated number that ended so
--- Publishes: "1" where permits are left and other clients of ours wait
+-- Returns: for "list" an array: where the page ends ("": it is the last), then id, milliseconds left (-1: for
+--   ever), slot (0: none) for each holder; else
+--   "done <now> <ms until one of the page expires, or -1> <1: others who wait came before all of this client> <1: look again
+--   at once> <the lock that is in the way: ms it lasts, a colon, and its holder's mark> <granted to those who wait> <granted to
+--   those who try> <cleared> <1 or 0 for each release> <the same for each refresh> <slots of those granted, by
+--   commas> <why nothing could be granted>", "-" for what is empty; "units <score>" for a time in other units;
+--   "stale" for a batch older than the record, and for one sent for the first time that is there already;
+--   "refused <error>" for a repeated number that ended so; "unrecorded <one of these>" where it should have been put on
+--   record by ARGV[4], and could not
+-- Publishes: "1" where other clients of ours wait and something has changed for them: permits have been given back, or
+--   the first in line has gone and permits are left, or are handed out under a peers' lock, for which the first looks
 -- Repeat-safe: yes, the record answers a repeated sequence number
--- Invariant: permits go to those of our clients who wait in the order of their arrival; nothing is changed
---   while a peer holds the lock; after a refusal nothing has changed
+-- Invariant: permits go to those of our clients who wait in the order of their arrival; none is granted while a
+--   peer holds the lock; after a refusal nothing has changed
 
 local CHANNEL, LINE = KEYS[#KEYS], KEYS[#KEYS - 1]
 local floor, max, min = math.floor, math.max, math.min
@@ -42,10 +47,12 @@ local floor, max, min = math.floor, math.max, math.min
 local MOST_GOOD = 1e11
 
 local releases, refreshes, tries = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])
-local first_run = 17 + releases + refreshes
+local waiting, first_run = tonumber(ARGV[12]), 18 + releases + refreshes
 local time = redis.call('TIME')
 local named = 0
-for i = first_run, #ARGV, 2 do named = named + tonumber(ARGV[i + 1]) end
+if waiting > 0 then
+  for i = first_run, #ARGV, 2 do named = named + tonumber(ARGV[i + 1]) end
+end
 local setting = {
   now = time[1] * 1000000 + time[2],
   limit = tonumber(ARGV[6]),
@@ -60,23 +67,39 @@ local setting = {
 -- The line is a key of another type, which is left alone: nobody is known to stand there.
 local no_line = false
 
--- The first of other clients' waiting callers, and how many they are; clients that are silent are forgotten.
-local function others_in_line()
-  local head, waiting, own = math.huge, 0, false
+-- The line as it stands: when the first of other clients' waiting callers came, and how many they are; when the
+-- first of this client's came. Clients that are silent are forgotten, and it is noted whether one was.
+local function look_at_line()
+  local seen = { head = math.huge, others = 0, own = nil, forgotten = false }
   local line = redis.pcall('HGETALL', LINE)
   no_line = line.err and string.find(line.err, '^WRONGTYPE')
   if line.err and not no_line then error(line) end
   for i = 1, no_line and 0 or #line, 2 do
     local arrival, good_until, count = string.match(line[i + 1], '^(%d+) (%d+) (%d+)$')
     if line[i] == ARGV[10] then
-      own = true
+      seen.own = tonumber(arrival) or 0
     elseif not count or tonumber(good_until) < setting.now or tonumber(good_until) > setting.now + MOST_GOOD then
       redis.call('HDEL', LINE, line[i])
+      seen.forgotten = true
     else
-      head, waiting = min(head, tonumber(arrival)), waiting + tonumber(count)
+      seen.head, seen.others = min(seen.head, tonumber(arrival)), seen.others + tonumber(count)
     end
   end
-  return head, waiting, own
+  return seen
+end
+
+-- Whether a peer holds the lock that acquisitions are made under: for how long, and a mark of who it is.
+local function peer_s_lock()
+  local key = KEYS[#KEYS - 3]
+  local left = redis.call('PTTL', key)
+  if left == -2 then return end
+  -- A lock without an expiry is one whose holder is about to set it, or has died before he could.
+  if left == -1 then
+    redis.call('PEXPIRE', key, ARGV[9])
+    left = ARGV[9]
+  end
+  local holder = redis.pcall('GET', key)
+  return left .. ':' .. (type(holder) == 'string' and string.sub(redis.sha1hex(holder), 1, 8) or '')
 end
 
 -- Notes who of this client waits from now on.
@@ -115,33 +138,25 @@ local refused, holders
 
 -- The answer, and whether anything was changed that must not be done twice.
 local function work()
-  if setting.locked then
-    local left = redis.call('PTTL', KEYS[#KEYS - 3])
-    -- A lock without an expiry is one whose holder is about to set it, or has died before he could.
-    if left == -1 then
-      redis.call('PEXPIRE', KEYS[#KEYS - 3], ARGV[9])
-      left = ARGV[9]
-    end
-    if left ~= -2 then return 'locked ' .. left end
-  end
-  local refusal, more = store.open(setting)
+  local refusal, more, expired = store.open(setting)
   if refusal then return refusal end
-  if ARGV[5] == 'list' then return store.list(setting) end
+  if ARGV[5] == 'list' then return store.list(setting, ARGV[17]) end
 
-  local others_head, others, stood = others_in_line()
-  local waiting = tonumber(ARGV[12])
+  local line = look_at_line()
+  -- As in the originals, those who hold need no lock.
+  local lock = setting.locked and waiting + tries > 0 and peer_s_lock()
   local cleared, freed, dropped, kept = 0, 0, nil, nil
   local served, tried, granted, arrival, slots, failure = 0, 0, 0, nil, nil, '-'
 
   local function take_back()
     if ARGV[5] == 'clear' then cleared = store.clear(setting) end
-    if releases > 0 then dropped = store.drop(setting, { unpack(ARGV, 17, 16 + releases) }) end
-    if refreshes > 0 then kept = store.refresh(setting, { unpack(ARGV, 17 + releases, first_run - 1) }) end
+    if releases > 0 then dropped = store.drop(setting, { unpack(ARGV, 18, 17 + releases) }) end
+    if refreshes > 0 then kept = store.refresh(setting, { unpack(ARGV, 18 + releases, first_run - 1) }) end
     freed = cleared
     local seen = {}
     for i = 1, releases do
       -- Who is released twice in one batch held once.
-      local id = ARGV[16 + i]
+      local id = ARGV[17 + i]
       dropped[i] = dropped[i] and not seen[id]
       seen[id] = true
       freed = freed + (dropped[i] and 1 or 0)
@@ -149,9 +164,9 @@ local function work()
   end
 
   local function grant(free)
-    served, arrival = serve(free, others_head)
+    served, arrival = serve(free, line.head)
     -- What those who wait are due to is not for those who only try.
-    tried = max(0, min(tries, free - served - others - (waiting - served)))
+    tried = max(0, min(tries, free - served - line.others - (waiting - served)))
     granted = served + tried
     if granted == 0 then return end
     local ids = new_ids(ARGV[13], granted)
@@ -169,23 +184,36 @@ local function work()
 
   -- Where there is room for all beforehand, they come before the others go: nobody can tell, and a zset that is
   -- never empty is not made anew each time.
-  local free = releases > 0 and setting.wanted > 0 and setting.limit - store.held(setting) or 0
-  if free > 0 and free >= setting.wanted + others then grant(free) end
+  local function room()
+    return lock and 0 or max(0, setting.limit - store.held(setting))
+  end
+  local free = releases > 0 and setting.wanted > 0 and room() or 0
+  if free > 0 and free >= setting.wanted + line.others then grant(free) end
   take_back()
   if granted == 0 and setting.wanted > 0 then
     failure = '-'
-    grant(max(0, setting.limit - store.held(setting)))
+    grant(room())
   end
   if refused then return end
-  stand_in_line(arrival, waiting - served, stood)
+  stand_in_line(arrival, waiting - served, line.own)
   store.settle(setting, freed, granted)
-  if others > 0 and store.held(setting) < setting.limit then redis.call(ARGV[1], CHANNEL, '1') end
+
+  -- Others are called when something has changed for them, and not because they wait: who is called looks, and what he
+  -- finds must be no reason to call again.
+  local behind = arrival and arrival > line.head
+  local first_has_gone = line.forgotten or line.own and line.own <= line.head and (not arrival or behind)
+  local left = store.held(setting) < setting.limit
+  if line.others > 0 and (freed > granted or left and expired or first_has_gone and (left or setting.locked)) then
+    redis.call(ARGV[1], CHANNEL, '1')
+  end
 
   local first_end = -1
-  if waiting > served then first_end = store.first_end(setting) end
+  if waiting > served then first_end = store.first_end(setting, ARGV[17]) end
+  -- Who waits for a string lock is told who holds it.
+  if setting.repair and waiting > served then lock = store.holder() end
   local answer = {
-    'done', string.format('%.0f', setting.now), string.format('%.0f', first_end), others, more and 1 or 0,
-    served, tried, cleared, bits(dropped, releases), bits(kept, refreshes),
+    'done', string.format('%.0f', setting.now), string.format('%.0f', first_end), behind and 1 or 0,
+    more and 1 or 0, lock or '-', served, tried, cleared, bits(dropped, releases), bits(kept, refreshes),
     slots and table.concat(slots, ',') or '-', failure,
   }
   return table.concat(answer, ' '), granted + freed + releases + refreshes > 0
@@ -205,5 +233,6 @@ if type(answer) == 'string' and (changed or ARGV[4] ~= '0') then
     store.drop(setting, holders)
     return recorded
   end
+  if recorded.err and ARGV[4] ~= '0' then return 'unrecorded ' .. answer end
 end
 return answer

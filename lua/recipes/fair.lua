@@ -38,7 +38,8 @@ local function drop_strays(setting, strays)
   return true
 end
 
--- Looks for flaws, and removes what has expired: a refusal or nil, and whether there is more to remove.
+-- Looks for flaws, and removes what has expired: a refusal or nil, whether there is more to remove, and whether any
+-- was.
 function store.open(setting)
   owned = redis.call('ZCARD', KEYS[2])
   owned_before = owned
@@ -51,7 +52,7 @@ function store.open(setting)
   end
   timed = redis.call('ZCARD', KEYS[1])
   if owned > timed then more = drop_strays(setting, owned - timed) or more end
-  return nil, more
+  return nil, more, #expired > 0 or owned < owned_before
 end
 
 -- An entry that is in the first zset only is somebody in the middle of his steps, or his leavings: he
@@ -131,8 +132,9 @@ function store.first_end(setting)
   return times.first_end(setting)
 end
 
-function store.list(setting)
-  return times.left(setting, redis.call('ZRANGE', KEYS[2], 0, setting.limit - 1))
+-- A page of the holders: where it ends, and what is known of them.
+function store.list(setting, from)
+  return times.page(setting, KEYS[2], setting.limit, from)
 end
 
 function store.clear()

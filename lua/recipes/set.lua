@@ -6,8 +6,11 @@
 -- Repeat-safe: yes, batch.lua keeps a record
 -- Invariant: no more ids are entered than batch.lua has found room for
 
+-- So many holders are told of together, as far as the server keeps to it.
+local PAGE = 256
 local store = {}
 
+-- Nobody expires.
 function store.open() end
 
 function store.held()
@@ -40,12 +43,13 @@ function store.first_end()
   return -1
 end
 
-function store.list()
-  local list = {}
-  for _, id in ipairs(redis.call('SMEMBERS', KEYS[1])) do
-    list[#list + 1] = id
-    list[#list + 1] = '-1'
-    list[#list + 1] = '0'
+-- A page of the holders: where it ends, and what is known of them.
+function store.list(_, from)
+  local page = redis.call('SSCAN', KEYS[1], from == '' and '0' or from, 'COUNT', PAGE)
+  local list = { page[1] == '0' and '' or page[1] }
+  for _, id in ipairs(page[2]) do
+    local size = #list
+    list[size + 1], list[size + 2], list[size + 3] = id, '-1', '0'
   end
   return list
 end

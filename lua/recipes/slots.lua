@@ -7,6 +7,8 @@
 -- Repeat-safe: yes, batch.lua keeps a record
 -- Invariant: a slot is taken only where there is no key, and freed only by its holder
 
+-- So many holders are told of together, and of so many it is found out when they expire.
+local PAGE, ENDS = 256, 128
 local store = { ids = {}, slots = {} }
 
 -- Looks who holds what. A slot without an expiry is given one where that is asked for.
@@ -57,37 +59,47 @@ function store.drop(_, ids)
   return held
 end
 
--- Which of `ids` hold; those do from now on.
+-- Which of `ids` hold; those do from now on. No time is cut short.
 function store.refresh(setting, ids)
   local held = {}
   for i = 1, #ids do
     local slot = store.slots[ids[i]]
     held[i] = slot ~= nil
-    if slot then redis.call('PEXPIRE', KEYS[slot], setting.timeout) end
+    local left = slot and redis.call('PTTL', KEYS[slot]) or -1
+    if left >= 0 and left < setting.timeout then redis.call('PEXPIRE', KEYS[slot], setting.timeout) end
   end
   return held
 end
 
--- Milliseconds until the first slot falls free by itself; -1 where none will.
-function store.first_end(setting)
+-- Milliseconds until the first slot of the page that begins with `from` falls free by itself; -1 where none will.
+function store.first_end(setting, from)
   local first = -1
-  for slot = 1, setting.limit do
+  for slot = from, math.min(from + ENDS - 1, setting.limit) do
     local left = store.ids[slot] and redis.call('PTTL', KEYS[slot]) or -1
     if left >= 0 and (first < 0 or left < first) then first = left end
   end
   return first
 end
 
-function store.list(setting)
-  local list = {}
-  for slot = 1, setting.limit do
+-- A page of the holders, behind the slot `from`: where it ends, and what is known of them.
+function store.list(setting, from)
+  local start = (tonumber(from) or 0) + 1
+  local last = math.min(start + PAGE - 1, setting.limit)
+  local list = { last < setting.limit and tostring(last) or '' }
+  for slot = start, last do
     if store.ids[slot] then
-      list[#list + 1] = store.ids[slot]
-      list[#list + 1] = tostring(redis.call('PTTL', KEYS[slot]))
-      list[#list + 1] = tostring(slot)
+      local size = #list
+      list[size + 1], list[size + 2] = store.ids[slot], tostring(redis.call('PTTL', KEYS[slot]))
+      list[size + 3] = tostring(slot)
     end
   end
   return list
+end
+
+-- How long a string lock is held, and a mark of who holds it; nothing if nobody does.
+function store.holder()
+  if not store.ids[1] then return end
+  return math.max(0, redis.call('PTTL', KEYS[1])) .. ':' .. string.sub(redis.sha1hex(store.ids[1]), 1, 8)
 end
 
 function store.clear(setting)

@@ -8,7 +8,8 @@
 -- Invariant: an entry that has not expired is not removed
 
 local MOST_EXPIRED = 512
-local CHUNK = 1000
+-- So many holders are told of together.
+local PAGE = 256
 local times = {}
 
 -- How long an entry of this score lasts; -1: for ever.
@@ -60,18 +61,40 @@ function times.first_end(setting)
   return oldest and millis_left(setting, tonumber(oldest)) or -1
 end
 
--- "id", "milliseconds left or -1", "0", ... for those of `ids` that have an entry.
-function times.left(setting, ids)
-  local list = {}
-  for from = 1, #ids, CHUNK do
-    local chunk = { unpack(ids, from, math.min(#ids, from + CHUNK - 1)) }
-    local scores = redis.call('ZMSCORE', KEYS[1], unpack(chunk))
-    for i = 1, #chunk do
-      local left = scores[i] and millis_left(setting, tonumber(scores[i]))
-      if left then
-        local size = #list
-        list[size + 1], list[size + 2], list[size + 3] = chunk[i], string.format('%.0f', left), '0'
-      end
+local function to_hex(text)
+  return (string.gsub(text, '.', function(byte) return string.format('%02x', string.byte(byte)) end))
+end
+
+local function from_hex(text)
+  return (string.gsub(text, '..', function(digits) return string.char(tonumber(digits, 16)) end))
+end
+
+-- Where a page begins that is behind the member `from` of the zset `key`, "<its score> <itself in hex>"; `0` where there
+-- is none. What has been removed or refreshed since may bring some of the page before again, but none is left out.
+local function start_of(key, from)
+  local score, member = string.match(from, '^(%S+) (%x*)$')
+  if not score then return 0 end
+  member = from_hex(member)
+  if redis.call('ZMSCORE', key, member)[1] == score then return redis.call('ZRANK', key, member) + 1 end
+  return redis.call('ZCOUNT', key, '-inf', '(' .. score)
+end
+
+-- A page of the first `most` members of the zset `key`: where it ends ("": it is the last), then "id", "milliseconds
+-- left or -1", "0" for each that has an entry.
+function times.page(setting, key, most, from)
+  local start = start_of(key, from)
+  local last = math.min(start + PAGE, most) - 1
+  local page = last >= start and redis.call('ZRANGE', key, start, last, 'WITHSCORES') or {}
+  local ids, list = {}, { '' }
+  for i = 1, #page, 2 do ids[#ids + 1] = page[i] end
+  if #ids == 0 then return list end
+  if #ids == PAGE then list[1] = page[#page] .. ' ' .. to_hex(page[#page - 1]) end
+  local scores = redis.call('ZMSCORE', KEYS[1], unpack(ids))
+  for i = 1, #ids do
+    local left = scores[i] and millis_left(setting, tonumber(scores[i]))
+    if left then
+      local size = #list
+      list[size + 1], list[size + 2], list[size + 3] = ids[i], string.format('%.0f', left), '0'
     end
   end
   return list

@@ -8,12 +8,13 @@
 
 local store = {}
 
--- Looks for flaws, and removes what has expired: a refusal or nil, and whether there is more to remove.
+-- Looks for flaws, and removes what has expired: a refusal or nil, whether there is more to remove, and whether any
+-- was.
 function store.open(setting)
   local refusal, expired, more = times.expired(setting)
   if refusal then return refusal end
   if #expired > 0 then redis.call('ZREM', KEYS[1], unpack(expired)) end
-  return nil, more
+  return nil, more, #expired > 0
 end
 
 function store.held()
@@ -46,8 +47,9 @@ function store.first_end(setting)
   return times.first_end(setting)
 end
 
-function store.list(setting)
-  return times.left(setting, redis.call('ZRANGE', KEYS[1], 0, -1))
+-- A page of the holders: where it ends, and what is known of them.
+function store.list(setting, from)
+  return times.page(setting, KEYS[1], math.huge, from)
 end
 
 function store.clear()

@@ -83,15 +83,15 @@ end
 
 -- Removes those who release: "1" for each who held, "0" for one who did not or is named again; or nothing.
 local function remove(releases)
-  local last, held = 16 + releases, nil
-  local known = redis.pcall('ZREM', KEYS[2], unpack(ARGV, 17, last))
+  local last, held = 17 + releases, nil
+  local known = redis.pcall('ZREM', KEYS[2], unpack(ARGV, 18, last))
   if type(known) ~= 'number' then return end
-  if known < releases and releases > 1 then held = redis.call('ZMSCORE', KEYS[1], unpack(ARGV, 17, last)) end
-  if redis.call('ZREM', KEYS[1], unpack(ARGV, 17, last)) == releases then return string.rep('1', releases) end
+  if known < releases and releases > 1 then held = redis.call('ZMSCORE', KEYS[1], unpack(ARGV, 18, last)) end
+  if redis.call('ZREM', KEYS[1], unpack(ARGV, 18, last)) == releases then return string.rep('1', releases) end
   if not held then return '0' end
   local bits, seen = {}, {}
   for i = 1, releases do
-    local id = ARGV[16 + i]
+    local id = ARGV[17 + i]
     bits[i] = held[i] and not seen[id] and '1' or '0'
     seen[id] = true
   end
@@ -101,7 +101,7 @@ end
 local function usual()
   local releases, tries, timeout = tonumber(ARGV[14]), tonumber(ARGV[16]), tonumber(ARGV[7])
   local named = 0
-  for i = 18 + releases, #ARGV, 2 do named = named + ARGV[i] end
+  for i = 19 + releases, #ARGV, 2 do named = named + ARGV[i] end
   local wanted, owned = named + tries, nil
   if named ~= tonumber(ARGV[12]) then return end
 
@@ -130,7 +130,7 @@ local function usual()
   if releases > 0 then bits = remove(releases) end
   if not bits then return end
 
-  local answer = 'done ' .. now .. ' -1 0 0 ' .. ARGV[12] .. ' ' .. ARGV[16] .. ' 0 ' .. bits .. ' - - -'
+  local answer = 'done ' .. now .. ' -1 0 0 - ' .. ARGV[12] .. ' ' .. ARGV[16] .. ' 0 ' .. bits .. ' - - -'
   local recorded = redis.pcall('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
   if recorded.err and entered then
     -- Nobody holds what could be granted twice.

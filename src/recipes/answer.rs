@@ -1,24 +1,44 @@
 //! The server's answer to a batch: what the script's words mean.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::batch::Batch;
 use crate::api::Holder;
 use crate::transport::Value;
 
+/// Stands in front of an answer that should have been put on record, and could not.
+const UNRECORDED: &str = "unrecorded ";
+
 /// The server's answer to a batch.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
     Done(Outcome),
-    Holders(Vec<Holder>),
-    /// A peer holds the lock for so long. Nothing was done.
-    Locked(Duration),
+    Holders(Page),
     /// A score that looks like a time in other units.
     Units(String),
     /// The error that an earlier copy of this batch was answered with.
     Refused(String),
     /// A later batch is on record already.
     Stale,
+}
+
+/// Some of the holders.
+#[derive(Debug, PartialEq)]
+pub(super) struct Page {
+    pub(super) holders: Vec<Holder>,
+    /// Where the next page goes on; `None`: it was the last.
+    pub(super) next: Option<Arc<str>>,
+}
+
+/// A peer holds the lock that acquisitions are made under, and nobody was granted anything; or somebody holds the string
+/// lock that is waited for.
+#[derive(Debug, PartialEq)]
+pub(super) struct Locked {
+    /// For so long at the most.
+    pub(super) left: Duration,
+    /// Tells one holder from the next.
+    pub(super) holder: String,
 }
 
 /// What was done.
@@ -28,8 +48,11 @@ pub(super) struct Outcome {
     pub(super) now: u64,
     /// Until the first holder expires.
     pub(super) first_end: Option<Duration>,
+    /// Somebody of another client waits who came before all of this one.
+    pub(super) behind: bool,
     /// What has expired could not be removed all at once.
     pub(super) more: bool,
+    pub(super) locked: Option<Locked>,
     pub(super) served: usize,
     pub(super) tried: usize,
     pub(super) cleared: u64,
@@ -47,24 +70,32 @@ impl Answer {
         let answer = Answer::parse(value)?;
         let expected = match &answer {
             Answer::Done(outcome) => batch.expects(outcome),
-            Answer::Holders(_) => batch.lists(),
+            Answer::Holders(_) => batch.is_list(),
             _ => true,
         };
         expected.then_some(answer)
     }
 
+    /// Whether an answer to a batch that had to be put on record says that it was. A list of holders never is.
+    pub(super) fn is_on_record(value: &Value) -> bool {
+        match value {
+            Value::BulkString(bytes) => !bytes.starts_with(UNRECORDED.as_bytes()),
+            _ => false,
+        }
+    }
+
     fn parse(value: &Value) -> Option<Self> {
         let bytes = match value {
             Value::BulkString(bytes) => bytes,
-            Value::Array(items) => return read_holders(items).map(Answer::Holders),
+            Value::Array(items) => return read_page(items).map(Answer::Holders),
             _ => return None,
         };
         let text = String::from_utf8_lossy(bytes);
-        let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        let text = text.strip_prefix(UNRECORDED).unwrap_or(&text);
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let rest_of = |rest: &str| rest.to_owned();
         match word {
             "done" => read_outcome(rest).map(Answer::Done),
-            "locked" => Some(Answer::Locked(read_millis(rest)?.unwrap_or_default())),
             "units" => Some(Answer::Units(rest_of(rest))),
             "refused" => Some(Answer::Refused(rest_of(rest))),
             "stale" => Some(Answer::Stale),
@@ -74,11 +105,21 @@ impl Answer {
 }
 
 fn read_outcome(text: &str) -> Option<Outcome> {
-    let mut words = text.splitn(11, ' ');
+    let mut words = text.splitn(12, ' ');
     let now = words.next()?.parse().ok()?;
     let first_end = read_millis(words.next()?)?;
-    let _others = words.next()?;
+    let behind = words.next()? == "1";
     let more = words.next()? == "1";
+    let locked = match words.next()? {
+        "-" => None,
+        lock => {
+            let (left, holder) = lock.split_once(':')?;
+            Some(Locked {
+                left: read_millis(left)?.unwrap_or_default(),
+                holder: holder.to_owned(),
+            })
+        }
+    };
     let served = words.next()?.parse().ok()?;
     let tried = words.next()?.parse().ok()?;
     let cleared = words.next()?.parse().ok()?;
@@ -95,7 +136,9 @@ fn read_outcome(text: &str) -> Option<Outcome> {
     Some(Outcome {
         now,
         first_end,
+        behind,
         more,
+        locked,
         served,
         tried,
         cleared,
@@ -125,7 +168,8 @@ fn read_bits(word: &str) -> Option<Vec<bool>> {
     }
 }
 
-fn read_holders(items: &[Value]) -> Option<Vec<Holder>> {
+fn read_page(items: &[Value]) -> Option<Page> {
+    let (next, items) = items.split_first()?;
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
@@ -142,7 +186,12 @@ fn read_holders(items: &[Value]) -> Option<Vec<Holder>> {
     if !items.len().is_multiple_of(3) {
         return None;
     }
-    items.chunks_exact(3).map(holder).collect()
+    let holders: Option<Vec<Holder>> = items.chunks_exact(3).map(holder).collect();
+    let next = text(next)?;
+    Some(Page {
+        holders: holders?,
+        next: (!next.is_empty()).then(|| next.into()),
+    })
 }
 
 #[cfg(test)]
@@ -153,7 +202,7 @@ mod tests {
     #[test]
     fn answers_are_read() {
         let read = |text: &str| Answer::parse(&Value::BulkString(text.as_bytes().to_vec()));
-        let done = read("done 17 250 0 1 2 1 0 10 - 4,5,6 -");
+        let done = read("done 17 250 0 1 - 2 1 0 10 - 4,5,6 -");
         let expected = Outcome {
             now: 17,
             first_end: Some(Duration::from_millis(250)),
@@ -165,19 +214,32 @@ mod tests {
             ..Outcome::default()
         };
         assert_eq!(done, Some(Answer::Done(expected)));
-        let Some(Answer::Done(failed)) = read("done 1 -1 0 0 0 0 7 - 1 - OOM no memory") else {
+        let Some(Answer::Done(failed)) = read("done 1 -1 1 0 40:a1b2 0 0 7 - 1 - OOM no memory")
+        else {
             panic!("not read");
         };
         assert_eq!(failed.failure.as_deref(), Some("OOM no memory"));
         assert_eq!((failed.first_end, failed.cleared), (None, 7));
         assert_eq!(failed.refreshed, [true]);
-        assert_eq!(
-            read("locked 40"),
-            Some(Answer::Locked(Duration::from_millis(40)))
-        );
+        let locked = Locked {
+            left: Duration::from_millis(40),
+            holder: "a1b2".to_owned(),
+        };
+        assert_eq!((failed.behind, failed.locked), (true, Some(locked)));
         assert_eq!(read("stale"), Some(Answer::Stale));
+        let units = Answer::Units("17".to_owned());
+        assert_eq!(read("unrecorded units 17"), Some(units));
         assert_eq!(read("done x"), None);
         assert_eq!(read("else"), None);
+    }
+
+    #[test]
+    fn what_is_not_on_record_is_known() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let done = "done 17 -1 0 0 - 0 0 0 - - - -";
+        assert!(Answer::is_on_record(&text(done)));
+        assert!(!Answer::is_on_record(&text(&format!("unrecorded {done}"))));
+        assert!(!Answer::is_on_record(&Value::Array(vec![text("")])));
     }
 
     proptest::proptest! {

@@ -12,11 +12,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::answer::Outcome;
+use super::line::keeping::Kept;
 use super::line::waiting::{Claim, Reply};
 use super::names::Names;
 use super::settings::{Layout, Settings, Units};
+use crate::engine::log::list_of;
 use crate::engine::request::{Arg, Request, Script, ScriptCall};
-use crate::lease::Lease;
 
 static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
@@ -66,21 +67,38 @@ const RECORD_FLAG: usize = 3;
 #[derive(Debug, Clone)]
 pub(super) enum Operation {
     Release(Arc<str>),
-    /// With the lease that the answer is told to, where there is one.
-    Refresh(Arc<str>, Option<Lease>),
+    /// In the background, where it is kept.
+    Refresh(Arc<str>, Option<Kept>),
     Try,
-    List,
+    /// A page of the holders, behind where the one before has ended.
+    List(Arc<str>),
     Clear,
 }
 
 impl Operation {
+    /// The id that is to be released by it.
+    pub(super) fn released(&self) -> Option<&Arc<str>> {
+        match self {
+            Operation::Release(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The id that it is about.
+    pub(super) fn id(&self) -> Option<&str> {
+        match self {
+            Operation::Release(id) | Operation::Refresh(id, _) => Some(id),
+            Operation::Try | Operation::List(_) | Operation::Clear => None,
+        }
+    }
+
     /// The name for error texts.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Operation::Release(_) => "release",
             Operation::Refresh(..) => "refresh",
             Operation::Try => "try_acquire",
-            Operation::List => "holders",
+            Operation::List(_) => "holders",
             Operation::Clear => "release_all",
         }
     }
@@ -89,11 +107,7 @@ impl Operation {
 /// For the log: what somebody has to repair.
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let id = match self {
-            Operation::Release(id) | Operation::Refresh(id, _) => id,
-            Operation::Try | Operation::List | Operation::Clear => "",
-        };
-        write!(f, "{}({id})", self.name())
+        write!(f, "{}({})", self.name(), self.id().unwrap_or_default())
     }
 }
 
@@ -107,10 +121,21 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// What is asked for is owed all the same.
-    pub(super) fn forget_caller_who_has_gone(&mut self) {
+    /// Whether it is waited for, or owed. What is neither has to be forgotten as long as it has not been sent.
+    pub(super) fn is_wanted(&mut self) -> bool {
         if self.reply.as_ref().is_some_and(Reply::is_closed) {
             self.reply = None;
+        }
+        self.reply.is_some() || self.is_owed()
+    }
+
+    /// Whether it is to be carried out without a caller: what was granted has to be given back, and what is kept
+    /// to be refreshed.
+    pub(super) fn is_owed(&self) -> bool {
+        match &self.operation {
+            Operation::Release(_) => true,
+            Operation::Refresh(_, kept) => kept.as_ref().is_some_and(|kept| !kept.lease.is_lost()),
+            Operation::Try | Operation::List(_) | Operation::Clear => false,
         }
     }
 }
@@ -118,12 +143,14 @@ impl Call {
 /// What travels together.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// `List` and `Clear` travel alone.
+    /// `List` and `Clear`: without other calls.
     pub(super) alone: Option<Call>,
     pub(super) releases: Vec<Call>,
     pub(super) refreshes: Vec<Call>,
     pub(super) claim: Claim,
     pub(super) tries: Vec<Call>,
+    /// From which slot on it is found out when one expires.
+    pub(super) ends_from: u32,
     ids: Ids,
 }
 
@@ -135,6 +162,7 @@ impl Batch {
             refreshes: Vec::new(),
             claim,
             tries: Vec::new(),
+            ends_from: 1,
             ids: Ids::new(),
         }
     }
@@ -145,7 +173,7 @@ impl Batch {
             Operation::Release(_) => &mut self.releases,
             Operation::Refresh(..) => &mut self.refreshes,
             Operation::Try => &mut self.tries,
-            Operation::List | Operation::Clear => {
+            Operation::List(_) | Operation::Clear => {
                 if self.alone.is_some() || self.calls().next().is_some() {
                     return Err(call);
                 }
@@ -160,6 +188,12 @@ impl Batch {
         Ok(())
     }
 
+    /// Whether it is about nothing but the holders' list.
+    pub(super) fn is_list(&self) -> bool {
+        let alone = self.alone.as_ref().map(|call| &call.operation);
+        matches!(alone, Some(Operation::List(_)))
+    }
+
     pub(super) fn calls(&self) -> impl Iterator<Item = &Call> {
         let lists = self.releases.iter().chain(&self.refreshes);
         self.alone.iter().chain(lists).chain(&self.tries)
@@ -168,6 +202,16 @@ impl Batch {
     pub(super) fn into_calls(self) -> impl Iterator<Item = Call> {
         let lists = self.releases.into_iter().chain(self.refreshes);
         self.alone.into_iter().chain(lists).chain(self.tries)
+    }
+
+    /// The calls that change something, for the log, and the ids of what may have been granted; empty where there are
+    /// none.
+    pub(super) fn changes(&self) -> String {
+        let named = |call: &&Call| !matches!(call.operation, Operation::Try | Operation::List(_));
+        let calls = self.calls().filter(named);
+        let calls = calls.map(|call| (call.operation.to_string(), 1));
+        let acquired = self.ids().map(|id| (format!("acquired({id})"), 1));
+        list_of(calls.chain(acquired))
     }
 
     /// Drops the calls that `keep` does not want. The batch must not be sent as it was after that.
@@ -180,17 +224,11 @@ impl Batch {
         }
     }
 
-    /// Whether it asks for the holders.
-    pub(super) fn lists(&self) -> bool {
-        let alone = self.alone.as_ref().map(|call| &call.operation);
-        matches!(alone, Some(Operation::List))
-    }
-
     /// Whether the server may have answered this batch so.
     pub(super) fn expects(&self, outcome: &Outcome) -> bool {
         let Outcome { served, tried, .. } = *outcome;
         let granted = served.saturating_add(tried);
-        !self.lists()
+        !self.is_list()
             && served <= self.claim.len()
             && tried <= self.tries.len()
             && (outcome.slots.is_empty() || outcome.slots.len() == granted)
@@ -219,7 +257,7 @@ impl Batch {
             Layout::Slots | Layout::Lock => &SLOTS,
         };
         let what = match self.alone.as_ref().map(|call| &call.operation) {
-            Some(Operation::List) => "list",
+            Some(Operation::List(_)) => "list",
             Some(_) => "clear",
             None => "batch",
         };
@@ -252,6 +290,10 @@ impl Batch {
             number(self.releases.len()),
             number(self.refreshes.len()),
             number(self.tries.len()),
+            match self.alone.as_ref().map(|call| &call.operation) {
+                Some(Operation::List(from)) => Arg::Text(Arc::clone(from)),
+                _ => Arg::Number(self.ends_from.into()),
+            },
         ];
         for call in self.releases.iter().chain(&self.refreshes) {
             if let Operation::Release(id) | Operation::Refresh(id, _) = &call.operation {

@@ -76,10 +76,12 @@ impl FairSemaphore {
 
     /// Peers do their steps under the lock `lock:name`, that of [`StringLock`](super::StringLock).
     ///
-    /// Our scripts, being atomic, take no lock. While a peer holds it they do nothing, and come again after 2 ms, 4 ms
-    /// and so on up to the check interval. A `try_acquire` does so for one check interval, then it is refused. A release or
-    /// refresh does so for the retry window, then it is [`Unavailable`](crate::Error::Unavailable); what dropped guards owe
-    /// goes on. A lock without an expiry is given one, the [`lock_timeout`](FairSemaphore::lock_timeout).
+    /// Our scripts, being atomic, take no lock. While a peer holds it nobody is granted a permit: those who wait get their
+    /// place in the order, and the first of them looks again after 1 ms, 2 ms and so on up to the check interval, and as often
+    /// as the peers try as long as they hand it round. A `try_acquire` waits so for one check interval, then it is refused;
+    /// so is a timed one that finds the lock held at its end. As in the originals, releases, refreshes and what changes
+    /// nothing do not wait for the lock. A lock without an expiry is given one, the
+    /// [`lock_timeout`](FairSemaphore::lock_timeout).
     #[must_use]
     pub fn under_lock(self, name: &str) -> Self {
         let lock = Some(name.to_owned());

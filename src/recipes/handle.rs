@@ -1,5 +1,6 @@
 //! What the handles of all recipes share: settings, the line that belongs to them, and the calls.
 
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -85,10 +86,21 @@ impl Handle {
         Ok(matches!(self.line()?.call(refresh).await?, Done::Was(true)))
     }
 
+    /// Page by page, so that no script is a long one. Who holds all the time is listed once.
     pub(super) async fn holders(&self) -> Result<Vec<Holder>> {
-        match self.line()?.call(Operation::List).await? {
-            Done::Holders(holders) => Ok(holders),
-            _ => Ok(Vec::new()),
+        let mut holders = Vec::new();
+        let mut seen = HashSet::new();
+        let mut from: Arc<str> = "".into();
+        loop {
+            let Done::Holders(page) = self.line()?.call(Operation::List(from)).await? else {
+                return Ok(holders);
+            };
+            let new = page.holders.into_iter();
+            holders.extend(new.filter(|one| seen.insert(one.id().to_owned())));
+            match page.next {
+                Some(next) => from = next,
+                None => return Ok(holders),
+            }
         }
     }
 

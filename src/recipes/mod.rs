@@ -21,16 +21,20 @@
 //!   channel `redisson_sc_recipe:{name}`.
 //! - **Order**: ours are served in the order of their arrival by the server's clock, in all processes, as long as
 //!   they wait; it stands in the hash `redisson_sc_recipe_line:{name}`, one field a client, which goes when nobody
-//!   waits. A process that is killed while it waits holds the others up for 0.5 s and three check intervals at the most.
+//!   waits. They have their place as soon as the server has seen them, also when a peer's lock keeps them waiting. A process
+//!   that is killed while it waits holds the others up for 0.5 s and three check intervals at the most.
 //!   Other programs know nothing of that line: they take what they find.
+//! - **The list** of holders is read 256 at a time, so that no script is a long one: who holds all the while is listed,
+//!   once, who comes or goes meanwhile perhaps.
 //! - **The limit** is a setting of each program. A handle never takes a permit while as many as its own limit are
 //!   held; where it was lowered, it waits until enough have been released.
-//! - **Once**: `redisson_sc_recipe_once:{name}:<client id>:<number>`, a string, keeps the number and the answer of the
-//!   client's last call, for ten minutes, so that a call whose reply was lost is repeated without taking effect twice.
+//! - **Once**: `redisson_sc_recipe_once:{name}:<client id>:<number>`, a string, keeps the sequence number and the answer of
+//!   the client's last call, for ten minutes, so that a call whose reply was lost is repeated without taking effect twice. There
+//!   is one, and one more for each handle with other settings that is used at the same time.
 //! - **ACL**: the semaphore's keys, `~redisson_sc_recipe*`, the channels `&redisson_sc_recipe:*`, `+eval +evalsha +get +set +del
 //!   +time +publish +subscribe +unsubscribe +hgetall +hset +hdel +pexpire +pttl`, and for the layouts: `+zadd +zrem +zcard +zmscore
-//!   +zrange +zrangebyscore` (times), `+exists +incrby +object +zrevrangebyscore +zintercard +llen +lpush +rpop`
-//!   (fair), `+sadd +srem +scard +smembers +smismember` (set), `+mget` (slots and lock).
+//!   +zrange +zrangebyscore +zrank +zcount` (times), `+exists +incrby +object +zrevrangebyscore +zintercard +llen +lpush +rpop`
+//!   (fair), `+sadd +srem +scard +sscan +smismember` (set), `+mget` (slots and lock).
 //! - **Clusters**: all keys of a semaphore must share a slot: give its name a part in braces, as in `{name}`.
 //!   Without, a server of a cluster refuses the script, which is [`InvalidName`](crate::Error::InvalidName).
 //!
@@ -41,6 +45,9 @@
 //! same time travel together, 256 of a kind at the most. A waiter is woken by the channel, by a (re)confirmed
 //! subscription, by the pace of the setting, and when the first holder expires or a peer's lock should be free.
 //!
+//! What is dropped before it was sent is forgotten, but for a release; what was granted to a caller who has gone is
+//! released.
+//!
 //! Errors: [`InvalidName`](crate::Error::InvalidName), [`InvalidLimit`](crate::Error::InvalidLimit) and
 //! [`InvalidDuration`](crate::Error::InvalidDuration) for settings that cannot be used;
 //! [`WrongType`](crate::Error::WrongType), [`WrongUnits`](crate::Error::WrongUnits) and
@@ -50,7 +57,7 @@
 //! | File | What it holds |
 //! |---|---|
 //! | `fair.rs`, `timestamp.rs`, `set.rs`, `slots.rs`, `string_lock.rs` | the public types |
-//! | `settings.rs`, `names.rs` | what a handle is told, and the keys that follow from it |
+//! | `settings.rs`, `names.rs`, `numbers.rs` | what a handle is told, and the keys that follow from it |
 //! | `handle.rs` | what all semaphores share, and the trait for them |
 //! | `batch.rs`, `answer.rs` | calls that travel together: the request and the answer |
 //! | `line/` | the calls and the waiters of one client on one semaphore |
@@ -61,6 +68,7 @@ mod fair;
 mod handle;
 mod line;
 mod names;
+mod numbers;
 mod set;
 mod settings;
 mod slots;

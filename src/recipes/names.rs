@@ -6,6 +6,13 @@ use super::settings::{Layout, Settings};
 use crate::config::NameMapper;
 use crate::engine::wrong_type::Typed;
 
+/// What the mapper, which is the user's code, has to say to the names of a line: all but its number.
+pub(super) struct Unnumbered {
+    keys: Vec<Arc<str>>,
+    lock: Option<Arc<str>>,
+    base: Arc<str>,
+}
+
 /// All names that one line uses.
 #[derive(Debug)]
 pub(super) struct Names {
@@ -22,27 +29,30 @@ pub(super) struct Names {
     pub(super) field: Arc<str>,
 }
 
-impl Names {
-    pub(super) fn new(
-        settings: &Settings,
-        mapper: &NameMapper,
-        client_id: &str,
-        number: u64,
-    ) -> Self {
-        let keys = settings.keys(mapper);
+impl Unnumbered {
+    pub(super) fn new(settings: &Settings, mapper: &NameMapper) -> Self {
+        Unnumbered {
+            keys: settings.keys(mapper),
+            lock: settings.lock_key(mapper),
+            base: settings.base(mapper).into(),
+        }
+    }
+
+    /// What all that stands beside the semaphore is named after.
+    pub(super) fn base(&self) -> &Arc<str> {
+        &self.base
+    }
+
+    /// The names of the line `number` of a client.
+    pub(super) fn names(self, client_id: &str, number: u64) -> Names {
+        let Unnumbered { keys, lock, base } = self;
         let field = format!("{client_id}:{number}");
-        // For slots the semaphore's name, which is no key; for the lock its key, so that a lock and a semaphore
-        // of one name are two.
-        let base = match settings.layout {
-            Layout::Lock => keys[0].to_string(),
-            _ => mapper.map(&settings.name),
-        };
         let beside = |prefix: &str| match base.contains('{') {
             true => format!("{prefix}:{base}"),
             false => format!("{prefix}:{{{base}}}"),
         };
         Names {
-            lock: settings.lock_key(mapper),
+            lock,
             record: format!("{}:{field}", beside("redisson_sc_recipe_once")).into(),
             line: beside("redisson_sc_recipe_line").into(),
             channel: beside("redisson_sc_recipe").into(),
@@ -78,7 +88,7 @@ mod tests {
     use super::*;
 
     fn names(settings: &Settings) -> Names {
-        Names::new(settings, &NameMapper::prefix("app:"), "id", 3)
+        Unnumbered::new(settings, &NameMapper::prefix("app:")).names("id", 3)
     }
 
     fn texts(keys: &[Arc<str>]) -> Vec<&str> {

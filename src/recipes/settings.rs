@@ -78,6 +78,16 @@ impl Settings {
         (self.layout != Layout::Set).then_some(self.timeout)
     }
 
+    /// How long what was granted or refreshed is sure to last in Redis, counted from before it was asked for. A time in
+    /// a zset of milliseconds is rounded down, as peers write it.
+    pub(super) fn sure_lease(&self) -> Option<Duration> {
+        let rounded = match (self.layout, self.units) {
+            (Layout::Timestamp | Layout::Fair, Units::Millis) => Duration::from_millis(1),
+            _ => Duration::ZERO,
+        };
+        Some(self.lease()?.saturating_sub(rounded))
+    }
+
     /// Refuses what no semaphore can have.
     pub(super) fn check(&self) -> Result<()> {
         let names = [
@@ -156,6 +166,16 @@ impl Settings {
             Layout::Lock => vec![format!("lock:{name}")],
         };
         keys.into_iter().map(Arc::from).collect()
+    }
+
+    /// What all that stands beside it is named after: for slots the semaphore's name, which is no key; for the lock its
+    /// key, so that a lock and a semaphore of one name are two.
+    pub(super) fn base(&self, mapper: &NameMapper) -> String {
+        let name = mapper.map(&self.name);
+        match self.layout {
+            Layout::Lock => format!("lock:{name}"),
+            _ => name,
+        }
     }
 
     /// The key of the lock that peers take.

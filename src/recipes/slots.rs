@@ -15,7 +15,8 @@ use crate::engine::Core;
 ///
 /// [`slot`](crate::LeasedPermit::slot) is the number of the permit, stable while it is held: good as the number of a shard or
 /// a worker. A slot above a lowered limit is not seen any more: it can neither be released nor refreshed by this handle,
-/// and expires.
+/// and expires. When the first of many slots expires is found out 128 slots at a time, so that no script is a long one; a
+/// slot that was taken for a short time meanwhile may be found by the check only.
 #[derive(Clone)]
 pub struct SlotSemaphore {
     handle: Handle,

@@ -38,6 +38,13 @@ struct Own {
     lease: Lease,
 }
 
+impl Own {
+    fn give_back_detached(self) {
+        self.handle.release_detached(&self.held.id);
+        self.lease.end();
+    }
+}
+
 impl StringLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         StringLock {
@@ -54,7 +61,8 @@ impl StringLock {
         StringLock { handle, ..self }
     }
 
-    /// How often those who wait look for what other programs have released; 100 ms by default.
+    /// How often those who wait look for what other programs have released, at the least; 100 ms by default. The first of
+    /// them looks 1 ms, 2 ms and so on after the lock was seen in other hands, up to this.
     #[must_use]
     pub fn check_interval(self, interval: Duration) -> Self {
         let handle = self
@@ -65,6 +73,30 @@ impl StringLock {
 
     fn own(&self) -> MutexGuard<'_, Option<Own>> {
         self.held.lock()
+    }
+
+    /// Takes what this owner holds, if it is that very `hold`, and not one that it has taken since.
+    fn take_own(&self, hold: &Hold) -> Option<Own> {
+        self.own()
+            .take_if(|own| own.lease.is_same(&hold.lease) && !own.lease.is_lost())
+    }
+
+    async fn give_back(&self, own: Option<Own>) -> Result<()> {
+        let own = own.ok_or_else(|| self.not_held())?;
+        own.handle.unkeep(&own.held.id);
+        let lease = own.lease.clone().ended_on_drop();
+        match own.handle.release(&own.held.id).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                lease.lose();
+                Err(self.not_held())
+            }
+            Err(error) => {
+                // It may be tried again, unless the owner has it anew by now.
+                self.own().get_or_insert(own);
+                Err(error)
+            }
+        }
     }
 
     fn not_held(&self) -> Error {
@@ -121,20 +153,18 @@ impl Lock for StringLock {
     }
 
     async fn unlock(&self) -> Result<()> {
-        let own = self.own().take().ok_or_else(|| self.not_held())?;
-        own.handle.unkeep(&own.held.id);
-        let lease = own.lease.clone().ended_on_drop();
-        match own.handle.release(&own.held.id).await {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                lease.lose();
-                Err(self.not_held())
-            }
-            Err(error) => {
-                // It may be tried again, unless the owner has it anew by now.
-                self.own().get_or_insert(own);
-                Err(error)
-            }
+        let own = self.own().take();
+        self.give_back(own).await
+    }
+
+    async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
+        let own = self.take_own(hold);
+        self.give_back(own).await
+    }
+
+    fn unlock_hold_detached(&self, hold: &Hold) {
+        if let Some(own) = self.take_own(hold) {
+            own.give_back_detached();
         }
     }
 
@@ -170,9 +200,9 @@ impl Lock for StringLock {
     }
 
     fn unlock_detached(&self) {
-        if let Some(own) = self.own().take() {
-            own.handle.release_detached(&own.held.id);
-            own.lease.end();
+        let own = self.own().take();
+        if let Some(own) = own {
+            own.give_back_detached();
         }
     }
 }

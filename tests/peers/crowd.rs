@@ -31,6 +31,15 @@ async fn count(redis: &mut MultiplexedConnection, gauge: &str, change: i64) {
         .unwrap();
 }
 
+/// How many of ours there are, and of each peer's.
+#[derive(Debug, Clone, Copy)]
+struct Callers {
+    ours: usize,
+    theirs: usize,
+}
+
+const CALLERS: Callers = Callers { ours: 8, theirs: 4 };
+
 /// The most that were held together, and how often each side held.
 struct Seen {
     most: u32,
@@ -43,6 +52,7 @@ const CROWD: Duration = Duration::from_secs(4);
 /// Callers of two clients of ours, and threads of both peers, all on one semaphore.
 async fn crowd<G: Send>(
     recipe: Value,
+    callers: Callers,
     who: impl Fn(Program) -> bool,
     hold: impl Fn(&Client, usize) -> BoxFuture<'static, G>,
 ) -> Seen {
@@ -54,7 +64,7 @@ async fn crowd<G: Send>(
             peers.push(program.start(&world.server).await);
         }
     }
-    let mut command = json!({"callers": 4, "millis": CROWD.as_millis() as u64, "holdMicros": 500, "gauge": "gauge"});
+    let mut command = json!({"callers": callers.theirs, "millis": CROWD.as_millis() as u64, "holdMicros": 500, "gauge": "gauge"});
     for (field, value) in recipe.as_object().unwrap() {
         command[field] = value.clone();
     }
@@ -63,7 +73,7 @@ async fn crowd<G: Send>(
         .map(|peer| peer.begin("crowd", command.clone()))
         .collect();
     let end = tokio::time::Instant::now() + CROWD;
-    let callers = (0..8).map(|number| {
+    let callers = (0..callers.ours).map(|number| {
         let client = [&world.client, &second][number % 2];
         let mut redis = world.redis.clone();
         let hold = &hold;
@@ -96,13 +106,24 @@ async fn crowd<G: Send>(
 }
 
 async fn crowd_on(layout: Layout, limit: u32, who: impl Fn(Program) -> bool) -> Seen {
+    crowd_of(CALLERS, CHECK, layout, limit, who).await
+}
+
+async fn crowd_of(
+    callers: Callers,
+    check: Duration,
+    layout: Layout,
+    limit: u32,
+    who: impl Fn(Program) -> bool,
+) -> Seen {
     let units = if who(Python) && layout != Layout::Set && layout != Layout::Slots {
         Units::Seconds
     } else {
         Units::Millis
     };
-    let seen = crowd(about(layout, "crowd", limit), who, move |client, _| {
-        let shape = Shape::new(limit).units(units).check(CHECK);
+    let about = about(layout, "crowd", limit);
+    let seen = crowd(about, callers, who, move |client, _| {
+        let shape = Shape::new(limit).units(units).check(check);
         let semaphore = layout.make(client, "crowd", shape);
         Box::pin(async move { semaphore.permit().await.unwrap() })
     })
@@ -141,6 +162,7 @@ async fn a_crowd_on_a_string_lock_excludes_each_other() {
     let recipe = json!({"recipe": "lock", "name": "crowd"});
     let seen = crowd(
         recipe,
+        CALLERS,
         |_| true,
         |client, _| {
             let lock = client.string_lock("crowd").check_interval(CHECK);
@@ -154,4 +176,17 @@ async fn a_crowd_on_a_string_lock_excludes_each_other() {
     );
     assert_eq!(seen.most, 1);
     assert!(seen.ours > 0 && seen.theirs.iter().all(|turns| *turns > 0));
+}
+
+/// Peers who lock try again every millisecond, and the lock is free for moments only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ours_get_their_share_beside_peers_that_lock() {
+    let callers = Callers { ours: 6, theirs: 6 };
+    let check = Duration::from_millis(100);
+    let python = |program| program == Python;
+    let seen = crowd_of(callers, check, Layout::FairUnderLock, 5, python).await;
+    let each = |turns: u64, callers: usize| turns as f64 / callers as f64;
+    let share = each(seen.ours, callers.ours) / each(seen.theirs[0], callers.theirs);
+    // One or more, even where others are at work; 0.06 with pauses that grow while peers hand the lock round.
+    assert!(share >= 0.3, "a share of {share:.2} each");
 }

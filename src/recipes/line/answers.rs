@@ -2,20 +2,20 @@
 
 use tokio::time::Instant;
 
-use super::super::answer::Outcome;
+use super::super::answer::{Outcome, Page};
 use super::super::batch::{Batch, Call, Operation};
-use super::waiting::Done;
-use super::{Line, tell_all};
-use crate::api::{Held, Holder};
+use super::waiting::{Claim, Done, Waiter};
+use super::{Line, State, tell_all};
+use crate::api::Held;
 use crate::engine::once::{Patience, Trouble};
 use crate::error::Error;
-use crate::transport::Refusal;
+use crate::transport::{Reason, Refusal};
 
 impl Line {
     /// Tells the callers of a batch what has become of their calls.
     pub(super) fn arrive(&self, batch: Batch, outcome: Outcome, sent: Instant, confirmed: bool) {
         let ids: Vec<_> = batch.ids().collect();
-        let lease = self.settings.lease();
+        let lease = self.settings.sure_lease();
         let until = lease.and_then(|lease| sent.checked_add(lease));
         let granted = outcome.served + outcome.tried;
         // First those who waited, then those who tried, without a gap between them.
@@ -29,25 +29,27 @@ impl Line {
                 until,
             });
 
-        let waiters = {
-            let mut state = self.lock();
-            state.locked = None;
-            let waiters = state
-                .waiters
-                .serve(&batch.claim, outcome.served, outcome.now);
-            if batch.alone.is_none() {
-                let named = batch.claim.len();
-                state.in_line = batch.claim.waiting > outcome.served;
-                state.look |= outcome.more;
-                state.look |= outcome.served == named && !state.waiters.is_empty();
-                if !state.waiters.is_empty() {
-                    self.set_alarm(&mut state, self.next_look(outcome.first_end));
-                }
+        // A try waits for a peer's lock as long as those who wait do for the next look.
+        let check = self.settings.check_interval;
+        let patient = |call: &Call| sent.saturating_duration_since(call.since) < check;
+        let trying = match outcome.locked {
+            Some(_) if self.settings.lock.is_some() => {
+                batch.tries.iter().filter(|call| patient(call)).count()
             }
-            state.look |= outcome.cleared > 0;
-            self.listen_if_needed(&mut state, confirmed);
-            waiters
+            _ => 0,
         };
+        let (waiters, in_vain) = {
+            let mut state = self.lock();
+            let told = self.serve(&mut state, &batch.claim, &outcome);
+            if batch.claim.waiting > 0 || !batch.tries.is_empty() {
+                self.look_again(&mut state, &batch, &outcome, trying);
+            }
+            self.listen_if_needed(&mut state, confirmed);
+            told
+        };
+        for waiter in in_vain {
+            let _ = waiter.reply.send(Ok(Done::Held(None)));
+        }
 
         let mut surplus = Vec::new();
         for (waiter, held) in waiters.into_iter().zip(&mut served) {
@@ -69,7 +71,7 @@ impl Line {
         let mut again = Vec::new();
         for call in batch.tries {
             let Some(held) = served.next() else {
-                if failure.is_none() && outcome.more {
+                if failure.is_none() && (outcome.more || trying > 0 && patient(&call)) {
                     again.push(call);
                 } else {
                     answer(call, failure.clone().map_or(Ok(Done::Held(None)), Err));
@@ -86,8 +88,8 @@ impl Line {
             answer(call, Ok(Done::Was(was)));
         }
         for (call, was) in batch.refreshes.into_iter().zip(outcome.refreshed) {
-            if let Operation::Refresh(id, Some(lease)) = &call.operation {
-                self.refreshed(id, lease, was, until);
+            if let Operation::Refresh(id, Some(kept)) = &call.operation {
+                self.refreshed(id, &kept.lease, was, until);
             }
             answer(call, Ok(Done::Was(was)));
         }
@@ -104,10 +106,44 @@ impl Line {
         }
     }
 
-    pub(super) fn arrive_holders(&self, batch: Batch, holders: Vec<Holder>) {
-        self.lock().locked = None;
+    /// Takes those out of the line who have been granted a permit, and those who have not for whom it was the last
+    /// question.
+    fn serve(
+        &self,
+        state: &mut State,
+        claim: &Claim,
+        outcome: &Outcome,
+    ) -> (Vec<Option<Waiter>>, Vec<Waiter>) {
+        let mut in_vain = Vec::new();
+        let served = state.waiters.serve(claim, outcome.served, outcome.now);
+        state.in_line = claim.waiting > outcome.served;
+        let all_named_served = outcome.served == claim.len();
+        if outcome.more || all_named_served {
+            // There may be something left for those behind.
+            state.look |= outcome.more || !state.waiters.is_empty();
+        } else if outcome.failure.is_none() {
+            in_vain = state.waiters.take_ended(claim);
+        }
+        (served, in_vain)
+    }
+
+    /// Sees to the next look of those who go on waiting.
+    fn look_again(&self, state: &mut State, batch: &Batch, outcome: &Outcome, trying: usize) {
+        let for_lock = self.note_lock(state, outcome, trying);
+        if batch.claim.waiting > outcome.served {
+            let (from, left) = (batch.ends_from, outcome.first_end);
+            state.look |= state.ends.note(&self.settings, from, left);
+        }
+        if for_lock.is_some() || !state.waiters.is_empty() {
+            let usual = self.usual_look(state.ends.first());
+            let next = for_lock.map_or(usual, |lock| lock.min(usual));
+            self.set_alarm(state, next);
+        }
+    }
+
+    pub(super) fn arrive_holders(&self, batch: Batch, page: Page) {
         if let Some(call) = batch.alone {
-            answer(call, Ok(Done::Holders(holders)));
+            answer(call, Ok(Done::Holders(page)));
         }
     }
 
@@ -135,7 +171,6 @@ impl Line {
     pub(super) fn fail(&self, batch: Batch, error: &Error) {
         let waiters = {
             let mut state = self.lock();
-            state.refreshing &= batch.refreshes.is_empty();
             // What stops the first ones stops all.
             let stopped = batch.claim.len() > 0;
             let waiters = stopped.then(|| state.waiters.take_all());
@@ -160,8 +195,11 @@ impl Line {
         let mut later = |due: Instant| next = Some(next.map_or(due, |next| next.min(due)));
         batch.retain_calls(|call| {
             let due = call.since + window;
-            call.forget_caller_who_has_gone();
-            match &call.reply {
+            if !call.is_wanted() {
+                told = true;
+                return trouble.doubtful;
+            }
+            match call.reply {
                 Some(_) if trouble.is_over(due) => {
                     self.tell_trouble(call, trouble);
                     told = true;
@@ -169,28 +207,26 @@ impl Line {
                     return trouble.doubtful;
                 }
                 Some(_) => later(due),
-                None => match &call.operation {
-                    Operation::Release(_) => owed = true,
-                    Operation::Refresh(_, Some(lease)) if !lease.is_lost() => owed = true,
-                    Operation::Refresh(_, Some(_)) => {
-                        self.lock().refreshing = false;
-                        told = true;
-                        return trouble.doubtful;
-                    }
-                    _ => {}
-                },
+                None => owed = true,
             }
             true
         });
-        let (overdue, due) = self.lock().waiters.take_overdue(now, window);
-        let untouched = trouble.untouched();
+        let (overdue, due) = {
+            let mut state = self.lock();
+            let (overdue, due) = state.waiters.take_overdue(now, window);
+            // Nor for those who have gone, or are told now.
+            told |= (batch.claim.tickets()).any(|ticket| !state.waiters.contains(ticket));
+            (overdue, due)
+        };
         for (ticket, waiter) in overdue {
             let Some(since) = waiter.asked else { continue };
-            let asked = batch.claim.tickets().any(|named| named == ticket);
-            let trouble = if asked { trouble } else { &untouched };
-            let _ = waiter
-                .reply
-                .send(Err(trouble.error(self.name(), "acquire", since)));
+            let named = batch.claim.tickets().any(|named| named == ticket);
+            let trouble = Trouble {
+                doubtful: named && trouble.doubtful || waiter.doubtful,
+                ..*trouble
+            };
+            let error = trouble.error(self.name(), "acquire", since);
+            let _ = waiter.reply.send(Err(error));
         }
         if let Some(due) = due {
             later(due);
@@ -212,20 +248,33 @@ impl Line {
         let window = self.core.config.retry_window;
         let untouched = trouble.untouched();
         let mut over = Vec::new();
+        let mut forgotten = Vec::new();
         {
             let mut state = self.lock();
             for mut call in std::mem::take(&mut state.queue) {
-                call.forget_caller_who_has_gone();
-                // A release that its caller has been told did not happen must not happen.
-                if call.since + window <= trouble.now && call.reply.is_some() {
+                if !call.is_wanted() {
+                    forgotten.push(call);
+                } else if call.since + window <= trouble.now && call.reply.is_some() {
+                    // A release that its caller has been told did not happen must not happen.
                     over.push(call);
                 } else {
                     state.queue.push_back(call);
                 }
             }
         }
+        self.forget(forgotten);
         for mut call in over {
             self.tell_trouble(&mut call, &untouched);
+        }
+    }
+
+    /// Tells `waiters` that a question that names them was sent and not answered.
+    pub(super) fn tell_unknown(&self, waiters: Vec<Waiter>, detail: &str) {
+        let trouble = unknown(detail);
+        for waiter in waiters {
+            let since = waiter.asked.unwrap_or(trouble.now);
+            let error = trouble.error(self.name(), "acquire", since);
+            let _ = waiter.reply.send(Err(error));
         }
     }
 
@@ -234,6 +283,17 @@ impl Line {
         if let Some(reply) = call.reply.take() {
             let _ = reply.send(Err(error));
         }
+    }
+}
+
+/// Something was sent and not answered.
+pub(super) fn unknown(detail: &str) -> Trouble<'_> {
+    Trouble {
+        doubtful: true,
+        reason: Reason::Unreachable,
+        last: false,
+        detail,
+        now: Instant::now(),
     }
 }
 

@@ -10,10 +10,29 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::batch::{Call, Operation};
-use super::Line;
+use super::{Line, State};
 use crate::api::Held;
 use crate::engine::drive;
 use crate::lease::Lease;
+
+/// What is refreshed in the background by one call.
+#[derive(Debug, Clone)]
+pub(in crate::recipes) struct Kept {
+    /// To which the answer is told.
+    pub(in crate::recipes) lease: Lease,
+    /// Shared by those that are refreshed together, as long as one of them is queued or under way.
+    _together: Arc<()>,
+}
+
+impl State {
+    /// Whether `call` is a refresh of something that has been given back or forgotten since it was queued.
+    pub(super) fn keeps_no_more(&self, call: &Call) -> bool {
+        match &call.operation {
+            Operation::Refresh(id, Some(_)) => !self.kept.contains_key(id),
+            _ => false,
+        }
+    }
+}
 
 impl Line {
     /// Refreshes what is held from now on, until it is released.
@@ -43,13 +62,9 @@ impl Line {
         held: bool,
         until: Option<Instant>,
     ) {
-        let mut state = self.lock();
-        state.refreshing = false;
         if held {
-            drop(state);
             lease.extend(until);
-        } else if state.kept.remove(id).is_some() {
-            drop(state);
+        } else if self.lock().kept.remove(id).is_some() {
             tracing::warn!(name = self.name(), id = &**id, "lost");
             lease.lose();
         }
@@ -65,18 +80,25 @@ impl Line {
             return false;
         }
         // While the server does not answer, one refresh of each is enough.
-        if !state.refreshing {
+        if state.refreshing.strong_count() == 0 {
             let since = Instant::now();
+            let together = Arc::new(());
+            state.refreshing = Arc::downgrade(&together);
             let calls: Vec<Call> = state
                 .kept
                 .iter()
-                .map(|(id, lease)| Call {
-                    operation: Operation::Refresh(Arc::clone(id), Some(lease.clone())),
-                    reply: None,
-                    since,
+                .map(|(id, lease)| {
+                    let kept = Kept {
+                        lease: lease.clone(),
+                        _together: Arc::clone(&together),
+                    };
+                    Call {
+                        operation: Operation::Refresh(Arc::clone(id), Some(kept)),
+                        reply: None,
+                        since,
+                    }
                 })
                 .collect();
-            state.refreshing = true;
             state.queue.extend(calls);
             self.note_busy(&mut state);
         }

@@ -6,8 +6,8 @@
 //! the first holder expires, when a peer's lock should be free again, and at the pace of the setting, as peers
 //! tell nothing.
 //!
-//! Nothing is lost when a caller goes: a call that has been queued is carried out, and what was granted to somebody
-//! who has gone is released with the next round.
+//! Nothing is lost when a caller goes: a release that has been asked for is carried out, and what was granted to somebody
+//! who has gone is released with the next round. Anything else that has not been sent by then is forgotten.
 //!
 //! | File | What it holds |
 //! |---|---|
@@ -16,12 +16,16 @@
 //! | `round.rs` | what a round takes along, and how it is carried out |
 //! | `answers.rs` | who is told what |
 //! | `alarm.rs` | when to look next, and the ear on the channel |
+//! | `ends.rs` | when holders expire |
+//! | `peers_lock.rs` | the lock under which peers acquire |
 //! | `keeping.rs` | what is refreshed in the background |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
 
 mod alarm;
 mod answers;
-mod keeping;
+mod ends;
+pub(super) mod keeping;
+mod peers_lock;
 mod round;
 mod seat;
 pub(super) mod waiting;
@@ -33,7 +37,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::batch::{Call, Operation};
-use super::names::Names;
+use super::names::{Names, Unnumbered};
+use super::numbers::{Number, Numbers};
 use super::settings::Settings;
 use crate::engine::Core;
 use crate::engine::answer;
@@ -43,7 +48,8 @@ use crate::engine::registry::Shared;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::Backoff;
+use ends::Ends;
+use peers_lock::PeersLock;
 use seat::Seat;
 use waiting::{Done, Waiter, Waiters};
 
@@ -56,6 +62,8 @@ pub(super) struct Line {
     place: Arc<str>,
     settings: Settings,
     names: Names,
+    /// Taken as long as the line is there.
+    _number: Number,
     driver: Driver,
     state: Mutex<State>,
     itself: Weak<Line>,
@@ -70,15 +78,19 @@ struct State {
     /// This client stands in the line that all clients see.
     in_line: bool,
     listening: Listening,
+    /// When holders expire.
+    ends: Ends,
     /// When those who wait look next without having been woken.
     alarm: Option<Instant>,
-    /// Until then a peer holds the lock, as far as is known; and how long to wait the next time.
-    locked: Option<(Instant, Backoff)>,
+    /// The lock of peers, once it has been in the way.
+    peers_lock: Option<PeersLock>,
     /// What is refreshed in the background.
     kept: HashMap<Arc<str>, Lease>,
     keeping: bool,
-    /// Refreshes of these are queued or on their way.
-    refreshing: bool,
+    /// Alive as long as refreshes of these are queued or on their way.
+    refreshing: Weak<()>,
+    /// Who is named in the batch that is under way.
+    under_way: Vec<u64>,
     /// A batch was given up whose copies may still reach the server.
     doubtful: bool,
     /// Counted as busy in the core.
@@ -91,11 +103,13 @@ impl Line {
     pub(super) fn find(core: &Arc<Core>, settings: &Settings) -> Arc<Line> {
         let place: Arc<str> = format!("{settings:?}").into();
         // The mapper is the user's code: not under the registry's lock.
-        let mapper = &core.config.name_mapper;
-        let names = Names::new(settings, mapper, core.id(), core.next_sequence());
+        let unnumbered = Unnumbered::new(settings, &core.config.name_mapper);
+        let numbers = Numbers::of(core, unnumbered.base());
         core.objects.find_or_make(KIND, &place, |closed| {
+            let number = numbers.take();
             Arc::new_cyclic(|itself| Line {
-                names,
+                names: unnumbered.names(core.id(), number.value()),
+                _number: number,
                 core: Arc::clone(core),
                 place: Arc::clone(&place),
                 settings: settings.clone(),
@@ -117,8 +131,8 @@ impl Line {
         self.state.lock()
     }
 
-    /// Carries `operation` out. Queued at the first poll; carried out even when the future is dropped after that,
-    /// and then what it took, if anything, is given back.
+    /// Carries `operation` out. Queued at the first poll. When the future is dropped after that, a release is carried
+    /// out all the same; anything else only if it has been sent already, and then what it took is given back.
     pub(super) async fn call(self: &Arc<Self>, operation: Operation) -> Result<Done> {
         let (reply, answer) = oneshot::channel();
         self.enqueue(Call {
@@ -187,11 +201,15 @@ impl Line {
 
 impl Shared for Line {
     fn close(self: Arc<Self>) {
-        let waiters = {
+        let (named, waiters) = {
             let mut state = self.lock();
             state.closed = true;
-            state.waiters.take_all()
+            let named = std::mem::take(&mut state.under_way);
+            let named = state.waiters.take(named);
+            (named, state.waiters.take_all())
         };
+        // What they may be granted still is given back.
+        self.tell_unknown(named, "the client has been shut down");
         tell_all(waiters, &self.shut_down());
         drive::kick(&self);
     }

@@ -7,24 +7,48 @@ use tokio::time::Instant;
 
 use super::super::answer::Answer;
 use super::super::batch::{Batch, Call, Operation};
+use super::answers::unknown;
 use super::{Line, State};
 use crate::engine::answer;
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::log;
 use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
 use crate::error::Error;
-use crate::transport::{Reason, Refusal};
+use crate::transport::{Reason, Refusal, Value};
 
 impl Line {
-    /// Takes what the next round carries out.
-    fn depart(&self, state: &mut State) -> Option<Batch> {
-        if state.waits_for_lock() {
+    /// Whether there is something for a round to carry out. Calls that are forgotten count: the round clears them away.
+    fn is_due(&self, state: &State) -> bool {
+        let waiting = !state.waiters.is_empty();
+        // A place in the line that nobody stands in holds others up.
+        if state.in_line && !waiting {
+            return true;
+        }
+        if state.lock_held_until().is_some() {
+            // Who is new gets his place in the order, who is at his end his answer; and only acquisitions are made under the
+            // lock.
+            let mut queue = state.queue.iter();
+            return waiting && state.look && state.waiters.somebody_cannot_wait()
+                || queue.any(|call| !matches!(call.operation, Operation::Try));
+        }
+        !state.queue.is_empty() || waiting && state.look
+    }
+
+    /// Takes what the next round carries out; calls that are not wanted any more go to `forgotten`.
+    fn depart(&self, state: &mut State, forgotten: &mut Vec<Call>) -> Option<Batch> {
+        if !self.is_due(state) {
             return None;
         }
         let mut batch = Batch::new(state.waiters.claim(self.settings.limit));
+        batch.ends_from = state.ends.from();
+        let held_up = state.lock_held_until().is_some();
         let mut left = VecDeque::new();
-        while let Some(call) = state.queue.pop_front() {
-            if let Err(call) = batch.add(call) {
+        while let Some(mut call) = state.queue.pop_front() {
+            if held_up && matches!(call.operation, Operation::Try) {
+                left.push_back(call);
+            } else if !call.is_wanted() || state.keeps_no_more(&call) {
+                forgotten.push(call);
+            } else if let Err(call) = batch.add(call) {
                 left.push_back(call);
                 break;
             }
@@ -32,21 +56,21 @@ impl Line {
         left.append(&mut state.queue);
         state.queue = left;
         let waiting = !state.waiters.is_empty();
-        let needed = batch.calls().next().is_some() || state.look && waiting;
-        // A place in the line that nobody stands in holds others up.
-        if !needed && (waiting || !state.in_line) {
+        let in_vain = state.in_line && !waiting;
+        if batch.calls().next().is_none() && !(waiting && state.look) && !in_vain {
             return None;
         }
         state.look = false;
-        if batch.alone.is_some() {
+        if batch.is_list() {
             // Those who wait are named with the next one.
-            state.look = !state.waiters.is_empty();
+            state.look = waiting;
             batch.claim = Default::default();
         }
+        state.under_way = batch.claim.tickets().collect();
         Some(batch)
     }
 
-    async fn carry_out(&self, mut batch: Batch) {
+    async fn carry_out(&self, batch: Batch) {
         let (doubtful, confirmed) = {
             let state = self.lock();
             (state.doubtful, state.listening.is_confirmed())
@@ -55,15 +79,20 @@ impl Line {
         let mut request = batch.request(&self.settings, &self.names, record_life, doubtful);
         request.number(self.core.next_sequence());
         let sent = Instant::now();
+        let mut under_way = UnderWay {
+            line: self,
+            batch: Some(batch),
+        };
         let (mut unanswered, mut disowned) = (false, 0);
         let ending = loop {
+            let batch = under_way.batch.as_mut().expect("until it has ended");
             let callers = |trouble: &Trouble<'_>| {
                 unanswered |= trouble.doubtful;
-                self.tell_impatient(trouble, &mut batch)
+                self.tell_impatient(trouble, batch)
             };
             let ending = self.core.carry_out(&mut request, callers).await;
             let stale = match &ending {
-                Ending::Answer(value) => Answer::read(value, &batch) == Some(Answer::Stale),
+                Ending::Answer(value) => Answer::read(value, batch) == Some(Answer::Stale),
                 _ => false,
             };
             if !stale || unanswered || disowned == MOST_DISOWNED {
@@ -77,18 +106,15 @@ impl Line {
             request.disown_record(self.core.next_sequence());
             disowned += 1;
         };
+        let batch = under_way.batch.take().expect("until it has ended");
         let error = match ending {
-            Ending::Answer(value) => match Answer::read(&value, &batch) {
+            Ending::Answer(value) => match self.read(&value, &batch, doubtful) {
                 Some(Answer::Done(outcome)) => {
                     self.arrive(batch, outcome, sent, confirmed);
                     return;
                 }
-                Some(Answer::Holders(holders)) => {
-                    self.arrive_holders(batch, holders);
-                    return;
-                }
-                Some(Answer::Locked(left)) => {
-                    self.wait_for_lock(batch, left, confirmed);
+                Some(Answer::Holders(page)) => {
+                    self.arrive_holders(batch, page);
                     return;
                 }
                 Some(Answer::Units(found)) => Error::WrongUnits {
@@ -118,6 +144,24 @@ impl Line {
         self.fail(batch, &error);
     }
 
+    /// Reads the answer to `batch`, which was sent while an earlier one was `doubtful`.
+    fn read(&self, value: &Value, batch: &Batch, doubtful: bool) -> Option<Answer> {
+        let answer = Answer::read(value, batch);
+        let settled = !matches!(answer, None | Some(Answer::Stale));
+        if doubtful && settled && Answer::is_on_record(value) {
+            // Nothing that was sent before can do harm any more.
+            self.lock().doubtful = false;
+        }
+        answer
+    }
+
+    /// Calls that nobody wants any more are not sent.
+    pub(super) fn forget(&self, calls: Vec<Call>) {
+        for call in calls {
+            tracing::debug!(name = self.name(), call = %call.operation, "forgotten");
+        }
+    }
+
     pub(super) fn refused(&self, refusal: &Refusal) -> Error {
         if refusal.reason == Reason::Other && refusal.detail.starts_with("CROSSSLOT") {
             return Error::InvalidName {
@@ -141,17 +185,18 @@ impl Line {
         state.in_line &= !state.waiters.is_empty();
     }
 
-    /// Nobody knows what became of `batch`, and it is not asked for any more. What it may have taken is released.
+    /// Nobody knows what became of `batch`, and it is not asked for any more. What it may have taken is released, and
+    /// what it should have released is released again: no id is given out twice.
     fn give_up(&self, batch: Batch) {
-        let acquired = batch.ids().map(|id| (format!("acquired({id})"), 1));
-        let calls = batch.calls().map(|call| (call.operation.to_string(), 1));
-        log::unknown(self.name(), &log::list_of(calls.chain(acquired)));
+        log::unknown(self.name(), &batch.changes());
         let since = Instant::now();
-        let ids: Vec<_> = batch.ids().collect();
+        let releases = batch.releases.iter();
+        let owed = releases.filter_map(|call| call.operation.released().cloned());
+        let ids: Vec<_> = batch.ids().chain(owed).collect();
         let mut state = self.lock();
         state.look = true;
         state.doubtful = true;
-        state.refreshing = false;
+        state.waiters.doubt(&batch.claim);
         let release = |id| Call {
             operation: Operation::Release(id),
             reply: None,
@@ -162,13 +207,50 @@ impl Line {
     }
 }
 
+/// A batch until it has been answered or given up. Dropped before that, as its runtime has ended, it tells its callers
+/// that it may have been carried out.
+struct UnderWay<'a> {
+    line: &'a Line,
+    batch: Option<Batch>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(batch) = self.batch.take() {
+            self.line.abandon_under_way(batch);
+        }
+    }
+}
+
+impl Line {
+    fn abandon_under_way(&self, batch: Batch) {
+        let detail = "the runtime has ended";
+        let (name, calls) = (self.name(), batch.changes());
+        if !calls.is_empty() {
+            tracing::error!(
+                name,
+                calls,
+                "what became of these calls is not known: the runtime has ended"
+            );
+        }
+        let named = self.lock().waiters.take(batch.claim.tickets().collect());
+        self.tell_unknown(named, detail);
+        for mut call in batch.into_calls() {
+            self.tell_trouble(&mut call, &unknown(detail));
+        }
+    }
+}
+
 impl Rounds for Line {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core.runtime.clone();
         let round = async move {
-            let batch = self.depart(&mut self.lock());
+            let mut forgotten = Vec::new();
+            let batch = self.depart(&mut self.lock(), &mut forgotten);
+            self.forget(forgotten);
             if let Some(batch) = batch {
                 self.carry_out(batch).await;
+                self.lock().under_way.clear();
             }
         };
         answer::within(runtime, Box::pin(round))
@@ -176,13 +258,10 @@ impl Rounds for Line {
 
     fn has_work(&self) -> bool {
         let mut state = self.lock();
-        let waiting = !state.waiters.is_empty();
-        // A place in the line that nobody stands in holds others up.
-        let tidy = state.in_line && !waiting;
-        if !state.queue.is_empty() || tidy || state.look && waiting {
+        if !state.queue.is_empty() || self.is_due(&state) {
             self.note_busy(&mut state);
-            // The alarm calls again.
-            return !state.waits_for_lock();
+            // For what waits for a peer's lock the alarm calls again.
+            return self.is_due(&state);
         }
         // Callers that wait for permits are not owed anything.
         self.core.note_idle(&mut state.busy);
@@ -196,9 +275,11 @@ impl Rounds for Line {
             self.core.note_idle(&mut state.busy);
             (std::mem::take(&mut state.queue), state.waiters.take_all())
         };
+        // Callers are told by the drop of their replies; what has none is owed.
         let owed = queue.iter_mut().filter_map(|call| {
-            call.forget_caller_who_has_gone();
-            call.reply.is_none().then_some((&call.operation, 1))
+            let has_caller = call.is_wanted() && call.reply.is_some();
+            let released = call.operation.released().filter(|_| !has_caller);
+            released.map(|_| (&call.operation, 1))
         });
         log::abandoned(self.name(), &log::list_of(owed));
         // Dropping the replies tells the callers.

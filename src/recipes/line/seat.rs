@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::super::batch::{Call, Operation};
 use super::Line;
 use super::waiting::Done;
 use crate::engine::answer::answer_of;
@@ -43,31 +42,26 @@ impl Seat {
         answer.unwrap_or_else(|| Err(self.line.shut_down()))
     }
 
-    /// Waits for the answer until `deadline`, and then for the answer to one last try.
+    /// Waits for the answer until `deadline`, and then for the answer to one last question.
     pub(in crate::recipes) async fn served_until(&mut self, deadline: Instant) -> Result<Done> {
         if let Ok(done) = tokio::time::timeout_at(deadline, self.served()).await {
             return done;
         }
-        self.try_for_the_last_time();
+        self.ask_for_the_last_time();
         self.served().await
     }
 
-    fn try_for_the_last_time(&mut self) {
-        let Some(ticket) = self.ticket.take() else {
+    /// Keeps its place: a question that names it may be on its way.
+    fn ask_for_the_last_time(&mut self) {
+        let Some(ticket) = self.ticket else {
             return;
         };
         let mut state = self.line.lock();
         // Not there any more: the answer is on its way.
-        let Some(waiter) = state.waiters.leave(ticket) else {
+        if !state.waiters.end(ticket) {
             return;
-        };
-        self.line.leave_if_unneeded(&mut state);
+        }
         state.look = true;
-        state.queue.push_back(Call {
-            operation: Operation::Try,
-            reply: Some(waiter.reply),
-            since: Instant::now(),
-        });
         self.line.note_busy(&mut state);
         drop(state);
         // The round that is under way, if it is this caller's own, must go on while it waits.

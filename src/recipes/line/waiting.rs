@@ -2,15 +2,19 @@
 //!
 //! The server's clock gives each an arrival at its first asking. By that our clients take turns: the first of
 //! one client is not served before one of another client who came earlier.
+//!
+//! A caller whose waiting time is over keeps its place: the next question is its last, and the answer to that is its
+//! answer. It may have been named in a question that is on its way, so there is no other way to tell it the truth.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::super::answer::Page;
 use super::super::batch::MOST_CALLS;
-use crate::api::{Held, Holder};
+use crate::api::Held;
 use crate::error::Result;
 
 /// A claim has this many runs at the most.
@@ -23,7 +27,7 @@ pub(in crate::recipes) enum Done {
     Held(Option<Held>),
     /// Whether it held.
     Was(bool),
-    Holders(Vec<Holder>),
+    Holders(Page),
     Count(u64),
 }
 
@@ -34,16 +38,22 @@ pub(in crate::recipes) type Reply = oneshot::Sender<Result<Done>>;
 #[derive(Debug)]
 pub(in crate::recipes) struct Waiter {
     pub(in crate::recipes) reply: Reply,
-    /// Since when it waits for its first answer; `None` when it has had it.
+    /// Since when it waits for its first answer, or for its last; `None` when it has had the first.
     pub(in crate::recipes) asked: Option<Instant>,
     /// By the server's clock, in microseconds; 0 until it has asked.
     pub(in crate::recipes) arrival: u64,
+    /// Since when its waiting time is over.
+    ended: Option<Instant>,
+    /// A question that named it was given up without an answer.
+    pub(in crate::recipes) doubtful: bool,
 }
 
 /// The line.
 #[derive(Debug, Default)]
 pub(in crate::recipes) struct Waiters {
     by_ticket: BTreeMap<u64, Waiter>,
+    /// Those whose waiting time is over.
+    ended: BTreeSet<u64>,
     next_ticket: u64,
 }
 
@@ -55,6 +65,8 @@ pub(in crate::recipes) struct Claim {
     pub(in crate::recipes) waiting: usize,
     /// The tickets from this one on were given out later.
     end: u64,
+    /// Those for whom it is the last question.
+    last_for: Vec<u64>,
 }
 
 /// Neighbours in the line who came together.
@@ -80,6 +92,10 @@ impl Waiters {
         self.by_ticket.is_empty()
     }
 
+    pub(in crate::recipes) fn len(&self) -> usize {
+        self.by_ticket.len()
+    }
+
     pub(in crate::recipes) fn join(&mut self, reply: Reply) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -87,6 +103,8 @@ impl Waiters {
             reply,
             asked: Some(Instant::now()),
             arrival: 0,
+            ended: None,
+            doubtful: false,
         };
         self.by_ticket.insert(ticket, waiter);
         ticket
@@ -94,10 +112,49 @@ impl Waiters {
 
     /// Leaves the line, served or not.
     pub(in crate::recipes) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
+        self.ended.remove(&ticket);
         self.by_ticket.remove(&ticket)
     }
 
+    /// Takes those of `tickets` out who are there still.
+    pub(in crate::recipes) fn take(&mut self, tickets: Vec<u64>) -> Vec<Waiter> {
+        let tickets = tickets.into_iter();
+        tickets.filter_map(|ticket| self.leave(ticket)).collect()
+    }
+
+    pub(in crate::recipes) fn contains(&self, ticket: u64) -> bool {
+        self.by_ticket.contains_key(&ticket)
+    }
+
+    /// The waiting time of one is over; `false` if it has been answered already.
+    pub(in crate::recipes) fn end(&mut self, ticket: u64) -> bool {
+        let Some(waiter) = self.by_ticket.get_mut(&ticket) else {
+            return false;
+        };
+        let now = Instant::now();
+        waiter.ended = Some(now);
+        waiter.asked.get_or_insert(now);
+        self.ended.insert(ticket);
+        true
+    }
+
+    /// Takes out those for whom `claim` was the last question.
+    pub(in crate::recipes) fn take_ended(&mut self, claim: &Claim) -> Vec<Waiter> {
+        let tickets = claim.last_for.iter();
+        tickets.filter_map(|ticket| self.leave(*ticket)).collect()
+    }
+
+    /// Nobody knows what became of `claim`.
+    pub(in crate::recipes) fn doubt(&mut self, claim: &Claim) {
+        for ticket in claim.tickets() {
+            if let Some(waiter) = self.by_ticket.get_mut(&ticket) {
+                waiter.doubtful = true;
+            }
+        }
+    }
+
     pub(in crate::recipes) fn take_all(&mut self) -> Vec<Waiter> {
+        self.ended.clear();
         std::mem::take(&mut self.by_ticket).into_values().collect()
     }
 
@@ -149,6 +206,7 @@ impl Waiters {
             runs,
             waiting: self.by_ticket.len(),
             end: self.next_ticket,
+            last_for: self.ended.iter().copied().collect(),
         }
     }
 
@@ -167,23 +225,71 @@ impl Waiters {
                 break;
             }
             waiter.arrival = now;
-            waiter.asked = None;
+            waiter.asked = waiter.ended;
         }
         waiters
     }
 
-    /// The server has answered `claim`, if only that it must wait.
-    pub(in crate::recipes) fn note_answered(&mut self, claim: &Claim) {
-        for (_, waiter) in self.by_ticket.range_mut(..claim.end).rev() {
-            if waiter.asked.take().is_none() {
-                break;
-            }
-        }
+    /// Whether somebody has not got his place in the order yet, or has to be asked for for the last time.
+    pub(in crate::recipes) fn somebody_cannot_wait(&self) -> bool {
+        let last = self.by_ticket.values().next_back();
+        !self.ended.is_empty() || last.is_some_and(|waiter| waiter.arrival == 0)
     }
 
     /// Whether somebody goes on waiting after an answer of the server.
     pub(in crate::recipes) fn somebody_was_answered(&self) -> bool {
-        let first = self.by_ticket.values().next();
+        let mut waiting = self.by_ticket.values();
+        let first = waiting.find(|waiter| waiter.ended.is_none());
         first.is_some_and(|waiter| waiter.asked.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> (Waiters, [oneshot::Receiver<Result<Done>>; 3]) {
+        let mut waiters = Waiters::default();
+        let answers = [(); 3].map(|()| {
+            let (reply, answer) = oneshot::channel();
+            waiters.join(reply);
+            answer
+        });
+        (waiters, answers)
+    }
+
+    fn tickets(waiters: &Waiters) -> Vec<u64> {
+        waiters.by_ticket.keys().copied().collect()
+    }
+
+    #[test]
+    fn who_is_at_his_end_keeps_his_place_until_a_question_that_was_made_after_it() {
+        let (mut waiters, _answers) = three();
+        let before = waiters.claim(9);
+        assert!(waiters.end(1));
+        waiters.serve(&before, 0, 7);
+        assert!(waiters.take_ended(&before).is_empty());
+        assert_eq!(tickets(&waiters), [0, 1, 2]);
+        let last = waiters.claim(9);
+        assert_eq!(last.tickets().collect::<Vec<_>>(), [0, 1, 2]);
+        waiters.serve(&last, 1, 8);
+        assert_eq!(waiters.take_ended(&last).len(), 1);
+        assert_eq!(tickets(&waiters), [2]);
+        assert!(!waiters.end(1), "it has been answered");
+    }
+
+    #[test]
+    fn who_is_at_his_end_is_told_in_time_that_nobody_answers() {
+        let (mut waiters, _answers) = three();
+        let claim = waiters.claim(9);
+        waiters.serve(&claim, 0, 7);
+        let window = Duration::ZERO;
+        let overdue = |waiters: &mut Waiters| waiters.take_overdue(Instant::now(), window).0;
+        assert!(overdue(&mut waiters).is_empty(), "all have been answered");
+        waiters.end(1);
+        waiters.doubt(&claim);
+        let told = overdue(&mut waiters);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].0 == 1 && told[0].1.doubtful);
     }
 }
