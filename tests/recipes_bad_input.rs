@@ -257,32 +257,33 @@ async fn the_counter_under_a_lock_restarts_at_once() {
         );
         locked.release(one.id()).await.unwrap();
     }
-    // Without one, when it has not been touched for longer than a permit lasts.
+}
+
+/// Without a lock a peer may have been given a value and not have entered it yet, however long ago: if newcomers began
+/// anew, he would stand behind them, and be the first among those who come later. (How long a key has been idle does not
+/// tell: a server keeps that once for all keys that hold the same small number.)
+#[tokio::test]
+async fn the_counter_without_a_lock_goes_on_for_ever() {
+    let mut world = World::new().await;
     let lease = Duration::from_millis(900);
-    let plain = Layout::Fair.make(&world.client, "restart", Shape::new(1).lease(lease));
-    let _: () = world.redis.set("restart:counter", 5).await.unwrap();
-    let one = plain.try_acquire().await.unwrap().expect("free");
-    assert_eq!(
-        world.redis.get::<_, i64>("restart:counter").await.unwrap(),
-        6,
-        "a peer may have been given a value"
-    );
-    plain.release(one.id()).await.unwrap();
-    until("the counter is idle", LIMIT, async || {
+    let plain = Layout::Fair.make(&world.client, "goes-on", Shape::new(1).lease(lease));
+    // The number under another key, and nobody has used it since the server began.
+    let _: () = world.redis.set("other", 6).await.unwrap();
+    until("the number is idle", LIMIT, async || {
         let idle: u64 = redis::cmd("OBJECT")
-            .arg(&["IDLETIME", "restart:counter"])
+            .arg(&["IDLETIME", "other"])
             .query_async(&mut world.redis.clone())
             .await
             .unwrap();
-        // The server's clock for this ticks once a second.
-        idle >= 2
+        idle >= 3
     })
     .await;
-    plain.try_acquire().await.unwrap().expect("free");
-    assert_eq!(
-        world.redis.get::<_, i64>("restart:counter").await.unwrap(),
-        1
-    );
+    let _: () = world.redis.set("goes-on:counter", 5).await.unwrap();
+    let _: i64 = world.redis.incr("goes-on:counter", 1).await.unwrap();
+    let one = plain.try_acquire().await.unwrap().expect("free");
+    let given: i64 = world.redis.get("goes-on:counter").await.unwrap();
+    assert_eq!(given, 7, "the peer's value is given out again");
+    plain.release(one.id()).await.unwrap();
 }
 
 /// Whoever has deleted the counter while permits are held must not let newcomers pass those who hold.

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// What the scripts need besides `EVALSHA`.
 const COMMANDS: &str = "+eval +evalsha +get +set +del +time +publish +subscribe +unsubscribe +hgetall +hset +hdel \
-    +pexpire +pttl +zadd +zrem +zcard +zmscore +zrange +zrangebyscore +zrank +zcount +incrby +object +zrevrangebyscore \
+    +pexpire +pttl +zadd +zrem +zcard +zmscore +zrange +zrangebyscore +zrank +zcount +incrby +zrevrangebyscore \
     +zintercard +llen +lpush +rpop +exists +sadd +srem +scard +sscan +smismember +mget";
 
 async fn as_user(server: &RedisServer, user: &str) -> Client {

@@ -14,8 +14,6 @@
 local LAST = 4503599627370496
 -- So many owners are looked at together.
 local WINDOW = 256
--- A word that is no key.
-local IDLETIME = 'IDLETIME'
 local store = {}
 local timed, owned, owned_before
 
@@ -64,13 +62,6 @@ end
 -- Gives out `count` values of the counter: the one before the first of them; or nil, and why not.
 local function give_out(setting, count)
   local empty = timed == 0 and owned == 0
-  local restarts = empty and setting.locked
-  if empty and not restarts then
-    -- Untouched for longer than a holder lasts: then nobody has taken a value and not entered it yet. What is told
-    -- may be a second too long.
-    local idle = redis.pcall('OBJECT', IDLETIME, KEYS[3])
-    restarts = type(idle) == 'number' and (idle - 1) * 1e3 > setting.timeout
-  end
   local last = redis.pcall('INCRBY', KEYS[3], count)
   if type(last) == 'table' then
     local text = redis.call('GET', KEYS[3]) or '0'
@@ -79,7 +70,8 @@ local function give_out(setting, count)
     last = #text < 19 and redis.call('INCRBY', KEYS[3], count) or LAST * 2
   end
   local before = last - count
-  if restarts or empty and before >= LAST / 2 then
+  -- Without a lock somebody may have taken a value and not entered it yet; nothing tells for how long.
+  if empty and (setting.locked or before >= LAST / 2) then
     before = 0
   elseif before < owned then
     -- Somebody has deleted it or set it back.

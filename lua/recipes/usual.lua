@@ -12,9 +12,6 @@
 -- Repeat-safe: yes, it leaves the same record as batch.lua
 -- Invariant: where it goes on with the next part, nothing has changed but, after an error, the counter
 
--- A word that is no key.
-local IDLETIME = 'IDLETIME'
-
 -- The time as a score and in microseconds, both as text; or nothing, if anything has expired or looks strange.
 local function clock(timeout, somebody)
   local time = redis.call('TIME')
@@ -116,11 +113,6 @@ local function usual()
 
   local entered
   if wanted > 0 then
-    if owned == 0 then
-      -- Untouched for longer than a holder lasts: the counter restarts. What is told may be a second too long.
-      local idle = redis.pcall('OBJECT', IDLETIME, KEYS[3])
-      if type(idle) == 'number' and (idle - 1) * 1e3 > timeout then return end
-    end
     local refused
     entered, refused = enter(wanted, owned, score)
     if refused then leave(refused) end

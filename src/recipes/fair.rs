@@ -21,7 +21,7 @@ use crate::engine::Core;
 /// that does it to one of ours. Peers that [lock](FairSemaphore::under_lock) can't.
 ///
 /// The counter restarts when nobody holds: at once under a lock; else, as a peer could have been given a value and not
-/// have used it yet, when nobody has touched it for longer than the timeout; and from 2^51 on in any case.
+/// have used it yet, from 2^51 on only.
 ///
 /// ```no_run
 /// # async fn work(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {

@@ -33,7 +33,7 @@
 //!   is one, and one more for each handle with other settings that is used at the same time.
 //! - **ACL**: the semaphore's keys, `~redisson_sc_recipe*`, the channels `&redisson_sc_recipe:*`, `+eval +evalsha +get +set +del
 //!   +time +publish +subscribe +unsubscribe +hgetall +hset +hdel +pexpire +pttl`, and for the layouts: `+zadd +zrem +zcard +zmscore
-//!   +zrange +zrangebyscore +zrank +zcount` (times), `+exists +incrby +object +zrevrangebyscore +zintercard +llen +lpush +rpop`
+//!   +zrange +zrangebyscore +zrank +zcount` (times), `+exists +incrby +zrevrangebyscore +zintercard +llen +lpush +rpop`
 //!   (fair), `+sadd +srem +scard +sscan +smismember` (set), `+mget` (slots and lock).
 //! - **Clusters**: all keys of a semaphore must share a slot: give its name a part in braces, as in `{name}`.
 //!   Without, a server of a cluster refuses the script, which is [`InvalidName`](crate::Error::InvalidName).
