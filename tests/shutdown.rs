@@ -364,3 +364,39 @@ async fn a_guard_dropped_during_shutdown_gives_back() {
     let other = Client::connect(server.url()).await.unwrap();
     assert_eq!(other.semaphore("owed").available_permits().await, Ok(2));
 }
+
+/// Callers whose first question has been carried out and not been answered: what they were granted is given back, but
+/// nobody can say so before the answer is there.
+#[tokio::test]
+async fn who_is_on_the_way_at_the_end_is_not_told_that_nothing_was_sent() {
+    for locks in [false, true] {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::start(&server).await;
+        let client = builder(proxy.url())
+            .response_timeout(LIMIT)
+            .connect()
+            .await
+            .unwrap();
+        let semaphore = client.semaphore("closing");
+        semaphore.try_set_permits(1).await.unwrap();
+        let lock = client.lock("closing-lock");
+        assert!(!lock.is_locked().await.unwrap());
+        proxy.at_script(1, Fate::HoldReply);
+        let asks = lock.clone();
+        let waiter = tokio::spawn(async move {
+            match locks {
+                true => asks.lock().await,
+                false => semaphore.acquire(1).await,
+            }
+        });
+        proxy.until_struck(1).await;
+        let closing = tokio::spawn(async move { client.shutdown().await });
+        let error = timeout(LIMIT, waiter).await.expect("it ends").unwrap();
+        let error = error.unwrap_err();
+        assert_eq!(error.effect(), Effect::Unknown, "{error}");
+        proxy.let_go();
+        timeout(LIMIT, closing).await.unwrap().unwrap().unwrap();
+        assert_eq!(stored(&server, "closing").await, ["1"]);
+        assert_eq!(stored(&server, "closing-lock").await, [""; 0]);
+    }
+}

@@ -37,6 +37,15 @@ impl Claim {
         self.runs.iter().chain(&self.last)
     }
 
+    /// The last one of those named who wait on.
+    pub(crate) fn last_in_line(&self) -> Option<u64> {
+        self.runs
+            .iter()
+            .filter_map(|run| run.tickets.last())
+            .max()
+            .copied()
+    }
+
     /// All who are named.
     pub(super) fn tickets(&self) -> impl Iterator<Item = u64> {
         self.all_runs().flat_map(|run| run.tickets.iter().copied())

@@ -68,14 +68,18 @@ pub(crate) struct Trouble<'a> {
     pub(crate) last: bool,
 }
 
+/// Why a client does not wait for answers any more.
+pub(crate) const RUNTIME_ENDED: &str = "the runtime has ended";
+pub(crate) const CLIENT_CLOSED: &str = "the client has been shut down";
+
 impl<'a> Trouble<'a> {
-    /// What is known of a call that was under way when the client's runtime ended.
-    pub(crate) fn of_ended_runtime() -> Trouble<'static> {
+    /// What is known of a call that was sent and will not be waited for any more.
+    pub(crate) fn unknown(detail: &'a str) -> Self {
         Trouble {
             doubtful: true,
             reason: Reason::Unreachable,
             last: true,
-            detail: "the runtime has ended",
+            detail,
             now: Instant::now(),
         }
     }

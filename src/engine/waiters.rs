@@ -135,6 +135,15 @@ impl Waiters {
         std::mem::take(&mut self.by_ticket).into_values().collect()
     }
 
+    /// The same: those up to the ticket `asking`, whom the question under way may name, and the others.
+    pub(crate) fn take_line_apart(&mut self, asking: Option<u64>) -> (Vec<Waiter>, Vec<Waiter>) {
+        let others = match asking {
+            Some(last) => self.by_ticket.split_off(&(last + 1)),
+            None => std::mem::take(&mut self.by_ticket),
+        };
+        (self.take_line(), others.into_values().collect())
+    }
+
     /// Takes out all, those at the end of their wait, too.
     pub(crate) fn take_all(&mut self) -> Vec<Waiter> {
         let ending = std::mem::take(&mut self.ending).into_values();

@@ -6,7 +6,7 @@ use super::{Line, Queued, tell_all};
 use crate::engine::batch::{Batch, Call, Operation, Step, StepResult};
 use crate::engine::claim::Claim;
 use crate::engine::in_hand::Carries;
-use crate::engine::once::{Patience, Trouble};
+use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble};
 use crate::engine::turns::Verdict;
 use crate::engine::waiters::{Served, Waiter};
 use crate::engine::{log, nudge};
@@ -273,12 +273,9 @@ impl Carries for Line {
     type Batch = Batch;
 
     fn lose(&self, mut batch: Batch) {
-        if batch.len() == 0 {
-            return;
-        }
         let (name, calls) = (self.name(), batch.changes());
         log::lost(name, &calls);
-        let trouble = Trouble::of_ended_runtime();
+        let trouble = Trouble::unknown(RUNTIME_ENDED);
         let claim = std::mem::take(&mut batch.claim);
         let waiters = self.lock().waiters.take_named(&claim);
         for waiter in waiters {

@@ -39,6 +39,7 @@ use super::drive::{self, Driver, Inline};
 use super::keys::Keys;
 use super::listening::Listening;
 use super::nudge::Leavings;
+use super::once::{CLIENT_CLOSED, Trouble};
 use super::registry::Shared;
 use super::request::Request;
 use super::turns::Turns;
@@ -63,6 +64,8 @@ pub(crate) struct Line {
 struct State {
     queue: Queue,
     waiters: Waiters,
+    /// The last ticket of those in line whom the question under way names.
+    asking: Option<u64>,
     /// Permits may have become free since the waiters last asked.
     look: bool,
     /// What was free when those who asked could not use it, and others behind them may: they are searched for when there
@@ -135,6 +138,7 @@ impl Line {
             state: Mutex::new(State {
                 queue: Queue::new(),
                 waiters: Waiters::new(),
+                asking: None,
                 look: false,
                 free: None,
                 available: 0,
@@ -332,11 +336,18 @@ impl Commands for Line {
 
 impl Shared for Line {
     fn close(self: Arc<Self>) {
-        let waiters = {
+        let (asking, waiters) = {
             let mut state = self.lock();
             state.closed = true;
-            state.waiters.take_line()
+            let asking = state.asking;
+            state.waiters.take_line_apart(asking)
         };
+        // What they may be granted still is given back.
+        let trouble = Trouble::unknown(CLIENT_CLOSED);
+        for waiter in asking {
+            let error = trouble.error(self.name(), "acquire", waiter.since);
+            let _ = waiter.reply.send(Err(error));
+        }
         tell_all(waiters, &self.shut_down());
         drive::kick(&self);
     }

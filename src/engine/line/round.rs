@@ -54,6 +54,7 @@ impl Line {
             state.look = false;
             state.looking_unprompted = std::mem::take(&mut state.unprompted);
         }
+        state.asking = claim.last_in_line();
         state.waiters.name_ending(&mut claim);
         let own = u64::from(state.listening.is_confirmed());
         let report = reports.then(|| state.turns.report(state.waiters.report(&claim, now), own));
@@ -254,6 +255,7 @@ impl Rounds for Line {
 
     fn has_work(&self) -> bool {
         let mut state = self.lock();
+        state.asking = None;
         let claims = state.look && !state.waiters.is_empty();
         let ends = state.waiters.somebody_ends();
         if !state.queue.is_empty() || claims || ends || state.is_awaited_in_vain() {

@@ -7,14 +7,14 @@ use tokio::time::Instant;
 
 use super::calls::{Call, Claim, Known, Outcome, Reply, Step, StepAnswer, Term};
 use super::round::Batch;
-use super::waiting::Turn;
+use super::waiting::{Turn, Waiter};
 use super::{Held, LockLine, Queued, State, waiting};
 use crate::api::{Hold, HoldId};
 use crate::clock::Moment;
 use crate::engine::holds::Count;
 use crate::engine::in_hand::Carries;
 use crate::engine::log;
-use crate::engine::once::{Patience, Trouble, refused};
+use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble, refused};
 use crate::error::{Error, Result};
 use crate::transport::Refusal;
 
@@ -368,6 +368,16 @@ impl LockLine {
         due
     }
 
+    /// Tells waiters that were named in a question whose answer they will not see.
+    pub(super) fn tell_unknown(&self, waiters: Vec<Waiter>, detail: &str) {
+        let trouble = Trouble::unknown(detail);
+        for waiter in waiters {
+            let since = waiter.unanswered.unwrap_or(trouble.now);
+            let error = trouble.error(self.name(), "lock", since);
+            let _ = waiter.reply.send(Err(error));
+        }
+    }
+
     /// The same for those whose calls are queued behind: they have not been sent at all.
     pub(super) fn tell_queued(&self, trouble: &Trouble<'_>) -> Option<Instant> {
         let window = self.core.config.retry_window;
@@ -415,9 +425,6 @@ impl Carries for LockLine {
     type Batch = Batch;
 
     fn lose(&self, batch: Batch) {
-        if batch.is_empty() {
-            return;
-        }
         let calls = batch.calls.iter().map(|call| (call.step.clone(), 1));
         let turns = batch.turns.iter();
         let turns = turns.map(|turn| (Step::Acquire(turn.claim.clone()), 1));
@@ -429,13 +436,8 @@ impl Carries for LockLine {
                 .filter_map(|turn| state.waiting.take(turn.ticket))
                 .collect()
         };
-        let trouble = Trouble::of_ended_runtime();
-        for waiter in waiters {
-            let since = waiter.unanswered.unwrap_or(trouble.now);
-            let _ = waiter
-                .reply
-                .send(Err(trouble.error(self.name(), "lock", since)));
-        }
+        self.tell_unknown(waiters, RUNTIME_ENDED);
+        let trouble = Trouble::unknown(RUNTIME_ENDED);
         for call in batch.calls {
             let error = trouble.error(self.name(), call.step.name(), call.since);
             if let Some(reply) = call.reply {

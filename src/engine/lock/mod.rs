@@ -60,6 +60,7 @@ use super::core::Core;
 use super::drive::{self, Driver, Inline};
 use super::holds::{Count, Holds};
 use super::keys::Keys;
+use super::once::CLIENT_CLOSED;
 use super::registry::Shared;
 use super::request::Request;
 use crate::api::{Hold, HoldId};
@@ -83,6 +84,8 @@ pub(crate) struct LockLine {
 struct State {
     queue: VecDeque<Queued>,
     waiting: Waiting,
+    /// The tickets of those who wait and whom the question under way names.
+    asking: Vec<u64>,
     /// The server has just said that somebody of this client has the lock.
     held: Option<Held>,
     /// A request was given up whose copies may still reach the server.
@@ -160,6 +163,7 @@ impl LockLine {
                 state: Mutex::new(State {
                     queue: VecDeque::new(),
                     waiting: Waiting::default(),
+                    asking: Vec::new(),
                     held: None,
                     doubtful: false,
                     fenced_until: None,
@@ -355,11 +359,15 @@ impl Commands for LockLine {
 
 impl Shared for LockLine {
     fn close(self: Arc<Self>) {
-        let waiters = {
+        let (asking, waiters): (Vec<_>, Vec<_>) = {
             let mut state = self.lock();
             state.closed = true;
-            state.waiting.take_all()
+            let asking = std::mem::take(&mut state.asking);
+            let all = state.waiting.take_all().into_iter();
+            all.partition(|waiter| asking.contains(&waiter.ticket()))
         };
+        // What they may be granted still is given back.
+        self.tell_unknown(asking, CLIENT_CLOSED);
         waiting::tell_all(waiters, &self.shut_down());
         drive::kick(&self);
     }

@@ -140,6 +140,7 @@ impl LockLine {
         // There is always room for one: no call waits for another round because of the waiting.
         let most = (MOST_STEPS - batch.calls.len()).max(1);
         batch.turns = waiting.ask(now, stays, most, |owner| batch.has_owner(owner));
+        state.asking = batch.turns.iter().map(|turn| turn.ticket).collect();
     }
 
     /// What is known of the owner of `step`.
@@ -369,6 +370,7 @@ impl Rounds for LockLine {
 
     fn has_work(&self) -> bool {
         let mut state = self.lock();
+        state.asking.clear();
         if !state.queue.is_empty() || state.waiting.wants_to_ask(Instant::now()) {
             self.note_busy(&mut state);
             return true;

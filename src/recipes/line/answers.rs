@@ -9,7 +9,7 @@ use super::{Line, State, tell_all};
 use crate::api::Held;
 use crate::engine::once::{Patience, Trouble};
 use crate::error::Error;
-use crate::transport::{Reason, Refusal};
+use crate::transport::Refusal;
 
 impl Line {
     /// Tells the callers of a batch what has become of their calls.
@@ -270,7 +270,7 @@ impl Line {
 
     /// Tells `waiters` that a question that names them was sent and not answered.
     pub(super) fn tell_unknown(&self, waiters: Vec<Waiter>, detail: &str) {
-        let trouble = unknown(detail);
+        let trouble = Trouble::unknown(detail);
         for waiter in waiters {
             let since = waiter.asked.unwrap_or(trouble.now);
             let error = trouble.error(self.name(), "acquire", since);
@@ -283,17 +283,6 @@ impl Line {
         if let Some(reply) = call.reply.take() {
             let _ = reply.send(Err(error));
         }
-    }
-}
-
-/// Something was sent and not answered.
-pub(super) fn unknown(detail: &str) -> Trouble<'_> {
-    Trouble {
-        doubtful: true,
-        reason: Reason::Unreachable,
-        last: false,
-        detail,
-        now: Instant::now(),
     }
 }
 

@@ -44,6 +44,7 @@ use crate::engine::Core;
 use crate::engine::answer;
 use crate::engine::drive::{self, Driver, Inline};
 use crate::engine::listening::Listening;
+use crate::engine::once::CLIENT_CLOSED;
 use crate::engine::registry::Shared;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
@@ -209,7 +210,7 @@ impl Shared for Line {
             (named, state.waiters.take_all())
         };
         // What they may be granted still is given back.
-        self.tell_unknown(named, "the client has been shut down");
+        self.tell_unknown(named, CLIENT_CLOSED);
         tell_all(waiters, &self.shut_down());
         drive::kick(&self);
     }

@@ -7,12 +7,14 @@ use tokio::time::Instant;
 
 use super::super::answer::Answer;
 use super::super::batch::{Batch, Call, Operation};
-use super::answers::unknown;
 use super::{Line, State};
 use crate::engine::answer;
 use crate::engine::drive::{Driver, Round, Rounds};
+use crate::engine::in_hand::{Carries, InHand};
 use crate::engine::log;
-use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
+use crate::engine::once::{
+    Ending, MOST_DISOWNED, RUNTIME_ENDED, Trouble, refused, unexpected_answer,
+};
 use crate::error::Error;
 use crate::transport::{Reason, Refusal, Value};
 
@@ -79,20 +81,16 @@ impl Line {
         let mut request = batch.request(&self.settings, &self.names, record_life, doubtful);
         request.number(self.core.next_sequence());
         let sent = Instant::now();
-        let mut under_way = UnderWay {
-            line: self,
-            batch: Some(batch),
-        };
+        let mut batch = InHand::new(self, batch);
         let (mut unanswered, mut disowned) = (false, 0);
         let ending = loop {
-            let batch = under_way.batch.as_mut().expect("until it has ended");
             let callers = |trouble: &Trouble<'_>| {
                 unanswered |= trouble.doubtful;
-                self.tell_impatient(trouble, batch)
+                self.tell_impatient(trouble, &mut batch)
             };
             let ending = self.core.carry_out(&mut request, callers).await;
             let stale = match &ending {
-                Ending::Answer(value) => Answer::read(value, batch) == Some(Answer::Stale),
+                Ending::Answer(value) => Answer::read(value, &batch) == Some(Answer::Stale),
                 _ => false,
             };
             if !stale || unanswered || disowned == MOST_DISOWNED {
@@ -106,7 +104,7 @@ impl Line {
             request.disown_record(self.core.next_sequence());
             disowned += 1;
         };
-        let batch = under_way.batch.take().expect("until it has ended");
+        let batch = batch.take();
         let error = match ending {
             Ending::Answer(value) => match self.read(&value, &batch, doubtful) {
                 Some(Answer::Done(outcome)) => {
@@ -207,36 +205,15 @@ impl Line {
     }
 }
 
-/// A batch until it has been answered or given up. Dropped before that, as its runtime has ended, it tells its callers
-/// that it may have been carried out.
-struct UnderWay<'a> {
-    line: &'a Line,
-    batch: Option<Batch>,
-}
+impl Carries for Line {
+    type Batch = Batch;
 
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        if let Some(batch) = self.batch.take() {
-            self.line.abandon_under_way(batch);
-        }
-    }
-}
-
-impl Line {
-    fn abandon_under_way(&self, batch: Batch) {
-        let detail = "the runtime has ended";
-        let (name, calls) = (self.name(), batch.changes());
-        if !calls.is_empty() {
-            tracing::error!(
-                name,
-                calls,
-                "what became of these calls is not known: the runtime has ended"
-            );
-        }
+    fn lose(&self, batch: Batch) {
+        log::lost(self.name(), &batch.changes());
         let named = self.lock().waiters.take(batch.claim.tickets().collect());
-        self.tell_unknown(named, detail);
+        self.tell_unknown(named, RUNTIME_ENDED);
         for mut call in batch.into_calls() {
-            self.tell_trouble(&mut call, &unknown(detail));
+            self.tell_trouble(&mut call, &Trouble::unknown(RUNTIME_ENDED));
         }
     }
 }
