@@ -162,7 +162,7 @@ async fn shutdown_tells_those_who_wait_and_carries_out_what_is_owed() {
     .await;
 }
 
-/// What is granted in the very moment of the end is either told or given back.
+/// What is granted in the very moment of the end is given back.
 #[tokio::test]
 async fn shutdown_while_an_answer_is_on_its_way() {
     let server = RedisServer::start().await;
@@ -185,7 +185,9 @@ async fn shutdown_while_an_answer_is_on_its_way() {
         .expect("it ends")
         .unwrap();
     let told = call.await.unwrap();
-    assert!(matches!(told, Err(Error::ShutDown { .. })), "{told:?}");
+    // When it was told, nobody knew yet whether the permits had been taken.
+    let error = told.unwrap_err();
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
     assert_eq!(stored(&server, "moment").await, ["5"]);
 }
 
