@@ -5,6 +5,7 @@ mod support;
 use std::time::Duration;
 
 use redisson_semaphore::Client;
+use support::far::Far;
 use support::lock_crowd::{LockCrowd, Way};
 use support::proxy::Proxy;
 use support::server::RedisServer;
@@ -96,5 +97,43 @@ async fn a_client_that_is_alone_sends_no_more_than_it_must() {
         let scripts = scripts_of_one_alone(callers, hold, 200).await;
         println!("{callers} callers, {hold:?}: {scripts}");
         assert!(scripts <= most, "{callers} callers, {hold:?}: {scripts}");
+    }
+}
+
+/// A client to which everything comes later than a lock is left free for others at first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_far_away_has_its_turns() {
+    let server = RedisServer::start().await;
+    let near = connect(server.url()).await;
+    let way = Far::start(&server, Duration::from_millis(15)).await;
+    let far = connect(way.url()).await;
+    for hold in [Duration::ZERO, Duration::from_millis(2)] {
+        let near = LockCrowd::start(&near, 4, Way::Lock, hold);
+        until("they are at work", LIMIT, async || near.grants() > 20).await;
+        let far = LockCrowd::start(&far, 1, Way::Lock, hold);
+        until("it has its turns", LIMIT, async || far.grants() >= 10).await;
+        println!("{hold:?}: {} of the near ones", near.grants());
+        far.stop().await;
+        near.stop().await;
+    }
+}
+
+/// Clients of one caller each, who are all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_clients_with_one_caller_share() {
+    let server = RedisServer::start().await;
+    let hold = Duration::from_millis(1);
+    let mut crowds = Vec::new();
+    for _ in 0..8 {
+        let client = connect(server.url()).await;
+        crowds.push(LockCrowd::start(&client, 1, Way::Lock, hold));
+    }
+    let all = || crowds.iter().map(LockCrowd::grants).sum::<u64>();
+    until("they have been served", LIMIT, async || all() >= 1600).await;
+    let grants: Vec<u64> = crowds.iter().map(LockCrowd::grants).collect();
+    let least = grants.iter().min().expect("some");
+    assert!(least * 5 >= 1600 / 8, "{grants:?}");
+    for crowd in crowds {
+        crowd.stop().await;
     }
 }

@@ -1,11 +1,11 @@
 //! When a client that wants the lock all the time leaves it to others.
 //!
 //! Whoever is awake takes a lock that has come free; those who sleep until they hear of it come too late, again and
-//! again. So a client to which the lock has come back for `local_hand_over`, while others listen for it, leaves it to
+//! again. So a client that has had the lock for `local_hand_over` in all, while others listen for it, leaves it to
 //! them: as many *turns* as there are others. A turn begins when the lock comes free and ends when it does so again,
-//! which its message tells. When the lock stays free for [`GIVE_WAY`], nobody wants it, and it is taken again; for a
-//! while, that grows each time, no more turns are left to others than they took then. Some who listen may not want
-//! the lock just now.
+//! which its message tells. When the lock stays free for [`GIVE_WAY`], it is taken again, and the next time it is left
+//! free for twice as long, up to [`LONGEST_WAY`]: others may be far away. For a while, that grows each time, no more turns
+//! are left to them than they took then: some who listen may not want the lock just now.
 //!
 //! So clients of this crate serve themselves one after the other, and JVMs among them. Who is alone never leaves the
 //! lock to anybody.
@@ -16,11 +16,13 @@ use tokio::time::Instant;
 
 /// How long the lock is left free for others: those who wait need a moment to wake, and a round trip.
 const GIVE_WAY: Duration = Duration::from_millis(5);
-/// The same when nobody was that fast the last time: a JVM may be slow to wake.
-const GIVE_WAY_TO_THE_SLOW: Duration = Duration::from_millis(10);
+/// The same when nobody was that fast the last times: a JVM may be slow to wake, and a client far away.
+const LONGEST_WAY: Duration = Duration::from_millis(80);
 /// So many turns are left to others at the most: one of them may take them all.
 const MOST_TURNS: u64 = 16;
-/// What nobody takes is left to nobody for up to 2^6 times as long as the lock stays here at a time.
+/// They rest for as long as so many others have had it at the most.
+const MOST_RESTS: u32 = 8;
+/// What nobody has taken is left to nobody for up to 2^6 times as long as it was left free in vain.
 const MOST_DOUBLINGS: u32 = 6;
 
 /// How a client shares a lock with others.
@@ -28,18 +30,25 @@ const MOST_DOUBLINGS: u32 = 6;
 pub(super) struct Sharing {
     /// How many other clients listen for the lock, as far as is known.
     others: u64,
-    /// Since when the lock has been this client's again and again.
+    /// Since when the lock has been this client's, and for how long it had been so before, since others last had turns.
     kept_since: Option<Instant>,
+    kept: Duration,
     /// When this client left it free, if nobody has been seen to have it since.
     freed: Option<Instant>,
     /// This many messages of its own the client has not heard yet.
     echoes: u32,
     /// How many turns others have before this client's next one.
     owed: u64,
-    /// How many they have had since this client's last one.
+    /// How many there were to be, and how many they have had since this client's last one.
+    offered: u64,
     taken: u64,
+    /// And where there are several, others are to have had it until then: each about as long as this client, which is not
+    /// told how many turns of one of them follow each other.
+    rests_until: Option<Instant>,
     /// The lock is left free until then.
     until: Option<Instant>,
+    /// How often the time for that is to be doubled.
+    slowness: u32,
     /// How often it was left free in vain, without others having taken all of their turns in between.
     declined: u32,
     /// Until then others are left no more turns than they `wanted` the last time.
@@ -59,14 +68,24 @@ impl Sharing {
         if self.owed > 0 {
             return self.owed.min(others);
         }
-        let since = self.kept_since.unwrap_or(now);
-        if now.saturating_duration_since(since) < window {
+        if self.kept_by(now) < window {
             return 0;
         }
         match self.shy_until {
             Some(until) if now < until => self.wanted.min(others),
             _ => others,
         }
+    }
+
+    /// For how long this client has had the lock.
+    fn kept_by(&self, now: Instant) -> Duration {
+        let since = self.kept_since.unwrap_or(now);
+        self.kept + now.saturating_duration_since(since)
+    }
+
+    /// How long the lock is left free now.
+    fn way(&self) -> Duration {
+        GIVE_WAY.saturating_mul(1 << self.slowness).min(LONGEST_WAY)
     }
 
     /// The lock is about to be given back: may somebody of this client take it in the same step?
@@ -97,6 +116,8 @@ impl Sharing {
     /// This client has given the lock back, and left it free.
     pub(super) fn freed(&mut self, now: Instant, window: Duration) {
         self.freed = Some(now);
+        self.kept = self.kept_by(now);
+        self.kept_since = None;
         let due = self.due(now, window);
         if due == 0 {
             return;
@@ -105,13 +126,11 @@ impl Sharing {
             self.taken = 0;
         }
         self.owed = due;
-        self.kept_since = None;
-        self.leave_free(now);
-    }
-
-    fn leave_free(&mut self, now: Instant) {
-        let slow = self.declined > 0;
-        self.until = Some(now + if slow { GIVE_WAY_TO_THE_SLOW } else { GIVE_WAY });
+        let each = std::mem::take(&mut self.kept).min(LONGEST_WAY);
+        let all = u32::try_from(due - 1).unwrap_or(u32::MAX).min(MOST_RESTS);
+        self.offered = due;
+        self.rests_until = Some(now + all * each);
+        self.until = Some(now + self.way());
     }
 
     /// A message says that the lock has come free.
@@ -123,14 +142,19 @@ impl Sharing {
         if self.owed == 0 {
             return;
         }
-        self.owed -= 1;
         self.taken += 1;
+        let rests = self.rests_until.is_some_and(|until| now < until);
+        if self.owed > 1 || rests {
+            self.owed = (self.owed - 1).max(1);
+            self.until = Some(now + self.way());
+            return;
+        }
+        self.owed = 0;
         self.until = None;
-        if self.owed > 0 {
-            self.leave_free(now);
-        } else if self.taken >= self.others.min(MOST_TURNS) {
+        if self.taken >= self.others.min(MOST_TURNS) {
             self.declined = 0;
             self.shy_until = None;
+            self.slowness = self.slowness.saturating_sub(1);
         }
     }
 
@@ -143,9 +167,10 @@ impl Sharing {
 
     /// Somebody of this client wants the lock, and nobody did before.
     pub(super) fn wanted_again(&mut self, now: Instant) {
-        let long_ago = |freed: Instant| now > freed + GIVE_WAY_TO_THE_SLOW;
+        let long_ago = |freed: Instant| now > freed + 2 * self.way();
         if self.freed.is_some_and(long_ago) {
             self.kept_since = None;
+            self.kept = Duration::ZERO;
         }
         if self.until.is_some_and(|until| until <= now) {
             self.until = None;
@@ -160,12 +185,17 @@ impl Sharing {
         match self.until.take() {
             // By a call that does not wait: the others still have their turns before them.
             Some(until) if now < until => {}
+            // Each has had a turn, and nobody wants it for longer.
+            Some(_) if self.taken >= self.offered => self.owed = 0,
             Some(_) if self.owed > 0 => {
                 self.owed = 0;
                 self.wanted = self.taken;
                 self.declined = (self.declined + 1).min(MOST_DOUBLINGS);
-                let shy = window.max(GIVE_WAY).saturating_mul(1 << self.declined);
+                let shy = window.max(self.way()).saturating_mul(1 << self.declined);
                 self.shy_until = now.checked_add(shy);
+                if self.way() < LONGEST_WAY {
+                    self.slowness += 1;
+                }
             }
             _ => self.owed = 0,
         }
@@ -246,6 +276,40 @@ mod tests {
     }
 
     #[test]
+    fn two_that_take_it_from_each_other_leave_it_to_a_third_one() {
+        let mut client = Client::beside(2);
+        let turns = (1..).find(|_| {
+            let gives_way = client.turn(1);
+            client.pass(1);
+            client.sharing.others_have_it();
+            gives_way
+        });
+        assert!(turns.is_some_and(|turns| turns <= 5), "{turns:?}");
+    }
+
+    #[test]
+    fn who_is_far_away_has_turns_too() {
+        let mut client = Client::beside(1);
+        let mut taken = 0;
+        // The lock comes free again 30 ms after it was left free, and the far one has it for 5.
+        while client.now < Instant::now() + Duration::from_secs(10) {
+            if !client.turn(2) {
+                continue;
+            }
+            let until = client.sharing.until.expect("it gives way");
+            if until < client.now + Duration::from_millis(30) {
+                client.wait_in_vain();
+            } else {
+                client.pass(35);
+                client.sharing.others_have_it();
+                client.sharing.heard(client.now);
+                taken += 1;
+            }
+        }
+        assert!(taken >= 40, "{taken} turns in ten seconds");
+    }
+
+    #[test]
     fn its_own_message_is_nobodys_turn() {
         let mut client = Client::beside(1);
         client.sharing.expect_echo();
@@ -261,20 +325,22 @@ mod tests {
         let mut client = Client::beside(1);
         let mut offers = 0;
         assert!(client.turn(6));
-        assert_eq!(client.wait_in_vain(), GIVE_WAY);
-        for _ in 0..1000 {
+        let mut way = GIVE_WAY;
+        assert_eq!(client.wait_in_vain(), way);
+        for _ in 0..20_000 {
             client.pass(1);
             client.sharing.freed(client.now, WINDOW);
             if client.gives_way() {
-                assert_eq!(client.wait_in_vain(), GIVE_WAY_TO_THE_SLOW);
+                way = (2 * way).min(LONGEST_WAY);
+                assert_eq!(client.wait_in_vain(), way);
                 offers += 1;
             } else {
                 client.sharing.granted(client.now, WINDOW);
             }
         }
-        assert!((5..=9).contains(&offers), "{offers} offers");
+        assert!((6..=10).contains(&offers), "{offers} offers");
         // Somebody takes one at last.
-        client.pass(1000);
+        client.pass(6000);
         client.sharing.freed(client.now, WINDOW);
         client.sharing.heard(client.now);
         assert!(client.turn(6));
