@@ -109,7 +109,8 @@ impl Client {
     /// Carries out what is owed, above all the releases of dropped guards, and ends.
     ///
     /// Callers that wait for permits are told [`Error::ShutDown`], and so is every later call. A guard
-    /// that is dropped after this can't give its permits back. A second call waits for the first one, and is told
+    /// that is dropped after this can't give its permits back, and neither can a call that has been granted some and was
+    /// left unpolled until now. A second call waits for the first one, and is told
     /// the same.
     ///
     /// # Errors
