@@ -122,6 +122,32 @@ async fn ten_thousand_locks_take_few_calls() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// The calls of one round travel together, and the next one does not wait for a period after them.
+#[tokio::test]
+async fn a_server_far_away_answers_in_time() {
+    const LOCKS: usize = 2000;
+    const WATCHDOG: Duration = Duration::from_secs(3);
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    // One after the other, the calls of a round would take longer than the locks last.
+    proxy.set_round_trip(Duration::from_millis(200));
+    let client = Client::builder(proxy.url())
+        .lock_watchdog_timeout(WATCHDOG)
+        .connect()
+        .await
+        .unwrap();
+    let locks = (0..LOCKS).map(|number| client.lock(&format!("far-{number}")));
+    let guards = locks.map(|lock| async move { lock.guard().await });
+    let guards = try_join_all(guards).await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    let gone = guards.iter().filter(|guard| guard.is_lost());
+    assert_eq!(gone.count(), 0);
+    try_join_all(guards.into_iter().map(|guard| guard.unlock()))
+        .await
+        .unwrap();
+}
+
 trait Size {
     async fn dbsize(&mut self) -> Result<u64, redis::RedisError>;
 }

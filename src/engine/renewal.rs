@@ -1,21 +1,28 @@
 //! Renewal: one task of a client puts off the end of all that it holds without a lease.
 //!
 //! Every third of the watchdog time-out it goes through everything in the table of [`holds`](super::holds) that is to be
-//! renewed, up to [`MOST_KEYS`] of a kind with one script call. What could not be renewed because the server did not answer is tried again soon,
-//! not only in the next period. What the server says is not held any more is told as lost; what could not be
+//! renewed, up to [`MOST_KEYS`] of a kind with one script call and [`MOST_CALLS`] calls at a time: one after the other,
+//! many calls to a server far away would take longer than a lock lasts. What could not be renewed because the server
+//! did not answer is tried again soon, not only in the next period. What the server says is not held any more is told as lost; what could not be
 //! renewed in time is lost by its lease's own clock.
 
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
+use tokio::time::Instant;
+
 use super::core::Core;
-use super::holds::Renewal;
+use super::holds::{Place, Renewal};
 use super::request::{Arg, Request, Script};
 use crate::clock::Moment;
 use crate::transport::Value;
 
 /// One script call renews this many at the most, as Redisson's does.
 const MOST_KEYS: usize = 100;
+
+/// So many script calls are under way at a time.
+const MOST_CALLS: usize = 8;
 
 impl Core {
     /// There is something to renew.
@@ -25,8 +32,21 @@ impl Core {
         }
     }
 
+    /// One round, for all that is still to be renewed of `places`; `false` if something was not answered.
+    async fn renew_all(&self, mut places: Vec<Place>) -> bool {
+        // What is still to be renewed is seen as each call is made: a round may take long.
+        let calls = std::iter::from_fn(|| {
+            let (script, some) = self.holds.next_renewals(&mut places, MOST_KEYS)?;
+            Some(self.renew_some(script, some))
+        });
+        stream::iter(calls)
+            .buffer_unordered(MOST_CALLS)
+            .fold(true, async |done, answered| done && answered)
+            .await
+    }
+
     /// One call for `some` of a kind; `false` if it was not answered.
-    async fn renew_some(&self, script: &'static LazyLock<Script>, some: &[Renewal]) -> bool {
+    async fn renew_some(&self, script: &'static LazyLock<Script>, some: Vec<Renewal>) -> bool {
         let lease = self.config.lock_watchdog_timeout;
         let places = some.iter().map(|renewal| &renewal.place);
         let owners = places
@@ -64,23 +84,23 @@ async fn renew(core: Weak<Core>) {
     let Some(period) = core.upgrade().map(|core| core.config.renewal_period()) else {
         return;
     };
-    let mut pause = period;
+    let mut next = Instant::now() + period;
     loop {
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep_until(next).await;
+        let began = Instant::now();
         let Some(core) = core.upgrade() else { return };
         if core.is_finished() {
             return;
         }
-        let mut places = core.holds.to_renew();
+        let places = core.holds.to_renew();
         if places.is_empty() {
             return;
         }
-        let mut done = true;
-        // What is still to be renewed is seen each time: a round may take long.
-        while let Some((script, some)) = core.holds.next_renewals(&mut places, MOST_KEYS) {
-            done &= core.renew_some(script, &some).await;
-        }
-        pause = if done { period } else { soon(period) };
+        next = if core.renew_all(places).await {
+            began + period
+        } else {
+            Instant::now() + soon(period)
+        };
     }
 }
 
