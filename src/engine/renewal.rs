@@ -1,10 +1,12 @@
 //! Renewal: one task of a client puts off the end of all that it holds without a lease.
 //!
 //! Every third of the watchdog time-out it goes through everything in the table of [`holds`](super::holds) that is to be
-//! renewed, up to [`MOST_KEYS`] of a kind with one script call and [`MOST_CALLS`] calls at a time: one after the other,
-//! many calls to a server far away would take longer than a lock lasts. What could not be renewed because the server
-//! did not answer is tried again soon, not only in the next period. What the server says is not held any more is told as lost; what could not be
-//! renewed in time is lost by its lease's own clock.
+//! renewed, up to [`MOST_KEYS`] of a kind with one script call, and several calls at a time: one after the other, many
+//! calls to a server far away would take longer than a lock lasts. What could not be renewed because the server
+//! did not answer is tried again soon, not only in the next period. A call that is refused for good, as it is for the
+//! sake of one key that the server forbids, is made again in halves until that key is alone: the others are renewed.
+//! What the server says is not held any more is told as lost; what could not be renewed in time is lost by its lease's
+//! own clock.
 
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
@@ -16,13 +18,13 @@ use super::core::Core;
 use super::holds::{Place, Renewal};
 use super::request::{Arg, Request, Script};
 use crate::clock::Moment;
-use crate::transport::Value;
+use crate::transport::{Failure, Reason, Refusal, Value};
 
 /// One script call renews this many at the most, as Redisson's does.
 const MOST_KEYS: usize = 100;
 
-/// So many script calls are under way at a time.
-const MOST_CALLS: usize = 8;
+/// Script calls for this many are under way at a time: eight, unless they have been halved.
+const MOST_UNDER_WAY: usize = 8 * MOST_KEYS;
 
 impl Core {
     /// There is something to renew.
@@ -34,19 +36,39 @@ impl Core {
 
     /// One round, for all that is still to be renewed of `places`; `false` if something was not answered.
     async fn renew_all(&self, mut places: Vec<Place>) -> bool {
-        // What is still to be renewed is seen as each call is made: a round may take long.
-        let calls = std::iter::from_fn(|| {
-            let (script, some) = self.holds.next_renewals(&mut places, MOST_KEYS)?;
-            Some(self.renew_some(script, some))
-        });
-        stream::iter(calls)
-            .buffer_unordered(MOST_CALLS)
-            .fold(true, async |done, answered| done && answered)
-            .await
+        let mut done = true;
+        let mut most = MOST_KEYS;
+        while !places.is_empty() {
+            let mut rest = std::mem::take(&mut places);
+            // What is still to be renewed is seen as each call is made: a round may take long.
+            let calls = std::iter::from_fn(|| {
+                let (script, some) = self.holds.next_renewals(&mut rest, most)?;
+                Some(self.renew_some(script, some))
+            });
+            let mut calls = stream::iter(calls).buffer_unordered(MOST_UNDER_WAY / most);
+            let mut largest = 0;
+            while let Some(answered) = calls.next().await {
+                match answered {
+                    Ok(answered) => done &= answered,
+                    Err(refused) => {
+                        largest = largest.max(refused.len());
+                        places.extend(refused.into_iter().map(|renewal| renewal.place));
+                    }
+                }
+            }
+            drop(calls);
+            most = largest / 2;
+        }
+        done
     }
 
-    /// One call for `some` of a kind; `false` if it was not answered.
-    async fn renew_some(&self, script: &'static LazyLock<Script>, some: Vec<Renewal>) -> bool {
+    /// One call for `some` of a kind; `Ok(false)` if it was not answered. Several that are refused for good come back:
+    /// it may be about one of them.
+    async fn renew_some(
+        &self,
+        script: &'static LazyLock<Script>,
+        some: Vec<Renewal>,
+    ) -> Result<bool, Vec<Renewal>> {
         let lease = self.config.lock_watchdog_timeout;
         let places = some.iter().map(|renewal| &renewal.place);
         let owners = places
@@ -62,11 +84,20 @@ impl Core {
             Ok(Value::Array(answers)) if answers.len() == some.len() => answers,
             Ok(other) => {
                 tracing::error!(?other, "unexpected answer to a renewal");
-                return false;
+                return Ok(false);
+            }
+            Err(Failure::Refused(refusal)) if is_about_a_key(&refusal) => {
+                let [Renewal { place, .. }] = &*some else {
+                    return Err(some);
+                };
+                let (lock, owner) = place;
+                let why = &refusal.detail;
+                tracing::warn!(key = &**lock, owner = &**owner, %why, "not renewed");
+                return Ok(true);
             }
             Err(failure) => {
                 tracing::warn!(%failure, "not renewed; it will be tried again");
-                return false;
+                return Ok(false);
             }
         };
         for (renewal, answer) in some.iter().zip(answers) {
@@ -75,7 +106,7 @@ impl Core {
                 tracing::warn!(key = &**lock, owner = &**owner, "lost");
             }
         }
-        true
+        Ok(true)
     }
 }
 
@@ -102,6 +133,11 @@ async fn renew(core: Weak<Core>) {
             Instant::now() + soon(period)
         };
     }
+}
+
+/// Whether a call without the one key that is to blame may be carried out.
+fn is_about_a_key(refusal: &Refusal) -> bool {
+    refusal.is_final(false) && refusal.reason != Reason::Authentication
 }
 
 /// When to try again after an error.
