@@ -10,10 +10,12 @@ use futures::future::{join_all, try_join_all};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Lease, RemainingTtl};
+use support::log;
 use support::monitor::Monitor;
 use support::server::RedisServer;
 use support::waiters::until;
 use tokio::time::timeout;
+use tracing::Level;
 
 use support::proxy::Proxy;
 
@@ -120,6 +122,68 @@ async fn ten_thousand_locks_take_few_calls() {
         .unwrap();
     let left: Vec<String> = redis.keys("held-*").await.unwrap();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// The calls of one round travel together, and the next one does not wait for a period after them.
+#[tokio::test]
+async fn a_server_far_away_answers_in_time() {
+    const LOCKS: usize = 2000;
+    const WATCHDOG: Duration = Duration::from_secs(3);
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    // One after the other, the calls of a round would take longer than the locks last.
+    proxy.set_round_trip(Duration::from_millis(200));
+    let client = Client::builder(proxy.url())
+        .lock_watchdog_timeout(WATCHDOG)
+        .connect()
+        .await
+        .unwrap();
+    let locks = (0..LOCKS).map(|number| client.lock(&format!("far-{number}")));
+    let guards = locks.map(|lock| async move { lock.guard().await });
+    let guards = try_join_all(guards).await.unwrap();
+    until_passed(&mut redis, 2 * WATCHDOG).await;
+    let gone = guards.iter().filter(|guard| guard.is_lost());
+    assert_eq!(gone.count(), 0);
+    try_join_all(guards.into_iter().map(|guard| guard.unlock()))
+        .await
+        .unwrap();
+}
+
+/// A key that the server forbids by now costs nobody else's lock.
+#[tokio::test]
+async fn a_forbidden_key_among_others() {
+    log::record();
+    let options = RedisServer::options().user("app on >pw ~* &* +@all");
+    let server = options.start().await;
+    let mut redis = server.connection().await;
+    let client = Client::builder(server.url_as("app", "pw"))
+        .lock_watchdog_timeout(WATCHDOG)
+        .connect()
+        .await
+        .unwrap();
+    let good = (0..50).map(|number| client.lock(&format!("allowed-{number}")));
+    let good = try_join_all(good.map(|lock| async move { lock.guard().await }));
+    let good = good.await.unwrap();
+    let poison = client.lock("poison").guard().await.unwrap();
+    let rules = ["resetkeys", "~allowed-*", "~redisson_*"];
+    let _: () = redis::cmd("ACL")
+        .arg(&["SETUSER", "app"])
+        .arg(&rules)
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    lost(poison.lease()).await;
+    until_passed(&mut redis, WATCHDOG).await;
+    let gone = good.iter().filter(|guard| guard.is_lost());
+    assert_eq!(gone.count(), 0);
+    // Once in each round of its life.
+    let warned = log::lines(Level::WARN, "poison").len();
+    assert!((1..=3).contains(&warned), "{warned} lines");
+    assert_eq!(log::lines(Level::WARN, "allowed-").len(), 0);
+    try_join_all(good.into_iter().map(|guard| guard.unlock()))
+        .await
+        .unwrap();
 }
 
 trait Size {

@@ -1,21 +1,30 @@
 //! Renewal: one task of a client puts off the end of all that it holds without a lease.
 //!
 //! Every third of the watchdog time-out it goes through everything in the table of [`holds`](super::holds) that is to be
-//! renewed, up to [`MOST_KEYS`] of a kind with one script call. What could not be renewed because the server did not answer is tried again soon,
-//! not only in the next period. What the server says is not held any more is told as lost; what could not be
-//! renewed in time is lost by its lease's own clock.
+//! renewed, up to [`MOST_KEYS`] of a kind with one script call, and several calls at a time: one after the other, many
+//! calls to a server far away would take longer than a lock lasts. What could not be renewed because the server
+//! did not answer is tried again soon, not only in the next period. A call that is refused for good, as it is for the
+//! sake of one key that the server forbids, is made again in halves until that key is alone: the others are renewed.
+//! What the server says is not held any more is told as lost; what could not be renewed in time is lost by its lease's
+//! own clock.
 
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
+use tokio::time::Instant;
+
 use super::core::Core;
-use super::holds::Renewal;
+use super::holds::{Place, Renewal};
 use super::request::{Arg, Request, Script};
 use crate::clock::Moment;
-use crate::transport::Value;
+use crate::transport::{Failure, Reason, Refusal, Value};
 
 /// One script call renews this many at the most, as Redisson's does.
 const MOST_KEYS: usize = 100;
+
+/// Script calls for this many are under way at a time: eight, unless they have been halved.
+const MOST_UNDER_WAY: usize = 8 * MOST_KEYS;
 
 impl Core {
     /// There is something to renew.
@@ -25,8 +34,41 @@ impl Core {
         }
     }
 
-    /// One call for `some` of a kind; `false` if it was not answered.
-    async fn renew_some(&self, script: &'static LazyLock<Script>, some: &[Renewal]) -> bool {
+    /// One round, for all that is still to be renewed of `places`; `false` if something was not answered.
+    async fn renew_all(&self, mut places: Vec<Place>) -> bool {
+        let mut done = true;
+        let mut most = MOST_KEYS;
+        while !places.is_empty() {
+            let mut rest = std::mem::take(&mut places);
+            // What is still to be renewed is seen as each call is made: a round may take long.
+            let calls = std::iter::from_fn(|| {
+                let (script, some) = self.holds.next_renewals(&mut rest, most)?;
+                Some(self.renew_some(script, some))
+            });
+            let mut calls = stream::iter(calls).buffer_unordered(MOST_UNDER_WAY / most);
+            let mut largest = 0;
+            while let Some(answered) = calls.next().await {
+                match answered {
+                    Ok(answered) => done &= answered,
+                    Err(refused) => {
+                        largest = largest.max(refused.len());
+                        places.extend(refused.into_iter().map(|renewal| renewal.place));
+                    }
+                }
+            }
+            drop(calls);
+            most = largest / 2;
+        }
+        done
+    }
+
+    /// One call for `some` of a kind; `Ok(false)` if it was not answered. Several that are refused for good come back:
+    /// it may be about one of them.
+    async fn renew_some(
+        &self,
+        script: &'static LazyLock<Script>,
+        some: Vec<Renewal>,
+    ) -> Result<bool, Vec<Renewal>> {
         let lease = self.config.lock_watchdog_timeout;
         let places = some.iter().map(|renewal| &renewal.place);
         let owners = places
@@ -42,11 +84,20 @@ impl Core {
             Ok(Value::Array(answers)) if answers.len() == some.len() => answers,
             Ok(other) => {
                 tracing::error!(?other, "unexpected answer to a renewal");
-                return false;
+                return Ok(false);
+            }
+            Err(Failure::Refused(refusal)) if is_about_a_key(&refusal) => {
+                let [Renewal { place, .. }] = &*some else {
+                    return Err(some);
+                };
+                let (lock, owner) = place;
+                let why = &refusal.detail;
+                tracing::warn!(key = &**lock, owner = &**owner, %why, "not renewed");
+                return Ok(true);
             }
             Err(failure) => {
                 tracing::warn!(%failure, "not renewed; it will be tried again");
-                return false;
+                return Ok(false);
             }
         };
         for (renewal, answer) in some.iter().zip(answers) {
@@ -55,7 +106,7 @@ impl Core {
                 tracing::warn!(key = &**lock, owner = &**owner, "lost");
             }
         }
-        true
+        Ok(true)
     }
 }
 
@@ -64,24 +115,29 @@ async fn renew(core: Weak<Core>) {
     let Some(period) = core.upgrade().map(|core| core.config.renewal_period()) else {
         return;
     };
-    let mut pause = period;
+    let mut next = Instant::now() + period;
     loop {
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep_until(next).await;
+        let began = Instant::now();
         let Some(core) = core.upgrade() else { return };
         if core.is_finished() {
             return;
         }
-        let mut places = core.holds.to_renew();
+        let places = core.holds.to_renew();
         if places.is_empty() {
             return;
         }
-        let mut done = true;
-        // What is still to be renewed is seen each time: a round may take long.
-        while let Some((script, some)) = core.holds.next_renewals(&mut places, MOST_KEYS) {
-            done &= core.renew_some(script, &some).await;
-        }
-        pause = if done { period } else { soon(period) };
+        next = if core.renew_all(places).await {
+            began + period
+        } else {
+            Instant::now() + soon(period)
+        };
     }
+}
+
+/// Whether a call without the one key that is to blame may be carried out.
+fn is_about_a_key(refusal: &Refusal) -> bool {
+    refusal.is_final(false) && refusal.reason != Reason::Authentication
 }
 
 /// When to try again after an error.

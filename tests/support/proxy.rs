@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
 
 use super::server::RedisServer;
 use super::waiters::until;
@@ -66,6 +67,8 @@ struct Shared {
     /// Rises with each [`Proxy::deliver`].
     deliveries: watch::Sender<u64>,
     opened: AtomicU64,
+    /// By how much all replies are late, in milliseconds.
+    late: AtomicU64,
 }
 
 #[derive(Default)]
@@ -89,6 +92,7 @@ impl Proxy {
             cuts: watch::Sender::new(0),
             deliveries: watch::Sender::new(0),
             opened: AtomicU64::new(0),
+            late: AtomicU64::new(0),
         });
         let acceptor = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
         Proxy {
@@ -111,6 +115,13 @@ impl Proxy {
     /// New connections lead to another server from now on; those that stand do not.
     pub fn lead_to(&self, server: &RedisServer) {
         self.shared.target.store(server.port(), Ordering::SeqCst);
+    }
+
+    /// The server is far away on new connections from now on: each reply takes so much longer, however many are on
+    /// their way.
+    pub fn set_round_trip(&self, time: Duration) {
+        let millis = u64::try_from(time.as_millis()).expect("it is short");
+        self.shared.late.store(millis, Ordering::SeqCst);
     }
 
     /// The URL for a user of the server.
@@ -252,17 +263,49 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     let _ = server.set_nodelay(true);
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
+    let late = Duration::from_millis(shared.late.load(Ordering::SeqCst));
     let link = Link {
         shared,
         awaited: Mutex::default(),
         lossy: watch::Sender::new(false),
         closed: Notify::new(),
     };
+    let down = async {
+        if late.is_zero() {
+            return link.down(from_server, to_client).await;
+        }
+        let (far, near) = tokio::io::duplex(1 << 20);
+        tokio::join!(hold_up(from_server, far, late), link.down(near, to_client));
+    };
     tokio::select! {
-        _ = async { tokio::join!(link.up(from_client, to_server), link.down(from_server, to_client)) } => {}
+        _ = async { tokio::join!(link.up(from_client, to_server), down) } => {}
         () = link.closed.notified() => {}
         () = link.until_cleared() => {}
     }
+}
+
+/// Passes everything on, each piece so much later than it came.
+async fn hold_up(mut from: OwnedReadHalf, mut to: DuplexStream, late: Duration) {
+    let (queue, mut queued) = mpsc::unbounded_channel();
+    let reading = async move {
+        loop {
+            let mut bytes = Vec::new();
+            match from.read_buf(&mut bytes).await {
+                Ok(read) if read > 0 => {
+                    let _ = queue.send((Instant::now() + late, bytes));
+                }
+                // The end follows what is queued.
+                _ => return,
+            }
+        }
+    };
+    let writing = async move {
+        while let Some((due, bytes)) = queued.recv().await {
+            sleep_until(due).await;
+            let _ = to.write_all(&bytes).await;
+        }
+    };
+    tokio::join!(reading, writing);
 }
 
 struct Link {
@@ -326,7 +369,7 @@ impl Link {
         }
     }
 
-    async fn down(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+    async fn down(&self, mut from: impl AsyncRead + Unpin, mut to: OwnedWriteHalf) {
         let mut bytes = Vec::new();
         let mut mute = false;
         loop {
