@@ -5,7 +5,6 @@ mod support;
 use std::time::Duration;
 
 use redisson_semaphore::Client;
-use support::far::Far;
 use support::lock_crowd::{LockCrowd, Way};
 use support::proxy::Proxy;
 use support::server::RedisServer;
@@ -105,7 +104,8 @@ async fn a_client_that_is_alone_sends_no_more_than_it_must() {
 async fn a_client_that_is_far_away_has_its_turns() {
     let server = RedisServer::start().await;
     let near = connect(server.url()).await;
-    let way = Far::start(&server, Duration::from_millis(15)).await;
+    let way = Proxy::start(&server).await;
+    way.set_round_trip(Duration::from_millis(30));
     let far = connect(way.url()).await;
     for hold in [Duration::ZERO, Duration::from_millis(2)] {
         let near = LockCrowd::start(&near, 4, Way::Lock, hold);

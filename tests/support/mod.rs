@@ -5,7 +5,6 @@
 pub mod channel;
 pub mod clients;
 pub mod crowd;
-pub mod far;
 pub mod keeper;
 pub mod lock_crowd;
 pub mod log;
