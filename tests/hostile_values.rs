@@ -14,7 +14,7 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Lock};
 use support::clients::{LIMIT, builder, release_as_redisson, until_stored};
 use support::server::RedisServer;
-use support::waiters::waiter;
+use support::waiters::{until_subscribers, waiter};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -350,6 +350,36 @@ async fn holders_of_a_lock_that_nobody_of_ours_has_written() {
         }
         assert!(door.try_lock().await.unwrap());
         door.unlock().await.unwrap();
+    }
+}
+
+/// The next one's turn travels with the unlock, and only that needs the token.
+#[tokio::test]
+async fn a_token_that_is_none_does_not_keep_the_holder_from_unlocking() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let token = "redisson_lock_token:{door}";
+    for list in [false, true] {
+        let client = connect(&server).await;
+        let holder = client.lock("door").guard().await.unwrap();
+        let next = client.fenced_lock("door");
+        let waits = tokio::spawn(async move { next.guard().await.map(drop) });
+        until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
+        if list {
+            write_a_list(&mut control, token).await;
+        } else {
+            let _: () = control.set(token, "nonsense").await.unwrap();
+        }
+        assert_eq!(holder.unlock().await, Ok(()));
+        let told = timeout(LIMIT, waits).await.expect("it is told");
+        match told.unwrap().unwrap_err() {
+            Error::WrongType { .. } if list => {}
+            Error::Server { detail, .. } if !list => assert!(detail.contains("token"), "{detail}"),
+            error => panic!("{error}"),
+        }
+        assert!(!client.lock("door").is_locked().await.unwrap());
+        let _: () = control.del(token).await.unwrap();
+        client.shutdown().await.unwrap();
     }
 }
 

@@ -172,6 +172,18 @@ async fn an_unlock_does_not_wait_for_the_turn_that_travels_with_it() {
 }
 
 #[tokio::test]
+async fn a_lock_is_forced_without_memory() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), LIMIT).await;
+    let lock = client.lock("door");
+    lock.lock().await.unwrap();
+    config(&mut redis, "maxmemory", "1").await;
+    assert_eq!(lock.force_unlock().await, Ok(true));
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+#[tokio::test]
 async fn a_server_that_stays_a_replica_is_told_when_the_window_has_passed() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
@@ -377,4 +389,36 @@ async fn a_wait_that_runs_out_before_its_answer_is_answered_by_it() {
         lock.unlock().await.unwrap();
         assert!(!lock.is_locked().await.unwrap());
     }
+}
+
+/// Locks have no record: a refusal of the repetition says nothing about the first copy.
+#[tokio::test]
+async fn a_refusal_behind_a_lost_reply_is_no_proof_that_nothing_happened() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url(), LIMIT).await;
+    let door = client.fenced_lock("door");
+    // The server knows the script from now on.
+    let other = client.fenced_lock("other");
+    other.lock_and_get_token().await.unwrap();
+    proxy.at_script(1, Fate::LoseReplyAndClose);
+    proxy.at_script(2, Fate::HoldRequest);
+    let asks = door.clone();
+    let asks = tokio::spawn(async move { asks.lock_and_get_token().await });
+    proxy.until_struck(1).await;
+    let _: () = redis::cmd("SET")
+        .arg(&["redisson_lock_token:{door}", "nonsense"])
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    proxy.let_go();
+    let error = ended("it is told", asks).await.unwrap_err();
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    let held: bool = redis::cmd("EXISTS")
+        .arg("door")
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert!(held, "it had happened");
 }

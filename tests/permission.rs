@@ -234,6 +234,67 @@ async fn what_cannot_be_undone_is_not_denied() {
     }
 }
 
+/// A lock that cannot be given a time to live is not taken, by either script; and what is held stays as it is.
+#[tokio::test]
+async fn a_lock_that_can_have_no_time_to_live_is_not_taken() {
+    let (server, client) = limited("~* &* +@all -pexpire").await;
+    let mut control = server.connection().await;
+    let door = client.lock("door");
+    denied(&door.try_lock().await.unwrap_err(), "door");
+    let fenced = client.fenced_lock("door");
+    denied(&fenced.lock_and_get_token().await.unwrap_err(), "door");
+    assert!(!control.exists::<_, bool>("door").await.unwrap());
+
+    acl(&mut control, &["app", "+pexpire"]).await;
+    door.lock().await.unwrap();
+    acl(&mut control, &["app", "-pexpire"]).await;
+    denied(&door.try_lock().await.unwrap_err(), "door");
+    let once = read(&server, "door").await;
+    assert_eq!(once.value, [format!("{}=1", door.owner())]);
+    assert!(once.ttl.is_some());
+    acl(&mut control, &["app", "+pexpire"]).await;
+    door.lock().await.unwrap();
+    acl(&mut control, &["app", "-pexpire"]).await;
+    denied(&door.unlock().await.unwrap_err(), "door");
+    let twice = read(&server, "door").await;
+    assert_eq!(twice.value, [format!("{}=2", door.owner())]);
+}
+
+/// The one who gives the lock back has given it back, and only the next one is refused.
+#[tokio::test]
+async fn a_lock_that_cannot_be_handed_over_is_given_back() {
+    for command in ["hdel", "pexpire"] {
+        let (server, client) = limited("~* &* +@all").await;
+        let mut control = server.connection().await;
+        let holder = client.lock("door");
+        holder.lock().await.unwrap();
+        let next = client.lock("door");
+        let waits = tokio::spawn(async move { next.with_owner(7).lock().await });
+        until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
+        acl(&mut control, &["app", &format!("-{command}")]).await;
+        assert_eq!(holder.unlock().await, Ok(()), "{command}");
+        let told = timeout(LIMIT, waits).await.expect("it is told");
+        denied(&told.unwrap().unwrap_err(), "door");
+        assert!(!control.exists::<_, bool>("door").await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_lock_whose_fence_cannot_be_written_is_not_forced() {
+    for command in ["set", "del"] {
+        let (server, client) = limited(&format!("~* &* +@all -{command}")).await;
+        let mut control = server.connection().await;
+        let door = client.lock("door");
+        door.lock().await.unwrap();
+        denied(&door.force_unlock().await.unwrap_err(), "door");
+        let found = read(&server, "door").await;
+        assert_eq!(found.value, [format!("{}=1", door.owner())]);
+        acl(&mut control, &["app", "+@all"]).await;
+        assert_eq!(door.force_unlock().await, Ok(true), "{command}");
+        assert!(!door.is_locked().await.unwrap());
+    }
+}
+
 /// Whatever a call would write first, a server without memory refuses it as a whole.
 #[tokio::test]
 async fn a_server_out_of_memory_changes_nothing() {

@@ -40,10 +40,17 @@ end
 if doubtful then
   redis.call('SET', KEYS[3], ARGV[2] .. (forced and ' forced' or ''), 'PX', ARGV[3])
 end
--- Says so before anything has changed if it holds something else.
-local last_token = token and redis.call('GET', token)
-if last_token and not tonumber(last_token) then
-  return redis.error_reply('ERR the fencing token is not an integer')
+-- What is no token is told to those who ask for one; others give back what they hold all the same.
+local last_token, no_token = token and redis.pcall('GET', token), nil
+if type(last_token) == 'table' then
+  no_token = last_token
+elseif last_token and not tonumber(last_token) then
+  no_token = { err = 'ERR the fencing token is not an integer' }
+end
+if no_token then
+  local only_taken = true
+  for i = 5, #ARGV, 4 do only_taken = only_taken and string.sub(ARGV[i], 1, 7) == 'acquire' end
+  if only_taken then return no_token end
 end
 
 local answer = { -1 }
@@ -62,8 +69,11 @@ for i = 5, #ARGV, 4 do
     -- To the listeners it is one moment; a server that may not publish says so first.
     if result == 1 and not forced then
       answer[1] = redis.call(ARGV[1], KEYS[2], '0')
+      -- Without memory nothing may be written but behind what needs none.
+      local marked = redis.pcall('SET', KEYS[3], ARGV[2] .. ' forced', 'PX', ARGV[3])
+      if marked.err and OF_THE_STEP[string.match(marked.err, '^%u+')] then return marked end
       redis.call('DEL', lock)
-      redis.call('SET', KEYS[3], ARGV[2] .. ' forced', 'PX', ARGV[3])
+      if marked.err then redis.call('SET', KEYS[3], ARGV[2] .. ' forced', 'PX', ARGV[3]) end
     end
     leaving = nil
   elseif kind == 'release' then
@@ -75,8 +85,8 @@ for i = 5, #ARGV, 4 do
       if result == 0 then
         leaving = owner
       else
-        redis.call('HSET', lock, owner, result)
         redis.call('PEXPIRE', lock, lease)
+        redis.call('HSET', lock, owner, result)
       end
     end
   else
@@ -90,12 +100,25 @@ for i = 5, #ARGV, 4 do
       result = -3
     else
       local given, written = 0, true
-      if kind == 'acquire_fenced' then
+      if kind == 'acquire_fenced' and no_token then
+        written = no_token
+      elseif kind == 'acquire_fenced' then
         local repeated = doubtful and expected >= 0 and tonumber(held or 0) == count
         given = repeated and tonumber(last_token) or redis.pcall('INCR', token)
         if type(given) == 'table' then written = given end
       end
+      -- First who leaves, as there is one owner at the most; if nobody follows, the lock is free.
+      if type(written) ~= 'table' and leaving and leaving ~= owner then
+        written = redis.pcall('HDEL', lock, leaving)
+      end
       if type(written) ~= 'table' then written = redis.pcall('HSET', lock, owner, count) end
+      if type(written) ~= 'table' then
+        written = redis.pcall('PEXPIRE', lock, lease)
+        if type(written) == 'table' then
+          -- Nobody may hold it for ever.
+          if held then redis.pcall('HSET', lock, owner, held) else redis.pcall('HDEL', lock, owner) end
+        end
+      end
       if type(written) == 'table' then
         -- A server that takes no changes for the time being says so at the first one: the call is made again. To
         -- give a lock back needs no memory, though, and does not wait until the next one can have it.
@@ -104,11 +127,7 @@ for i = 5, #ARGV, 4 do
       else
         result, extra = count, given
         changed = true
-        if leaving then
-          if leaving ~= owner then redis.call('HDEL', lock, leaving) end
-          leaving, handed_over = nil, true
-        end
-        redis.call('PEXPIRE', lock, lease)
+        if leaving then leaving, handed_over = nil, true end
       end
     end
   end

@@ -13,7 +13,12 @@
 
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   redis.call('HSET', KEYS[1], ARGV[1], 1)
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  local kept = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+  if type(kept) == 'table' then
+    -- Nobody may hold it for ever.
+    redis.pcall('DEL', KEYS[1])
+    return kept
+  end
   return 1
 end
 

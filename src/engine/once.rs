@@ -255,6 +255,17 @@ impl Core {
     }
 }
 
+/// The error for a refusal of a call whose earlier sending has been `unanswered` for so long, and may have been carried
+/// out.
+pub(crate) fn refused_in_doubt(name: &str, refusal: &Refusal, unanswered: Duration) -> Error {
+    Error::OutcomeUnknown {
+        name: name.to_owned(),
+        operation: "a batch of calls",
+        waited: unanswered,
+        detail: refusal.detail.clone(),
+    }
+}
+
 /// The error for an answer about the object called `name` that makes no sense. `unanswered`: for how long an earlier
 /// sending of the same call has been without an answer, so that it may have been carried out.
 pub(crate) fn unexpected_answer(name: &str, value: &Value, unanswered: Option<Duration>) -> Error {

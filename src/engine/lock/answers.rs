@@ -14,7 +14,7 @@ use crate::clock::Moment;
 use crate::engine::holds::Count;
 use crate::engine::in_hand::Carries;
 use crate::engine::log;
-use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble, refused};
+use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble, refused, refused_in_doubt};
 use crate::error::{Error, Result};
 use crate::transport::Refusal;
 
@@ -39,6 +39,16 @@ pub(super) struct Answered {
     pub(super) confirmed: bool,
     /// It was not the first one.
     pub(super) doubtful: bool,
+    /// For how long an earlier sending of the same steps has been without an answer.
+    pub(super) unanswered: Option<Duration>,
+}
+
+/// What is known of the sending that an answer belongs to; see [`Answered`].
+#[derive(Clone, Copy)]
+struct Sending {
+    sent: Moment,
+    doubtful: bool,
+    unanswered: Option<Duration>,
 }
 
 impl LockLine {
@@ -50,7 +60,13 @@ impl LockLine {
             sent,
             confirmed,
             doubtful,
+            unanswered,
         } = answered;
+        let sending = Sending {
+            sent,
+            doubtful,
+            unanswered,
+        };
         let window = self.core.config.local_hand_over;
         let mut replies: Vec<(Option<Reply>, Result<Outcome>, Step)> = Vec::new();
         let mut again = Vec::new();
@@ -86,7 +102,7 @@ impl LockLine {
             freed |= matches!(answer, StepAnswer::Released(0));
             lost |= matches!(answer, StepAnswer::NotHeld);
             busy |= matches!(answer, StepAnswer::Busy(_));
-            let outcome = self.settle(&mut state, &call.step, answer, known, sent, doubtful);
+            let outcome = self.settle(&mut state, &call.step, answer, known, sending);
             replies.push((call.reply, outcome, call.step));
         }
         for call in again.into_iter().rev() {
@@ -112,7 +128,7 @@ impl LockLine {
                     let waiter = state.waiting.take(turn.ticket);
                     ends = end_of(&answer, known.lease).or(ends);
                     let step = Step::Acquire(claim);
-                    let outcome = self.settle(&mut state, &step, answer, known, sent, doubtful);
+                    let outcome = self.settle(&mut state, &step, answer, known, sending);
                     if outcome.is_err() {
                         // It said nothing about the lock itself.
                         state.waiting.look_anew();
@@ -163,10 +179,10 @@ impl LockLine {
         step: &Step,
         answer: StepAnswer,
         known: Known,
-        sent: Moment,
-        doubtful: bool,
+        sending: Sending,
     ) -> Result<Outcome> {
-        let (holds, key, until) = (self.holds(), self.key(), sent + known.lease);
+        let doubtful = sending.doubtful;
+        let (holds, key, until) = (self.holds(), self.key(), sending.sent + known.lease);
         match (step, answer) {
             (Step::Acquire(claim), StepAnswer::Taken(count, token)) => Ok(Outcome::Taken(
                 self.taken(state, claim, count, token, until),
@@ -195,13 +211,25 @@ impl LockLine {
                 Ok(Outcome::Busy)
             }
             (step, StepAnswer::Refused(error)) => {
-                self.note_refusal(step, &known);
-                Err(refused(self.name(), &Refusal::from_text(&error)))
+                match sending.unanswered {
+                    None => self.note_refusal(step, &known),
+                    Some(_) => self.note_silence(step, &known),
+                }
+                Err(self.refused(&Refusal::from_text(&error), sending.unanswered))
             }
             (step, answer) => Err(Error::Server {
                 name: self.name().to_owned(),
                 detail: format!("unexpected answer {answer:?} to {}", step.name()),
             }),
+        }
+    }
+
+    /// The error for a refusal, behind a sending that has been `unanswered` for so long: locks have no record, so it says
+    /// nothing about that one.
+    pub(super) fn refused(&self, refusal: &Refusal, unanswered: Option<Duration>) -> Error {
+        match unanswered {
+            None => refused(self.name(), refusal),
+            Some(waited) => refused_in_doubt(self.name(), refusal, waited),
         }
     }
 

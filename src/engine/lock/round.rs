@@ -15,10 +15,9 @@ use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::holds::Count;
 use crate::engine::in_hand::InHand;
 use crate::engine::log;
-use crate::engine::once::{Ending, Trouble, refused};
+use crate::engine::once::{Ending, Trouble, unexpected_answer};
 use crate::engine::request::Request;
 use crate::engine::wrong_type::Typed;
-use crate::error::Error;
 
 /// A script call takes this many steps at the most.
 const MOST_STEPS: usize = 64;
@@ -188,6 +187,7 @@ impl LockLine {
             sent,
             confirmed: departure.confirmed,
             doubtful: departure.doubtful,
+            unanswered: None,
         };
         let mut first = None;
         if let Some(usual) = &departure.usual {
@@ -204,8 +204,9 @@ impl LockLine {
             }
         }
         let mut request = self.request(&steps, &departure);
+        let mut doubted = false;
         let callers = |trouble: &Trouble<'_>| {
-            answered.doubtful |= trouble.doubtful;
+            doubted |= trouble.doubtful;
             // The answer, if one comes, will be that of a later sending.
             answered.sent = Moment::now();
             self.tell_impatient(trouble, began, &mut batch)
@@ -214,6 +215,9 @@ impl LockLine {
             None => self.core.carry_out(&mut request, callers).await,
             Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
         };
+        answered.doubtful |= doubted;
+        answered.unanswered = doubted.then(|| began.elapsed());
+        let unanswered = answered.unanswered;
         if batch.echo && !matches!(ending, Ending::Answer(_)) {
             self.lock().waiting.sharing.no_echo();
         }
@@ -225,12 +229,9 @@ impl LockLine {
                     self.arrive(batch.take(), answered);
                     return;
                 }
-                None => Error::Server {
-                    name: self.name().to_owned(),
-                    detail: format!("unexpected answer {value:?}"),
-                },
+                None => unexpected_answer(self.name(), &value, unanswered),
             },
-            Ending::Refused(refusal) => refused(self.name(), &refusal),
+            Ending::Refused(refusal) => self.refused(&refusal, unanswered),
             Ending::ShutDown => self.shut_down(),
             Ending::NotSent => {
                 for (step, known) in steps.iter().zip(&departure.known) {
@@ -264,8 +265,13 @@ impl LockLine {
             }
         };
         for (step, known) in steps.iter().zip(&departure.known) {
-            self.note_refusal(step, known);
+            match unanswered {
+                None => self.note_refusal(step, known),
+                Some(_) => self.note_silence(step, known),
+            }
         }
+        // A copy may still arrive.
+        self.lock().doubtful |= unanswered.is_some();
         let error = Box::pin(self.core.explain(error, || self.typed_keys())).await;
         self.fail(batch.take(), &error);
     }
@@ -317,7 +323,7 @@ impl LockLine {
     }
 
     /// Nobody will know whether it has taken effect.
-    fn note_silence(&self, step: &Step, known: &Known) {
+    pub(super) fn note_silence(&self, step: &Step, known: &Known) {
         if let Step::Release(owner, _) = step {
             self.holds().given_up(self.key(), owner, known.number);
         }
