@@ -96,12 +96,7 @@ impl Line {
             if !stale || unanswered || disowned == MOST_DISOWNED {
                 break ending;
             }
-            // Nothing of the batch was done, because of a record that nobody of ours has written.
-            tracing::warn!(
-                name = self.name(),
-                "somebody else has written to this client's record"
-            );
-            request.disown_record(self.core.next_sequence());
+            self.core.disown_record(self.name(), &mut request);
             disowned += 1;
         };
         let batch = batch.take();
