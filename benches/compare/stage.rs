@@ -58,9 +58,15 @@ impl Stage {
 
     /// A process of its own for somebody who measures memory.
     pub(crate) async fn start(&mut self, make: Make) -> Result<Arc<Program>> {
+        self.start_clients(make, 1).await
+    }
+
+    /// The same with so many clients in the process.
+    pub(crate) async fn start_clients(&mut self, make: Make, clients: u64) -> Result<Arc<Program>> {
         self.started += 1;
         let url = self.server.url();
-        Ok(Arc::new(Program::start(make, self.started, &url).await?))
+        let program = Program::start(make, self.started, &url, clients).await?;
+        Ok(Arc::new(program))
     }
 
     /// Sets the permits of a semaphore.
