@@ -32,12 +32,16 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
         let crowd = stage.start(Ours.make()).await?;
         let single = stage.start(Ours.make()).await?;
         let requests = stage.settings.large_requests;
-        let mut fields = crowd_fields(Ours, &name, SMALL_ONES, PATIENCE * 2 * requests as u32);
+        let mut fields = crowd_fields(Ours, &name, 1, PATIENCE * 2 * requests as u32);
         fields["holdMicros"] = json!(hold * 1000);
-        let at_work = tokio::spawn({
-            let crowd = crowd.clone();
-            async move { crowd.call("crowd", fields).await.is_ok() }
-        });
+        let mut at_work = Vec::new();
+        for _ in 0..SMALL_ONES {
+            let (crowd, fields) = (crowd.clone(), fields.clone());
+            let caller = async move { crowd.call("crowd", fields).await.is_ok() };
+            at_work.push(tokio::spawn(caller));
+            // In step, they would all release at the same moment.
+            sleep(Duration::from_millis(hold) / PERMITS as u32).await;
+        }
         let fields = json!({ "name": name, "permits": PERMITS });
         let (mut waits, mut served) = (Waits::default(), 0);
         for _ in 0..requests {
@@ -52,7 +56,7 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
         }
         crowd.signal("KILL")?;
         single.signal("KILL")?;
-        at_work.await?;
+        futures::future::try_join_all(at_work).await?;
         let mut numbers = metric::of_waits(&waits);
         numbers.push((&metric::SERVED, f64::from(served) / requests as f64));
         report.add(format!("held {hold} ms"), numbers);
