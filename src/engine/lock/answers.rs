@@ -239,7 +239,7 @@ impl LockLine {
         state: &mut State,
         claim: &Claim,
         count: u32,
-        token: i64,
+        token: u64,
         until: Moment,
     ) -> Hold {
         let (owner, term) = (&claim.owner, claim.term);
@@ -255,7 +255,7 @@ impl LockLine {
         {
             line.core.renew();
         }
-        let token = claim.fenced.then(|| token.unsigned_abs());
+        let token = claim.fenced.then_some(token);
         Hold { lease, id, token }
     }
 

@@ -15,7 +15,7 @@ use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::holds::Count;
 use crate::engine::in_hand::InHand;
 use crate::engine::log;
-use crate::engine::once::{Ending, Trouble, unexpected_answer};
+use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, unexpected_answer};
 use crate::engine::request::Request;
 use crate::engine::wrong_type::Typed;
 
@@ -204,16 +204,33 @@ impl LockLine {
             }
         }
         let mut request = self.request(&steps, &departure);
-        let mut doubted = false;
-        let callers = |trouble: &Trouble<'_>| {
-            doubted |= trouble.doubtful;
-            // The answer, if one comes, will be that of a later sending.
-            answered.sent = Moment::now();
-            self.tell_impatient(trouble, began, &mut batch)
-        };
-        let ending = match first {
-            None => self.core.carry_out(&mut request, callers).await,
-            Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
+        let (mut doubted, mut disowned) = (false, 0);
+        let ending = loop {
+            let callers = |trouble: &Trouble<'_>| {
+                doubted |= trouble.doubtful;
+                // The answer, if one comes, will be that of a later sending.
+                answered.sent = Moment::now();
+                self.tell_impatient(trouble, began, &mut batch)
+            };
+            let ending = match first.take() {
+                None => self.core.carry_out(&mut request, callers).await,
+                Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
+            };
+            let fence = match &ending {
+                Ending::Answer(value) => calls::foreign_fence(value),
+                _ => None,
+            };
+            match fence {
+                Some(fence) if !doubted && disowned < MOST_DISOWNED => {
+                    tracing::warn!(
+                        name = self.name(),
+                        "somebody else has written to this client's fence"
+                    );
+                    calls::disown(&mut request, fence, self.core.next_sequence());
+                    disowned += 1;
+                }
+                _ => break ending,
+            }
         };
         answered.doubtful |= doubted;
         answered.unanswered = doubted.then(|| began.elapsed());
