@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::calls::{Call, Claim, Known, Outcome, Reply, Step, StepAnswer, Term};
 use super::round::Batch;
 use super::waiting::{Turn, Waiter};
-use super::{Held, LockLine, Queued, State, waiting};
+use super::{Held, LockLine, Queued, State};
 use crate::api::{Hold, HoldId};
 use crate::clock::Moment;
 use crate::engine::holds::Count;
@@ -229,7 +229,7 @@ impl LockLine {
     pub(super) fn refused(&self, refusal: &Refusal, unanswered: Option<Duration>) -> Error {
         match unanswered {
             None => refused(self.name(), refusal),
-            Some(waited) => refused_in_doubt(self.name(), refusal, waited),
+            Some(waited) => refused_in_doubt(self.name(), &refusal.detail, waited),
         }
     }
 
@@ -298,20 +298,33 @@ impl LockLine {
         self.note_busy(&mut state);
     }
 
-    /// Nothing of `batch` has taken effect, because of `error`.
-    pub(super) fn fail(&self, batch: Batch, error: &Error) {
-        let waiters = if !batch.turns.is_empty() {
+    /// The last sending of `batch` has not taken effect, because of `error`, for the sake of `detail`. An earlier one that has
+    /// been `unanswered` for so long may have: locks have no record.
+    pub(super) fn fail(
+        &self,
+        batch: Batch,
+        error: &Error,
+        detail: &str,
+        unanswered: Option<Duration>,
+    ) {
+        if !batch.turns.is_empty() {
             // What stops the first one stops all.
             let mut state = self.lock();
-            let waiters = state.waiting.take_all();
+            let mut waiters = state.waiting.take_all();
             self.listen_as_needed(&mut state, true);
-            waiters
-        } else {
-            Vec::new()
-        };
-        waiting::tell_all(waiters, error);
+            drop(state);
+            for waiter in &mut waiters {
+                let named = |turn: &Turn| turn.ticket == waiter.ticket();
+                waiter.in_doubt |= unanswered.is_some() && batch.turns.iter().any(named);
+            }
+            self.tell_all(waiters, error, detail);
+        }
         for call in batch.calls {
-            self.tell(call.reply, Err(error.clone()), call.step);
+            let error = match unanswered {
+                None => error.clone(),
+                Some(waited) => refused_in_doubt(self.name(), detail, waited),
+            };
+            self.tell(call.reply, Err(error), call.step);
         }
     }
 
@@ -394,6 +407,17 @@ impl LockLine {
             let _ = waiter.reply.send(Err(error));
         }
         due
+    }
+
+    /// Ends the waiting of `waiters` with `error`, which says that nothing has happened: those whose question may have been
+    /// carried out are told so, for the sake of `detail`.
+    pub(super) fn tell_all(&self, waiters: Vec<Waiter>, error: &Error, detail: &str) {
+        let (in_doubt, others): (Vec<_>, Vec<_>) =
+            waiters.into_iter().partition(|waiter| waiter.in_doubt);
+        self.tell_unknown(in_doubt, detail);
+        for waiter in others {
+            let _ = waiter.reply.send(Err(error.clone()));
+        }
     }
 
     /// Tells waiters that were named in a question whose answer they will not see.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::answers::Answered;
 use super::calls::{self, Call, Known, Reply, Step, Term, Usual};
 use super::waiting::Turn;
-use super::{LockLine, Queued, State, waiting};
+use super::{LockLine, Queued, State};
 use crate::clock::Moment;
 use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
@@ -15,7 +15,9 @@ use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::holds::Count;
 use crate::engine::in_hand::InHand;
 use crate::engine::log;
-use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, unexpected_answer};
+use crate::engine::once::{
+    CLIENT_CLOSED, Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer,
+};
 use crate::engine::request::Request;
 use crate::engine::wrong_type::Typed;
 
@@ -238,7 +240,7 @@ impl LockLine {
         if batch.echo && !matches!(ending, Ending::Answer(_)) {
             self.lock().waiting.sharing.no_echo();
         }
-        let error = match ending {
+        let (error, detail) = match ending {
             Ending::Answer(value) => match calls::read(&value, &steps) {
                 Some((listeners, answers)) => {
                     answered.listeners = listeners;
@@ -246,10 +248,13 @@ impl LockLine {
                     self.arrive(batch.take(), answered);
                     return;
                 }
-                None => unexpected_answer(self.name(), &value, unanswered),
+                None => {
+                    let detail = format!("unexpected answer {value:?}");
+                    (unexpected_answer(self.name(), &value, None), detail)
+                }
             },
-            Ending::Refused(refusal) => self.refused(&refusal, unanswered),
-            Ending::ShutDown => self.shut_down(),
+            Ending::Refused(refusal) => (refused(self.name(), &refusal), refusal.detail),
+            Ending::ShutDown => (self.shut_down(), CLIENT_CLOSED.to_owned()),
             Ending::NotSent => {
                 for (step, known) in steps.iter().zip(&departure.known) {
                     self.note_refusal(step, known);
@@ -290,7 +295,7 @@ impl LockLine {
         // A copy may still arrive.
         self.lock().doubtful |= unanswered.is_some();
         let error = Box::pin(self.core.explain(error, || self.typed_keys())).await;
-        self.fail(batch.take(), &error);
+        self.fail(batch.take(), &error, &detail, unanswered);
     }
 
     /// What is known of `steps` when they depart.
@@ -418,7 +423,7 @@ impl Rounds for LockLine {
         log::abandoned(self.name(), &log::list_of(owed));
         // Dropping the replies tells the callers.
         drop(queue);
-        waiting::tell_all(waiters, &self.shut_down());
+        self.tell_all(waiters, &self.shut_down(), CLIENT_CLOSED);
     }
 
     fn driver(&self) -> &Driver {
