@@ -85,6 +85,8 @@ impl LockLine {
         }
         let forced = answers.iter().any(forced);
         let (mut freed, mut lost, mut busy) = (forced, false, false);
+        // The last of the calls found the lock taken, or took it.
+        let mut is_taken = false;
         let mut answers = answers.into_iter();
         for (call, (answer, known)) in batch.calls.into_iter().zip(&mut answers) {
             if let (Step::Acquire(claim), StepAnswer::Lost) = (&call.step, &answer) {
@@ -102,8 +104,17 @@ impl LockLine {
             freed |= matches!(answer, StepAnswer::Released(0));
             lost |= matches!(answer, StepAnswer::NotHeld);
             busy |= matches!(answer, StepAnswer::Busy(_));
+            is_taken = matches!(answer, StepAnswer::Taken(..) | StepAnswer::Busy(_));
             let outcome = self.settle(&mut state, &call.step, answer, known, sending);
             replies.push((call.reply, outcome, call.step));
+        }
+        if is_taken && again.is_empty() {
+            let too_late = self.take_too_late(&mut state, sent.timer());
+            replies.extend(
+                too_late
+                    .into_iter()
+                    .map(|call| (call.reply, Ok(Outcome::Busy), call.step)),
+            );
         }
         for call in again.into_iter().rev() {
             state.queue.push_front(Queued::Call(call));
@@ -170,6 +181,22 @@ impl LockLine {
         for (reply, outcome, step) in replies {
             self.tell(reply, outcome, step);
         }
+    }
+
+    /// Takes the calls out that would acquire the lock behind a call that has it or found it taken, and were there when that
+    /// one was `sent`: there was no room for them in its batch, and their answer is known.
+    fn take_too_late(&self, state: &mut State, sent: Instant) -> Vec<Call> {
+        let mut calls = Vec::new();
+        while let Some(Queued::Call(call)) = state.queue.front()
+            && call.since <= sent
+            && let Step::Acquire(claim) = &call.step
+            && self.holds().count(self.key(), &claim.owner) == Count::Held(0)
+        {
+            if let Some(Queued::Call(call)) = state.queue.pop_front() {
+                calls.push(call);
+            }
+        }
+        calls
     }
 
     /// Notes what an answer means for the holds; the sending that was answered was made at `sent` or later.
