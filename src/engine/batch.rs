@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::claim::{Claim, Run};
 use super::keys::Keys;
 use super::log::list_of;
-use super::request::{Arg, Request, Script, ScriptCall};
+use super::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use super::turns::{Report, Verdict};
 use super::waiters::Reply;
 use crate::error::Error;
@@ -44,6 +44,8 @@ const RECORD_FLAG: usize = 3;
 /// Where the steps begin; without them, and without the key for turns, a batch asks what has become of its number.
 const FIRST_STEP: usize = 4;
 const KEYS_OF_QUESTION: usize = 3;
+/// Which of the script's keys is the record.
+const RECORD_KEY: usize = 2;
 
 /// What a caller asks for; amounts are not zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -351,6 +353,10 @@ impl Batch {
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
             question: Some((KEYS_OF_QUESTION, FIRST_STEP)),
+            record: Some(RecordKey {
+                index: RECORD_KEY,
+                always: true,
+            }),
         })
     }
 }

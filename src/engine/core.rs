@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::coalesce::Coalescer;
 use super::holds::Holds;
+use super::records::Records;
 use super::refusing::Refusing;
 use super::registry::Registry;
 use super::unheard::Unheard;
@@ -32,6 +33,7 @@ pub(crate) struct Core {
     pub(crate) holds: Holds,
     pub(crate) coalescer: Coalescer,
     pub(crate) refusing: Refusing,
+    pub(crate) records: Records,
     pub(crate) unheard: Unheard,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
@@ -69,6 +71,7 @@ impl Core {
             holds: Holds::default(),
             coalescer: Coalescer::new(mapped_id),
             refusing: Refusing::default(),
+            records: Records::default(),
             unheard: Unheard::default(),
             busy: AtomicUsize::new(0),
             closing: OnceLock::new(),
@@ -138,7 +141,9 @@ impl Core {
                 self.idle.notified().await;
             }
         };
-        let _ = tokio::time::timeout_at(began + limit, idle).await;
+        if tokio::time::timeout_at(began + limit, idle).await.is_ok() {
+            self.give_all_records_back().await;
+        }
         self.finished.store(true, Ordering::SeqCst);
         self.wakeups.close();
         self.connection.close();

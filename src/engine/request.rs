@@ -71,6 +71,16 @@ pub(crate) struct ScriptCall {
     pub(crate) renumbered: bool,
     /// How many of its keys and arguments make a question, instead of a repetition: what has become of this number?
     pub(crate) question: Option<(usize, usize)>,
+    /// Where it is put on record.
+    pub(crate) record: Option<RecordKey>,
+}
+
+/// The key of a call's record.
+pub(crate) struct RecordKey {
+    /// Which of the call's keys it is.
+    pub(crate) index: usize,
+    /// Whether a call is there, too, that was answered when it was sent for the first time.
+    pub(crate) always: bool,
 }
 
 impl Request {
@@ -88,6 +98,7 @@ impl Request {
             record_flag: None,
             renumbered: false,
             question: None,
+            record: None,
         })
     }
 
@@ -121,6 +132,31 @@ impl Request {
         }) = self
         {
             args[*sequence] = Arg::Sequence(number);
+        }
+    }
+
+    /// Its record.
+    pub(crate) fn record(&self) -> Option<&Arc<str>> {
+        match self {
+            Request::Script(call) => call.keys.get(call.record.as_ref()?.index),
+            Request::Plain(_) => None,
+        }
+    }
+
+    /// Its record and its number, where it stays on record though no copy of it can arrive: it was answered when it was
+    /// sent for the first time.
+    pub(crate) fn unneeded_record(&self) -> Option<(&Arc<str>, u64)> {
+        match self {
+            Request::Script(ScriptCall {
+                args,
+                sequence: Some(sequence),
+                record: Some(RecordKey { always: true, .. }),
+                ..
+            }) => match args[*sequence] {
+                Arg::Sequence(number) => Some((self.record()?, number)),
+                _ => None,
+            },
+            _ => None,
         }
     }
 

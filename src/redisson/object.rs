@@ -7,7 +7,7 @@ use crate::api::{LONGEST_MILLIS, RemainingTtl, check_millis};
 use crate::engine::command::Commands;
 use crate::engine::keys::Keys;
 use crate::engine::once::refused;
-use crate::engine::request::{Arg, Request, Script, ScriptCall};
+use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use crate::error::{Error, Result};
 use crate::transport::{Cmd, Refusal, Value, cmd};
 
@@ -18,6 +18,8 @@ static ONCE: LazyLock<Script> =
 const SEQUENCE: usize = 0;
 /// And whether an error must be put on record.
 const RECORD_FLAG: usize = 4;
+/// Which of its keys is the record.
+const RECORD_KEY: usize = 0;
 
 /// What a repeated call is answered whose first copy ended with an error.
 const REFUSED: &[u8] = b"refused ";
@@ -235,6 +237,10 @@ impl<L: Commands> Object<'_, L> {
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
             question: None,
+            record: Some(RecordKey {
+                index: RECORD_KEY,
+                always: true,
+            }),
         });
         let value = self.line.command(operation, request).await?;
         match &value {

@@ -11,7 +11,7 @@ use crate::api::{Hold, HoldId};
 use crate::engine::holds::Count;
 pub(crate) use crate::engine::holds::Term;
 use crate::engine::keys::Keys;
-use crate::engine::request::{Arg, Request, Script, ScriptCall};
+use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use crate::error::Result;
 use crate::transport::{Refusal, Value};
 
@@ -82,6 +82,8 @@ impl Usual {
 /// Where in the script's arguments the sending's number stands, and whether it is doubtful.
 const SEQUENCE: usize = 1;
 const DOUBTFUL: usize = 3;
+/// Which of the script's keys is the fence.
+const FENCE_KEY: usize = 2;
 
 /// Who takes the lock, and how.
 #[derive(Debug, Clone)]
@@ -231,6 +233,10 @@ pub(crate) fn request(
         record_flag: Some(DOUBTFUL),
         renumbered: true,
         question: None,
+        record: Some(RecordKey {
+            index: FENCE_KEY,
+            always: steps.iter().any(|step| matches!(step, Step::Force)),
+        }),
     })
 }
 
