@@ -276,12 +276,12 @@ impl Core {
 
 /// The error for a refusal of a call whose earlier sending has been `unanswered` for so long, and may have been carried
 /// out.
-pub(crate) fn refused_in_doubt(name: &str, refusal: &Refusal, unanswered: Duration) -> Error {
+pub(crate) fn refused_in_doubt(name: &str, detail: &str, unanswered: Duration) -> Error {
     Error::OutcomeUnknown {
         name: name.to_owned(),
         operation: "a batch of calls",
         waited: unanswered,
-        detail: refusal.detail.clone(),
+        detail: detail.to_owned(),
     }
 }
 
