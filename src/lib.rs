@@ -11,6 +11,8 @@ mod error;
 mod guard;
 mod lease;
 pub mod memory;
+#[doc(hidden)]
+pub mod outside;
 pub mod recipes;
 pub mod redisson;
 mod sync;

@@ -17,6 +17,7 @@ use super::unheard::Unheard;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::outside;
 use crate::transport::{Connection, Endpoint};
 
 /// The shared part of a client: its connections, its identity, its objects.
@@ -56,7 +57,7 @@ impl Core {
         let endpoint = Endpoint::new(&config)?;
         let connection = Connection::open(endpoint.clone()).await?;
         let wakeups = Wakeups::new(endpoint, config.safety_interval);
-        let id = uuid::Uuid::new_v4().to_string();
+        let id = outside::uuid().to_string();
         let mapped_id = config.name_mapper.try_map(&id);
         Ok(Arc::new(Core {
             config,

@@ -5,7 +5,7 @@
 //! last such release whether somebody listens by then, with one `PUBSUB NUMSUB` for hundreds of semaphores, once a second
 //! at the most.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) struct Unheard {
 
 #[derive(Default)]
 struct State {
-    by_object: HashMap<Arc<str>, Announced>,
+    by_object: BTreeMap<Arc<str>, Announced>,
     /// A task sees to them.
     watched: bool,
 }

@@ -18,6 +18,7 @@ use super::names::Names;
 use super::settings::{Layout, Settings, Units};
 use crate::engine::log::list_of;
 use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
+use crate::outside;
 
 static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
@@ -342,7 +343,7 @@ const COUNTING_DIGITS: usize = 3;
 impl Ids {
     fn new() -> Self {
         let mut buffer = uuid::Uuid::encode_buffer();
-        let id = uuid::Uuid::new_v4().hyphenated().encode_lower(&mut buffer);
+        let id = outside::uuid().hyphenated().encode_lower(&mut buffer);
         Ids {
             prefix: id[..id.len() - COUNTING_DIGITS].into(),
         }

@@ -13,14 +13,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
 
 use super::address::Address;
+use crate::outside::{self, Stream};
 
 /// An idle connection is probed after this long, then every `KEEPALIVE_PAUSE`.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(5);
-
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// A connected stream.
 pub(super) struct Socket {
@@ -43,10 +40,12 @@ impl Traffic {
 
 impl Socket {
     pub(super) async fn connect(address: &Address) -> io::Result<Self> {
-        let stream: Box<dyn Stream> = match address {
-            Address::Tcp { host, port } => Box::new(connect_tcp(host, *port).await?),
+        let simulated = outside::connect(|| address.to_string());
+        let stream: Box<dyn Stream> = match (simulated, address) {
+            (Some(connecting), _) => connecting.await?,
+            (None, Address::Tcp { host, port }) => Box::new(connect_tcp(host, *port).await?),
             #[cfg(unix)]
-            Address::Unix(path) => Box::new(tokio::net::UnixStream::connect(path).await?),
+            (None, Address::Unix(path)) => Box::new(tokio::net::UnixStream::connect(path).await?),
         };
         Ok(Socket {
             stream,

@@ -7,7 +7,7 @@
 
 mod session;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) struct Wakeups {
 }
 
 struct Registry {
-    channels: Mutex<HashMap<String, Channel>>,
+    channels: Mutex<BTreeMap<String, Channel>>,
     /// The set of wanted channels has changed.
     changed: Notify,
     /// The connection leads to the wrong server.
@@ -182,7 +182,7 @@ impl Drop for Wakeups {
 }
 
 impl Registry {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Channel>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Channel>> {
         self.channels.lock()
     }
 
@@ -200,7 +200,7 @@ impl Registry {
     }
 
     /// What to subscribe and what to unsubscribe, seen from what is subscribed.
-    fn difference(&self, subscribed: &HashSet<String>) -> (Vec<String>, Vec<String>) {
+    fn difference(&self, subscribed: &BTreeSet<String>) -> (Vec<String>, Vec<String>) {
         let channels = self.lock();
         // One that was dropped and is wanted again is subscribed once more, for the confirmation's sake.
         let missing = |(name, known): (&String, &Channel)| (!known.confirmed).then(|| name.clone());
@@ -235,7 +235,7 @@ impl Registry {
         );
     }
 
-    fn lose(&self, names: &HashSet<String>) {
+    fn lose(&self, names: &BTreeSet<String>) {
         for name in names {
             if let Some(known) = self.lock().get_mut(name) {
                 known.confirmed = false;
