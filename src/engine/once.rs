@@ -212,7 +212,7 @@ impl Core {
                 };
                 // Nothing comes between the last look at the callers, and at the clock, and the sending.
                 if now >= not_before
-                    && let Ok(live) = self.connection.live()
+                    && let Ok(live) = self.connection.live_for(request.key())
                 {
                     match self.attempt(live, request).await {
                         Ok(answer) => {
@@ -244,7 +244,8 @@ impl Core {
 
     /// Sends something once: of no consequence, or for the first time ([`carry_on`](Self::carry_on) takes it from there).
     pub(crate) async fn try_once(&self, request: &Request) -> Result<Value, Failure> {
-        let live = self.connection.live().map_err(Failure::NoConnection)?;
+        let live = self.connection.live_for(request.key());
+        let live = live.map_err(Failure::NoConnection)?;
         self.attempt(live, request).await
     }
 

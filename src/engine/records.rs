@@ -15,7 +15,7 @@
 //! In a cluster the records of different objects are in different slots, and one script can't delete them: such a server
 //! refuses, and they are left to their time to live, too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(crate) struct Records {
 }
 
 /// Records, and the number of the last call on each.
-type Numbers = HashMap<Arc<str>, u64>;
+type Numbers = BTreeMap<Arc<str>, u64>;
 
 #[derive(Default)]
 struct State {
@@ -64,8 +64,8 @@ struct State {
 /// Records of calls that were sent and not answered: for the life of a record at least, and for two at the most.
 #[derive(Default)]
 struct Doubted {
-    recent: HashSet<Arc<str>>,
-    older: HashSet<Arc<str>>,
+    recent: BTreeSet<Arc<str>>,
+    older: BTreeSet<Arc<str>>,
     /// Since when the recent ones are gathered.
     since: Option<Moment>,
 }
@@ -103,7 +103,7 @@ impl Records {
     fn take_all(&self) -> Numbers {
         let mut state = self.lock();
         let mut all = std::mem::take(&mut state.recent);
-        all.extend(state.older.drain());
+        all.append(&mut state.older);
         all
     }
 }

@@ -275,7 +275,7 @@ impl Batch {
         };
         let number = |count: usize| Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));
         let mut args = vec![
-            Arg::Word("PUBLISH"),
+            Arg::PUBLISH,
             Arg::Number(0),
             Arg::millis(record_life),
             Arg::Number(doubtful.into()),

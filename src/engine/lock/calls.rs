@@ -52,7 +52,7 @@ impl Usual {
                     Arc::clone(keys.channel()),
                     Arc::clone(keys.record()),
                 ],
-                vec![Arg::Word("PUBLISH"), Arg::Text(Arc::clone(owner))],
+                vec![Arg::PUBLISH, Arg::Text(Arc::clone(owner))],
             ),
             _ => return None,
         };
@@ -205,7 +205,7 @@ pub(crate) fn request(
         script_keys.extend(token.map(Arc::clone));
     }
     let mut args = Vec::with_capacity(5 + 4 * steps.len());
-    args.push(Arg::Word("PUBLISH"));
+    args.push(Arg::PUBLISH);
     args.push(Arg::Number(0));
     args.push(Arg::millis(record_life));
     args.push(Arg::Number(0));

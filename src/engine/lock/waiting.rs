@@ -310,7 +310,7 @@ impl Listener for LockLine {
         let mut state = self.lock();
         let look = state.waiting.listening.hear(wake);
         match wake {
-            Wake::Message | Wake::FurtherMessage => state.waiting.sharing.heard(Instant::now()),
+            Wake::Message(_) => state.waiting.sharing.heard(Instant::now()),
             Wake::Look => {}
             _ => state.waiting.sharing.forget_echoes(),
         }
