@@ -10,6 +10,7 @@ mod handshake;
 mod live;
 mod socket;
 mod subscriber;
+mod tls;
 
 pub(crate) use backoff::{Backoff, jittered};
 pub(crate) use connection::Connection;
