@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(test)]
 mod any_value;
@@ -16,6 +17,7 @@ pub mod outside;
 pub mod recipes;
 pub mod redisson;
 mod sync;
+mod tls;
 mod transport;
 
 pub use api::{Held, Hold, Holder, LeasedSemaphore, Lock, MAX_PERMITS, RemainingTtl, Semaphore};
@@ -25,3 +27,6 @@ pub use error::{Effect, Error, Result};
 pub use guard::{LeasedPermit, LockGuard, Permit};
 pub use lease::Lease;
 pub use redisson::{RFencedLock, RLock, RSemaphore};
+#[cfg(feature = "tls-rustls")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
+pub use tls::Tls;

@@ -208,6 +208,7 @@ fn first_connect_error(endpoint: &Endpoint, refusal: Refusal, began: Instant) ->
     let detail = refusal.detail;
     match refusal.reason {
         Reason::Authentication => Error::Authentication { name, detail },
+        Reason::Tls => Error::Tls { name, detail },
         Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
         Reason::Unreachable => Error::Unavailable {
             name,

@@ -48,6 +48,8 @@ pub(crate) enum Reason {
     WrongType,
     /// The server is a replica. After a failover the same address may lead to the new primary.
     ReadOnly,
+    /// TLS: a certificate does not fit, on either side, or the server does not speak it.
+    Tls,
     /// The connection could not be made.
     Unreachable,
     /// Anything else.

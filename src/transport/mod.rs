@@ -12,6 +12,7 @@ mod live;
 mod messages;
 mod socket;
 mod subscriber;
+mod tls;
 mod value;
 
 pub(crate) use backoff::{Backoff, jittered};
