@@ -50,6 +50,9 @@ mod state;
 mod timer;
 mod waiters;
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Display;
 use std::str::SplitAsciiWhitespace;
 use std::time::Duration;

@@ -192,7 +192,8 @@ impl<P: Primitive> State<P> {
             heard: Vec::new(),
         };
         let most = if self.singly > 0 { 1 } else { MOST_CALLS };
-        while batch.calls.len() < most && self.next().is_some() {
+        let mut all_fit = true;
+        while batch.calls.len() < most && all_fit && self.next().is_some() {
             match self.queue.pop_front() {
                 Some(Item::Call(queued))
                     if batch.is_empty() || self.primitive.fits(&batch, &queued.call) =>
@@ -201,12 +202,14 @@ impl<P: Primitive> State<P> {
                 }
                 Some(item) => {
                     self.queue.push_front(item);
-                    break;
+                    all_fit = false;
                 }
-                None => break,
+                None => {}
             }
         }
-        if self.singly == 0 || batch.calls.is_empty() {
+        self.look |= batch.calls.iter().any(|queued| P::frees(&queued.call));
+        // No question overtakes what does not fit: that may be about who asks.
+        if all_fit && (self.singly == 0 || batch.calls.is_empty()) {
             self.ask(&mut batch);
         }
         self.singly = self.singly.saturating_sub(1);
@@ -216,7 +219,6 @@ impl<P: Primitive> State<P> {
 
     /// Lets those travel along who have a reason to.
     fn ask(&mut self, batch: &mut Batch<P>) {
-        self.look |= batch.calls.iter().any(|queued| P::frees(&queued.call));
         let mut candidates = Vec::new();
         if std::mem::take(&mut self.look) {
             candidates = self.primitive.asks(&self.waiters);
