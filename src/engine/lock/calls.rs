@@ -11,7 +11,7 @@ use crate::api::{Hold, HoldId};
 use crate::engine::holds::Count;
 pub(crate) use crate::engine::holds::Term;
 use crate::engine::keys::Keys;
-use crate::engine::request::{Arg, Request, Script, ScriptCall};
+use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use crate::error::Result;
 use crate::transport::{Refusal, Value};
 
@@ -52,7 +52,7 @@ impl Usual {
                     Arc::clone(keys.channel()),
                     Arc::clone(keys.record()),
                 ],
-                vec![Arg::Word("PUBLISH"), Arg::Text(Arc::clone(owner))],
+                vec![Arg::PUBLISH, Arg::Text(Arc::clone(owner))],
             ),
             _ => return None,
         };
@@ -82,6 +82,8 @@ impl Usual {
 /// Where in the script's arguments the sending's number stands, and whether it is doubtful.
 const SEQUENCE: usize = 1;
 const DOUBTFUL: usize = 3;
+/// Which of the script's keys is the fence.
+const FENCE_KEY: usize = 2;
 /// Where a fence stands that somebody else has written.
 const DISOWNED: usize = 4;
 
@@ -203,7 +205,7 @@ pub(crate) fn request(
         script_keys.extend(token.map(Arc::clone));
     }
     let mut args = Vec::with_capacity(5 + 4 * steps.len());
-    args.push(Arg::Word("PUBLISH"));
+    args.push(Arg::PUBLISH);
     args.push(Arg::Number(0));
     args.push(Arg::millis(record_life));
     args.push(Arg::Number(0));
@@ -234,6 +236,10 @@ pub(crate) fn request(
         record_flag: Some(DOUBTFUL),
         renumbered: true,
         question: None,
+        record: Some(RecordKey {
+            index: FENCE_KEY,
+            always: steps.iter().any(|step| matches!(step, Step::Force)),
+        }),
     })
 }
 

@@ -303,14 +303,14 @@ impl LockLine {
 }
 
 impl Listener for LockLine {
-    fn wake(&self, wake: &Wake) {
+    fn wake(&self, _channel: &str, wake: &Wake) {
         let Some(line) = self.itself.upgrade() else {
             return;
         };
         let mut state = self.lock();
         let look = state.waiting.listening.hear(wake);
         match wake {
-            Wake::Message | Wake::FurtherMessage => state.waiting.sharing.heard(Instant::now()),
+            Wake::Message(_) => state.waiting.sharing.heard(Instant::now()),
             Wake::Look => {}
             _ => state.waiting.sharing.forget_echoes(),
         }

@@ -77,7 +77,7 @@ impl Line {
 }
 
 impl Listener for Line {
-    fn wake(&self, wake: &Wake) {
+    fn wake(&self, _channel: &str, wake: &Wake) {
         let Some(line) = self.itself.upgrade() else {
             return;
         };

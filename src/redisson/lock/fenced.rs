@@ -9,7 +9,7 @@ use super::names;
 use crate::engine::Core;
 use crate::engine::command::Commands;
 use crate::error::{Error, Result};
-use crate::transport::cmd;
+use crate::transport::Command;
 
 /// A lock that gives a token each time it is taken, shared with Java's `RFencedLock` of the same name.
 ///
@@ -94,8 +94,8 @@ impl RFencedLock {
     ///
     /// [`Error::Server`] where the counter is something else than a whole number from 0 on.
     pub async fn token(&self) -> Result<u64> {
-        let mut command = cmd("GET");
-        command.arg(names::of_lock_token(self.0.line.keys().object()));
+        let key = names::of_lock_token(self.0.line.keys().object());
+        let command = Command::new("GET").key(&key.into());
         let token = self.0.object().read_with("token", command).await?;
         u64::try_from(token).map_err(|_| Error::Server {
             name: self.0.line.keys().name().to_owned(),
