@@ -239,7 +239,9 @@ impl Line {
         if let Some(due) = due {
             later(due);
         }
-        self.tell_queued(trouble);
+        if let Some(due) = self.tell_queued(trouble) {
+            later(due);
+        }
         if told && !trouble.doubtful {
             return Patience::Nobody;
         }
@@ -251,13 +253,13 @@ impl Line {
         }
     }
 
-    /// The same for those who wait behind: their calls have not been sent at all.
-    fn tell_queued(&self, trouble: &Trouble<'_>) {
+    /// The same for those who wait behind: their calls have not been sent at all. When the next one's time is up.
+    fn tell_queued(&self, trouble: &Trouble<'_>) -> Option<Instant> {
         let window = self.core.config.retry_window;
         let untouched = trouble.untouched();
         let mut over = Vec::new();
         let mut forgotten = Vec::new();
-        {
+        let next = {
             let mut state = self.lock();
             for mut call in std::mem::take(&mut state.queue) {
                 if !call.is_wanted() {
@@ -269,11 +271,14 @@ impl Line {
                     state.queue.push_back(call);
                 }
             }
-        }
+            let with_caller = state.queue.iter().filter(|call| call.reply.is_some());
+            with_caller.map(|call| call.since + window).min()
+        };
         self.forget(forgotten);
         for mut call in over {
             self.tell_trouble(&mut call, &untouched);
         }
+        next
     }
 
     /// Tells `waiters` that a question that names them was sent and not answered.
