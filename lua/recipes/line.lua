@@ -4,8 +4,8 @@
 -- KEYS[1..] keys: counted from the end: notes: hash, client -> "<how many wait> <limit> <patience> <1: it listens>
 --   <told when, or 0> <1: it knows that it is first>"; line: zset, client -> arrival; both in microseconds
 -- Returns: nothing by itself; it defines `open_line`
--- Publishes: "1" on "<line>:<client>" to each client whose turn it is, once until it looks; "0" to one that has become the
---   first, or "1" where that is a reason to look
+-- Publishes: "turn" on "<line>:<client>" to each client whose turn it is, once until it looks; "first" to one that has become
+--   the first in line, or "turn" where that is a reason to look
 -- Repeat-safe: yes, a repetition finds everybody told
 -- Invariant: only the first few are read; who is told and does not look within its patience is taken out, until it looks;
 --   what is stored decides who comes first, and nothing else
@@ -105,7 +105,7 @@ local function open_line(id, limit, now, publish, room)
       if its_turn and one.told == 0 and (changed or #gone > 0) then
         one.told, line.told = now, true
         -- It has said that it listens, and its connection is gone.
-        if say(one, '1') == 0 and one.listens == 1 then leave(i) end
+        if say(one, 'turn') == 0 and one.listens == 1 then leave(i) end
       end
       if entries[i] == one then
         i = i + 1
@@ -126,7 +126,7 @@ local function open_line(id, limit, now, publish, room)
     local own_first = waits and not (first and first.arrival < arrival)
     if first and first.first == 0 and not own_first then
       first.first = 1
-      say(first, first.told == 0 and calls and '1' or '0')
+      say(first, first.told == 0 and calls and 'turn' or 'first')
     end
     local notes = {}
     local function note(one)

@@ -1,10 +1,12 @@
 //! The object-safe traits that the implementations share, and what they all promise.
 
+mod latch;
 mod leased;
 mod lock;
 mod semaphore;
 mod ttl;
 
+pub use latch::CountDownLatch;
 pub use leased::{Held, Holder, LeasedSemaphore};
 pub(crate) use lock::HoldId;
 pub use lock::{Hold, Lock};

@@ -241,7 +241,7 @@ impl Leases {
     }
 
     fn take(&mut self) -> Held {
-        let id: Arc<str> = uuid::Uuid::new_v4().to_string().into();
+        let id: Arc<str> = crate::outside::uuid().to_string().into();
         let until = self.end();
         let slot = self.free_slots.pop_first().unwrap_or_else(|| {
             self.fresh_slot += 1;

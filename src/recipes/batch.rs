@@ -18,7 +18,8 @@ use super::line::waiting::{Claim, Reply};
 use super::names::Names;
 use super::settings::{Layout, Settings, Units};
 use crate::engine::log::list_of;
-use crate::engine::request::{Arg, Request, Script, ScriptCall};
+use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
+use crate::outside;
 
 static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
@@ -291,7 +292,7 @@ impl Batch {
         };
         let number = |count: usize| Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));
         let mut args = vec![
-            Arg::Word("PUBLISH"),
+            Arg::PUBLISH,
             Arg::Number(0),
             Arg::millis(setting.record_life),
             Arg::Number(setting.doubtful.into()),
@@ -336,6 +337,10 @@ impl Batch {
         }
         let mut keys = names.keys.clone();
         keys.extend(names.lock.clone());
+        let record = RecordKey {
+            index: keys.len(),
+            always: true,
+        };
         keys.extend([&names.record, &names.line, &names.notes].map(Arc::clone));
         Request::Script(ScriptCall {
             script,
@@ -345,6 +350,7 @@ impl Batch {
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
             question: None,
+            record: Some(record),
         })
     }
 }
@@ -381,7 +387,7 @@ const COUNTING_DIGITS: usize = 3;
 impl Ids {
     fn new() -> Self {
         let mut buffer = uuid::Uuid::encode_buffer();
-        let id = uuid::Uuid::new_v4().hyphenated().encode_lower(&mut buffer);
+        let id = outside::uuid().hyphenated().encode_lower(&mut buffer);
         Ids {
             prefix: id[..id.len() - COUNTING_DIGITS].into(),
         }

@@ -244,9 +244,11 @@ impl Holds {
     pub(crate) fn to_renew(&self) -> Vec<Place> {
         let mut state = self.lock();
         let watched = state.by_lock.iter().filter(|(_, held)| held.is_watched());
-        let places: Vec<Place> = watched
+        let mut places: Vec<Place> = watched
             .map(|(lock, held)| (Arc::clone(lock), Arc::clone(&held.owner)))
             .collect();
+        // The table has no order of its own.
+        places.sort_unstable();
         state.renewing = !places.is_empty();
         places
     }

@@ -18,6 +18,8 @@ use crate::transport::jittered;
 const PACE_OF_ALL: Duration = Duration::from_millis(20);
 /// Who is told no more than that it is the first looks at once, unless it looks within this time anyway.
 const SOON: Duration = Duration::from_millis(250);
+/// What a client is told that has become the first in line, in `lua/recipes/line.lua`.
+const FIRST: &[u8] = b"first";
 /// How long others wait for a client that has been told that it is its turn, besides its round trips; for one that does
 /// not listen yet; and at the most.
 const LEAST_PATIENCE: Duration = Duration::from_millis(5);
@@ -140,8 +142,7 @@ impl Line {
         match wake {
             // Behind what has been told stands the pace.
             Wake::Look => state.rank.is_near(),
-            // It has become the first.
-            Wake::FurtherMessage if self.settings.check_interval <= SOON => {
+            Wake::Message(word) if word == FIRST && self.settings.check_interval <= SOON => {
                 state.rank.before = 0;
                 let usual = self.usual_look(state);
                 let look = state.alarm.look.get_or_insert(usual);
@@ -155,7 +156,7 @@ impl Line {
 }
 
 impl Listener for Line {
-    fn wake(&self, wake: &Wake) {
+    fn wake(&self, _channel: &str, wake: &Wake) {
         let Some(line) = self.itself.upgrade() else {
             return;
         };
