@@ -19,6 +19,7 @@ test: setup ## check everything
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo test --locked
+	cargo test --locked --package rsem
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 	cargo package --locked --list $(UNCOMMITTED)
 	cargo package --locked $(UNCOMMITTED)
