@@ -2,8 +2,10 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::change::Change;
 use crate::connect::Connect;
 use crate::exit;
+use crate::look::show::Show;
 use crate::run::Run;
 
 /// Semaphores and locks that are shared through Redis with services in Rust and Java (Redisson): run commands under
@@ -21,4 +23,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
     Run(Run),
+    Show(Show),
+    #[command(flatten)]
+    Change(Change),
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use redis::{ConnectionInfo, IntoConnectionInfo};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo};
 use redisson_semaphore::{Client, ClientBuilder, NameMapper};
 
 use crate::exit::Failure;
@@ -67,6 +68,11 @@ pub(crate) struct Connect {
 }
 
 impl Connect {
+    /// The library's client, for everything that changes something.
+    pub(crate) async fn client(&self) -> Result<Client, Failure> {
+        Ok(self.builder()?.connect().await?)
+    }
+
     /// The settings, for a command that has more of them.
     pub(crate) fn builder(&self) -> Result<ClientBuilder, Failure> {
         let mut builder = Client::builder(&self.url)
@@ -87,6 +93,40 @@ impl Connect {
             builder = builder.database(database);
         }
         Ok(builder)
+    }
+
+    /// A plain connection, for commands that only look: what they ask for is no operation of the library's objects.
+    pub(crate) async fn plain(&self) -> Result<MultiplexedConnection, Failure> {
+        let info = self.info()?;
+        let mut settings = info.redis_settings().clone();
+        if let Some(user) = &self.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = self.password()? {
+            settings = settings.set_password(password);
+        }
+        if let Some(database) = self.database {
+            settings = settings.set_db(database.into());
+        }
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect_timeout))
+            .set_response_timeout(Some(self.response_timeout));
+        let client =
+            redis::Client::open(info.set_redis_settings(settings.set_skip_set_lib_name()))?;
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        // A server that refuses the name, or the command, is none the worse for it.
+        let _: redis::RedisResult<()> = redis::cmd("CLIENT")
+            .arg(&["SETNAME", &self.client_name])
+            .query_async(&mut connection)
+            .await;
+        Ok(connection)
+    }
+
+    /// As it stands in Redis.
+    pub(crate) fn mapped(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
     }
 
     fn info(&self) -> Result<ConnectionInfo, Failure> {

@@ -16,6 +16,8 @@ pub(crate) const USAGE: u8 = 64;
 pub(crate) const DATA: u8 = 65;
 /// Anything else. (`EX_SOFTWARE`)
 pub(crate) const FAILED: u8 = 70;
+/// Something was found, or was not done because somebody said no.
+pub(crate) const NO: u8 = 1;
 /// The command was found but can't be run; as shells have it.
 pub(crate) const NOT_RUNNABLE: u8 = 126;
 /// The command was not found; as shells have it.
@@ -30,6 +32,7 @@ pub(crate) fn of_signal(signal: i32) -> u8 {
 pub(crate) const TABLE: &str = "\
 Exit status:
   0        all went well
+  1        the answer was no; `doctor`: something is wrong
   64       the arguments can't be used
   65       what stands in Redis is of another kind, or the result would not fit
   69       Redis can't be reached, does not answer, or refuses for now
@@ -74,6 +77,27 @@ impl From<Error> for Failure {
             | Error::InvalidName { .. }
             | Error::InvalidDuration { .. } => USAGE,
             Error::WrongType { .. } | Error::NotANumber { .. } | Error::OutOfRange { .. } => DATA,
+            _ => FAILED,
+        };
+        Failure::new(status, error.to_string())
+    }
+}
+
+impl From<redis::RedisError> for Failure {
+    fn from(error: redis::RedisError) -> Self {
+        use redis::{ErrorKind, ServerErrorKind};
+        let status = match error.kind() {
+            _ if matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => DENIED,
+            ErrorKind::AuthenticationFailed => DENIED,
+            ErrorKind::InvalidClientConfig => USAGE,
+            ErrorKind::Io => REDIS_AWAY,
+            ErrorKind::Server(
+                ServerErrorKind::BusyLoading
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::TryAgain
+                | ServerErrorKind::ClusterDown,
+            ) => REDIS_AWAY,
+            _ if error.is_timeout() || error.is_connection_dropped() => REDIS_AWAY,
             _ => FAILED,
         };
         Failure::new(status, error.to_string())

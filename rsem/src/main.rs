@@ -5,10 +5,14 @@
 //! | `cli.rs`, `connect.rs`, `span.rs` | the command line: commands, options of the connection, times |
 //! | `exit.rs` | exit statuses, and which failure has which |
 //! | `run/` | runs a command while a permit or a lock is held |
+//! | `look/` | what stands in Redis: `show` |
+//! | `change.rs` | `set`, `add`, `drain`, `release`, `unlock` |
 
+mod change;
 mod cli;
 mod connect;
 mod exit;
+mod look;
 mod run;
 mod span;
 
@@ -50,5 +54,7 @@ fn main() -> ExitCode {
 async fn act(cli: Cli) -> Result<u8, Failure> {
     match cli.action {
         Action::Run(run) => run.carry_out(&cli.connect).await,
+        Action::Show(show) => show.carry_out(&cli.connect).await,
+        Action::Change(change) => change.carry_out(&cli.connect).await,
     }
 }

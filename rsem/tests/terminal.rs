@@ -21,7 +21,8 @@ const RSEM: &str = env!("CARGO_BIN_EXE_rsem");
 #[tokio::test]
 async fn a_key_press_reaches_the_command_once() {
     let server = RedisServer::start().await;
-    let script = "trap 'echo interrupted' INT; echo up; until read a; do :; done; echo got $a; exit 5";
+    let script =
+        "trap 'echo interrupted' INT; echo up; until read a; do :; done; echo got $a; exit 5";
     let words = [RSEM, "run", "--lock", "door", "--", "sh", "-c", script];
     let mut terminal = in_terminal(&server.url(), &words);
     terminal.until("up");
