@@ -9,6 +9,7 @@ use redisson_semaphore::RSemaphore;
 use crate::connect::Connect;
 use crate::exit::{self, Failure};
 use crate::look::{Looker, show};
+use crate::say::say;
 use crate::span;
 
 #[derive(Debug, Subcommand)]
@@ -108,10 +109,10 @@ impl Change {
                 );
                 if consent.given(&asked)? {
                     let held = client.lock(&name).force_unlock().await?;
-                    println!(
+                    say(format_args!(
                         "{name}: {}",
                         if held { "unlocked" } else { "nobody held it" }
-                    );
+                    ));
                     Ok(held)
                 } else {
                     Ok(false)
@@ -147,7 +148,7 @@ async fn set(
         None => semaphore.try_set_permits(permits).await?,
     };
     if created {
-        println!("{name}: {permits} available, created");
+        say(format_args!("{name}: {permits} available, created"));
         return Ok(true);
     }
     let Some(consent) = consent else {
@@ -169,7 +170,9 @@ async fn set(
     if let Some(ttl) = ttl {
         semaphore.expire(ttl).await?;
     }
-    println!("{name}: {before} available before, {permits} now");
+    say(format_args!(
+        "{name}: {before} available before, {permits} now"
+    ));
     Ok(true)
 }
 
@@ -207,7 +210,10 @@ async fn drain(
     if !consent.given(&asked)? {
         return Ok(false);
     }
-    println!("{name}: {} taken", semaphore.drain_permits().await?);
+    say(format_args!(
+        "{name}: {} taken",
+        semaphore.drain_permits().await?
+    ));
     Ok(true)
 }
 
@@ -235,7 +241,7 @@ async fn release(
 
 async fn tell(semaphore: &RSemaphore) -> Result<bool, Failure> {
     let available = semaphore.available_permits().await?;
-    println!("{}: {available} available", semaphore.name());
+    say(format_args!("{}: {available} available", semaphore.name()));
     Ok(true)
 }
 

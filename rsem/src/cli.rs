@@ -6,6 +6,7 @@ use crate::change::Change;
 use crate::connect::Connect;
 use crate::exit;
 use crate::look::show::Show;
+use crate::look::watch::Watch;
 use crate::run::Run;
 
 /// Semaphores and locks that are shared through Redis with services in Rust and Java (Redisson): run commands under
@@ -24,6 +25,7 @@ pub(crate) struct Cli {
 pub(crate) enum Action {
     Run(Run),
     Show(Show),
+    Watch(Watch),
     #[command(flatten)]
     Change(Change),
 }

@@ -3,9 +3,11 @@
 //! | File | What it holds |
 //! |---|---|
 //! | `cli.rs`, `connect.rs`, `span.rs` | the command line: commands, options of the connection, times |
+//! | `say.rs` | what goes to the standard output |
 //! | `exit.rs` | exit statuses, and which failure has which |
+//! | `signals.rs` | the signals that `rsem` gets |
 //! | `run/` | runs a command while a permit or a lock is held |
-//! | `look/` | what stands in Redis: `show` |
+//! | `look/` | what stands in Redis: `show`, `watch` |
 //! | `change.rs` | `set`, `add`, `drain`, `release`, `unlock` |
 
 mod change;
@@ -14,6 +16,8 @@ mod connect;
 mod exit;
 mod look;
 mod run;
+mod say;
+mod signals;
 mod span;
 
 use std::process::ExitCode;
@@ -55,6 +59,7 @@ async fn act(cli: Cli) -> Result<u8, Failure> {
     match cli.action {
         Action::Run(run) => run.carry_out(&cli.connect).await,
         Action::Show(show) => show.carry_out(&cli.connect).await,
+        Action::Watch(watch) => watch.carry_out(&cli.connect).await,
         Action::Change(change) => change.carry_out(&cli.connect).await,
     }
 }

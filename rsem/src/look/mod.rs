@@ -5,9 +5,12 @@
 //! | `mod.rs` | an object as it is found, and how it is looked at |
 //! | `names.rs` | the keys beside it, and its channels |
 //! | `show.rs` | `rsem show` |
+//! | `watch.rs`, `screen.rs` | `rsem watch`, and its picture |
 
 pub(crate) mod names;
+mod screen;
 pub(crate) mod show;
+pub(crate) mod watch;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -80,6 +83,23 @@ impl Kind {
             Kind::Holders { .. } => "semaphore with ids",
             Kind::Text(_) => "string",
             Kind::Other(kind) => kind,
+        }
+    }
+}
+
+impl Object {
+    /// The number that moves, and what it is called.
+    pub(crate) fn level(&self) -> Option<(&'static str, i64)> {
+        let held = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        match &self.kind {
+            Kind::Semaphore { available, .. } => Some(("available", *available)),
+            Kind::Lock { holders, .. } | Kind::ReadWriteLock { holders, .. } => {
+                Some(("held", held(holders.len())))
+            }
+            Kind::Holders { count, .. } => {
+                Some(("held", i64::try_from(*count).unwrap_or(i64::MAX)))
+            }
+            Kind::Missing | Kind::Text(_) | Kind::Other(_) => None,
         }
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{Kind, Looker, Object, Record, names};
 use crate::connect::Connect;
 use crate::exit::{self, Failure};
+use crate::say::say;
 use crate::span;
 
 /// Show what stands under the names: kind, counter or holders, who listens, time to live, keys beside it
@@ -55,7 +56,7 @@ impl Show {
                 .iter()
                 .map(|(name, object, records)| as_json(name, object, records))
                 .collect();
-            println!("{:#}", Value::Array(all));
+            say(format_args!("{:#}", Value::Array(all)));
         } else {
             for (name, object, records) in &seen {
                 print(name, object, records);
@@ -104,8 +105,10 @@ fn owners(holders: &[(String, String)]) -> Value {
 }
 
 fn print(name: &str, object: &Object, records: &[Record]) {
-    println!("{name}: {}", object.kind.name());
-    let line = |what: &str, value: String| println!("  {what:<14}{value}");
+    say(format_args!("{name}: {}", object.kind.name()));
+    let line = |what: &str, value: String| {
+        say(format_args!("  {what:<14}{value}"));
+    };
     match &object.kind {
         Kind::Missing | Kind::Other(_) => {}
         Kind::Semaphore { available, leases } => {

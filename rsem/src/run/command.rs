@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::process::Child;
 
 use super::hold::Hold;
-use super::signals::Received;
 use crate::exit::{self, Failure};
+use crate::signals::Received;
 
 /// How `rsem` is called by itself, in the process that becomes the command.
 const LAUNCHER: &str = "__launch";

@@ -5,11 +5,9 @@
 //! | `mod.rs` | the order of things: wait, run, give back |
 //! | `hold.rs` | what is held: permits, or a lock |
 //! | `command.rs` | the command: how it is started, told of signals, and ended |
-//! | `signals.rs` | the signals that `rsem` gets |
 
 mod command;
 mod hold;
-mod signals;
 
 use std::future::Future;
 use std::time::Duration;
@@ -22,10 +20,10 @@ use crate::connect::Connect;
 use crate::exit::{self, Failure};
 use crate::span;
 
+use crate::signals::Signals;
 use command::Command;
 pub(crate) use command::launcher;
 use hold::Hold;
-use signals::Signals;
 
 /// A terminal or a supervisor tells everybody at once, but not all hear it at once.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);

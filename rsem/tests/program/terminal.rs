@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -27,6 +28,13 @@ impl Terminal {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
         grantpt(&master).expect("it is ours");
         unlockpt(&master).expect("it is ours");
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&master, size).expect("it is ours");
         let name = ptsname(&master, Vec::new()).expect("it has a name");
         let slave = File::options()
             .read(true)
@@ -77,7 +85,7 @@ impl Terminal {
             let left = end.saturating_duration_since(Instant::now());
             match self.screen.recv_timeout(left) {
                 Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(_) => panic!("{text:?} does not come: {:?}", self.seen),
+                Err(_) => panic!("{text:?} does not come: {:?}", tail(&self.seen)),
             }
         }
     }
@@ -91,4 +99,9 @@ impl Terminal {
         }
         (status.code().expect("no signal ends it"), self.seen)
     }
+}
+
+fn tail(text: &str) -> String {
+    let skipped = text.chars().count().saturating_sub(1_000);
+    text.chars().skip(skipped).collect()
 }
