@@ -4,11 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::config::{Config, NameMapper};
+use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
 use crate::redisson::{RFencedLock, RLock, RSemaphore};
+use crate::state::ConnectionState;
 
 /// A client of one Redis server: two connections, however many objects and waiters.
 ///
@@ -107,6 +111,30 @@ impl Client {
         self.core.id()
     }
 
+    /// Asks the server whether it is there: for a readiness probe. Nothing is waited for but the answer, and that for the
+    /// response time-out; Redis: `PING`, which the ACL may forbid.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] at once where there is no connection at the moment, and when no answer comes;
+    /// [`Error::RefusedForNow`], [`Error::Authentication`] or [`Error::Tls`] where that is why;
+    /// [`Error::ShutDown`] after the shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time.
+    pub async fn ping(&self) -> Result<()> {
+        self.core.ping().await
+    }
+
+    /// Whether the connection for commands stands, and each change of that, without asking the server.
+    ///
+    /// It says nothing about the connection for wake-ups, which is there only while somebody waits.
+    #[must_use]
+    pub fn connection_state(&self) -> watch::Receiver<ConnectionState> {
+        self.core.connection.state()
+    }
+
     /// Carries out what is owed, above all the releases of dropped guards, and ends.
     ///
     /// Callers that wait for permits are told [`Error::ShutDown`], and so is every later call. A guard
@@ -171,6 +199,12 @@ impl ClientBuilder {
     /// The password; that of the URL by default.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.config.password = Some(password.into());
+        self
+    }
+
+    /// Asked for user and password each time that a connection is made, instead of those of the URL and the settings.
+    pub fn credentials(mut self, provider: impl CredentialsProvider + 'static) -> Self {
+        self.config.credentials = Some(Arc::new(provider));
         self
     }
 
@@ -265,6 +299,31 @@ impl ClientBuilder {
     /// not fit, [`Error::Unavailable`] or
     /// [`Error::RefusedForNow`] when the time is over.
     pub async fn connect(self) -> Result<Client> {
+        self.check()?;
+        let core = Core::connect(self.config).await?;
+        Ok(Client { core })
+    }
+
+    /// Returns at once and connects in the background, for as long as it takes: a service starts while Redis is down.
+    ///
+    /// Calls wait for the connection as they do for one that has been lost, through the retry window. What stands in the
+    /// way is told by them, by [`Client::connection_state`] and by the log; a wrong password, too, which
+    /// [`connect`](Self::connect) tells at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`] for a URL that is no Redis URL and a setting of zero or above a day.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn connect_lazy(self) -> Result<Client> {
+        self.check()?;
+        let core = Core::connect_lazy(self.config)?;
+        Ok(Client { core })
+    }
+
+    fn check(&self) -> Result<()> {
         let Config {
             response_timeout,
             connect_timeout,
@@ -303,8 +362,7 @@ impl ClientBuilder {
                 ),
             });
         }
-        let core = Core::connect(self.config).await?;
-        Ok(Client { core })
+        Ok(())
     }
 }
 

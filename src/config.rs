@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::credentials::CredentialsProvider;
 use crate::tls::Tls;
 
 /// How long the server's record of a client's last calls lives at the least; see `engine::once`.
@@ -75,6 +76,7 @@ pub(crate) struct Config {
     pub(crate) database: Option<i64>,
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
+    pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
     pub(crate) tls: Option<Tls>,
     pub(crate) client_name: Option<String>,
     pub(crate) name_mapper: NameMapper,
@@ -94,6 +96,7 @@ impl Config {
             database: None,
             username: None,
             password: None,
+            credentials: None,
             tls: None,
             client_name: None,
             name_mapper: NameMapper::default(),

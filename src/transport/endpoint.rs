@@ -1,8 +1,10 @@
 //! How connections to the server are opened.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use futures::FutureExt;
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, RedisConnectionInfo};
 
@@ -12,6 +14,7 @@ use super::handshake::introduce;
 use super::socket::{Socket, Traffic};
 use super::tls::{self, Tls};
 use crate::config::Config;
+use crate::credentials::{Credentials, CredentialsProvider};
 use crate::error::Error;
 
 /// A connection for commands takes so many at once before it lets callers wait.
@@ -25,6 +28,7 @@ pub(crate) struct Endpoint {
     printed: String,
     tls: Option<Tls>,
     login: Login,
+    credentials: Option<Arc<dyn CredentialsProvider>>,
     client_name: Option<String>,
     connect_timeout: Duration,
     response_timeout: Duration,
@@ -51,6 +55,7 @@ impl Endpoint {
             address,
             tls: tls.map_err(|reason| Error::Configuration { reason })?,
             login,
+            credentials: config.credentials.clone(),
             client_name: config.client_name.clone(),
             connect_timeout: config.connect_timeout,
             response_timeout: config.response_timeout,
@@ -105,10 +110,30 @@ impl Endpoint {
     }
 
     async fn open(&self) -> Result<Socket, Refusal> {
+        let login = self.login().await?;
         let socket = Socket::connect(&self.address, self.tls.as_ref()).await;
         let mut socket = socket.map_err(|error| tls::refusal(&error))?;
-        introduce(&mut socket.stream, &self.login, self.client_name.as_deref()).await?;
+        introduce(&mut socket.stream, &login, self.client_name.as_deref()).await?;
         Ok(socket)
+    }
+
+    /// As it is at this moment.
+    async fn login(&self) -> Result<Login, Refusal> {
+        let mut login = self.login.clone();
+        let Some(provider) = &self.credentials else {
+            return Ok(login);
+        };
+        // It is the user's: whatever it does, connections come back.
+        let asked = AssertUnwindSafe(async { provider.credentials().await });
+        let trouble = match asked.catch_unwind().await {
+            Ok(Ok(Credentials { username, password })) => {
+                (login.username, login.password) = (username, Some(password));
+                return Ok(login);
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "their provider has panicked".to_owned(),
+        };
+        Err(Refusal::unreachable(format!("no credentials: {trouble}")))
     }
 
     async fn limited<T>(
