@@ -425,6 +425,91 @@ async fn fences_that_nobody_of_ours_has_written() {
     }
 }
 
+/// Whatever somebody has written there, the client goes on; what it writes itself instead ends in time.
+#[tokio::test]
+async fn a_fence_that_somebody_else_has_written_keeps_nobody_out() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    for text in [
+        "9000000000000000",
+        "9000000000000000 forced",
+        "99999999999999999999",
+        "99999999999999999999999999999999999999999999 forced",
+    ] {
+        let fence = format!("redisson_lock_fence:{{door}}:{}", client.id());
+        let door = client.fenced_lock("door");
+        let _: () = control.set(&fence, text).await.unwrap();
+        assert_eq!(door.force_unlock().await, Ok(false), "{text}");
+        let _: () = control.set(&fence, text).await.unwrap();
+        assert!(door.try_lock().await.unwrap(), "{text}");
+        let _: () = control.set(&fence, text).await.unwrap();
+        let next = client.fenced_lock("door");
+        let waits = tokio::spawn(async move { next.guard().await.map(drop) });
+        until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
+        door.unlock().await.unwrap();
+        timeout(LIMIT, waits).await.unwrap().unwrap().unwrap();
+        let left: i64 = control.pttl(&fence).await.unwrap();
+        assert!(left > 0, "{text}: {left}");
+    }
+}
+
+/// A lock of which nobody could tell that its token rises is not taken, and the counter stays as it is.
+#[tokio::test]
+async fn a_counter_of_tokens_that_nobody_of_ours_has_written() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    let door = client.fenced_lock("door");
+    let counter = "redisson_lock_token:{door}";
+    for text in [
+        "-9223372036854775808",
+        "-5",
+        "-1",
+        "-0",
+        "007",
+        "0x10",
+        "1e3",
+        "1.5",
+        "nan",
+        " 7",
+        "9007199254740991",
+        "9007199254740992",
+        "9223372036854775806",
+        "99999999999999999999",
+    ] {
+        let _: () = control.set(counter, text).await.unwrap();
+        for told in [
+            door.lock_and_get_token().await.map(Some),
+            door.try_lock_and_get_token().await,
+        ] {
+            match told {
+                Err(Error::Server { name, detail }) => {
+                    assert_eq!(name, "door");
+                    assert!(detail.contains("token"), "{text:?}: {detail}");
+                }
+                told => panic!("{text:?}: {told:?}"),
+            }
+        }
+        assert!(!door.is_locked().await.unwrap(), "{text:?}");
+        let left: String = control.get(counter).await.unwrap();
+        assert_eq!(left, text);
+    }
+    for (text, token) in [
+        ("0", 1),
+        ("41", 42),
+        ("9007199254740990", 9_007_199_254_740_991),
+    ] {
+        let _: () = control.set(counter, text).await.unwrap();
+        assert_eq!(door.try_lock_and_get_token().await, Ok(Some(token)));
+        assert_eq!(door.token().await, Ok(token));
+        door.unlock().await.unwrap();
+    }
+    let _: () = control.set(counter, "-5").await.unwrap();
+    let told = door.token().await.unwrap_err();
+    assert!(matches!(told, Error::Server { .. }), "{told}");
+}
+
 /// A server that answers scripts and questions with anything.
 async fn answer_anything(seed: u64) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::coalesce::Coalescer;
 use super::holds::Holds;
 use super::once::refused;
+use super::records::Records;
 use super::refusing::Refusing;
 use super::registry::Registry;
 use super::unheard::Unheard;
@@ -18,7 +19,7 @@ use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside;
-use crate::transport::{Connection, Endpoint, Failure, Reason, Refusal, cmd};
+use crate::transport::{Command, Connection, Endpoint, Failure, Reason, Refusal};
 
 /// The shared part of a client: its connections, its identity, its objects.
 pub(crate) struct Core {
@@ -33,6 +34,7 @@ pub(crate) struct Core {
     pub(crate) holds: Holds,
     pub(crate) coalescer: Coalescer,
     pub(crate) refusing: Refusing,
+    pub(crate) records: Records,
     pub(crate) unheard: Unheard,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
@@ -81,6 +83,7 @@ impl Core {
             holds: Holds::default(),
             coalescer: Coalescer::new(mapped_id),
             refusing: Refusing::default(),
+            records: Records::default(),
             unheard: Unheard::default(),
             busy: AtomicUsize::new(0),
             closing: OnceLock::new(),
@@ -95,9 +98,9 @@ impl Core {
     pub(crate) async fn ping(&self) -> Result<()> {
         let began = Instant::now();
         let name = self.connection.server();
-        let refusal = match self.connection.live() {
+        let refusal = match self.connection.live_for(None) {
             Err(refusal) => refusal,
-            Ok(live) => match live.send(&cmd("PING")).await {
+            Ok(live) => match live.send(&Command::new("PING")).await {
                 Ok(_) => return Ok(()),
                 Err(Failure::Refused(refusal) | Failure::NoConnection(refusal)) => refusal,
                 Err(Failure::Unanswered { detail, .. }) => Refusal::unreachable(detail),
@@ -177,7 +180,9 @@ impl Core {
                 self.idle.notified().await;
             }
         };
-        let _ = tokio::time::timeout_at(began + limit, idle).await;
+        if tokio::time::timeout_at(began + limit, idle).await.is_ok() {
+            self.give_all_records_back().await;
+        }
         self.finished.store(true, Ordering::SeqCst);
         self.wakeups.close();
         self.connection.close();

@@ -17,7 +17,7 @@ use super::line::waiting::{Claim, Reply};
 use super::names::Names;
 use super::settings::{Layout, Settings, Units};
 use crate::engine::log::list_of;
-use crate::engine::request::{Arg, Request, Script, ScriptCall};
+use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use crate::outside;
 
 static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
@@ -275,7 +275,7 @@ impl Batch {
         };
         let number = |count: usize| Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));
         let mut args = vec![
-            Arg::Word("PUBLISH"),
+            Arg::PUBLISH,
             Arg::Number(0),
             Arg::millis(record_life),
             Arg::Number(doubtful.into()),
@@ -307,6 +307,10 @@ impl Batch {
         }
         let mut keys = names.keys.clone();
         keys.extend(names.lock.clone());
+        let record = RecordKey {
+            index: keys.len(),
+            always: true,
+        };
         keys.extend([&names.record, &names.line, &names.channel].map(Arc::clone));
         Request::Script(ScriptCall {
             script,
@@ -316,6 +320,7 @@ impl Batch {
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
             question: None,
+            record: Some(record),
         })
     }
 }

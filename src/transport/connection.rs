@@ -92,8 +92,8 @@ impl Connection {
         Connection { shared, keeper }
     }
 
-    /// The connection as it is now; or why there is none.
-    pub(crate) fn live(&self) -> Result<Arc<Live>, Refusal> {
+    /// The connection to the server that has `key` as it is now, or why there is none. A standalone server has all keys.
+    pub(crate) fn live_for(&self, _key: Option<&Arc<str>>) -> Result<Arc<Live>, Refusal> {
         match &*self.shared.link.borrow() {
             Link::Up(live) => Ok(Arc::clone(live)),
             Link::Down(refusal) => Err(refusal.clone()),
@@ -107,7 +107,7 @@ impl Connection {
         let settled = link.wait_for(|link| !matches!(link, Link::Down(_)));
         // The state is looked at in any case.
         let _ = tokio::time::timeout_at(patience, settled).await.is_ok();
-        self.live().map(drop)
+        self.live_for(None).map(drop)
     }
 
     /// What is known of the connection.

@@ -13,6 +13,7 @@ pub const TAKE: &str = include_str!("../../lua/lock/take.lua");
 pub const GIVE: &str = include_str!("../../lua/lock/give.lua");
 pub const RENEW: &str = include_str!("../../lua/lock/renew.lua");
 pub const ONCE: &str = include_str!("../../lua/engine/once.lua");
+pub const FORGET: &str = include_str!("../../lua/engine/forget.lua");
 pub const TIMESTAMP: &str = concat!(
     include_str!("../../lua/recipes/record.lua"),
     include_str!("../../lua/recipes/ids.lua"),
@@ -52,6 +53,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("GIVE", GIVE),
     ("RENEW", RENEW),
     ("ONCE", ONCE),
+    ("FORGET", FORGET),
     ("TIMESTAMP", TIMESTAMP),
     ("FAIR", FAIR),
     ("SET", SET),

@@ -368,7 +368,7 @@ impl Shared for LockLine {
         };
         // What they may be granted still is given back.
         self.tell_unknown(asking, CLIENT_CLOSED);
-        waiting::tell_all(waiters, &self.shut_down());
+        self.tell_all(waiters, &self.shut_down(), CLIENT_CLOSED);
         drive::kick(&self);
     }
 }

@@ -30,10 +30,8 @@ pub(crate) enum Wake {
     Confirmed,
     /// The same behind a lost connection: messages may have been missed.
     ConfirmedAgain,
-    /// Somebody has announced permits.
-    Message,
-    /// One more message about permits that have been announced.
-    FurtherMessage,
+    /// Somebody has sent this.
+    Message(Vec<u8>),
     /// There was no message for a while.
     Look,
     /// The connection is gone; the subscription is being made again.
@@ -341,7 +339,7 @@ mod tests {
             wakeups.listen("shared", &ear);
             wakeups.listen(&format!("own-{number}"), &ear);
         }
-        wakeups.registry.wake("shared", &Wake::Message);
+        wakeups.registry.wake("shared", &Wake::Message(Vec::new()));
         assert_eq!(ears[1].heard.load(Ordering::SeqCst), 1);
         // The slow check goes on, too.
         for _ in 0..3 {

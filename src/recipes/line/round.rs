@@ -156,7 +156,7 @@ impl Line {
     }
 
     pub(super) fn refused(&self, refusal: &Refusal) -> Error {
-        if refusal.reason == Reason::Other && refusal.detail.starts_with("CROSSSLOT") {
+        if refusal.reason == Reason::CrossSlot {
             return Error::InvalidName {
                 name: self.name().to_owned(),
                 reason: "its keys fall into different slots of the cluster; a part of the name in braces, \
