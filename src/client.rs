@@ -216,6 +216,49 @@ impl ClientBuilder {
         self
     }
 
+    /// Asks these sentinels, of one and the same set, for the master. Redisson: `useSentinelServers()`.
+    ///
+    /// The client's URL then has the master's name in place of host and port: `redis://app:secret@mymaster/0`, or
+    /// `rediss://` where the master is reached by TLS. The sentinels have URLs of their own, with their own user and
+    /// password, or `rediss://`; their port is 26379 by default.
+    ///
+    /// All sentinels are asked at each connect, and the latest configuration counts. A server that they take for the
+    /// master, but that is a replica, is not written to (`ROLE`); and a failover is heard of as soon as they announce it,
+    /// whatever the old master does: nothing more is sent to it, and what it had not answered is asked about at the new one.
+    /// What it had carried out, answered and not passed on to the new one is lost, as always with Redis.
+    ///
+    /// The client connects to each sentinel, and keeps that connection. A user needs `+role` at the servers, and at the
+    /// sentinels `+sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping` and the channels `&+promoted-slave
+    /// &+switch-master`.
+    ///
+    /// [`connect`](Self::connect) tells [`Error::Server`] at once for a name that the sentinels do not know,
+    /// [`Error::Unavailable`] when no sentinel has answered within the connect time-out.
+    ///
+    /// ```no_run
+    /// # async fn connect() -> redisson_semaphore::Result<()> {
+    /// use redisson_semaphore::Client;
+    ///
+    /// let client = Client::builder("redis://app:secret@mymaster")
+    ///     .sentinels(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3:26380"])
+    ///     .connect()
+    ///     .await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinels(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.config.sentinels = Some(urls.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// The settings of TLS for sentinels with a URL `rediss://`; those of [`tls`](Self::tls) by default.
+    #[cfg(feature = "tls-rustls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
+    pub fn sentinel_tls(mut self, tls: crate::Tls) -> Self {
+        self.config.sentinel_tls = Some(tls);
+        self
+    }
+
     /// The name that `CLIENT LIST` shows for both connections; none by default. A name that the server
     /// refuses, as one with a space, is left out.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {

@@ -78,6 +78,9 @@ pub(crate) struct Config {
     pub(crate) password: Option<String>,
     pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
     pub(crate) tls: Option<Tls>,
+    /// The sentinels' URLs.
+    pub(crate) sentinels: Option<Vec<String>>,
+    pub(crate) sentinel_tls: Option<Tls>,
     pub(crate) client_name: Option<String>,
     pub(crate) name_mapper: NameMapper,
     pub(crate) response_timeout: Duration,
@@ -98,6 +101,8 @@ impl Config {
             password: None,
             credentials: None,
             tls: None,
+            sentinels: None,
+            sentinel_tls: None,
             client_name: None,
             name_mapper: NameMapper::default(),
             response_timeout: Duration::from_secs(3),

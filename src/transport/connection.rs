@@ -43,7 +43,7 @@ struct Shared {
 /// would keep its place for ever.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
-    keeper: AbortHandle,
+    tasks: Vec<AbortHandle>,
 }
 
 impl Connection {
@@ -88,8 +88,11 @@ impl Connection {
             broken: Notify::new(),
             told: AtomicBool::new(false),
         });
-        let keeper = tokio::spawn(keep(Arc::clone(&shared), lazy)).abort_handle();
-        Connection { shared, keeper }
+        let mut tasks = vec![tokio::spawn(keep(Arc::clone(&shared), lazy)).abort_handle()];
+        if let Some(watching) = shared.endpoint.watch() {
+            tasks.push(tokio::spawn(watching).abort_handle());
+        }
+        Connection { shared, tasks }
     }
 
     /// The connection to the server that has `key` as it is now, or why there is none. A standalone server has all keys.
@@ -122,7 +125,7 @@ impl Connection {
 
     /// Closes the connection for good.
     pub(crate) fn close(&self) {
-        self.keeper.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
         self.shared.put(Link::Closed);
     }
 }
