@@ -9,7 +9,6 @@ mod clock;
 mod config;
 mod engine;
 mod error;
-mod guard;
 mod lease;
 pub mod memory;
 #[doc(hidden)]
@@ -19,12 +18,15 @@ pub mod redisson;
 mod sync;
 mod tls;
 mod transport;
+mod units;
 
-pub use api::{Held, Hold, Holder, LeasedSemaphore, Lock, MAX_PERMITS, RemainingTtl, Semaphore};
+pub use api::{
+    Held, Hold, Holder, LeasedPermit, LeasedSemaphore, Lock, LockGuard, MAX_PERMITS, Permit,
+    RemainingTtl, Semaphore,
+};
 pub use client::{Client, ClientBuilder};
 pub use config::NameMapper;
 pub use error::{Effect, Error, Result};
-pub use guard::{LeasedPermit, LockGuard, Permit};
 pub use lease::Lease;
 pub use redisson::{RFencedLock, RLock, RSemaphore};
 #[cfg(feature = "tls-rustls")]

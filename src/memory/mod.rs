@@ -14,7 +14,6 @@
 //! | `leased.rs`, `leases.rs` | the semaphore whose permits have ids: the public type, and who holds and waits |
 //! | `lock.rs` | the lock |
 
-mod handle;
 mod leased;
 mod leases;
 mod line;
