@@ -10,7 +10,7 @@ use std::time::Duration;
 use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Held, Lock, Result};
+use redisson_semaphore::{Client, Held, Result};
 use support::proxy::Proxy;
 use support::server::RedisServer;
 use tokio::task::JoinHandle;

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::wrong_type::Typed;
 use crate::error::{Error, Result};
+
+/// A key, and the type that it has where it exists.
+pub(crate) type Typed = (Arc<str>, &'static str);
 
 /// The names of one object.
 #[derive(Debug, Clone)]

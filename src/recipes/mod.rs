@@ -78,9 +78,9 @@ mod slots;
 mod string_lock;
 mod timestamp;
 
+pub use crate::units::Units;
 pub use fair::FairSemaphore;
 pub use set::SetSemaphore;
-pub use settings::Units;
 pub use slots::SlotSemaphore;
 pub use string_lock::StringLock;
 pub use timestamp::TimestampSemaphore;

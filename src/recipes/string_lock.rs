@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::handle::Handle;
 use super::settings::Layout;
-use crate::api::{Held, Hold, HoldId, Lock, RemainingTtl};
+use crate::api::{Held, Hold, HoldId, Lock, RemainingTtl, Sealed, inherent_lock};
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
@@ -109,6 +109,10 @@ impl StringLock {
         }
     }
 }
+
+inherent_lock!(StringLock);
+
+impl Sealed for StringLock {}
 
 #[async_trait]
 impl Lock for StringLock {
