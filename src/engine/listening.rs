@@ -18,6 +18,10 @@ impl Listening {
         self.confirmed
     }
 
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
     /// Somebody waits: the channel must be heard. `true` if a message may have been missed since they asked last,
     /// when it was `confirmed_then` that it is heard.
     pub(crate) fn begin(
@@ -50,6 +54,7 @@ impl Listening {
                 true
             }
             Wake::Look | Wake::Message | Wake::FurtherMessage => true,
+            Wake::MessageForOthers => false,
             Wake::Lost => {
                 self.confirmed = false;
                 false

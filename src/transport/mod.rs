@@ -16,7 +16,7 @@ pub(crate) use connection::Connection;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::{Failure, Reason, Refusal};
 pub(crate) use live::Live;
-pub(crate) use subscriber::{Subscriber, Subscriptions};
+pub(crate) use subscriber::{News, Subscriber, Subscriptions};
 
 /// A command, and the server's answer to one.
 pub(crate) use redis::{Cmd, Value, cmd};

@@ -6,8 +6,20 @@ use redis::aio::{PubSubSink, PubSubStream};
 use super::{Endpoint, Failure, Refusal};
 use crate::clock::Moment;
 
-/// How a message begins that is meant for JVMs alone: see `lua/semaphore/nudge.lua`.
-const NOTHING_NEW: &[u8] = b"+";
+/// How a message begins that is meant for JVMs, and for those who are not told in another way: see
+/// `lua/semaphore/nudge.lua` and `batch.lua`.
+const FOR_OTHERS: &[u8] = b"+";
+
+/// What is of interest in a message: it means "look again", never "you own something".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Something is announced.
+    Announced,
+    /// One of the zeros that follow an announcement.
+    Further,
+    /// The same, for those who are not told in another way.
+    ForOthers,
+}
 
 /// The half that asks for subscriptions.
 pub(crate) struct Subscriptions {
@@ -30,19 +42,15 @@ impl Subscriber {
         Ok((subscriptions, Subscriber { stream }))
     }
 
-    /// The channel of the next message, and whether it is not one of the zeros that follow an announcement;
-    /// `None` when the connection is gone.
-    ///
-    /// Else the payload is of no interest: a message means "look again", never "you own something". What is new to
-    /// JVMs only is passed over.
-    pub(crate) async fn next(&mut self) -> Option<(String, bool)> {
-        loop {
-            let message = self.stream.next().await?;
-            let payload = message.get_payload_bytes();
-            if !payload.starts_with(NOTHING_NEW) {
-                return Some((message.get_channel_name().to_owned(), payload != b"0"));
-            }
-        }
+    /// The channel of the next message, and what it says; `None` when the connection is gone.
+    pub(crate) async fn next(&mut self) -> Option<(String, News)> {
+        let message = self.stream.next().await?;
+        let news = match message.get_payload_bytes() {
+            payload if payload.starts_with(FOR_OTHERS) => News::ForOthers,
+            b"0" => News::Further,
+            _ => News::Announced,
+        };
+        Some((message.get_channel_name().to_owned(), news))
     }
 }
 

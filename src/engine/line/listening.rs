@@ -2,10 +2,13 @@
 
 use std::sync::{Arc, MutexGuard, Weak};
 
+use tokio::time::Instant;
+
 use super::{Line, State, tell_all};
 use crate::engine::drive;
 use crate::engine::nudge::{self, Left, Seen, Series};
 use crate::engine::once::refused;
+use crate::engine::turns::{Call, Ear};
 use crate::engine::wakeups::{Listener, Wake};
 
 impl Line {
@@ -14,13 +17,55 @@ impl Line {
     pub(super) fn listen_if_needed(&self, state: &mut State, confirmed: bool) {
         self.leave_if_unneeded(state);
         if state.waiters.somebody_was_answered() {
-            let channel = self.keys.channel();
+            let (wakeups, channel) = (&self.core.wakeups, self.keys.channel());
+            let turns = (!state.listening.is_wanted() && state.turns.are_kept(Instant::now()))
+                .then(|| self.keys.turns())
+                .flatten();
+            // Who is taken for somebody who does not take part costs less than one who is not known to listen.
+            if let Some(turns) = turns {
+                wakeups.listen(&turns.own_channel, &self.ear(Call::Turn));
+            }
             // A message between their question and the subscription would have been missed.
-            state.look |=
-                state
-                    .listening
-                    .begin(&self.core.wakeups, channel, &self.listener(), confirmed);
+            state.look |= state
+                .listening
+                .begin(wakeups, channel, &self.listener(), confirmed);
+            if let Some(turns) = turns {
+                wakeups.listen(&turns.line, &self.ear(Call::NewLine));
+            }
         }
+    }
+
+    fn ear(&self, hears: Call) -> Weak<dyn Listener> {
+        let ear: Weak<Ear> = Arc::downgrade(match hears {
+            Call::Turn => &self.ears[0],
+            Call::NewLine => &self.ears[1],
+        });
+        ear
+    }
+
+    /// A line has begun: whoever waits is to stand in it.
+    pub(crate) fn is_to_come(self: &Arc<Self>) {
+        let mut state = self.lock();
+        // Perhaps it is this client who has begun it.
+        if state.coming || state.turns.has_just_come(Instant::now()) {
+            return;
+        }
+        state.turns.forget();
+        drop(state);
+        self.has_its_turn();
+    }
+
+    /// The turn of this client has come: those who wait look. Whether there are any.
+    pub(crate) fn has_its_turn(self: &Arc<Self>) -> bool {
+        let mut state = self.lock();
+        let waiting = !state.waiters.is_empty();
+        if waiting {
+            state.look = true;
+            self.note_busy(&mut state);
+            drop(state);
+            drive::kick(self);
+        }
+        waiting
     }
 
     pub(super) fn listener(&self) -> Weak<dyn Listener> {
@@ -34,11 +79,13 @@ impl Line {
     }
 
     pub(super) fn leave_if_unneeded(&self, state: &mut State) {
-        if state.waiters.is_empty() {
-            let channel = self.keys.channel();
-            state
-                .listening
-                .end(&self.core.wakeups, channel, &self.listener());
+        if state.waiters.is_empty() && state.listening.is_wanted() {
+            let (wakeups, channel) = (&self.core.wakeups, self.keys.channel());
+            if let Some(turns) = self.keys.turns() {
+                wakeups.leave(&turns.line, &self.ear(Call::NewLine));
+                wakeups.leave(&turns.own_channel, &self.ear(Call::Turn));
+            }
+            state.listening.end(wakeups, channel, &self.listener());
         }
     }
 
@@ -120,16 +167,23 @@ impl Listener for Line {
             return;
         };
         let mut state = self.lock();
-        let look = state.listening.hear(wake);
+        let now = Instant::now();
+        let mut look = state.listening.hear(wake);
         match wake {
             Wake::Message => {
-                state.turns.heard();
+                look = state.turns.answers(now);
                 // Whoever has sent it sees to the others.
                 (state.unprompted, state.looking_unprompted) = (false, false);
             }
-            Wake::Lost | Wake::Ended => state.turns.deaf(),
-            Wake::Look | Wake::ConfirmedAgain => state.unprompted = true,
-            Wake::Confirmed | Wake::FurtherMessage => {}
+            Wake::FurtherMessage => look = state.turns.answers(now),
+            Wake::MessageForOthers => look = !state.turns.are_kept(now),
+            Wake::Look => {
+                look = state.turns.looks(self.core.config.safety_interval);
+                state.unprompted |= look;
+            }
+            Wake::ConfirmedAgain => state.unprompted = true,
+            Wake::Confirmed => state.turns.forget(),
+            Wake::Lost | Wake::Ended => {}
             Wake::Refused(refusal) => {
                 let waiters = state.waiters.take_answered();
                 drop(state);

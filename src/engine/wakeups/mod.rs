@@ -34,6 +34,8 @@ pub(crate) enum Wake {
     Message,
     /// One more message about permits that have been announced.
     FurtherMessage,
+    /// Either, for those who are not told in another way.
+    MessageForOthers,
     /// There was no message for a while.
     Look,
     /// The connection is gone; the subscription is being made again.
@@ -199,16 +201,20 @@ impl Registry {
         tell(known, wake);
     }
 
-    /// What to subscribe and what to unsubscribe, seen from what is subscribed.
+    /// What to subscribe and what to unsubscribe, seen from what is subscribed: in order, so that of the channels that
+    /// belong together `redisson_sc:` comes first, and goes last.
     fn difference(&self, subscribed: &HashSet<String>) -> (Vec<String>, Vec<String>) {
         let channels = self.lock();
         // One that was dropped and is wanted again is subscribed once more, for the confirmation's sake.
         let missing = |(name, known): (&String, &Channel)| (!known.confirmed).then(|| name.clone());
-        let wanted = channels.iter().filter_map(missing).collect();
+        let mut wanted: Vec<String> = channels.iter().filter_map(missing).collect();
+        wanted.sort_unstable();
         let gone = subscribed
             .iter()
             .filter(|name| !channels.contains_key(*name));
-        (wanted, gone.cloned().collect())
+        let mut gone: Vec<String> = gone.cloned().collect();
+        gone.sort_unstable_by(|one, two| two.cmp(one));
+        (wanted, gone)
     }
 
     fn confirm(&self, names: &[String]) {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Registry, Wake};
 use crate::clock::Moment;
-use crate::transport::{Backoff, Endpoint, Failure, Subscriber, Subscriptions};
+use crate::transport::{Backoff, Endpoint, Failure, News, Subscriber, Subscriptions};
 
 /// One SUBSCRIBE names this many channels at the most.
 const MOST_CHANNELS: usize = 512;
@@ -68,6 +68,14 @@ enum Ended {
     Moved,
 }
 
+fn of(news: News) -> Wake {
+    match news {
+        News::Announced => Wake::Message,
+        News::Further => Wake::FurtherMessage,
+        News::ForOthers => Wake::MessageForOthers,
+    }
+}
+
 /// One subscription connection, from its beginning to its end.
 struct Session<'a> {
     registry: &'a Registry,
@@ -98,8 +106,7 @@ impl Session<'_> {
                     return Ended::Moved;
                 }
                 message = self.subscriber.next() => match message {
-                    Some((channel, true)) => self.registry.wake(&channel, &Wake::Message),
-                    Some((channel, false)) => self.registry.wake(&channel, &Wake::FurtherMessage),
+                    Some((channel, news)) => self.registry.wake(&channel, &of(news)),
                     None => {
                         let detail = "the server has closed the connection";
                         return Ended::Lost(Failure::unanswered(detail, Moment::now()));
