@@ -10,7 +10,7 @@
 --   writes it all down; `own`: `waits` (whether some of its callers wait on), `stops` (whether they stop the line),
 --   `head` (when the first of those who ask came), `since`, `want` and `ticket` of the first who waits on (a number that is always the same for the same
 --   caller), `took` (whether some have been served), `total` and `amount` (how much is free, and what it may give back next). It returns
---   nothing if that may not be written, else how much is left, and how many clients there are in line.
+--   nothing if that may not be written, else how much is left. `count()`: how many clients there are in line.
 --   Then `told`: whether somebody was told just now; `pause`: how long until somebody's time is up, 0 for never;
 --   `first`: when those came who must come before callers that are served without a look at the line, or nothing
 -- Publishes: "turn" to "<key>:<client id>", to each client whose turn it is; "new" to a channel that is called like the
@@ -176,10 +176,14 @@ local function open_line(key, notes, publish, id, now, asks)
       if type(redis.pcall('PEXPIRE', notes, LIFE)) == 'table' then return nil end
       if type(redis.pcall('PEXPIRE', key, LIFE)) == 'table' then return nil end
     end
-    local count = redis.pcall('ZCARD', key)
     -- Who stood in another line, or waited when there was none, is to come.
-    if begun and count == 1 then redis.pcall(publish, key, 'new') end
-    return left, type(count) == 'number' and count or 0
+    if begun and line.count() == 1 then redis.pcall(publish, key, 'new') end
+    return left
+  end
+
+  line.count = function()
+    local count = redis.pcall('ZCARD', key)
+    return type(count) == 'number' and count or 0
   end
   return line
 end

@@ -20,7 +20,7 @@
 --   try_set: amount; count is the time to live in milliseconds, 0 for none
 --   available: the counter
 --   acquire_in_turn: as acquire, for callers who wait, by the rule of turns; only with KEYS[4]
---   With KEYS[4] eight numbers follow the steps, see turns.lua
+--   With KEYS[4] nine numbers follow the steps, see turns.lua
 -- Returns: "<listeners> <available> <result>...": so many listen to the channel, those of a pattern not counted
 --   (-1: unknown); a result is how many of count were carried out, followed by ":<counter>" where the range forbade
 --   the others; "missing" (release_if_exists); the counter before it (drain); 1 or 0 (try_set, add).
@@ -30,7 +30,7 @@
 --   "refused <error>" for a key of another type, and for a repeated number that ended with an error
 -- Publishes: the new total, 2^31-1 at the most, where permits were added and some are left, then "0" for each
 --   further permit added, as long as somebody hears it, so that each async waiter of a JVM is started. With "+"
---   before each where our own clients in turn have been told of all there is; nothing then if no other listens
+--   before each where turns are kept, as those who take part are told in another way; nothing then if no other listens
 -- Repeat-safe: yes, the record answers a repeated sequence number; once that was asked about, it does nothing any more
 -- Invariant: the counter changes by exactly what the results say, keeps its time to live, and stays
 --   within 32 bits; after an error nothing has changed. Nothing depends on what KEYS[4] holds but who comes first
@@ -107,7 +107,7 @@ if recorded then
   if earlier then return earlier end
 end
 
-local failure, word, sign = nil, '', ''
+local failure, word, sign = nil, '', turn and '+' or ''
 if changed then
   local written
   if not created then
@@ -121,13 +121,12 @@ if changed then
 end
 
 if turn and not failure then
-  word = close_turn(total)
-  if turn.left == 0 then sign = '+' end
+  word = close_turn(total, announce and total > 0)
 end
 
 if failure then
   changed = false
-elseif announce and total > 0 and not (sign == '+' and turn.strangers == 0) then
+elseif announce and total > 0 and not (turn and turn.strangers == 0) then
   -- A JVM would take a larger number for a negative one.
   local heard = redis.pcall(ARGV[1], KEYS[2], sign .. (total > HIGHEST and '2147483647' or number))
   failure = type(heard) == 'table' and heard

@@ -4,25 +4,27 @@
 -- KEYS[1..] keys: those of batch.lua; the third ends with this client's id; the fourth and fifth are the line and its
 --   notes, see engine/line.lua, without which nothing is done here. Those who take part listen to a channel that is
 --   called like the line. In the notes' field "*": the counter behind the last script, how many permits strangers are
---   owed, how much of an equal share that is, and since when some are kept for them
--- ARGV[1..] those of batch.lua; the last eight, where there is a line: for how many microseconds the first in line
+--   owed, how much of an equal share that is, since when some are kept for them, and how many they have not released
+-- ARGV[1] publish command
+-- ARGV[2..] those of batch.lua; the last nine, where there is a line: for how many microseconds the first in line
 --   has waited, and the last of those who ask now; how many ask, and how many wait; the first one's ticket; how many of the
 --   listeners are this client itself; 1: nobody may pass the first in line; how many callers were served without
---   Redis meanwhile
+--   Redis, and how many messages of strangers were heard, meanwhile
 -- Returns: nothing by itself; it defines for batch.lua `listeners`, `steps_end`, `strict` and, where others listen,
 --   `turn`, `due` and `close_turn`, whose word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>": 1 if callers
 --   were held back from what is free; 1 if somebody was told of it, and after how many microseconds it is to be seen
 --   whether they came, 0 if nobody is waited for; for how long a caller must have waited by now to be served within its
 --   process (may be less than nothing), "-" for none; how many strangers listen; how many clients stand in line. Or
 --   "turn:off": the server does not let the line be kept
--- Publishes: nothing
+-- Publishes: to the channel of those who take part "+" where permits were added that nobody in line can use, and "all"
+--   where no line may be kept
 -- Repeat-safe: yes, batch.lua keeps a record; a batch that leaves none has changed nothing but the line
 -- Invariant: nobody gets more than there is
 
 local turn, due, close_turn
 local listeners, ours, steps_end = -1, 0, #ARGV
 if KEYS[5] then
-  steps_end = steps_end - 8
+  steps_end = steps_end - 9
   listeners, ours = count_listeners(KEYS[4])
 end
 local time = listeners > 0 and listeners > ARGV[steps_end + 6] + 0 and redis.pcall('TIME')
@@ -36,22 +38,30 @@ if time and not time.err then
   local line = open_line(KEYS[4], KEYS[5], ARGV[1], string.sub(KEYS[3], -36), now, named > 0)
   local strangers = max(0, listeners - ours)
   local asked, served, taken, kept, held, want = 0, 0, 0, 0, false, nil
-  turn = { strangers = strangers, left = 0 }
+  turn = { strangers = strangers }
 
-  -- What strangers are owed, less what they have taken since the last script.
-  local counter, owed, weight, since
+  -- What strangers are owed, less what they have taken since the last script: as many as they have released or the
+  -- counter has fallen by, whichever is more in the long run.
+  local counter, owed, weight, since, unreleased
   if strangers > 0 then
     local account = redis.pcall('HGET', KEYS[5], '*')
-    counter, owed, weight, since =
-      string.match(type(account) == 'string' and account or '', '^(%-?%d+) (%d+%.%d+) (%d+%.%d+) (%d+)$')
-    counter, owed, since = tonumber(counter), min(MOST_OWED, tonumber(owed) or 0), tonumber(since) or 0
-    weight = max(LEAST_WEIGHT, min(1, tonumber(weight) or 1))
-    if counter and counter > before then
-      owed, weight, since = max(0, owed - (counter - before)), min(1, weight * 2), 0
-    elseif since > 0 and now - since >= PATIENCE then
+    local n = {}
+    for word in string.gmatch(type(account) == 'string' and account or '', '[^ ]+') do
+      n[#n + 1] = string.find(word, '^%-?%d+%.?%d*$') and tonumber(word) or 0
+    end
+    counter, owed, since = n[1] or before, max(-MOST_OWED, min(MOST_OWED, n[2] or 0)), min(now, n[4] or 0)
+    weight, unreleased = max(LEAST_WEIGHT, min(1, n[3] or 1)), max(-MOST_OWED, min(MOST_OWED, n[5] or 0))
+    local fallen, released = max(0, counter - before), ARGV[steps_end + 9] / max(1, line.count())
+    local more = unreleased + fallen - released
+    local took = released + max(0, more) - max(0, unreleased)
+    unreleased = more
+    if fallen > 0 then
+      weight, since = min(1, weight * 2), 0
+    elseif since > 0 and now - since >= PATIENCE and owed > 0 then
       owed, weight, since = 0, weight / 2, 0
     end
-    kept = floor(owed)
+    owed = max(-MOST_OWED, owed - took)
+    kept = max(0, floor(owed))
   end
 
   -- How many of those who ask came by `instant`; they are taken to have come evenly.
@@ -88,18 +98,17 @@ if time and not time.err then
   end
 
   -- Leaves this client's place, tells whose turn it is, and says how the turns stand.
-  close_turn = function(total)
+  close_turn = function(total, announces)
     local waits, grants = waiting > served, served + handed_over
     local first = turn.refused and head or head + (last - head) * min(1, served / max(1, named - 1))
-    local left, clients = line.close(max(0, total - kept), {
+    local left = line.close(max(0, total - kept), {
       waits = waits, head = head, since = first, want = want or turn.amount or 1,
       stops = turn.stops, ticket = turn.refused and ticket or 0, took = grants > 0, total = total, amount = turn.amount or 1,
     })
-    if not left then
-      turn.strangers, turn.left = 1, 1
-      return ' turn:off'
-    end
-    turn.left = left
+    -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line.
+    if announces and left ~= 0 then redis.pcall(ARGV[1], KEYS[4], left and '+' or 'all') end
+    if not left then return ' turn:off' end
+    local clients = line.count()
     if strangers > 0 then
       local keeps = owed >= 1 and total > 0
       if keeps and since == 0 then
@@ -110,11 +119,12 @@ if time and not time.err then
       local rest = max(1, since + PATIENCE - now)
       if keeps then line.pause = line.pause > 0 and min(line.pause, rest) or rest end
       owed = min(MOST_OWED, owed + grants * weight * strangers / max(1, clients))
-      redis.pcall('HSET', KEYS[5], '*', string.format('%.0f %.4f %.4f %.0f', total, owed, weight, since))
+      redis.pcall('HSET', KEYS[5], '*', string.format('%.0f %.4f %.4f %.0f %.4f',
+        total, owed, weight, since, unreleased))
     end
     local keep = line.first and now - line.first - 5000 or -5000
     return string.format(' turn:%d:%d:%.0f:%s:%.0f:%.0f', held and 1 or 0, line.told and 1 or 0, line.pause,
-      (strangers > 0 or turn.stops) and '-' or string.format('%.0f', keep / 1.1), strangers, clients)
+      (strangers > 0 and owed > 0 or turn.stops) and '-' or string.format('%.0f', keep / 1.1), strangers, clients)
   end
 end
 local strict = KEYS[5] and ARGV[steps_end + 7] == '1'

@@ -342,6 +342,7 @@ impl Batch {
                 Arg::Number(report.own.cast_signed()),
                 Arg::Number(report.strict.into()),
                 Arg::Number(report.handed_over),
+                Arg::Number(report.heard),
             ]);
         }
         Request::Script(ScriptCall {

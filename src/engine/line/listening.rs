@@ -43,11 +43,15 @@ impl Line {
         ear
     }
 
-    /// A line has begun: whoever waits is to stand in it.
-    pub(crate) fn is_to_come(self: &Arc<Self>) {
+    /// A line has begun: whoever waits is to stand in it. Or it can't use what is free: some of `all` are to look.
+    pub(crate) fn is_to_come(self: &Arc<Self>, all: bool) {
+        let now = Instant::now();
         let mut state = self.lock();
+        if !all && state.turns.is_in_line() && !state.turns.answers(now) {
+            return;
+        }
         // Perhaps it is this client who has begun it.
-        if state.coming || state.turns.has_just_come(Instant::now()) {
+        if state.coming || all && state.turns.has_just_come(now) {
             return;
         }
         state.turns.forget();
@@ -171,6 +175,7 @@ impl Listener for Line {
         let mut look = state.listening.hear(wake);
         match wake {
             Wake::Message => {
+                state.turns.heard();
                 look = state.turns.answers(now);
                 // Whoever has sent it sees to the others.
                 (state.unprompted, state.looking_unprompted) = (false, false);
@@ -183,7 +188,7 @@ impl Listener for Line {
             }
             Wake::ConfirmedAgain => state.unprompted = true,
             Wake::Confirmed => state.turns.forget(),
-            Wake::Lost | Wake::Ended => {}
+            Wake::Lost | Wake::Ended => state.turns.deaf(),
             Wake::Refused(refusal) => {
                 let waiters = state.waiters.take_answered();
                 drop(state);

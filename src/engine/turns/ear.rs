@@ -16,7 +16,7 @@ pub(crate) struct Ear {
 pub(crate) enum Call {
     /// The turn of this client has come.
     Turn,
-    /// A line begins: whoever waits is to come.
+    /// A line begins: whoever waits is to come. Or permits are free that nobody in line can use: some may look.
     NewLine,
 }
 
@@ -35,9 +35,11 @@ impl Listener for Ear {
             (Call::Turn, Wake::Message) => drop(line.has_its_turn()),
             // What was said before has not been heard.
             (Call::NewLine, Wake::Message | Wake::Confirmed | Wake::ConfirmedAgain) => {
-                line.is_to_come();
+                line.is_to_come(true);
             }
-            // Where it is forbidden nobody is told: this client takes part as far as it comes by itself.
+            (Call::NewLine, Wake::MessageForOthers) => line.is_to_come(false),
+            // Who can't be told can't take part.
+            (_, Wake::Refused(_)) => line.without_turns(),
             _ => {}
         }
     }

@@ -92,6 +92,8 @@ pub(crate) struct Turns {
     clients: u32,
     /// How many callers were served without Redis since the last report.
     handed_over: i64,
+    /// How many messages of strangers were heard since then.
+    heard: i64,
     /// Callers who came before this may be served within the process.
     keep_before: Option<Instant>,
     /// Callers of this process were held back while permits were free.
@@ -138,6 +140,16 @@ impl Turns {
         }
     }
 
+    /// Somebody who does not take part has released permits.
+    pub(crate) fn heard(&mut self) {
+        self.heard += 1;
+    }
+
+    /// Messages may have been missed.
+    pub(crate) fn deaf(&mut self) {
+        self.heard = 0;
+    }
+
     /// Whether this client stands in line.
     pub(crate) fn is_in_line(&self) -> bool {
         self.in_line && !self.off
@@ -160,6 +172,7 @@ impl Turns {
         Report {
             own,
             handed_over: std::mem::take(&mut self.handed_over),
+            heard: std::mem::take(&mut self.heard),
             ..of_waiters
         }
     }

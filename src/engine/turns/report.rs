@@ -23,6 +23,8 @@ pub(crate) struct Report {
     pub(crate) strict: bool,
     /// How many callers were served without Redis since the last report.
     pub(crate) handed_over: i64,
+    /// How many messages of strangers were heard since then.
+    pub(crate) heard: i64,
 }
 
 /// What the server answers to a report.
