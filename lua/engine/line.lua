@@ -10,7 +10,8 @@
 --   writes it all down; `own`: `waits` (whether some of its callers wait on), `stops` (whether they stop the line),
 --   `head` (when the first of those who ask came), `since`, `want` and `ticket` of the first who waits on (a number that is always the same for the same
 --   caller), `took` (whether some have been served), `total` and `amount` (how much is free, and what it may give back next). It returns
---   nothing if that may not be written, else how much is left. `count()`: how many clients there are in line.
+--   nothing if that may not be written, else how much is left. `count()`: how many clients there are in line. `note(field, value)`: one more to be
+--   written down. `wait(rest)`: somebody is waited for, for so long.
 --   Then `told`: whether somebody was told just now; `pause`: how long until somebody's time is up, 0 for never;
 --   `first`: when those came who must come before callers that are served without a look at the line, or nothing
 -- Publishes: "turn" to "<key>:<client id>", to each client whose turn it is; "new" to a channel that is called like the
@@ -26,7 +27,7 @@ local function open_line(key, notes, publish, id, now, asks)
   local CHUNK, MOST, MOST_NOTES, OLDEST, LIFE = 4, 64, 10000, 3600000000, '60000'
   local max, min, format = math.max, math.min, string.format
   local entries, loaded, complete, place = {}, 0, false, 1
-  local gone, forgotten = {}, {}
+  local gone, forgotten, fields = {}, {}, {}
   local line = { told = false, pause = 0 }
 
   local function read(other, since, text)
@@ -81,7 +82,7 @@ local function open_line(key, notes, publish, id, now, asks)
   end
 
   -- Somebody is waited for, for so long.
-  local function wait(rest)
+  line.wait = function(rest)
     line.pause = max(1, line.pause > 0 and min(line.pause, rest) or rest)
   end
 
@@ -94,7 +95,7 @@ local function open_line(key, notes, publish, id, now, asks)
     local rest = e.stops + (long and PASSING + waited / 4 or max(PATIENCE, waited / 16)) - now
     if rest > 0 then
       line.told = true
-      wait(rest)
+      line.wait(rest)
       return true
     end
     e.stops, e.changed = now + (long and now - e.since or max(PASS, (now - e.since) / 4)), true
@@ -128,7 +129,7 @@ local function open_line(key, notes, publish, id, now, asks)
     end
     -- Who stops the line must have shown lately that it is alive.
     if e.told == 0 and (fits or now - e.seen > ALIVE) and not tell(e) then return 0 end
-    if e.told > 0 then wait(e.told + e.patience - now) end
+    if e.told > 0 then line.wait(e.told + e.patience - now) end
     return fits and e.want or left
   end
 
@@ -141,14 +142,13 @@ local function open_line(key, notes, publish, id, now, asks)
     -- Nobody else can use it.
     local e = left > 0 and line.spared
     if e and tell(e) then
-      wait(e.patience)
+      line.wait(e.patience)
       left = left - e.want
     end
-    local fields, begun = {}, false
-    local function put(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
     local function put_note(e)
-      put(e.id, format('%.0f %.0f %.0f %.0f %.0f %.0f', e.want, e.seen, e.told, e.patience, e.stops, e.ticket))
+      line.note(e.id, format('%.0f %.0f %.0f %.0f %.0f %.0f', e.want, e.seen, e.told, e.patience, e.stops, e.ticket))
     end
+    local added = 0
     entry(1)
     for _, e in ipairs(entries) do
       local passed = own.took and e.since < own.head or e.stops > 0
@@ -157,28 +157,32 @@ local function open_line(key, notes, publish, id, now, asks)
       end
       if e.changed and not (e.gone and e.told == 0) then put_note(e) end
     end
-    if line.far then put(FAR_FIELD, format('%.0f', far_again)) end
+    if line.far then line.note(FAR_FIELD, format('%.0f', far_again)) end
     if not own.waits then
       leave(me, me.patience <= FAR and forgotten or nil)
       if me.patience > FAR then put_note(me) end
     elseif asks then
       put_note(me)
-      local added = redis.pcall('ZADD', key, format('%.0f', me.since), id)
-      if type(added) == 'table' then return nil end
-      begun = added == 1
+      added = redis.pcall('ZADD', key, format('%.0f', me.since), id)
     end
     if #gone > 0 then redis.pcall('ZREM', key, unpack(gone)) end
     if #forgotten > 0 then redis.pcall('HDEL', notes, unpack(forgotten)) end
-    if #fields > 0 then
-      if type(redis.pcall('HSET', notes, unpack(fields))) == 'table' then return nil end
+    local kept = #fields == 0 or type(added) == 'number' and type(redis.pcall('HSET', notes, unpack(fields))) == 'number'
+    if not kept and added == 1 then redis.pcall('ZREM', key, id) end
+    if kept and #fields > 0 then
+      kept = type(redis.pcall('PEXPIRE', notes, LIFE)) == 'number' and redis.pcall('PEXPIRE', key, LIFE) and true
       local size = redis.pcall('HLEN', notes)
-      if type(size) == 'number' and size > MOST_NOTES then redis.pcall('DEL', notes) end
-      if type(redis.pcall('PEXPIRE', notes, LIFE)) == 'table' then return nil end
-      if type(redis.pcall('PEXPIRE', key, LIFE)) == 'table' then return nil end
+      -- Nothing stays that would not expire, and nothing that would be too much.
+      if not kept or type(size) == 'number' and size > MOST_NOTES then redis.pcall('DEL', notes, key) end
     end
     -- Who stood in another line, or waited when there was none, is to come.
-    if begun and line.count() == 1 then redis.pcall(publish, key, 'new') end
-    return left
+    if added == 1 and line.count() == 1 then redis.pcall(publish, key, 'new') end
+    return kept and left or nil
+  end
+
+  -- `field` of the notes is to be written with all others.
+  line.note = function(field, value)
+    fields[#fields + 1], fields[#fields + 2] = field, value
   end
 
   line.count = function()

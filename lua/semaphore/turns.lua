@@ -99,16 +99,7 @@ if time and not time.err then
 
   -- Leaves this client's place, tells whose turn it is, and says how the turns stand.
   close_turn = function(total, announces)
-    local waits, grants = waiting > served, served + handed_over
-    local first = turn.refused and head or head + (last - head) * min(1, served / max(1, named - 1))
-    local left = line.close(max(0, total - kept), {
-      waits = waits, head = head, since = first, want = want or turn.amount or 1,
-      stops = turn.stops, ticket = turn.refused and ticket or 0, took = grants > 0, total = total, amount = turn.amount or 1,
-    })
-    -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line.
-    if announces and left ~= 0 then redis.pcall(ARGV[1], KEYS[4], left and '+' or 'all') end
-    if not left then return ' turn:off' end
-    local clients = line.count()
+    local grants, clients = served + handed_over, max(1, line.count())
     if strangers > 0 then
       local keeps = owed >= 1 and total > 0
       if keeps and since == 0 then
@@ -116,12 +107,18 @@ if time and not time.err then
       elseif not keeps then
         since = 0
       end
-      local rest = max(1, since + PATIENCE - now)
-      if keeps then line.pause = line.pause > 0 and min(line.pause, rest) or rest end
-      owed = min(MOST_OWED, owed + grants * weight * strangers / max(1, clients))
-      redis.pcall('HSET', KEYS[5], '*', string.format('%.0f %.4f %.4f %.0f %.4f',
-        total, owed, weight, since, unreleased))
+      if keeps then line.wait(since + PATIENCE - now) end
+      owed = min(MOST_OWED, owed + grants * weight * strangers / clients)
+      line.note('*', string.format('%.0f %.4f %.4f %.0f %.4f', total, owed, weight, since, unreleased))
     end
+    local left = line.close(max(0, total - kept), {
+      since = turn.refused and head or head + (last - head) * min(1, served / max(1, named - 1)),
+      want = want or turn.amount or 1, ticket = turn.refused and ticket or 0, stops = turn.stops,
+      waits = waiting > served, head = head, took = grants > 0, total = total, amount = turn.amount or 1,
+    })
+    -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line.
+    if announces and left ~= 0 then redis.pcall(ARGV[1], KEYS[4], left and '+' or 'all') end
+    if not left then return ' turn:off' end
     local keep = line.first and now - line.first - 5000 or -5000
     return string.format(' turn:%d:%d:%.0f:%s:%.0f:%.0f', held and 1 or 0, line.told and 1 or 0, line.pause,
       (strangers > 0 and owed > 0 or turn.stops) and '-' or string.format('%.0f', keep / 1.1), strangers, clients)
