@@ -22,7 +22,7 @@
 
 local function open_line(key, notes, publish, id, now, asks)
   local SLACK, SLACK_PART = 5000, 0.1
-  local PATIENCE, FAR, LONGEST, FAR_PART, FAR_FIELD = 5000, 20000, 150000, 4, '+'
+  local PATIENCE, FAR, LONGEST, FAR_PART, FAR_FIELD = 5000, 20000, 150000, 3, '+'
   local PASSING, PASS, ALIVE = 5000000, 20000, 1000000
   local CHUNK, MOST, MOST_NOTES, OLDEST, LIFE = 4, 64, 10000, 3600000000, '60000'
   local max, min, format = math.max, math.min, string.format
@@ -43,9 +43,15 @@ local function open_line(key, notes, publish, id, now, asks)
   local me = read(id, now, known[1])
   local far_again = tonumber(known[2] or nil) or 0
   if far_again > now + FAR_PART * LONGEST then far_again = 0 end
+  -- Somebody who is far away has made others wait for so long; then for three times as long it is their turn.
+  local function charge(time)
+    far_again, line.far = now + FAR_PART * time, true
+  end
+
   -- Who comes late shows how far away it is; much later, that something held it up.
   if asks and me.told > 0 then
     local delay = now - me.told
+    if me.patience > FAR then charge(delay > FAR and min(delay, me.patience) or 0) end
     if delay <= LONGEST then me.patience = max(PATIENCE, 0.9 * me.patience, min(LONGEST, 1.5 * delay)) end
     me.told = 0
   end
@@ -77,7 +83,7 @@ local function open_line(key, notes, publish, id, now, asks)
     local heard = redis.pcall(publish, key .. ':' .. e.id, 'turn')
     if type(heard) ~= 'number' or heard < 1 then return leave(e, forgotten) end
     e.told, e.changed, line.told = now, true, true
-    if e.patience > FAR then far_again, line.far = now + FAR_PART * e.patience, true end
+    if e.patience > FAR then charge(e.patience / FAR_PART) end
     return true
   end
 
@@ -119,6 +125,7 @@ local function open_line(key, notes, publish, id, now, asks)
     place = place + 1
     if e.told > 0 and now - e.told >= e.patience then
       leave(e)
+      if e.patience > FAR then charge(e.patience) end
       return 0
     end
     local fits = e.want <= left
@@ -127,8 +134,8 @@ local function open_line(key, notes, publish, id, now, asks)
       line.spared = line.spared or e
       return 0
     end
-    -- Who stops the line must have shown lately that it is alive.
-    if e.told == 0 and (fits or now - e.seen > ALIVE) and not tell(e) then return 0 end
+    -- Who stops the line must have come since it began to, and lately.
+    if e.told == 0 and (fits or e.seen < e.stops or now - e.seen > ALIVE) and not tell(e) then return 0 end
     if e.told > 0 then line.wait(e.told + e.patience - now) end
     return fits and e.want or left
   end

@@ -51,7 +51,7 @@ if time and not time.err then
     end
     counter, owed, since = n[1] or before, max(-MOST_OWED, min(MOST_OWED, n[2] or 0)), min(now, n[4] or 0)
     weight, unreleased = max(LEAST_WEIGHT, min(1, n[3] or 1)), max(-MOST_OWED, min(MOST_OWED, n[5] or 0))
-    local fallen, released = max(0, counter - before), ARGV[steps_end + 9] / max(1, line.count())
+    local fallen, released = max(0, counter - before), ARGV[steps_end + 9] / max(1, min(ours, line.count()))
     local more = unreleased + fallen - released
     local took = released + max(0, more) - max(0, unreleased)
     unreleased = more
@@ -99,7 +99,7 @@ if time and not time.err then
 
   -- Leaves this client's place, tells whose turn it is, and says how the turns stand.
   close_turn = function(total, announces)
-    local grants, clients = served + handed_over, max(1, line.count())
+    local grants, clients = served + handed_over, max(1, min(ours, line.count()))
     if strangers > 0 then
       local keeps = owed >= 1 and total > 0
       if keeps and since == 0 then

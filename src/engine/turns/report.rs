@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// No pause is longer: permits are kept for others for some milliseconds.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// No pause is longer, whatever is stored: mostly permits are kept for others for some milliseconds.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a batch tells the server about the callers that wait, for the rule of turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
