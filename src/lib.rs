@@ -21,14 +21,14 @@ mod transport;
 mod units;
 
 pub use api::{
-    Held, Hold, Holder, LeasedPermit, LeasedSemaphore, Lock, LockGuard, MAX_PERMITS, Permit,
-    RemainingTtl, Semaphore,
+    CountDownLatch, Held, Hold, Holder, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
+    MAX_PERMITS, Permit, RemainingTtl, Semaphore,
 };
 pub use client::{Client, ClientBuilder};
 pub use config::NameMapper;
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;
-pub use redisson::{RFencedLock, RLock, RSemaphore};
+pub use redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
 #[cfg(feature = "tls-rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
 pub use tls::Tls;

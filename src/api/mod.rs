@@ -1,12 +1,14 @@
 //! The object-safe traits that the implementations share, what they all promise, and the guards.
 
 mod inherent;
+mod latch;
 mod leased;
 mod lock;
 mod semaphore;
 mod ttl;
 
 pub(crate) use inherent::{inherent, inherent_leased_semaphore, inherent_lock};
+pub use latch::CountDownLatch;
 pub use leased::{Held, Holder, LeasedPermit, LeasedSemaphore};
 pub(crate) use lock::HoldId;
 pub use lock::{Hold, Lock, LockGuard};

@@ -26,6 +26,7 @@ pub(crate) mod lock;
 pub(crate) mod log;
 pub(crate) mod nudge;
 pub(crate) mod once;
+pub(crate) mod primitive;
 mod records;
 pub(crate) mod refusing;
 pub(crate) mod registry;

@@ -118,7 +118,7 @@ impl Line {
 const FOR_JVMS: &[u8] = b"+";
 
 impl Listener for Line {
-    fn wake(&self, wake: &Wake) {
+    fn wake(&self, _channel: &str, wake: &Wake) {
         if matches!(wake, Wake::Message(payload) if payload.starts_with(FOR_JVMS)) {
             return;
         }
