@@ -45,7 +45,7 @@ impl Show {
         for (name, key) in self.names.iter().zip(&keys) {
             let object = looker.object(key).await?;
             let mut records = looker.records(key).await;
-            let beginnings = names::client_records(key);
+            let beginnings = names::client_record_beginnings(key);
             let own = |found: &&String| beginnings.iter().any(|begin| found.starts_with(begin));
             let own = of_clients.iter().filter(own).cloned().collect();
             records.extend(looker.sizes(own).await);
