@@ -4,11 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::config::{Config, NameMapper};
+use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
-use crate::redisson::{RFencedLock, RLock, RSemaphore};
+use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+use crate::state::ConnectionState;
 
 /// A client of one Redis server: two connections, however many objects and waiters.
 ///
@@ -29,7 +33,8 @@ impl Client {
     /// Connects with the default settings.
     ///
     /// `url` is `redis://[[user]:password@]host[:port][/database]`, with reserved characters of user and password
-    /// percent-encoded (`%40` for `@`), or `redis+unix:///path[?db=..&user=..&pass=..]`.
+    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`), or
+    /// `redis+unix:///path[?db=..&user=..&pass=..]`.
     ///
     /// # Errors
     ///
@@ -68,6 +73,14 @@ impl Client {
         RFencedLock::new(&self.core, name)
     }
 
+    /// The count-down latch called `name`: a handle, made without I/O. Redisson: `getCountDownLatch(String)`.
+    ///
+    /// A name that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn count_down_latch(&self, name: &str) -> RCountDownLatch {
+        RCountDownLatch::new(&self.core, name)
+    }
+
     /// The timestamp semaphore called `name`, of the classic recipes: a handle, made without I/O.
     ///
     /// A name or setting that cannot be used is told by the first operation.
@@ -104,6 +117,30 @@ impl Client {
     #[must_use]
     pub fn id(&self) -> &str {
         self.core.id()
+    }
+
+    /// Asks the server whether it is there: for a readiness probe. Nothing is waited for but the answer, and that for the
+    /// response time-out; Redis: `PING`, which the ACL may forbid.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] at once where there is no connection at the moment, and when no answer comes;
+    /// [`Error::RefusedForNow`], [`Error::Authentication`] or [`Error::Tls`] where that is why;
+    /// [`Error::ShutDown`] after the shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time.
+    pub async fn ping(&self) -> Result<()> {
+        self.core.ping().await
+    }
+
+    /// Whether the connection for commands stands, and each change of that, without asking the server.
+    ///
+    /// It says nothing about the connection for wake-ups, which is there only while somebody waits.
+    #[must_use]
+    pub fn connection_state(&self) -> watch::Receiver<ConnectionState> {
+        self.core.connection.state()
     }
 
     /// Carries out what is owed, above all the releases of dropped guards, and ends.
@@ -170,6 +207,63 @@ impl ClientBuilder {
     /// The password; that of the URL by default.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.config.password = Some(password.into());
+        self
+    }
+
+    /// Asked for user and password each time that a connection is made, instead of those of the URL and the settings.
+    pub fn credentials(mut self, provider: impl CredentialsProvider + 'static) -> Self {
+        self.config.credentials = Some(Arc::new(provider));
+        self
+    }
+
+    /// The settings of TLS for a URL `rediss://`: whom to trust, and a client certificate.
+    #[cfg(feature = "tls-rustls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.config.tls = Some(tls);
+        self
+    }
+
+    /// Asks these sentinels, of one and the same set, for the master. Redisson: `useSentinelServers()`.
+    ///
+    /// The client's URL then has the master's name in place of host and port: `redis://app:secret@mymaster/0`, or
+    /// `rediss://` where the master is reached by TLS. The sentinels have URLs of their own, with their own user and
+    /// password, or `rediss://`; their port is 26379 by default.
+    ///
+    /// All sentinels are asked at each connect, and the latest configuration counts. A server that they take for the
+    /// master, but that is a replica, is not written to (`ROLE`); and a failover is heard of as soon as they announce it,
+    /// whatever the old master does: nothing more is sent to it, and what it had not answered is asked about at the new one.
+    /// What it had carried out, answered and not passed on to the new one is lost, as always with Redis.
+    ///
+    /// The client connects to each sentinel, and keeps that connection. A user needs `+role` at the servers, and at the
+    /// sentinels `+sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping` and the channels `&+promoted-slave
+    /// &+switch-master`.
+    ///
+    /// [`connect`](Self::connect) tells [`Error::Server`] at once for a name that the sentinels do not know,
+    /// [`Error::Unavailable`] when no sentinel has answered within the connect time-out.
+    ///
+    /// ```no_run
+    /// # async fn connect() -> redisson_semaphore::Result<()> {
+    /// use redisson_semaphore::Client;
+    ///
+    /// let client = Client::builder("redis://app:secret@mymaster")
+    ///     .sentinels(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3:26380"])
+    ///     .connect()
+    ///     .await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinels(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.config.sentinels = Some(urls.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// The settings of TLS for sentinels with a URL `rediss://`; those of [`tls`](Self::tls) by default.
+    #[cfg(feature = "tls-rustls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
+    pub fn sentinel_tls(mut self, tls: crate::Tls) -> Self {
+        self.config.sentinel_tls = Some(tls);
         self
     }
 
@@ -252,9 +346,35 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// [`Error::Configuration`] for a URL that is no Redis URL and a setting of zero or above a day,
-    /// [`Error::Authentication`] at once for a wrong user name or password, [`Error::Unavailable`] or
+    /// [`Error::Authentication`] at once for a wrong user name or password, [`Error::Tls`] at once for a certificate that does
+    /// not fit, [`Error::Unavailable`] or
     /// [`Error::RefusedForNow`] when the time is over.
     pub async fn connect(self) -> Result<Client> {
+        self.check()?;
+        let core = Core::connect(self.config).await?;
+        Ok(Client { core })
+    }
+
+    /// Returns at once and connects in the background, for as long as it takes: a service starts while Redis is down.
+    ///
+    /// Calls wait for the connection as they do for one that has been lost, through the retry window. What stands in the
+    /// way is told by them, by [`Client::connection_state`] and by the log; a wrong password, too, which
+    /// [`connect`](Self::connect) tells at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`] for a URL that is no Redis URL and a setting of zero or above a day.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn connect_lazy(self) -> Result<Client> {
+        self.check()?;
+        let core = Core::connect_lazy(self.config)?;
+        Ok(Client { core })
+    }
+
+    fn check(&self) -> Result<()> {
         let Config {
             response_timeout,
             connect_timeout,
@@ -293,8 +413,7 @@ impl ClientBuilder {
                 ),
             });
         }
-        let core = Core::connect(self.config).await?;
-        Ok(Client { core })
+        Ok(())
     }
 }
 

@@ -47,7 +47,7 @@ pub enum Error {
         /// The semaphore.
         name: String,
         /// What the handle is set to.
-        units: crate::recipes::Units,
+        units: crate::units::Units,
         /// A time that was found.
         found: String,
     },
@@ -150,6 +150,16 @@ pub enum Error {
         /// The server's address at the first connect, or the object.
         name: String,
         /// The server's words.
+        detail: String,
+    },
+
+    /// TLS came to nothing: the server's certificate is not trusted, has expired or is for another name, the server does
+    /// not take the client's, or it does not speak TLS at this port. Nothing took effect.
+    #[error("{name:?}: no connection by TLS: {detail}; nothing took effect")]
+    Tls {
+        /// The server's address at the first connect, or the object.
+        name: String,
+        /// What is wrong.
         detail: String,
     },
 

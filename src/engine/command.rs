@@ -18,6 +18,11 @@ pub(crate) trait Commands: Send + Sync {
 
     fn keys(&self) -> &Keys;
 
+    /// Where those wait whom it concerns that the object stands under the name of these keys from now on.
+    fn announced_at<'a>(&self, _keys: &'a Keys) -> Option<&'a Arc<str>> {
+        None
+    }
+
     /// Sends `request` in its turn.
     fn command(
         self: &Arc<Self>,
@@ -86,7 +91,7 @@ impl Core {
     /// Carries `command` on the object with these `keys` out and answers its caller; `false` if copies of it may
     /// still reach the server and change something. `others` sees to those who wait behind it.
     pub(crate) async fn carry_out_command(
-        &self,
+        self: &Arc<Self>,
         keys: &Keys,
         command: Command,
         others: impl Fn(&Trouble<'_>),

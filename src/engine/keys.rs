@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::wrong_type::Typed;
 use crate::error::{Error, Result};
+
+/// A key, and the type that it has where it exists.
+pub(crate) type Typed = (Arc<str>, &'static str);
 
 /// The names of one object.
 #[derive(Debug, Clone)]
@@ -37,6 +39,12 @@ impl Keys {
             record: record.into(),
             turns: None,
         }
+    }
+
+    /// Lets the object and its channel fall into different slots: for objects that Redisson keeps so.
+    pub(crate) fn in_any_slot(mut self) -> Self {
+        self.flaw = flaw_of_name(&self.object);
+        self
     }
 
     /// The name that the user gave.
@@ -120,17 +128,19 @@ pub(crate) fn check_id(id: &str) -> Result<()> {
 
 /// What makes a name unusable.
 fn flaw(object: &str, channel: &str) -> Option<&'static str> {
+    // Redisson asks only whether there is a `{`, and such objects break when the Redis they live in
+    // becomes a cluster.
+    let apart = (hash_tag(object) != hash_tag(channel)).then_some(
+        "in a cluster its braces would put the object and its channel into different slots",
+    );
+    flaw_of_name(object).or(apart)
+}
+
+fn flaw_of_name(object: &str) -> Option<&'static str> {
     if object.is_empty() {
         return Some("it is empty");
     }
-    if object.len() > MOST_NAME_BYTES {
-        return Some(TOO_LONG);
-    }
-    // Redisson asks only whether there is a `{`, and such objects break when the Redis they live in
-    // becomes a cluster.
-    (hash_tag(object) != hash_tag(channel)).then_some(
-        "in a cluster its braces would put the object and its channel into different slots",
-    )
+    (object.len() > MOST_NAME_BYTES).then_some(TOO_LONG)
 }
 
 /// The part of a key that decides its slot in a cluster.

@@ -1,14 +1,11 @@
 //! Which key it is that holds something else than it should: the server says only that there is one.
 
-use std::sync::Arc;
-
 use super::core::Core;
 use super::request::Request;
 use crate::error::Error;
-use crate::transport::{Value, cmd};
+use crate::transport::{Command, Value};
 
-/// A key, and the type that it has where it exists.
-pub(crate) type Typed = (Arc<str>, &'static str);
+use super::keys::Typed;
 
 /// An object with more keys is not searched through.
 const MOST_KEYS: usize = 64;
@@ -22,8 +19,7 @@ impl Core {
         };
         let keys = keys();
         for (key, expected) in keys.iter().take(MOST_KEYS) {
-            let mut command = cmd("TYPE");
-            command.arg(&**key);
+            let command = Command::new("TYPE").key(key);
             match self.try_once(&Request::Plain(command)).await {
                 Ok(Value::SimpleString(found)) if found != *expected && found != "none" => {
                     let (key, found) = (key.to_string(), Some(found));

@@ -23,6 +23,15 @@ pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> Keys 
     Keys::new(name, object, "hash", channel, fence)
 }
 
+/// The names of a count-down latch. Its channel has braces of its own, whatever stands in the name.
+pub(crate) fn of_latch(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
+    let object = mapper.map(name);
+    let channel = format!("redisson_countdownlatch__channel__{{{object}}}");
+    let record = beside("redisson_countdownlatch_once", &object);
+    let record = format!("{record}:{client_id}");
+    Keys::new(name, object, "string", channel, record).in_any_slot()
+}
+
 /// The counter of a lock's fencing tokens; `lock` is the mapped name.
 pub(crate) fn of_lock_token(lock: &str) -> String {
     prefixed("redisson_lock_token", lock)
@@ -78,6 +87,20 @@ mod tests {
         assert_eq!(&**lock.record(), "redisson_lock_fence:{door}:id");
         assert_eq!(of_lock_token("door"), "redisson_lock_token:{door}");
         assert_eq!(of_lock_token("a{b}"), "redisson_lock_token:a{b}");
+        for (name, channel, record) in [
+            ("done", "{done}", ":{done}"),
+            ("{job}:done", "{{job}:done}", "::{job}:done"),
+        ] {
+            let latch = of_latch(name, &NameMapper::default(), "id");
+            let channel = format!("redisson_countdownlatch__channel__{channel}");
+            let record = format!("redisson_countdownlatch_once{record}:id");
+            assert_eq!(
+                (&**latch.channel(), &**latch.record()),
+                (&*channel, &*record)
+            );
+            assert!(latch.check().is_ok(), "{name}");
+        }
+        assert!(of_latch("", &NameMapper::default(), "id").check().is_err());
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::fmt;
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
 use crate::config::Config;
-use crate::error::Error;
 
 /// Where the server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +15,15 @@ pub(super) enum Address {
     },
     #[cfg(unix)]
     Unix(std::path::PathBuf),
+}
+
+/// What a URL says.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) address: Address,
+    /// `rediss://`.
+    pub(super) tls: bool,
+    pub(super) login: Login,
 }
 
 /// Who comes in, and to which database.
@@ -38,9 +46,9 @@ impl fmt::Display for Address {
 }
 
 /// Reads the settings. No error repeats the URL, or a part of it: it may contain a password.
-pub(super) fn read(config: &Config) -> Result<(Address, Login), Error> {
-    let (address, mut login) =
-        read_url(&config.url).map_err(|reason| Error::Configuration { reason })?;
+pub(super) fn read(config: &Config) -> Result<Target, String> {
+    let mut target = read_url(&config.url)?;
+    let login = &mut target.login;
     if let Some(database) = config.database {
         login.database = database;
     }
@@ -50,21 +58,64 @@ pub(super) fn read(config: &Config) -> Result<(Address, Login), Error> {
     if let Some(password) = &config.password {
         login.password = Some(password.clone());
     }
-    Ok((address, login))
+    Ok(target)
 }
 
-const FORM: &str = "not a Redis URL (redis://[[user]:password@]host[:port][/database], with reserved characters of \
+/// Reads the URL of a sentinel.
+pub(super) fn read_sentinel(url: &str) -> Result<Target, String> {
+    let mut target = read_url(url).map_err(|reason| format!("a sentinel: {reason}"))?;
+    if target.login.database != 0 {
+        return Err(
+            "a sentinel has no databases: that of the master stands in its own URL".to_owned(),
+        );
+    }
+    if let Address::Tcp { port, .. } = &mut target.address
+        && host_of(url).1.is_none()
+    {
+        *port = SENTINEL_PORT;
+    }
+    Ok(target)
+}
+
+/// The master's name, where a URL has it in place of the host.
+pub(super) fn master_of(url: &str, address: &Address) -> Result<String, String> {
+    match (address, host_of(url)) {
+        (Address::Tcp { host, .. }, (_, None)) => Ok(host.clone()),
+        _ => Err(
+            "with sentinels the URL is redis://[[user]:password@]name[/database], with the master's name and no port"
+                .to_owned(),
+        ),
+    }
+}
+
+const SENTINEL_PORT: u16 = 26379;
+
+/// Host and port as they stand in a URL.
+fn host_of(url: &str) -> (&str, Option<&str>) {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (host, None),
+    }
+}
+
+const FORM: &str = "not a Redis URL (redis:// or rediss://[[user]:password@]host[:port][/database], with reserved characters of \
                     user and password percent-encoded: %40 for @, %3A for :, %2F for /, %3F for ?, %23 for #, %25 for %)";
 
-fn read_url(url: &str) -> Result<(Address, Login), String> {
+pub(super) fn read_url(url: &str) -> Result<Target, String> {
     // They would be left out in silence.
     if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err(format!("the URL contains blanks: {FORM}"));
     }
-    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    match scheme.to_ascii_lowercase().as_str() {
-        "rediss" | "valkeys" => return Err(format!("{scheme}:// (TLS) is not supported yet")),
-        "redis" | "valkey" if url.contains(['?', '#']) => {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let scheme = scheme.to_ascii_lowercase();
+    let tls = matches!(scheme.as_str(), "rediss" | "valkeys");
+    match scheme.as_str() {
+        "redis" | "valkey" | "rediss" | "valkeys" if url.contains(['?', '#']) => {
             return Err(format!(
                 "the URL has parameters (behind a ? or #), and none are known; the database stands in the path: {FORM}"
             ));
@@ -72,7 +123,11 @@ fn read_url(url: &str) -> Result<(Address, Login), String> {
         "unix" | "redis+unix" | "valkey+unix" => check_parameters(url)?,
         _ => {}
     }
-    let info = url
+    // TLS is not the redis crate's.
+    let without_tls = tls.then(|| format!("redis://{rest}"));
+    let info = without_tls
+        .as_deref()
+        .unwrap_or(url)
         .into_connection_info()
         .map_err(|error| format!("{FORM}: {error}"))?;
     let address = match info.addr() {
@@ -93,7 +148,11 @@ fn read_url(url: &str) -> Result<(Address, Login), String> {
     if login.database < 0 {
         return Err(format!("a database below 0: {FORM}"));
     }
-    Ok((address, login))
+    Ok(Target {
+        address,
+        tls,
+        login,
+    })
 }
 
 /// A socket's path can't hold user, password and database: parameters do.
@@ -124,7 +183,7 @@ mod tests {
     }
 
     fn read(url: &str) -> (Address, Option<String>, Option<String>, i64) {
-        let (address, login) = read_url(url).expect(url);
+        let Target { address, login, .. } = read_url(url).expect(url);
         (address, login.username, login.password, login.database)
     }
 
@@ -138,6 +197,17 @@ mod tests {
         );
         assert_eq!(read("redis://:p@h").2, text("p"));
         assert_eq!(read("redis://u@h").1, text("u"));
+        for (url, tls) in [
+            ("redis://h", false),
+            ("rediss://h", true),
+            ("VALKEYS://h", true),
+        ] {
+            assert_eq!(read_url(url).expect(url).tls, tls, "{url}");
+        }
+        assert_eq!(
+            read("rediss://u:p@h:1/3"),
+            (tcp("h", 1), text("u"), text("p"), 3)
+        );
         #[cfg(unix)]
         assert_eq!(
             read("redis+unix:///run/r.sock?db=2&user=u&pass=p"),
@@ -155,8 +225,8 @@ mod tests {
             ("redis://h/?protocol=resp3", "parameters"),
             ("redis://h/3#insecure", "parameters"),
             ("redis+unix:///run/r.sock?database=3", "parameters"),
-            ("rediss://:secret@h", "TLS"),
-            ("REDISS://h", "TLS"),
+            ("rediss://:secret@h#insecure", "parameters"),
+            ("REDISS://h?insecure=true", "parameters"),
             ("http://h", "not a Redis URL"),
             ("redis://h/three", "not a Redis URL"),
             ("redis://h/-1", "not a Redis URL"),

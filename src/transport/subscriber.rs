@@ -3,11 +3,9 @@
 use futures::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
 
-use super::{Endpoint, Failure, Refusal};
+use super::address::Address;
+use super::{Endpoint, Failure, Message, Refusal};
 use crate::clock::Moment;
-
-/// How a message begins that is meant for JVMs alone: see `lua/semaphore/nudge.lua`.
-const NOTHING_NEW: &[u8] = b"+";
 
 /// The half that asks for subscriptions.
 pub(crate) struct Subscriptions {
@@ -18,31 +16,37 @@ pub(crate) struct Subscriptions {
 /// The half that hears messages.
 pub(crate) struct Subscriber {
     stream: PubSubStream,
+    endpoint: Endpoint,
+    /// Where it leads.
+    address: Address,
 }
 
 impl Subscriber {
     pub(crate) async fn connect(endpoint: &Endpoint) -> Result<(Subscriptions, Self), Refusal> {
-        let (sink, stream) = endpoint.connect_pubsub().await?.split();
+        let (address, pubsub) = endpoint.connect_pubsub().await?;
+        let (sink, stream) = pubsub.split();
         let subscriptions = Subscriptions {
             sink,
             response_timeout: endpoint.response_timeout(),
         };
-        Ok((subscriptions, Subscriber { stream }))
+        let subscriber = Subscriber {
+            stream,
+            endpoint: endpoint.clone(),
+            address,
+        };
+        Ok((subscriptions, subscriber))
     }
 
-    /// The channel of the next message, and whether it is not one of the zeros that follow an announcement;
-    /// `None` when the connection is gone.
-    ///
-    /// Else the payload is of no interest: a message means "look again", never "you own something". What is new to
-    /// JVMs only is passed over.
-    pub(crate) async fn next(&mut self) -> Option<(String, bool)> {
-        loop {
-            let message = self.stream.next().await?;
-            let payload = message.get_payload_bytes();
-            if !payload.starts_with(NOTHING_NEW) {
-                return Some((message.get_channel_name().to_owned(), payload != b"0"));
-            }
-        }
+    /// The next message; `None` when the connection is gone, or leads to a server that is not the master any more.
+    pub(crate) async fn next(&mut self) -> Option<Message> {
+        let message = tokio::select! {
+            message = self.stream.next() => message?,
+            () = self.endpoint.until_not(&self.address) => return None,
+        };
+        Some(Message {
+            channel: message.get_channel_name().to_owned(),
+            payload: message.get_payload_bytes().to_vec(),
+        })
     }
 }
 

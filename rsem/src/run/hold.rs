@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::pending;
 use std::time::Duration;
 
-use redisson_semaphore::{Client, LockGuard, Permit, RSemaphore, Result};
+use redisson_semaphore::{Client, Lock, LockGuard, Permit, RSemaphore, Result};
 use tokio::time::sleep;
 
 /// Whoever waits that long may want to know why.
@@ -46,10 +46,13 @@ impl Hold {
         fenced: bool,
         wait: Option<Duration>,
     ) -> Result<Option<Hold>> {
-        let guard = if fenced {
-            client.fenced_lock(name).guarded(wait, None).await?
-        } else {
-            client.lock(name).guarded(wait, None).await?
+        let lock: &dyn Lock = match fenced {
+            true => &client.fenced_lock(name),
+            false => &client.lock(name),
+        };
+        let guard = match wait {
+            None => Some(lock.guard().await?),
+            Some(wait) => lock.guard_for(wait).await?,
         };
         Ok(guard.map(Hold::Lock))
     }

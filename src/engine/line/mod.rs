@@ -326,6 +326,10 @@ impl Commands for Line {
         &self.keys
     }
 
+    fn announced_at<'a>(&self, keys: &'a Keys) -> Option<&'a Arc<str>> {
+        Some(keys.channel())
+    }
+
     async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
         let (command, mut answer) = Command::new(operation, request);
         self.enqueue(Queued::Command(command))?;

@@ -30,10 +30,8 @@ pub(crate) enum Wake {
     Confirmed,
     /// The same behind a lost connection: messages may have been missed.
     ConfirmedAgain,
-    /// Somebody has announced permits.
-    Message,
-    /// One more message about permits that have been announced.
-    FurtherMessage,
+    /// Somebody has sent this.
+    Message(Vec<u8>),
     /// There was no message for a while.
     Look,
     /// The connection is gone; the subscription is being made again.
@@ -46,8 +44,8 @@ pub(crate) enum Wake {
 
 /// Someone who wants to hear a channel.
 pub(crate) trait Listener: Send + Sync {
-    /// Must not block.
-    fn wake(&self, wake: &Wake);
+    /// It is about `channel`. Must not block.
+    fn wake(&self, channel: &str, wake: &Wake);
 }
 
 /// The subscriptions of one client.
@@ -196,7 +194,7 @@ impl Registry {
             .lock()
             .get(channel)
             .map(|known| known.alive().collect());
-        tell(known, wake);
+        tell(channel, known, wake);
     }
 
     /// What to subscribe and what to unsubscribe, seen from what is subscribed.
@@ -229,10 +227,8 @@ impl Registry {
 
     fn refuse(&self, name: &str, refusal: Refusal) {
         let known = self.lock().remove(name);
-        tell(
-            known.map(|known| known.alive().collect()),
-            &Wake::Refused(refusal),
-        );
+        let known = known.map(|known| known.alive().collect());
+        tell(name, known, &Wake::Refused(refusal));
     }
 
     fn lose(&self, names: &BTreeSet<String>) {
@@ -247,34 +243,34 @@ impl Registry {
 
     /// Drops the channels that nobody has wanted for a while.
     fn drop_idle(&self, now: Instant) {
-        let mut dropped: Vec<Vec<Arc<dyn Listener>>> = Vec::new();
-        self.lock().retain(|_, known| {
+        let mut dropped: Vec<(String, Listeners)> = Vec::new();
+        self.lock().retain(|name, known| {
             let idle = known.idle_since.is_some_and(|since| now >= since + LINGER);
             known
                 .listeners
                 .retain(|member| member.listener.strong_count() > 0);
             let keep = !idle && !known.listeners.is_empty();
             if !keep {
-                dropped.push(known.alive().collect());
+                dropped.push((name.clone(), known.alive().collect()));
             }
             keep
         });
         if dropped.is_empty() {
             return;
         }
-        for known in dropped {
-            tell(Some(known), &Wake::Ended);
+        for (name, known) in dropped {
+            tell(&name, Some(known), &Wake::Ended);
         }
         self.changed.notify_one();
     }
 
     /// The listeners whose turn it is to look without a message.
-    fn due(&self, now: Instant) -> Vec<Arc<dyn Listener>> {
+    fn due(&self, now: Instant) -> Vec<(String, Listeners)> {
         let mut due = Vec::new();
-        for known in self.lock().values_mut() {
+        for (name, known) in self.lock().iter_mut() {
             if known.idle_since.is_none() && known.next_check <= now {
                 known.next_check = now + self.check_pause();
-                due.extend(known.alive());
+                due.push((name.clone(), known.alive().collect()));
             }
         }
         due
@@ -285,10 +281,12 @@ impl Registry {
     }
 }
 
+type Listeners = Vec<Arc<dyn Listener>>;
+
 /// Each on its own: a fault in one object must not make all others deaf.
-fn tell(listeners: Option<Vec<Arc<dyn Listener>>>, wake: &Wake) {
+fn tell(channel: &str, listeners: Option<Listeners>, wake: &Wake) {
     for listener in listeners.into_iter().flatten() {
-        let told = catch_unwind(AssertUnwindSafe(|| listener.wake(wake)));
+        let told = catch_unwind(AssertUnwindSafe(|| listener.wake(channel, wake)));
         if told.is_err() {
             tracing::error!(?wake, "a listener panicked; the others are told");
         }
@@ -304,7 +302,9 @@ async fn check(registry: Arc<Registry>) {
         tokio::time::sleep(pace).await;
         let now = Instant::now();
         registry.drop_idle(now);
-        tell(Some(registry.due(now)), &Wake::Look);
+        for (name, known) in registry.due(now) {
+            tell(&name, Some(known), &Wake::Look);
+        }
     }
 }
 
@@ -321,7 +321,7 @@ mod tests {
     }
 
     impl Listener for Ear {
-        fn wake(&self, _: &Wake) {
+        fn wake(&self, _: &str, _: &Wake) {
             assert!(!self.panics, "a fault");
             self.heard.fetch_add(1, Ordering::SeqCst);
         }
@@ -341,7 +341,7 @@ mod tests {
             wakeups.listen("shared", &ear);
             wakeups.listen(&format!("own-{number}"), &ear);
         }
-        wakeups.registry.wake("shared", &Wake::Message);
+        wakeups.registry.wake("shared", &Wake::Message(Vec::new()));
         assert_eq!(ears[1].heard.load(Ordering::SeqCst), 1);
         // The slow check goes on, too.
         for _ in 0..3 {

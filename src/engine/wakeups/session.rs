@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Registry, Wake};
 use crate::clock::Moment;
-use crate::transport::{Backoff, Endpoint, Failure, Subscriber, Subscriptions};
+use crate::transport::{Backoff, Endpoint, Failure, Message, Subscriber, Subscriptions};
 
 /// One SUBSCRIBE names this many channels at the most.
 const MOST_CHANNELS: usize = 512;
@@ -105,8 +105,9 @@ impl Session<'_> {
                 }
                 // Last, as there may always be one more.
                 message = self.subscriber.next() => match message {
-                    Some((channel, true)) => self.registry.wake(&channel, &Wake::Message),
-                    Some((channel, false)) => self.registry.wake(&channel, &Wake::FurtherMessage),
+                    Some(Message { channel, payload }) => {
+                        self.registry.wake(&channel, &Wake::Message(payload));
+                    }
                     None => {
                         let detail = "the server has closed the connection";
                         return Ended::Lost(Failure::unanswered(detail, Moment::now()));

@@ -1,20 +1,19 @@
 //! [`RSemaphore`]: Redisson's counting semaphore.
 
-mod handle;
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::names;
 use super::object::{ExpireCondition, ExpireTime, Object};
-use crate::api::{MAX_PERMITS, RemainingTtl, Semaphore, check_millis};
+use crate::api::{
+    MAX_PERMITS, Permit, RemainingTtl, Semaphore, check_millis, semaphore_by_inherent_methods,
+};
 use crate::engine::batch::Operation;
 use crate::engine::command::Commands;
 use crate::engine::line::deadline;
 use crate::engine::{Core, Line};
 use crate::error::{Error, Result};
-use crate::guard::Permit;
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
 ///
@@ -26,7 +25,7 @@ use crate::guard::Permit;
 /// |---|---|
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
 /// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it. Later, while permits are left and others listen, `+n` and `+0`, which JVMs take for `n` and `0`: for those of their callers who were left asleep |
-/// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; vanishes after ten minutes, or four retry windows where that is longer |
+/// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; deleted, with others, some seconds after its last use, or at the shutdown; after a call that had to be repeated it vanishes after ten minutes, or four retry windows where that is longer |
 /// | keys `redisson_sc_once:<mapped client id>:<number>` | strings: the same for calls that travelled together with those on other semaphores; a few for the whole client |
 /// | key `redisson_sc_turns:{name}` | hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanishes after ten seconds |
 ///
@@ -454,12 +453,22 @@ impl RSemaphore {
         self.object().size_in_memory().await
     }
 
+    fn release_detached(&self, permits: u32) {
+        match self.check(permits) {
+            Ok(()) if permits > 0 => self.line.call_detached(Operation::Release(permits)),
+            Ok(()) => {}
+            Err(error) => tracing::error!(%error, permits, "not released"),
+        }
+    }
+
     fn other(&self, name: &str) -> Result<RSemaphore> {
         let other = RSemaphore::new(&self.core, name);
         other.line.keys().check()?;
         Ok(other)
     }
 }
+
+semaphore_by_inherent_methods!(RSemaphore);
 
 impl fmt::Debug for RSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,12 +3,17 @@ package compat;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import java.net.MalformedURLException;
+import java.net.URL;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.stream.Stream;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.BaseConfig;
 import org.redisson.config.Config;
+import org.redisson.config.ReadMode;
+import org.redisson.config.SubscriptionMode;
 
 /** Connects with Redisson's defaults, but with few idle connections, for a fast start. */
 final class Clients {
@@ -16,17 +21,26 @@ final class Clients {
     /** Room for more than 256 channels, at Redisson's five to a connection. */
     private static final int SUBSCRIPTION_CONNECTIONS = 64;
 
+    /** What the tests give the key stores that they make. */
+    private static final String TRUSTSTORE_PASSWORD = "truststore";
+
     private Clients() {
     }
 
     static RedissonClient connect(Options options) {
         Config config = new Config();
-        BaseConfig<?> servers = options.cluster() ? cluster(config, options) : single(config, options);
+        BaseConfig<?> servers = options.cluster() ? cluster(config, options)
+                : options.sentinelOf() != null ? sentinel(config, options)
+                : single(config, options);
         if (options.watchdogMs() != null) {
             config.setLockWatchdogTimeout(options.watchdogMs());
         }
         if (options.password() != null) {
             Setter.find("setPassword", config, servers).call(options.password());
+        }
+        if (options.truststore() != null) {
+            Setter.find("setSslTruststore", config, servers).call(fileUrl(options.truststore()));
+            Setter.find("setSslTruststorePassword", config, servers).call(TRUSTSTORE_PASSWORD);
         }
         if (options.prefix() != null) {
             Setter setter = Setter.find("setNameMapper", config, servers);
@@ -39,11 +53,32 @@ final class Clients {
         return Redisson.class.getPackage().getImplementationVersion();
     }
 
+    private static URL fileUrl(String path) {
+        try {
+            return Path.of(path).toUri().toURL();
+        } catch (MalformedURLException e) {
+            throw new IllegalArgumentException(path, e);
+        }
+    }
+
     private static BaseConfig<?> single(Config config, Options options) {
         return config.useSingleServer()
                 .setAddress(options.redis())
                 .setConnectionPoolSize(64)
                 .setConnectionMinimumIdleSize(1)
+                .setSubscriptionConnectionPoolSize(SUBSCRIPTION_CONNECTIONS);
+    }
+
+    /** The address is a sentinel's, who needs no user and password. */
+    private static BaseConfig<?> sentinel(Config config, Options options) {
+        return config.useSentinelServers()
+                .setMasterName(options.sentinelOf())
+                .addSentinelAddress(options.redis())
+                .setCheckSentinelsList(false)
+                .setReadMode(ReadMode.MASTER)
+                .setSubscriptionMode(SubscriptionMode.MASTER)
+                .setMasterConnectionPoolSize(64)
+                .setMasterConnectionMinimumIdleSize(1)
                 .setSubscriptionConnectionPoolSize(SUBSCRIPTION_CONNECTIONS);
     }
 
