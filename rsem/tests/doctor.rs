@@ -148,23 +148,20 @@ async fn records_are_counted() {
     for number in 0..2_500 {
         let _: () = connection.set(format!("other:{number}"), 1).await.unwrap();
     }
-    assert_eq!(
-        rsem(&url, &["run", "-s", "seats", "--create", "1", "true"])
-            .await
-            .status,
-        0
-    );
-    let keys: Vec<String> = connection.keys("redisson_sc_once*").await.unwrap();
+    for record in [
+        "redisson_sc_once:{seats}:a",
+        "redisson_lock_fence:{door}:a",
+        "redisson_sc_once:a:1",
+    ] {
+        let _: () = connection.set(record, 1).await.unwrap();
+    }
     let (_, _, all) = doctor(&url, &[]).await;
     let found = all
         .iter()
         .find(|finding| finding["about"] == "records")
         .unwrap();
     let found = found["found"].as_str().unwrap();
-    assert!(
-        found.starts_with(&format!("{}, some ", keys.len())),
-        "{found}: {keys:?}"
-    );
+    assert!(found.starts_with("3, some "), "{found}");
 }
 
 #[tokio::test]

@@ -117,7 +117,7 @@ impl Finding {
 
 impl Doctor {
     pub(crate) async fn carry_out(self, connect: &Connect) -> Result<u8, Failure> {
-        let looker = Looker::new(connect.plain().await?);
+        let looker = Looker::new(connect.client().await?);
         let mut findings = server::examine(&looker).await;
         let names = |names: &[String]| names.iter().map(|name| connect.mapped(name)).collect();
         let uses = grants::Uses {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redis::{RedisError, RedisResult};
+use redisson_semaphore::{Error, Result};
 
 use super::Finding;
 use crate::look::Looker;
@@ -39,7 +39,7 @@ impl Facts {
 }
 
 pub(super) async fn examine(looker: &Looker) -> Vec<Finding> {
-    let info: RedisResult<String> = looker.ask(["INFO"]).await;
+    let info: Result<String> = looker.ask(["INFO"]).await;
     let mut findings = Vec::new();
     match info {
         Ok(info) => {
@@ -50,7 +50,7 @@ pub(super) async fn examine(looker: &Looker) -> Vec<Finding> {
                 settings: HashMap::new(),
             };
             for name in ["appendfsync", "min-replicas-to-write", "save"] {
-                let setting: RedisResult<HashMap<String, String>> =
+                let setting: Result<HashMap<String, String>> =
                     looker.ask(["CONFIG", "GET", name]).await;
                 // Few users may ask; the checks do without.
                 facts.settings.extend(setting.unwrap_or_default());
@@ -75,7 +75,7 @@ pub(super) async fn examine(looker: &Looker) -> Vec<Finding> {
     findings
 }
 
-fn unknown(about: &'static str, error: &RedisError) -> Finding {
+fn unknown(about: &'static str, error: &Error) -> Finding {
     let advice = "run this as a user with +ping +time +info +config|get";
     Finding::note(about, format!("not known: {error}"), advice)
 }
@@ -212,7 +212,7 @@ fn clients(facts: &Facts) -> Finding {
     Finding::fine("clients", found)
 }
 
-async fn distance(looker: &Looker) -> RedisResult<Finding> {
+async fn distance(looker: &Looker) -> Result<Finding> {
     let mut times = Vec::new();
     for _ in 0..PINGS {
         let before = Instant::now();
@@ -236,7 +236,7 @@ async fn distance(looker: &Looker) -> RedisResult<Finding> {
     })
 }
 
-async fn clock(looker: &Looker) -> RedisResult<Finding> {
+async fn clock(looker: &Looker) -> Result<Finding> {
     let before = SystemTime::now();
     let (seconds, micros): (u64, u64) = looker.ask(["TIME"]).await?;
     let after = SystemTime::now();

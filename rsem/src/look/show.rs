@@ -34,7 +34,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) async fn carry_out(self, connect: &Connect) -> Result<u8, Failure> {
-        let looker = Looker::new(connect.plain().await?);
+        let looker = Looker::new(connect.client().await?);
         let keys: Vec<String> = self.names.iter().map(|name| connect.mapped(name)).collect();
         let of_clients = if self.records {
             looker.scan(names::ALL_RECORDS, u64::MAX, |_| true).await?.0
