@@ -54,7 +54,9 @@ const PARTS: &[(&str, &[&str])] = &[
     ),
     (
         "client",
-        &["config", "engine", "error", "recipes", "redisson", "tls"],
+        &[
+            "api", "config", "engine", "error", "recipes", "redisson", "tls",
+        ],
     ),
     (
         "lib",
