@@ -1,4 +1,6 @@
-//! A master with two replicas, and three sentinels over them, which let nobody in without a password.
+//! A master with two replicas, and three sentinels over them, which let nobody in without a password. Each test program uses a
+//! part of it.
+#![allow(dead_code)]
 
 use std::time::Duration;
 
