@@ -11,7 +11,7 @@ use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
-use crate::redisson::{RFencedLock, RLock, RSemaphore};
+use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
 use crate::state::ConnectionState;
 
 /// A client of one Redis server: two connections, however many objects and waiters.
@@ -71,6 +71,14 @@ impl Client {
     #[must_use]
     pub fn fenced_lock(&self, name: &str) -> RFencedLock {
         RFencedLock::new(&self.core, name)
+    }
+
+    /// The count-down latch called `name`: a handle, made without I/O. Redisson: `getCountDownLatch(String)`.
+    ///
+    /// A name that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn count_down_latch(&self, name: &str) -> RCountDownLatch {
+        RCountDownLatch::new(&self.core, name)
     }
 
     /// The timestamp semaphore called `name`, of the classic recipes: a handle, made without I/O.

@@ -18,6 +18,11 @@ pub(crate) trait Commands: Send + Sync {
 
     fn keys(&self) -> &Keys;
 
+    /// Where those wait whom it concerns that the object stands under the name of these keys from now on.
+    fn announced_at<'a>(&self, _keys: &'a Keys) -> Option<&'a Arc<str>> {
+        None
+    }
+
     /// Sends `request` in its turn.
     fn command(
         self: &Arc<Self>,

@@ -1,11 +1,13 @@
 //! The family shared with Java's Redisson: same keys, same values, same channels.
 
+mod latch;
 mod lock;
 pub(crate) mod names;
 pub(crate) mod object;
 mod semaphore;
 
 pub use crate::api::RemainingTtl;
+pub use latch::RCountDownLatch;
 pub use lock::{RFencedLock, RLock};
 pub use object::{ExpireCondition, ExpireTime};
 pub use semaphore::RSemaphore;

@@ -11,8 +11,9 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
     let object = mapper.map(name);
     let channel = prefixed("redisson_sc", &object);
     let record = format!("{}:{client_id}", beside("redisson_sc_once", &object));
-    let turns = beside("redisson_sc_turns", &object);
-    Keys::new(name, object, "string", channel, record).with_turns(turns)
+    let line = beside("redisson_sc_turns", &object);
+    let notes = beside("redisson_sc_turns_notes", &object);
+    Keys::new(name, object, "string", channel, record).with_turns(line, notes, client_id)
 }
 
 /// The names of a lock.
@@ -21,6 +22,15 @@ pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> Keys 
     let channel = prefixed("redisson_lock__channel", &object);
     let fence = format!("{}:{client_id}", beside("redisson_lock_fence", &object));
     Keys::new(name, object, "hash", channel, fence)
+}
+
+/// The names of a count-down latch. Its channel has braces of its own, whatever stands in the name.
+pub(crate) fn of_latch(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
+    let object = mapper.map(name);
+    let channel = format!("redisson_countdownlatch__channel__{{{object}}}");
+    let record = beside("redisson_countdownlatch_once", &object);
+    let record = format!("{record}:{client_id}");
+    Keys::new(name, object, "string", channel, record).in_any_slot()
 }
 
 /// The counter of a lock's fencing tokens; `lock` is the mapped name.
@@ -59,11 +69,11 @@ mod tests {
         assert_eq!(&**keys("seats").channel(), "redisson_sc:{seats}");
         assert_eq!(&**keys("seats").record(), "redisson_sc_once:{seats}:id");
         assert_eq!(
-            keys("seats").turns().map(|key| &**key),
+            keys("seats").turns().map(|keys| &*keys.line),
             Some("redisson_sc_turns:{seats}")
         );
         assert_eq!(
-            keys("{seats}").turns().map(|key| &**key),
+            keys("{seats}").turns().map(|keys| &*keys.line),
             Some("redisson_sc_turns::{seats}")
         );
         assert_eq!(&**keys("a{b}c").channel(), "redisson_sc:a{b}c");
@@ -78,6 +88,20 @@ mod tests {
         assert_eq!(&**lock.record(), "redisson_lock_fence:{door}:id");
         assert_eq!(of_lock_token("door"), "redisson_lock_token:{door}");
         assert_eq!(of_lock_token("a{b}"), "redisson_lock_token:a{b}");
+        for (name, channel, record) in [
+            ("done", "{done}", ":{done}"),
+            ("{job}:done", "{{job}:done}", "::{job}:done"),
+        ] {
+            let latch = of_latch(name, &NameMapper::default(), "id");
+            let channel = format!("redisson_countdownlatch__channel__{channel}");
+            let record = format!("redisson_countdownlatch_once{record}:id");
+            assert_eq!(
+                (&**latch.channel(), &**latch.record()),
+                (&*channel, &*record)
+            );
+            assert!(latch.check().is_ok(), "{name}");
+        }
+        assert!(of_latch("", &NameMapper::default(), "id").check().is_err());
     }
 
     #[test]

@@ -225,7 +225,8 @@ impl<L: Commands> Object<'_, L> {
         let keys = self.line.keys();
         let mut script_keys = vec![Arc::clone(keys.record()), Arc::clone(keys.object())];
         if let Some(other) = other {
-            script_keys.extend([other.object(), other.channel()].map(Arc::clone));
+            script_keys.push(Arc::clone(other.object()));
+            script_keys.extend(self.line.announced_at(other).map(Arc::clone));
         }
         let request = Request::Script(ScriptCall {
             script: &ONCE,

@@ -14,12 +14,12 @@ use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::holds::Count;
 use crate::engine::in_hand::InHand;
+use crate::engine::keys::Typed;
 use crate::engine::log;
 use crate::engine::once::{
     CLIENT_CLOSED, Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer,
 };
 use crate::engine::request::Request;
-use crate::engine::wrong_type::Typed;
 
 /// A script call takes this many steps at the most.
 const MOST_STEPS: usize = 64;

@@ -303,7 +303,7 @@ impl LockLine {
 }
 
 impl Listener for LockLine {
-    fn wake(&self, wake: &Wake) {
+    fn wake(&self, _channel: &str, wake: &Wake) {
         let Some(line) = self.itself.upgrade() else {
             return;
         };

@@ -44,8 +44,8 @@ pub(crate) enum Wake {
 
 /// Someone who wants to hear a channel.
 pub(crate) trait Listener: Send + Sync {
-    /// Must not block.
-    fn wake(&self, wake: &Wake);
+    /// It is about `channel`. Must not block.
+    fn wake(&self, channel: &str, wake: &Wake);
 }
 
 /// The subscriptions of one client.
@@ -194,19 +194,23 @@ impl Registry {
             .lock()
             .get(channel)
             .map(|known| known.alive().collect());
-        tell(known, wake);
+        tell(channel, known, wake);
     }
 
-    /// What to subscribe and what to unsubscribe, seen from what is subscribed.
+    /// What to subscribe and what to unsubscribe, seen from what is subscribed: in order, so that of the channels that
+    /// belong together `redisson_sc:` comes first, and goes last.
     fn difference(&self, subscribed: &BTreeSet<String>) -> (Vec<String>, Vec<String>) {
         let channels = self.lock();
         // One that was dropped and is wanted again is subscribed once more, for the confirmation's sake.
         let missing = |(name, known): (&String, &Channel)| (!known.confirmed).then(|| name.clone());
-        let wanted = channels.iter().filter_map(missing).collect();
+        let mut wanted: Vec<String> = channels.iter().filter_map(missing).collect();
+        wanted.sort_unstable();
         let gone = subscribed
             .iter()
             .filter(|name| !channels.contains_key(*name));
-        (wanted, gone.cloned().collect())
+        let mut gone: Vec<String> = gone.cloned().collect();
+        gone.sort_unstable_by(|one, two| two.cmp(one));
+        (wanted, gone)
     }
 
     fn confirm(&self, names: &[String]) {
@@ -227,10 +231,8 @@ impl Registry {
 
     fn refuse(&self, name: &str, refusal: Refusal) {
         let known = self.lock().remove(name);
-        tell(
-            known.map(|known| known.alive().collect()),
-            &Wake::Refused(refusal),
-        );
+        let known = known.map(|known| known.alive().collect());
+        tell(name, known, &Wake::Refused(refusal));
     }
 
     fn lose(&self, names: &BTreeSet<String>) {
@@ -245,34 +247,34 @@ impl Registry {
 
     /// Drops the channels that nobody has wanted for a while.
     fn drop_idle(&self, now: Instant) {
-        let mut dropped: Vec<Vec<Arc<dyn Listener>>> = Vec::new();
-        self.lock().retain(|_, known| {
+        let mut dropped: Vec<(String, Listeners)> = Vec::new();
+        self.lock().retain(|name, known| {
             let idle = known.idle_since.is_some_and(|since| now >= since + LINGER);
             known
                 .listeners
                 .retain(|member| member.listener.strong_count() > 0);
             let keep = !idle && !known.listeners.is_empty();
             if !keep {
-                dropped.push(known.alive().collect());
+                dropped.push((name.clone(), known.alive().collect()));
             }
             keep
         });
         if dropped.is_empty() {
             return;
         }
-        for known in dropped {
-            tell(Some(known), &Wake::Ended);
+        for (name, known) in dropped {
+            tell(&name, Some(known), &Wake::Ended);
         }
         self.changed.notify_one();
     }
 
     /// The listeners whose turn it is to look without a message.
-    fn due(&self, now: Instant) -> Vec<Arc<dyn Listener>> {
+    fn due(&self, now: Instant) -> Vec<(String, Listeners)> {
         let mut due = Vec::new();
-        for known in self.lock().values_mut() {
+        for (name, known) in self.lock().iter_mut() {
             if known.idle_since.is_none() && known.next_check <= now {
                 known.next_check = now + self.check_pause();
-                due.extend(known.alive());
+                due.push((name.clone(), known.alive().collect()));
             }
         }
         due
@@ -283,10 +285,12 @@ impl Registry {
     }
 }
 
+type Listeners = Vec<Arc<dyn Listener>>;
+
 /// Each on its own: a fault in one object must not make all others deaf.
-fn tell(listeners: Option<Vec<Arc<dyn Listener>>>, wake: &Wake) {
+fn tell(channel: &str, listeners: Option<Listeners>, wake: &Wake) {
     for listener in listeners.into_iter().flatten() {
-        let told = catch_unwind(AssertUnwindSafe(|| listener.wake(wake)));
+        let told = catch_unwind(AssertUnwindSafe(|| listener.wake(channel, wake)));
         if told.is_err() {
             tracing::error!(?wake, "a listener panicked; the others are told");
         }
@@ -302,7 +306,9 @@ async fn check(registry: Arc<Registry>) {
         tokio::time::sleep(pace).await;
         let now = Instant::now();
         registry.drop_idle(now);
-        tell(Some(registry.due(now)), &Wake::Look);
+        for (name, known) in registry.due(now) {
+            tell(&name, Some(known), &Wake::Look);
+        }
     }
 }
 
@@ -319,7 +325,7 @@ mod tests {
     }
 
     impl Listener for Ear {
-        fn wake(&self, _: &Wake) {
+        fn wake(&self, _: &str, _: &Wake) {
             assert!(!self.panics, "a fault");
             self.heard.fetch_add(1, Ordering::SeqCst);
         }

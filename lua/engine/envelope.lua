@@ -1,0 +1,77 @@
+-- Purpose: carries out, once, what a primitive decides about a batch of calls: looks up the record, lets it decide, puts
+--   the answer on record, publishes and writes, and takes the record back where that is refused
+-- Counterpart: extension: the first part of the scripts of src/engine/primitive; the primitive's part, behind it, ends
+--   with `return carry_out(decide)`
+-- KEYS[1] record: string, "<sequence number> <answer>" of this client's last batch that is on record
+-- KEYS[2..] others: the object, and its channel; `OBJECT` and `CHANNEL` to the primitive
+-- ARGV[1] publish command: PUBLISH or SPUBLISH
+-- ARGV[2] sequence number of this batch, rising within a client
+-- ARGV[3] time to live of the record in milliseconds
+-- ARGV[4] "1": put the batch on record even if it changes nothing (an earlier copy may still arrive); "2": the
+--   same, and a later number that stands there now is not by this client; else "0"
+-- ARGV[5..] steps, as the primitive has them, `FIRST` being the place of the first; without any it is asked what has
+--   become of this number
+-- Returns: "done", and what the primitive answers; "none" for a number that was asked about, and will do nothing from now
+--   on; "stale" for a batch older than the record, and for one that is sent for the first time and is on record;
+--   "unreadable <text>" for a number that is none; "refused <error>": nothing has changed, by any sending. An error, and
+--   this sending has changed nothing
+-- Publishes: what the primitive says, before it is written: to the listeners it is one moment
+-- Repeat-safe: yes, the record answers a repeated sequence number
+-- Invariant: what is answered is what was written; after a refusal nothing has changed
+
+local RECORD, OBJECT, CHANNEL, FIRST = KEYS[1], KEYS[2], KEYS[3], 5
+local messages, command = {}, nil
+
+-- What a primitive asks for: messages, and one command that changes everything.
+local function publish(message) messages[#messages + 1] = message end
+local function write(...) command = { ... } end
+
+local function put_on_record(answer)
+  return redis.pcall('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
+end
+
+-- `decide` answers with words; with nothing and what it has found instead of a number.
+local function carry_out(decide)
+  local old = redis.call('GET', RECORD)
+  if old then
+    local last, sequence = tonumber(string.match(old, '^(%d+) ')), tonumber(ARGV[2])
+    -- One that is sent for the first time can't be there: somebody else has written that, or this is a late copy.
+    if last == sequence then return ARGV[4] == '1' and string.sub(old, #ARGV[2] + 2) or 'stale' end
+    if last and last > sequence and ARGV[4] ~= '2' then return 'stale' end
+  end
+  if not ARGV[FIRST] then
+    local recorded = put_on_record('none')
+    return recorded.err and recorded or 'none'
+  end
+
+  local words, found = decide()
+  if not words then return 'unreadable ' .. string.sub(found, 1, 64) end
+  local answer = 'done ' .. words
+  if not command and #messages == 0 and ARGV[4] == '0' then return answer end
+
+  -- The record first: a server that can't or may not write says so before anything has changed.
+  local recorded = put_on_record(answer)
+  if recorded.err then return recorded end
+  local refusal
+  for i = 1, #messages do
+    local heard = redis.pcall(ARGV[1], CHANNEL, messages[i])
+    if type(heard) == 'table' then
+      refusal = heard.err
+      break
+    end
+  end
+  if command and not refusal then
+    local written = redis.pcall(unpack(command))
+    refusal = type(written) == 'table' and written.err
+  end
+  if not refusal then return answer end
+
+  answer = 'refused ' .. refusal
+  local taken_back = { err = true }
+  if ARGV[4] == '0' then
+    taken_back = old and redis.pcall('SET', RECORD, old, 'PX', ARGV[3]) or redis.pcall('DEL', RECORD)
+  end
+  -- What can't be taken back, or must keep earlier copies out, says that it was refused.
+  if type(taken_back) == 'table' and taken_back.err then put_on_record(answer) end
+  return answer
+end

@@ -1,0 +1,46 @@
+//! [`CountDownLatch`]: what every count-down latch can do and promises.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+
+/// A latch that holds callers up until it has been counted down to zero, wherever its count is kept.
+///
+/// The count is set once, counted down by one at a time, and gone when it comes to zero: a latch that does not exist is
+/// open. It can be set again then.
+///
+/// # Cancel safety
+///
+/// Every future may be dropped at any await point. A count-down that was asked for is carried out; a caller that
+/// waited leaves nothing behind.
+///
+/// # Order
+///
+/// All who wait go through together.
+#[async_trait]
+pub trait CountDownLatch: Send + Sync + std::fmt::Debug + 'static {
+    /// The latch's name, as the user gave it.
+    fn name(&self) -> &str;
+
+    /// Another handle to the same latch; costs no I/O.
+    fn clone_handle(&self) -> Arc<dyn CountDownLatch>;
+
+    /// Sets the count if the latch does not exist; `true` for the caller who did.
+    async fn try_set_count(&self, count: u32) -> Result<bool>;
+
+    /// Counts down by one; nothing happens where the latch does not exist.
+    async fn count_down(&self) -> Result<()>;
+
+    /// The count; 0 where the latch does not exist.
+    async fn count(&self) -> Result<i64>;
+
+    /// Waits until the latch is open.
+    async fn wait(&self) -> Result<()>;
+
+    /// Waits until the latch is open, for `wait` at the most, and looks once more at the end of it; `false` when the time
+    /// has run out.
+    async fn wait_for(&self, wait: Duration) -> Result<bool>;
+}

@@ -1,0 +1,56 @@
+//! The channels that a line hears, as long as somebody waits.
+
+use std::collections::BTreeMap;
+use std::sync::Weak;
+
+use crate::engine::listening::Listening;
+use crate::engine::wakeups::{Listener, Wake, Wakeups};
+
+/// How a line stands to each of its channels.
+#[derive(Default)]
+pub(super) struct Channels(BTreeMap<String, Listening>);
+
+impl Channels {
+    /// Those whose messages are heard.
+    pub(super) fn heard(&self) -> Vec<String> {
+        let confirmed = |(name, listening): (&String, &Listening)| {
+            listening.is_confirmed().then(|| name.clone())
+        };
+        self.0.iter().filter_map(confirmed).collect()
+    }
+
+    /// Hears `wanted` from now on, and no others. `true` if a message may have been missed since those who wait asked
+    /// last, when `heard` were heard.
+    pub(super) fn set(
+        &mut self,
+        wakeups: &Wakeups,
+        listener: &Weak<dyn Listener>,
+        wanted: Vec<String>,
+        heard: &[String],
+    ) -> bool {
+        for (name, listening) in &mut self.0 {
+            if !wanted.contains(name) {
+                listening.end(wakeups, name, listener);
+            }
+        }
+        let mut missed = false;
+        for name in wanted {
+            let confirmed = heard.contains(&name);
+            let listening = self.0.entry(name.clone()).or_default();
+            missed |= listening.begin(wakeups, &name, listener, confirmed);
+        }
+        missed
+    }
+
+    /// Whether what is told of `channel` is a reason to look.
+    pub(super) fn hear(&mut self, channel: &str, wake: &Wake) -> bool {
+        let Some(listening) = self.0.get_mut(channel) else {
+            return false;
+        };
+        let look = listening.hear(wake);
+        if matches!(wake, Wake::Ended) && !listening.is_confirmed() {
+            self.0.remove(channel);
+        }
+        look
+    }
+}

@@ -1,0 +1,352 @@
+//! How a round ends, and who is told what: when it was answered or refused, and while it is not.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::state::{Item, State};
+use super::{Batch, Outcome, Primitive, Queued, Ticket, Told, Verdict};
+use crate::engine::once::{CLIENT_CLOSED, Patience, RUNTIME_ENDED, Trouble};
+use crate::error::Error;
+use crate::transport::Reason;
+
+/// An answer, and what is known of the sending that it belongs to.
+pub(super) struct Answered<P: Primitive> {
+    pub(super) verdict: Verdict<P>,
+    /// The sending that was answered was made at this time or later.
+    pub(super) sent: Instant,
+    pub(super) now: Instant,
+}
+
+impl<P: Primitive> State<P> {
+    /// `batch` has been answered.
+    pub(super) fn arrive(&mut self, name: &str, batch: Batch<P>, answered: Answered<P>) -> Told<P> {
+        let Answered { verdict, sent, now } = answered;
+        let mut told = Told::nobody();
+        for (queued, reply) in batch.calls.into_iter().zip(verdict.replies) {
+            if let Some(caller) = queued.reply {
+                told.add(caller, Ok(Outcome::Reply(reply)));
+            }
+        }
+        let asked = !batch.asks.is_empty();
+        self.named.clear();
+        for (ask, grant) in batch.asks.into_iter().zip(verdict.grants) {
+            let waits = self.waiters.get(ask.ticket);
+            let in_doubt = waits.is_some_and(|waiter| waiter.in_doubt);
+            match grant {
+                Some(grant) => {
+                    self.gone.remove(&ask.ticket);
+                    match self.waiters.remove(ask.ticket) {
+                        Some(waiter) => told.add(waiter.reply, Ok(Outcome::Granted(grant))),
+                        None => self.owe(P::give_back(grant), now),
+                    }
+                }
+                None if ask.last => {
+                    if let Some((reply, since)) = self.take(ask.ticket, now) {
+                        let in_vain = if in_doubt {
+                            Err(never_answered::<P>(name, since, now))
+                        } else {
+                            Ok(Outcome::InVain)
+                        };
+                        told.add(reply, in_vain);
+                    }
+                }
+                None => {}
+            }
+        }
+        self.withdraw(now);
+        self.waiters.answered(sent);
+        if asked {
+            self.look_at = None;
+        }
+        self.note(verdict.look, now);
+        told
+    }
+
+    /// The round is over for those who have gone while they were named in it.
+    fn withdraw(&mut self, now: Instant) {
+        self.named.clear();
+        for (ticket, want) in std::mem::take(&mut self.gone) {
+            let owed = self.primitive.left(ticket, &want);
+            self.owe(owed, now);
+        }
+    }
+
+    /// Nothing of `batch` has been done: its calls are the first of the next one.
+    pub(super) fn put_back(&mut self, batch: Batch<P>, now: Instant) {
+        for queued in batch.calls.into_iter().rev() {
+            self.queue.push_front(Item::Call(queued));
+        }
+        self.withdraw(now);
+        self.look = true;
+    }
+
+    /// The same, as what one part needs may be refused while the others' needs are not.
+    pub(super) fn try_singly(&mut self, batch: Batch<P>, now: Instant) {
+        self.singly = batch.calls.len();
+        self.put_back(batch, now);
+    }
+
+    /// Nothing of `batch` has been done, because of `error`.
+    pub(super) fn fail(&mut self, batch: Batch<P>, error: &Error, now: Instant) -> Told<P> {
+        // What stops those who ask stops all.
+        let stopped = if batch.asks.is_empty() {
+            Vec::new()
+        } else {
+            self.waiters.tickets()
+        };
+        self.withdraw(now);
+        let mut told = self.end_waits(stopped, now, |_, _| error.clone());
+        for queued in batch.calls {
+            match queued.reply {
+                Some(reply) => told.add(reply, Err(error.clone())),
+                None => tracing::error!(%error, call = %queued.call, "not carried out"),
+            }
+        }
+        told
+    }
+
+    /// What became of `batch` will never be known; its callers have been told.
+    pub(super) fn give_up(&mut self, batch: &Batch<P>, now: Instant) {
+        self.doubtful = true;
+        self.look = true;
+        for ask in batch.asks.iter().filter(|ask| P::takes(&ask.want)) {
+            if let Some(waiter) = self.waiters.get_mut(ask.ticket) {
+                waiter.in_doubt = true;
+            }
+        }
+        self.withdraw(now);
+        let owed = self.primitive.unknown(batch);
+        self.owe(owed, now);
+    }
+
+    /// The runtime has ended while `batch` was under way.
+    pub(super) fn lose(&mut self, name: &str, batch: Batch<P>) -> Told<P> {
+        let trouble = Trouble::unknown(RUNTIME_ENDED);
+        let named: Vec<_> = batch.asks.iter().map(|ask| ask.ticket).collect();
+        let mut told = self.end_waits(named, trouble.now, |wait, since| {
+            wait.ended(&trouble, name, P::WAIT, since)
+        });
+        for mut queued in batch.calls {
+            tell_trouble(name, &mut queued, &trouble, &mut told);
+        }
+        told
+    }
+
+    /// Nobody waits from now on. What was asked for is carried out.
+    pub(super) fn close(&mut self, name: &str, now: Instant) -> Told<P> {
+        self.closed = true;
+        let trouble = Trouble::unknown(CLIENT_CLOSED);
+        self.end_waits(self.waiters.tickets(), now, |wait, since| {
+            wait.ended(&trouble, name, P::WAIT, since)
+        })
+    }
+
+    /// Nobody carries anything out any more. Also says what is owed.
+    pub(super) fn abandon(&mut self, name: &str, now: Instant) -> (Told<P>, Vec<String>) {
+        self.closed = true;
+        let mut told = self.end_waits(self.waiters.tickets(), now, |_, _| shut_down(name));
+        let mut owed = Vec::new();
+        for mut item in std::mem::take(&mut self.queue) {
+            let pointless = item.is_pointless();
+            match item {
+                Item::Call(queued) => match queued.reply {
+                    Some(reply) => told.add(reply, Err(shut_down(name))),
+                    None if pointless => {}
+                    None => owed.push(queued.call.to_string()),
+                },
+                // Its caller is told by the drop.
+                Item::Command(_) => {}
+            }
+        }
+        (told, owed)
+    }
+
+    /// Those who wait although the server has answered are told that they would wait in vain.
+    pub(super) fn cannot_listen(&mut self, error: &Error, now: Instant) -> Told<P> {
+        let tickets = self.waiters.answered_ones();
+        self.end_waits(tickets, now, |_, _| error.clone())
+    }
+
+    /// Takes waiters out and tells each what `error` makes of it and of the time since when it waits.
+    fn end_waits(
+        &mut self,
+        tickets: Vec<Ticket>,
+        now: Instant,
+        error: impl Fn(Wait, Instant) -> Error,
+    ) -> Told<P> {
+        let mut told = Told::nobody();
+        for ticket in tickets {
+            let wait = self.wait(ticket);
+            if let (Some(wait), Some((reply, since))) = (wait, self.take(ticket, now)) {
+                told.add(reply, Err(error(wait, since)));
+            }
+        }
+        told
+    }
+
+    fn wait(&self, ticket: Ticket) -> Option<Wait> {
+        let waiter = self.waiters.get(ticket)?;
+        Some(Wait {
+            named: self.named.contains(&ticket),
+            takes: P::takes(&waiter.want),
+            in_doubt: waiter.in_doubt,
+        })
+    }
+
+    /// Tells those callers whose retry window has passed; says how long the others wait for `batch`, which has been
+    /// under way since `began`.
+    pub(super) fn tell_impatient(
+        &mut self,
+        name: &str,
+        batch: &mut Batch<P>,
+        trouble: &Trouble<'_>,
+        began: Instant,
+        window: Duration,
+    ) -> (Told<P>, Patience) {
+        let mut told = Told::nobody();
+        let (mut owed, mut dropped) = (false, false);
+        let mut next: Option<Instant> = None;
+        batch.calls.retain_mut(|queued| {
+            let due = queued.since + window;
+            if queued.is_pointless() {
+                dropped |= !trouble.doubtful;
+                return trouble.doubtful;
+            }
+            if !queued.has_caller() {
+                owed = true;
+            } else if trouble.is_over(due) {
+                tell_trouble(name, queued, trouble, &mut told);
+                dropped = true;
+                // What was never sent must not happen after this; the rest is a matter of its answer.
+                return trouble.doubtful;
+            } else {
+                next = next.into_iter().chain([due]).min();
+            }
+            true
+        });
+        let (behind, due) = self.tell_behind(name, trouble, began, window);
+        told.0.extend(behind.0);
+        next = next.into_iter().chain(due).min();
+        if (dropped || !self.gone.is_empty()) && !trouble.doubtful {
+            return (told, Patience::Nobody);
+        }
+        let waiting = !batch.asks.is_empty() && !self.waiters.is_empty();
+        let patience = match next {
+            Some(next) => Patience::Until(next),
+            None if owed || waiting => Patience::Forever,
+            None => Patience::Nobody,
+        };
+        (told, patience)
+    }
+
+    /// The same for those who wait, and for the calls behind the round, which have not been sent at all; when the next
+    /// one's time is up.
+    pub(super) fn tell_behind(
+        &mut self,
+        name: &str,
+        trouble: &Trouble<'_>,
+        began: Instant,
+        window: Duration,
+    ) -> (Told<P>, Option<Instant>) {
+        let (overdue, mut next) = self.waiters.overdue(began, trouble.now, window);
+        let mut told = Told::nobody();
+        for (ticket, since) in overdue {
+            if let (Some(wait), Some((reply, _))) =
+                (self.wait(ticket), self.take(ticket, trouble.now))
+            {
+                told.add(reply, Err(wait.error(trouble, name, P::WAIT, since)));
+            }
+        }
+        let untouched = trouble.untouched();
+        for mut item in std::mem::take(&mut self.queue) {
+            if item.is_pointless() {
+                continue;
+            }
+            let due = match &item {
+                Item::Call(queued) => queued.has_caller().then(|| queued.since + window),
+                Item::Command(command) => Some(command.since() + window),
+            };
+            if due.is_none_or(|due| due > trouble.now) {
+                next = next.into_iter().chain(due).min();
+                self.queue.push_back(item);
+                continue;
+            }
+            match item {
+                Item::Call(mut queued) => tell_trouble(name, &mut queued, &untouched, &mut told),
+                Item::Command(mut command) => command.give_up(name, &untouched),
+            }
+        }
+        (told, next)
+    }
+}
+
+/// What is known of a wait.
+struct Wait {
+    /// The batch under way names it.
+    named: bool,
+    takes: bool,
+    in_doubt: bool,
+}
+
+impl Wait {
+    /// The error for a caller whose time is over.
+    fn error(
+        &self,
+        trouble: &Trouble<'_>,
+        name: &str,
+        operation: &'static str,
+        since: Instant,
+    ) -> Error {
+        let doubtful = self.takes && (self.in_doubt || self.named && trouble.doubtful);
+        let trouble = Trouble {
+            doubtful,
+            ..*trouble
+        };
+        trouble.error(name, operation, since)
+    }
+
+    /// The error for a caller whose client has ended, which is why no answer will come.
+    fn ended(
+        &self,
+        unknown: &Trouble<'_>,
+        name: &str,
+        operation: &'static str,
+        since: Instant,
+    ) -> Error {
+        if self.takes && (self.in_doubt || self.named) {
+            return unknown.error(name, operation, since);
+        }
+        shut_down(name)
+    }
+}
+
+fn tell_trouble<P: Primitive>(
+    name: &str,
+    queued: &mut Queued<P>,
+    trouble: &Trouble<'_>,
+    told: &mut Told<P>,
+) {
+    if let Some(reply) = queued.reply.take() {
+        let error = trouble.error(name, P::name(&queued.call), queued.since);
+        told.add(reply, Err(error));
+    }
+}
+
+/// The server says no to a caller one of whose questions has never been answered.
+fn never_answered<P: Primitive>(name: &str, since: Instant, now: Instant) -> Error {
+    let trouble = Trouble {
+        doubtful: true,
+        reason: Reason::Unreachable,
+        last: false,
+        detail: "an earlier question was never answered",
+        now,
+    };
+    trouble.error(name, P::WAIT, since)
+}
+
+pub(super) fn shut_down(name: &str) -> Error {
+    Error::ShutDown {
+        name: name.to_owned(),
+    }
+}

@@ -1,0 +1,99 @@
+//! How a batch travels: the fixed form of keys, arguments and answers that `lua/engine/envelope.lua` has, in front of every
+//! primitive's own part.
+
+use std::str::SplitAsciiWhitespace;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use crate::engine::keys::Keys;
+use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
+use crate::transport::Value;
+
+/// Where in the arguments the sequence number stands, and the flag of the record; and how many come before the steps.
+const SEQUENCE: usize = 1;
+const RECORD_FLAG: usize = 3;
+const BEFORE_STEPS: usize = 4;
+
+/// What a batch is sent in. `doubtful`: an earlier one may still arrive.
+pub(super) fn request(
+    script: &'static LazyLock<Script>,
+    keys: &Keys,
+    record_life: Duration,
+    doubtful: bool,
+    steps: Vec<Arg>,
+) -> Request {
+    let mut args = vec![
+        Arg::PUBLISH,
+        Arg::Sequence(0),
+        Arg::millis(record_life),
+        Arg::Number(doubtful.into()),
+    ];
+    debug_assert_eq!(args.len(), BEFORE_STEPS);
+    args.extend(steps);
+    let keys = [keys.record(), keys.object(), keys.channel()];
+    Request::Script(ScriptCall {
+        script,
+        keys: keys.map(Arc::clone).to_vec(),
+        args,
+        sequence: Some(SEQUENCE),
+        record_flag: Some(RECORD_FLAG),
+        renumbered: false,
+        question: Some((1, BEFORE_STEPS)),
+        record: Some(RecordKey {
+            index: 0,
+            always: true,
+        }),
+    })
+}
+
+/// What the script says of a batch.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer<'a> {
+    /// Carried out, with the primitive's words.
+    Done(&'a str),
+    /// It was asked about: it was not carried out, and will not be.
+    NotDone,
+    /// A later one of this client is on record, or this one before it was sent.
+    Stale,
+    /// What stands in the object's key is no number.
+    Unreadable(&'a str),
+    /// Nothing was done, by this sending or any other, because of this error.
+    Refused(&'a str),
+}
+
+impl<'a> Answer<'a> {
+    /// `None` for what no script of ours answers.
+    pub(super) fn read(text: &'a str) -> Option<Self> {
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        Some(match word {
+            "done" => Answer::Done(rest),
+            "none" => Answer::NotDone,
+            "stale" => Answer::Stale,
+            "unreadable" => Answer::Unreadable(rest),
+            "refused" => Answer::Refused(rest),
+            _ => return None,
+        })
+    }
+
+    /// Whether it stands in the record, behind which nothing that was sent earlier does anything.
+    pub(super) fn is_on_record(&self, asked_for: bool) -> bool {
+        match self {
+            Answer::Done(_) | Answer::Refused(_) => asked_for,
+            Answer::NotDone => true,
+            Answer::Stale | Answer::Unreadable(_) => false,
+        }
+    }
+}
+
+/// The text of an answer; empty for anything else.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The words of an answer must all have been read.
+pub(super) fn is_read(words: &mut SplitAsciiWhitespace<'_>) -> bool {
+    words.next().is_none()
+}

@@ -1,0 +1,286 @@
+//! The half of a line to which things happen: callers come and go, messages arrive, the client is shut down.
+
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::channels::Channels;
+use super::endings;
+use super::pending::Pending;
+use super::state::{Item, State};
+use super::timer::Timer;
+use super::{Outcome, Primitive, Ticket, Told};
+use crate::engine::Core;
+use crate::engine::answer::{self, answer_of};
+use crate::engine::command::{Command, Commands};
+use crate::engine::drive::{self, Driver, Inline};
+use crate::engine::keys::Keys;
+use crate::engine::once::refused;
+use crate::engine::registry::Shared;
+use crate::engine::request::{Request, Script};
+use crate::engine::wakeups::{Listener, Wake};
+use crate::error::{Error, Result};
+use crate::sync::{Mutex, MutexGuard};
+use crate::transport::Value;
+
+/// One object of one client.
+pub(crate) struct Line<P: Primitive> {
+    pub(super) core: Arc<Core>,
+    pub(super) keys: Keys,
+    pub(super) script: &'static LazyLock<Script>,
+    pub(super) driver: Driver,
+    inner: Mutex<Inner<P>>,
+    itself: Weak<Line<P>>,
+}
+
+/// All that the lock guards.
+pub(super) struct Inner<P: Primitive> {
+    pub(super) state: State<P>,
+    pub(super) channels: Channels,
+    timer: Timer,
+    /// Counted as busy in the core.
+    pub(super) busy: bool,
+}
+
+impl<P: Primitive> Line<P> {
+    /// The client's one line of the object with these names.
+    pub(crate) fn of(
+        core: &Arc<Core>,
+        keys: Keys,
+        script: &'static LazyLock<Script>,
+        primitive: P,
+    ) -> Arc<Self> {
+        let object = Arc::clone(keys.object());
+        core.objects.find_or_make(P::KIND, &object, |closed| {
+            Arc::new_cyclic(|itself| Line {
+                core: Arc::clone(core),
+                keys,
+                script,
+                driver: Driver::default(),
+                inner: Mutex::new(Inner {
+                    state: State::new(primitive, closed),
+                    channels: Channels::default(),
+                    timer: Timer::default(),
+                    busy: false,
+                }),
+                itself: itself.clone(),
+            })
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.keys.name()
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner<P>> {
+        self.inner.lock()
+    }
+
+    /// Carries `call` out. Queued at the first poll. When the future is dropped after that, what is
+    /// [owed](Primitive::is_owed) is carried out all the same, anything else only if it has been sent.
+    pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<P::Reply> {
+        let (reply, outcome) = oneshot::channel();
+        self.begin(|state| state.call(call, Some(reply), Instant::now()))?;
+        match Pending::new(self, outcome, None).outcome().await? {
+            Outcome::Reply(reply) => Ok(reply),
+            Outcome::Granted(_) | Outcome::InVain => Err(self.shut_down()),
+        }
+    }
+
+    /// Waits for `want`, for `wait` at the most (`None`: without limit), and asks once more at the end of it; a wait of zero
+    /// asks once. `None` when the time has run out. When the future is dropped, what it was granted is given back.
+    pub(crate) async fn wait(
+        self: &Arc<Self>,
+        want: P::Want,
+        wait: Option<Duration>,
+    ) -> Result<Option<P::Grant>> {
+        let (reply, outcome) = oneshot::channel();
+        let now = Instant::now();
+        // A wait that the clock cannot express has no end.
+        let deadline = wait.and_then(|wait| now.checked_add(wait));
+        let ticket = self.begin(|state| state.join(want, reply, deadline, now))?;
+        let pending = Pending::new(self, outcome, Some(ticket));
+        match pending.outcome().await? {
+            Outcome::Granted(grant) => Ok(Some(grant)),
+            Outcome::Reply(_) | Outcome::InVain => Ok(None),
+        }
+    }
+
+    /// Something new has come, unless the client has been shut down.
+    fn begin<T>(&self, add: impl FnOnce(&mut State<P>) -> T) -> Result<T> {
+        self.keys.check()?;
+        let mut inner = self.lock();
+        if inner.state.closed {
+            return Err(self.shut_down());
+        }
+        let added = add(&mut inner.state);
+        self.note_busy(&mut inner);
+        self.unlock(inner);
+        Ok(added)
+    }
+
+    /// Sees to what has come.
+    pub(super) fn drive(self: &Arc<Self>) -> Option<Inline<Self>> {
+        answer::drive(self, &self.core.runtime)
+    }
+
+    /// A caller does not wait any more.
+    pub(super) fn leave(self: &Arc<Self>, ticket: Ticket) {
+        let mut inner = self.lock();
+        inner.state.leave(ticket, Instant::now());
+        self.listen_as_needed(&mut inner, &[]);
+        self.kick_if_needed(inner);
+    }
+
+    /// What was granted was granted to nobody.
+    pub(super) fn give_back(self: &Arc<Self>, grant: P::Grant) {
+        let mut inner = self.lock();
+        inner.state.owe(P::give_back(grant), Instant::now());
+        self.kick_if_needed(inner);
+    }
+
+    fn kick_if_needed(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner<P>>) {
+        if inner.state.has_work() {
+            self.note_busy(&mut inner);
+            drop(inner);
+            drive::kick(self);
+        }
+    }
+
+    /// Tells callers, and queues what gives back that which nobody has taken.
+    pub(super) fn tell(&self, told: Told<P>) {
+        let owed = told.tell();
+        if !owed.is_empty() {
+            let mut inner = self.lock();
+            inner.state.owe(owed, Instant::now());
+            self.note_busy(&mut inner);
+        }
+    }
+
+    /// Time has passed: until when the timer sleeps from now on, and whether there is something to carry out.
+    pub(super) fn ring(&self) -> (Option<Instant>, bool) {
+        let mut inner = self.lock();
+        inner.state.ring(Instant::now());
+        let next = inner.state.alarm();
+        inner.timer.sleeps(next);
+        let work = inner.state.has_work();
+        if work {
+            self.note_busy(&mut inner);
+        }
+        (next, work)
+    }
+
+    /// Ends a change after which something may be due earlier than before.
+    pub(super) fn unlock(&self, mut inner: MutexGuard<'_, Inner<P>>) {
+        let alarm = inner.state.alarm();
+        let task = inner.timer.set(alarm, &self.itself);
+        drop(inner);
+        // Where the runtime has ended, the task is dropped here, and takes the lock.
+        if let Some(task) = task {
+            self.core.runtime.spawn(task);
+        }
+    }
+
+    /// The channels are heard as long as somebody waits; `heard` were when those asked last.
+    pub(super) fn listen_as_needed(&self, inner: &mut Inner<P>, heard: &[String]) {
+        let State {
+            primitive, waiters, ..
+        } = &inner.state;
+        let wanted = if waiters.is_empty() {
+            Vec::new()
+        } else {
+            primitive.channels(self.keys.channel(), waiters)
+        };
+        let listener: Weak<dyn Listener> = self.itself.clone();
+        let missed = inner
+            .channels
+            .set(&self.core.wakeups, &listener, wanted, heard);
+        inner.state.look |= missed;
+    }
+
+    pub(super) fn shut_down(&self) -> Error {
+        endings::shut_down(self.name())
+    }
+
+    pub(super) fn note_busy(&self, inner: &mut Inner<P>) {
+        self.core.note_busy(&mut inner.busy);
+    }
+}
+
+impl<P: Primitive> Commands for Line<P> {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
+        let (command, mut answer) = Command::new(operation, request);
+        self.begin(|state| state.queue.push_back(Item::Command(command)))?;
+        let answer = answer_of(&mut self.drive(), &mut answer).await;
+        answer.unwrap_or_else(|| Err(self.shut_down()))
+    }
+}
+
+impl<P: Primitive> Listener for Line<P> {
+    fn wake(&self, channel: &str, wake: &Wake) {
+        let Some(line) = self.itself.upgrade() else {
+            return;
+        };
+        let now = Instant::now();
+        let mut inner = self.lock();
+        let look = inner.channels.hear(channel, wake);
+        match wake {
+            Wake::Refused(refusal) => {
+                let told = inner
+                    .state
+                    .cannot_listen(&refused(self.name(), refusal), now);
+                drop(inner);
+                self.tell(told);
+                drive::kick(&line);
+                return;
+            }
+            Wake::Message(_) if look => inner.state.heard(channel, now),
+            _ => inner.state.look |= look,
+        }
+        let work = inner.state.has_work();
+        if work {
+            self.note_busy(&mut inner);
+        }
+        self.unlock(inner);
+        if work {
+            drive::kick(&line);
+        }
+    }
+}
+
+impl<P: Primitive> Shared for Line<P> {
+    fn close(self: Arc<Self>) {
+        let told = {
+            let mut inner = self.lock();
+            let told = inner.state.close(self.keys.name(), Instant::now());
+            self.listen_as_needed(&mut inner, &[]);
+            told
+        };
+        self.tell(told);
+        drive::kick(&self);
+    }
+}
+
+impl<P: Primitive> Drop for Line<P> {
+    fn drop(&mut self) {
+        self.core.objects.forget(P::KIND, self.keys.object());
+    }
+}
+
+impl<P: Primitive> std::fmt::Debug for Line<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Line")
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}

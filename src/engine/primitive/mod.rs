@@ -1,0 +1,249 @@
+//! One line for every primitive: what a primitive is, and what the line does with it.
+//!
+//! A [`Primitive`] is a state machine: no I/O, no clock, no task, no lock. It says what travels, who asks, how that is
+//! written and read, what gives a grant back, what is owed, and what a message means. Everything that *happens* is the
+//! line's, once for all primitives: the queue of calls, those who wait and until when, one round at a time, repetition
+//! of what was not answered, subscriptions, and what becomes of a caller who goes. The line has two halves; the one
+//! that decides ([`State`](state::State)) is as pure as the primitive, and is called under one lock with it.
+//!
+//! # The rules that the line keeps
+//!
+//! - **A waiter that leaves while its question is under way** is seen to behind that round: what it was granted is
+//!   given back, and else it [withdraws](Primitive::left). Before, the server would not know it yet.
+//! - **At its deadline** a waiter keeps its ticket: the next question that names it is its last, and the answer to
+//!   that is its answer.
+//! - **What was sent and not answered** is asked about by its number. If the server has not seen it, it never will, and
+//!   those calls are made again that somebody still wants, or that are owed.
+//! - **A refusal is what the script says it is.** `refused` means that no sending has done anything. An error of the
+//!   server's means that for this sending only: behind an unanswered one the outcome is unknown. Where several travel
+//!   together, each is tried on its own before anybody is told.
+//! - **An error tells the truth about its effect**: unknown for what was sent, of those whose question
+//!   [takes](Primitive::takes) something; none for all others.
+//! - **An outcome that stays unknown** leaves the line in doubt until a later batch is on record, behind which no copy of
+//!   an earlier one does anything.
+//!
+//! # How the older lines fit
+//!
+//! | | semaphore ([`engine::line`](super::line)) | lock ([`engine::lock`](super::lock)) | recipes |
+//! |---|---|---|---|
+//! | `Call` | release, add, drain, try_set, available | release, force | release, refresh, clear, list |
+//! | `Want` | permits | owner, term | nothing; those who only try: `last` from the beginning |
+//! | `Grant` | permits | hold | id, slot |
+//! | `asks` | as far as known free | the first | the first `limit + 1` |
+//! | `give_back` | release | release of this hold | release of the id |
+//! | `left` | the report of turns, when nobody waits any more | - | the place in the line of our clients |
+//! | `unknown` | - (the record settles it) | the owner's count is in doubt | release of the ids |
+//! | look `After` | a pause for others | the holder's end, the others' time | first expiry, peers' lock, pace |
+//!
+//! What they need and this does not have yet, since nothing here would use it: serving a waiter inside the process
+//! (hand-over), a result for a step that was refused alone or must be sent again (the lock's `Lost`), adding up what
+//! is owed while the server is away, how many hear the channel, a message's payload, a short form for a usual case, and a
+//! place in front (the lock's owner who holds it already).
+
+mod channels;
+mod endings;
+mod envelope;
+mod line;
+mod pending;
+mod round;
+mod state;
+mod timer;
+mod waiters;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Display;
+use std::str::SplitAsciiWhitespace;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+pub(crate) use line::Line;
+pub(crate) use waiters::Waiters;
+
+use super::request::Arg;
+use crate::error::Result;
+
+/// What a primitive is. Pure; called under the line's lock.
+pub(crate) trait Primitive: Sized + Send + 'static {
+    /// What the client's registry knows it by.
+    const KIND: &'static str;
+    /// What errors and the log call the wait.
+    const WAIT: &'static str;
+
+    /// What a caller asks for that is answered by the next round.
+    type Call: Display + Send;
+    /// The answer to a call.
+    type Reply: Send;
+    /// What a caller waits for.
+    type Want: Clone + Send;
+    /// What it gets at the end.
+    type Grant: Send;
+
+    /// What errors name a call.
+    fn name(call: &Self::Call) -> &'static str;
+
+    /// Whether a call is carried out although its caller has gone.
+    fn is_owed(call: &Self::Call) -> bool;
+
+    /// Whether those who wait may be served behind a call.
+    fn frees(call: &Self::Call) -> bool;
+
+    /// Whether a question for this may change something.
+    fn takes(want: &Self::Want) -> bool;
+
+    /// Whether one more call fits into a batch that is not empty; if not, it is for the next one.
+    fn fits(&self, _batch: &Batch<Self>, _call: &Self::Call) -> bool {
+        true
+    }
+
+    /// The same for a question.
+    fn fits_ask(&self, _batch: &Batch<Self>, _want: &Self::Want) -> bool {
+        true
+    }
+
+    /// Whether the arrival of one more is a reason to ask.
+    fn joins(&self, _want: &Self::Want, _others: &Waiters<Self>) -> bool {
+        true
+    }
+
+    /// Who asks, when there is a reason to. Those whose time is up ask in any case.
+    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket>;
+
+    /// Writes the steps of a batch: at least one for a batch that is not empty.
+    fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>);
+
+    /// Reads the answer to a batch; `None` for one that its script never gives.
+    fn decode(
+        &mut self,
+        batch: &Batch<Self>,
+        words: &mut SplitAsciiWhitespace<'_>,
+    ) -> Option<Verdict<Self>>;
+
+    /// What gives back what was granted to a caller who has gone.
+    fn give_back(grant: Self::Grant) -> Option<Self::Call>;
+
+    /// What a waiter owes that has gone, or was told that it waits in vain. Never called while its question is under way.
+    fn left(&mut self, _ticket: Ticket, _want: &Self::Want) -> Option<Self::Call> {
+        None
+    }
+
+    /// What is owed when nobody will ever know what became of a batch.
+    fn unknown(&mut self, _batch: &Batch<Self>) -> Vec<Self::Call> {
+        Vec::new()
+    }
+
+    /// Which channels are to be heard; `own` is the object's.
+    fn channels(&self, own: &str, _waiters: &Waiters<Self>) -> Vec<String> {
+        vec![own.to_owned()]
+    }
+
+    /// What a message on a channel is a reason for. It never grants anything.
+    fn heard(&mut self, _channel: &str) -> Look {
+        Look::Now
+    }
+}
+
+/// A waiter's number, rising in the order of arrival.
+pub(crate) type Ticket = u64;
+
+/// When those who wait ask again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// When there is another reason.
+    No,
+    Now,
+    /// When so much time has passed.
+    After(Duration),
+}
+
+/// What travels together: the calls in their order, then the questions of those who wait.
+pub(crate) struct Batch<P: Primitive> {
+    pub(crate) calls: Vec<Queued<P>>,
+    pub(crate) asks: Vec<Ask<P>>,
+    /// The channels that were heard when it departed.
+    heard: Vec<String>,
+}
+
+impl<P: Primitive> Batch<P> {
+    fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.asks.is_empty()
+    }
+
+    /// How many could be tried on their own.
+    fn parts(&self) -> usize {
+        self.calls.len() + usize::from(!self.asks.is_empty())
+    }
+
+    /// What is in it, for the log.
+    fn contents(&self) -> String {
+        let calls = self.calls.iter().map(|queued| (queued.call.to_string(), 1));
+        let asks = (!self.asks.is_empty()).then(|| (P::WAIT.to_owned(), self.asks.len()));
+        super::log::list_of(calls.chain(asks))
+    }
+}
+
+/// A call on its way.
+pub(crate) struct Queued<P: Primitive> {
+    pub(crate) call: P::Call,
+    /// `None` where nobody waits for it.
+    reply: Option<Reply<P>>,
+    since: Instant,
+}
+
+/// A waiter's question.
+pub(crate) struct Ask<P: Primitive> {
+    pub(crate) ticket: Ticket,
+    pub(crate) want: P::Want,
+    /// It does not wait any longer.
+    pub(crate) last: bool,
+}
+
+/// What the server has said to a batch.
+pub(crate) struct Verdict<P: Primitive> {
+    /// For each call.
+    pub(crate) replies: Vec<P::Reply>,
+    /// For each question: what it got, if anything.
+    pub(crate) grants: Vec<Option<P::Grant>>,
+    /// When those who are left, asked or not, ask again.
+    pub(crate) look: Look,
+}
+
+/// How a call or a wait has ended.
+#[derive(Debug)]
+pub(crate) enum Outcome<P: Primitive> {
+    Reply(P::Reply),
+    Granted(P::Grant),
+    /// The time has run out.
+    InVain,
+}
+
+/// Where the outcome goes.
+type Reply<P> = oneshot::Sender<Result<Outcome<P>>>;
+
+/// What is to be told to callers when the lock is free.
+#[must_use]
+struct Told<P: Primitive>(Vec<(Reply<P>, Result<Outcome<P>>)>);
+
+impl<P: Primitive> Told<P> {
+    fn nobody() -> Self {
+        Told(Vec::new())
+    }
+
+    fn add(&mut self, reply: Reply<P>, outcome: Result<Outcome<P>>) {
+        self.0.push((reply, outcome));
+    }
+
+    /// Tells them; what gives back that which nobody has taken.
+    fn tell(self) -> Vec<P::Call> {
+        let mut owed = Vec::new();
+        for (reply, outcome) in self.0 {
+            if let Err(Ok(Outcome::Granted(grant))) = reply.send(outcome) {
+                owed.extend(P::give_back(grant));
+            }
+        }
+        owed
+    }
+}

@@ -1,0 +1,53 @@
+//! A caller's future: where the outcome comes.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::{Line, Outcome, Primitive, Ticket};
+use crate::engine::answer::answer_of;
+use crate::engine::drive::Inline;
+use crate::error::Result;
+
+/// A call or a wait that was begun.
+///
+/// Dropped before the outcome was read, it leaves its place, and what was granted meanwhile is given back.
+pub(super) struct Pending<P: Primitive> {
+    line: Arc<Line<P>>,
+    outcome: oneshot::Receiver<Result<Outcome<P>>>,
+    /// The place of one that waits.
+    ticket: Option<Ticket>,
+    inline: Option<Inline<Line<P>>>,
+}
+
+impl<P: Primitive> Pending<P> {
+    pub(super) fn new(
+        line: &Arc<Line<P>>,
+        outcome: oneshot::Receiver<Result<Outcome<P>>>,
+        ticket: Option<Ticket>,
+    ) -> Self {
+        Pending {
+            inline: line.drive(),
+            line: Arc::clone(line),
+            outcome,
+            ticket,
+        }
+    }
+
+    pub(super) async fn outcome(mut self) -> Result<Outcome<P>> {
+        let outcome = answer_of(&mut self.inline, &mut self.outcome).await;
+        self.ticket = None;
+        outcome.unwrap_or_else(|| Err(self.line.shut_down()))
+    }
+}
+
+impl<P: Primitive> Drop for Pending<P> {
+    fn drop(&mut self) {
+        self.outcome.close();
+        if let Ok(Ok(Outcome::Granted(grant))) = self.outcome.try_recv() {
+            self.line.give_back(grant);
+        } else if let Some(ticket) = self.ticket {
+            self.line.leave(ticket);
+        }
+    }
+}

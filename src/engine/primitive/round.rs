@@ -1,0 +1,273 @@
+//! One round: what departs is carried out, and its outcome told.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::endings::Answered;
+use super::envelope::{self, Answer};
+use super::state::Task;
+use super::{Batch, Line, Primitive, Verdict};
+use crate::engine::answer;
+use crate::engine::command::{Command, Commands};
+use crate::engine::drive::{Driver, Round, Rounds};
+use crate::engine::in_hand::{Carries, InHand};
+use crate::engine::log;
+use crate::engine::once::{
+    Ending, MOST_DISOWNED, Patience, Trouble, refused, refused_in_doubt, unexpected_answer,
+};
+use crate::error::Error;
+use crate::transport::{Reason, Refusal, Value};
+
+/// How a batch has ended.
+enum Ended<P: Primitive> {
+    Answered(Verdict<P>),
+    /// Nothing was done: its calls are made again, if somebody still wants them.
+    NotDone,
+    /// Nothing was done. If it has several parts, `each` may be tried on its own.
+    Failed {
+        error: Error,
+        each: bool,
+    },
+    /// Nobody will ever know.
+    Unknown,
+}
+
+impl<P: Primitive> Line<P> {
+    async fn carry_out_batch(&self, batch: Batch<P>) {
+        let mut steps = Vec::new();
+        let doubtful = {
+            let inner = self.lock();
+            inner.state.primitive.encode(&batch, &mut steps);
+            inner.state.doubtful
+        };
+        let life = self.core.config.record_life();
+        let mut request = envelope::request(self.script, &self.keys, life, doubtful, steps);
+        request.number(self.core.next_sequence());
+        let mut batch = InHand::new(self, batch);
+        let began = Instant::now();
+        let (mut sent, mut unanswered, mut disowned) = (began, false, 0);
+        let ending = loop {
+            let callers = |trouble: &Trouble<'_>| {
+                unanswered |= trouble.doubtful;
+                // The answer, if one comes, will be that of a later sending.
+                sent = Instant::now();
+                self.tell_impatient(&mut batch, trouble, began)
+            };
+            let ending = self.core.carry_out(&mut request, callers).await;
+            let stale = matches!(&ending, Ending::Answer(value)
+                if Answer::read(&envelope::text(value)) == Some(Answer::Stale));
+            if !stale || unanswered || disowned == MOST_DISOWNED {
+                break ending;
+            }
+            self.core.disown_record(self.name(), &mut request);
+            disowned += 1;
+        };
+        let waited = unanswered.then(|| began.elapsed());
+        let refuse = |refusal: &Refusal| match waited {
+            None => refused(self.name(), refusal),
+            Some(waited) => refused_in_doubt(self.name(), &refusal.detail, waited),
+        };
+        let ended = match ending {
+            Ending::Answer(value) => {
+                let on_record = doubtful || unanswered;
+                self.read(&batch, &value, on_record)
+                    .unwrap_or_else(|| Ended::Failed {
+                        error: unexpected_answer(self.name(), &value, waited),
+                        each: false,
+                    })
+            }
+            Ending::Refused(refusal) => Ended::Failed {
+                error: refuse(&refusal),
+                each: !unanswered && refusal.reason == Reason::Permission,
+            },
+            Ending::NotSent => Ended::NotDone,
+            Ending::Unknown => Ended::Unknown,
+            Ending::ShutDown => Ended::Failed {
+                error: self.shut_down(),
+                each: false,
+            },
+        };
+        match ended {
+            Ended::Failed { error, each } if !each || batch.parts() == 1 => {
+                let error = Box::pin(self.core.explain(error, || self.keys.typed())).await;
+                let told = {
+                    let mut inner = self.lock();
+                    let state = &mut inner.state;
+                    // A copy may still arrive.
+                    state.doubtful |= unanswered;
+                    let told = state.fail(batch.take(), &error, Instant::now());
+                    self.listen_as_needed(&mut inner, &[]);
+                    told
+                };
+                self.tell(told);
+            }
+            ended => self.settle(batch.take(), ended, sent),
+        }
+    }
+
+    /// Notes how `batch` has ended, of which what was answered was `sent` then or later, and tells its callers.
+    fn settle(&self, batch: Batch<P>, ended: Ended<P>, sent: Instant) {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        let state = &mut inner.state;
+        match ended {
+            Ended::Answered(verdict) => {
+                let heard = batch.heard.clone();
+                let answered = Answered { verdict, sent, now };
+                let told = state.arrive(self.keys.name(), batch, answered);
+                self.listen_as_needed(&mut inner, &heard);
+                self.unlock(inner);
+                self.tell(told);
+            }
+            Ended::NotDone => state.put_back(batch, now),
+            Ended::Failed { .. } => state.try_singly(batch, now),
+            Ended::Unknown => {
+                log::unknown(self.keys.name(), &batch.contents());
+                state.give_up(&batch, now);
+            }
+        }
+    }
+
+    /// Reads the answer to `batch`; `on_record` says whether that was to be put there, whatever it is.
+    fn read(&self, batch: &Batch<P>, value: &Value, on_record: bool) -> Option<Ended<P>> {
+        let text = envelope::text(value);
+        let answer = Answer::read(&text)?;
+        let mut inner = self.lock();
+        let state = &mut inner.state;
+        if answer.is_on_record(on_record) {
+            // Nothing that was sent before can do harm any more.
+            state.doubtful = false;
+        }
+        let name = self.keys.name();
+        Some(match answer {
+            Answer::Done(words) => {
+                let mut words = words.split_ascii_whitespace();
+                let verdict = state.primitive.decode(batch, &mut words)?;
+                let complete = verdict.replies.len() == batch.calls.len()
+                    && verdict.grants.len() == batch.asks.len();
+                if !complete || !envelope::is_read(&mut words) {
+                    return None;
+                }
+                Ended::Answered(verdict)
+            }
+            Answer::NotDone => Ended::NotDone,
+            Answer::Stale => return None,
+            Answer::Unreadable(found) => Ended::Failed {
+                error: Error::NotANumber {
+                    name: name.to_owned(),
+                    found: found.to_owned(),
+                },
+                each: true,
+            },
+            Answer::Refused(error) => Ended::Failed {
+                error: refused(name, &Refusal::from_text(error)),
+                each: true,
+            },
+        })
+    }
+
+    fn tell_impatient(
+        &self,
+        batch: &mut Batch<P>,
+        trouble: &Trouble<'_>,
+        began: Instant,
+    ) -> Patience {
+        let window = self.core.config.retry_window;
+        let (told, patience) = {
+            let mut inner = self.lock();
+            let name = self.keys.name();
+            let state = &mut inner.state;
+            let told = state.tell_impatient(name, batch, trouble, began, window);
+            self.listen_as_needed(&mut inner, &[]);
+            told
+        };
+        self.tell(told);
+        patience
+    }
+
+    async fn carry_out_command(&self, command: Command) {
+        let began = Instant::now();
+        let window = self.core.config.retry_window;
+        let others = |trouble: &Trouble<'_>| {
+            let mut inner = self.lock();
+            let name = self.keys.name();
+            let (told, _) = inner.state.tell_behind(name, trouble, began, window);
+            self.listen_as_needed(&mut inner, &[]);
+            drop(inner);
+            self.tell(told);
+        };
+        let done = self.core.carry_out_command(&self.keys, command, others);
+        if !done.await {
+            self.lock().state.doubtful = true;
+        }
+    }
+}
+
+impl<P: Primitive> Rounds for Line<P> {
+    fn round(self: Arc<Self>) -> Round {
+        let runtime = self.core().runtime.clone();
+        let round = async move {
+            let task = {
+                let mut inner = self.lock();
+                let task = inner.state.depart();
+                match task {
+                    Some(Task::Batch(mut batch)) => {
+                        batch.heard = inner.channels.heard();
+                        Some(Task::Batch(batch))
+                    }
+                    task => task,
+                }
+            };
+            match task {
+                Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,
+                Some(Task::Command(command)) => Box::pin(self.carry_out_command(command)).await,
+                None => {}
+            }
+        };
+        answer::within(runtime, Box::pin(round))
+    }
+
+    fn has_work(&self) -> bool {
+        let mut inner = self.lock();
+        if inner.state.has_work() {
+            self.note_busy(&mut inner);
+            return true;
+        }
+        // Callers that wait are not owed anything.
+        self.core.note_idle(&mut inner.busy);
+        false
+    }
+
+    fn abandon(&self) {
+        let (told, owed) = {
+            let mut inner = self.lock();
+            self.core.note_idle(&mut inner.busy);
+            inner.state.abandon(self.keys.name(), Instant::now())
+        };
+        log::abandoned(
+            self.name(),
+            &log::list_of(owed.into_iter().map(|call| (call, 1))),
+        );
+        // Nobody gives back what nobody takes.
+        drop(told.tell());
+    }
+
+    fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    fn spawn(&self, task: Round) {
+        self.core.runtime.spawn(task);
+    }
+}
+
+impl<P: Primitive> Carries for Line<P> {
+    type Batch = Batch<P>;
+
+    fn lose(&self, batch: Batch<P>) {
+        log::lost(self.name(), &batch.contents());
+        let told = self.lock().state.lose(self.keys.name(), batch);
+        drop(told.tell());
+    }
+}

@@ -1,0 +1,243 @@
+//! The half of a line that decides: who comes, who goes, and what the next round takes along. No I/O, task or clock.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tokio::time::Instant;
+
+use super::{Ask, Batch, Look, Primitive, Queued, Reply, Ticket, Waiters};
+use crate::engine::command::Command;
+
+/// A round takes this many calls at the most.
+const MOST_CALLS: usize = 1024;
+
+/// What a round carries out.
+pub(super) enum Task<P: Primitive> {
+    Batch(Batch<P>),
+    Command(Command),
+}
+
+/// Something that waits for its round.
+pub(super) enum Item<P: Primitive> {
+    Call(Queued<P>),
+    Command(Command),
+}
+
+impl<P: Primitive> Queued<P> {
+    /// Whether somebody waits for the answer.
+    pub(super) fn has_caller(&self) -> bool {
+        self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
+    }
+
+    /// Whether nobody waits for it any more, and it is not owed: then it must not be sent.
+    pub(super) fn is_pointless(&mut self) -> bool {
+        if self.has_caller() {
+            return false;
+        }
+        self.reply = None;
+        !P::is_owed(&self.call)
+    }
+}
+
+impl<P: Primitive> Item<P> {
+    pub(super) fn is_pointless(&mut self) -> bool {
+        match self {
+            Item::Call(queued) => queued.is_pointless(),
+            Item::Command(command) => command.is_pointless(),
+        }
+    }
+}
+
+/// What a line knows.
+pub(super) struct State<P: Primitive> {
+    pub(super) primitive: P,
+    pub(super) queue: VecDeque<Item<P>>,
+    pub(super) waiters: Waiters<P>,
+    /// There is a reason to ask.
+    pub(super) look: bool,
+    /// There will be one then.
+    pub(super) look_at: Option<Instant>,
+    /// Whom the batch under way names, in their order; empty between two rounds.
+    pub(super) named: BTreeSet<Ticket>,
+    /// Those of them who have gone since it departed.
+    pub(super) gone: BTreeMap<Ticket, P::Want>,
+    /// So many calls travel alone, as a batch of theirs was refused.
+    pub(super) singly: usize,
+    /// A batch was given up whose copies may still reach the server.
+    pub(super) doubtful: bool,
+    pub(super) closed: bool,
+}
+
+impl<P: Primitive> State<P> {
+    pub(super) fn new(primitive: P, closed: bool) -> Self {
+        State {
+            primitive,
+            queue: VecDeque::new(),
+            waiters: Waiters::new(),
+            look: false,
+            look_at: None,
+            named: BTreeSet::new(),
+            gone: BTreeMap::new(),
+            singly: 0,
+            doubtful: false,
+            closed,
+        }
+    }
+
+    /// Queues a call for the next round.
+    pub(super) fn call(&mut self, call: P::Call, reply: Option<Reply<P>>, now: Instant) {
+        self.queue.push_back(Item::Call(Queued {
+            call,
+            reply,
+            since: now,
+        }));
+    }
+
+    /// Queues calls that nobody waits for.
+    pub(super) fn owe(&mut self, calls: impl IntoIterator<Item = P::Call>, now: Instant) {
+        for call in calls {
+            self.call(call, None, now);
+        }
+    }
+
+    /// Adds a caller who waits, until `deadline` if there is one. If that has come, its first question is its last.
+    pub(super) fn join(
+        &mut self,
+        want: P::Want,
+        reply: Reply<P>,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) -> Ticket {
+        self.look |= self.primitive.joins(&want, &self.waiters);
+        self.waiters.join(want, reply, deadline, now)
+    }
+
+    /// A caller does not wait any more.
+    pub(super) fn leave(&mut self, ticket: Ticket, now: Instant) {
+        let first = self.waiters.first() == Some(ticket);
+        if self.take(ticket, now).is_some() {
+            // Those behind it may never have asked.
+            self.look |= first;
+        }
+    }
+
+    /// Takes a waiter out who has not been granted anything; what it owes for that is queued, now or behind the round.
+    pub(super) fn take(&mut self, ticket: Ticket, now: Instant) -> Option<(Reply<P>, Instant)> {
+        let waiter = self.waiters.remove(ticket)?;
+        if self.named.contains(&ticket) {
+            self.gone.insert(ticket, waiter.want);
+        } else {
+            let owed = self.primitive.left(ticket, &waiter.want);
+            self.owe(owed, now);
+        }
+        Some((waiter.reply, waiter.unanswered.unwrap_or(now)))
+    }
+
+    /// A message has come.
+    pub(super) fn heard(&mut self, channel: &str, now: Instant) {
+        let look = self.primitive.heard(channel);
+        self.note(look, now);
+    }
+
+    pub(super) fn note(&mut self, look: Look, now: Instant) {
+        match look {
+            Look::No => {}
+            Look::Now => self.look = true,
+            Look::After(time) => {
+                let then = now.checked_add(time);
+                let earlier = self.look_at.into_iter().chain(then).min();
+                self.look_at = earlier;
+            }
+        }
+    }
+
+    /// When something is to be done though nothing happens.
+    pub(super) fn alarm(&self) -> Option<Instant> {
+        let look = self.look_at.filter(|_| !self.waiters.is_empty());
+        look.into_iter().chain(self.waiters.first_deadline()).min()
+    }
+
+    /// That time may have come.
+    pub(super) fn ring(&mut self, now: Instant) {
+        self.waiters.end_overdue(now);
+        if self.look_at.is_some_and(|then| then <= now) {
+            self.look_at = None;
+            self.look = true;
+        }
+    }
+
+    /// Whether there is something for a round to carry out.
+    pub(super) fn has_work(&self) -> bool {
+        let asks = self.look || self.waiters.somebody_ends();
+        !self.queue.is_empty() || asks && !self.waiters.is_empty()
+    }
+
+    /// Drops those from the front that nobody waits for.
+    fn next(&mut self) -> Option<&Item<P>> {
+        while self.queue.front_mut().is_some_and(Item::is_pointless) {
+            self.queue.pop_front();
+        }
+        self.queue.front()
+    }
+
+    /// Takes what the next round carries out.
+    pub(super) fn depart(&mut self) -> Option<Task<P>> {
+        if matches!(self.next(), Some(Item::Command(_)))
+            && let Some(Item::Command(command)) = self.queue.pop_front()
+        {
+            return Some(Task::Command(command));
+        }
+        let mut batch = Batch {
+            calls: Vec::new(),
+            asks: Vec::new(),
+            heard: Vec::new(),
+        };
+        let most = if self.singly > 0 { 1 } else { MOST_CALLS };
+        let mut all_fit = true;
+        while batch.calls.len() < most && all_fit && self.next().is_some() {
+            match self.queue.pop_front() {
+                Some(Item::Call(queued))
+                    if batch.is_empty() || self.primitive.fits(&batch, &queued.call) =>
+                {
+                    batch.calls.push(queued);
+                }
+                Some(item) => {
+                    self.queue.push_front(item);
+                    all_fit = false;
+                }
+                None => {}
+            }
+        }
+        self.look |= batch.calls.iter().any(|queued| P::frees(&queued.call));
+        // No question overtakes what does not fit: that may be about who asks.
+        if all_fit && (self.singly == 0 || batch.calls.is_empty()) {
+            self.ask(&mut batch);
+        }
+        self.singly = self.singly.saturating_sub(1);
+        self.named = batch.asks.iter().map(|ask| ask.ticket).collect();
+        (!batch.is_empty()).then_some(Task::Batch(batch))
+    }
+
+    /// Lets those travel along who have a reason to.
+    fn ask(&mut self, batch: &mut Batch<P>) {
+        let mut candidates = Vec::new();
+        if std::mem::take(&mut self.look) {
+            candidates = self.primitive.asks(&self.waiters);
+        }
+        candidates.extend(self.waiters.ending());
+        let mut seen = BTreeSet::new();
+        for ticket in candidates {
+            let Some(waiter) = self.waiters.get(ticket).filter(|_| seen.insert(ticket)) else {
+                continue;
+            };
+            if batch.is_empty() || self.primitive.fits_ask(batch, &waiter.want) {
+                batch.asks.push(Ask {
+                    ticket,
+                    want: waiter.want.clone(),
+                    last: self.waiters.ends(ticket),
+                });
+            } else {
+                self.look = true;
+            }
+        }
+    }
+}

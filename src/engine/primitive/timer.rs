@@ -1,0 +1,90 @@
+//! The line's one timer: the deadlines of all who wait, and the next look that the server has named.
+
+use std::sync::{Arc, Weak};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::{Line, Primitive};
+use crate::engine::drive::{self, Rounds};
+
+/// What is known of the task that sleeps.
+#[derive(Default)]
+pub(super) struct Timer {
+    /// Until when it sleeps; `None` while there is no task.
+    until: Option<Instant>,
+    /// Something comes earlier than that.
+    earlier: Arc<Notify>,
+}
+
+impl Timer {
+    /// Sees to it that `alarm` is not missed; the caller spawns what is returned.
+    pub(super) fn set<P: Primitive>(
+        &mut self,
+        alarm: Option<Instant>,
+        line: &Weak<Line<P>>,
+    ) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let alarm = alarm?;
+        match self.until {
+            None => {
+                self.until = Some(alarm);
+                let task = Sleeper {
+                    line: Weak::clone(line),
+                    done: false,
+                };
+                return Some(task.sleep(Arc::clone(&self.earlier), alarm));
+            }
+            Some(until) if alarm < until => {
+                self.until = Some(alarm);
+                self.earlier.notify_one();
+            }
+            Some(_) => {}
+        }
+        None
+    }
+
+    /// The task sleeps until then; it ends where there is nothing to wait for.
+    pub(super) fn sleeps(&mut self, until: Option<Instant>) {
+        self.until = until;
+    }
+}
+
+/// The task. Dropped before its end, with its runtime, it leaves nobody waiting for a deadline that never comes.
+struct Sleeper<P: Primitive> {
+    line: Weak<Line<P>>,
+    done: bool,
+}
+
+impl<P: Primitive> Sleeper<P> {
+    async fn sleep(mut self, earlier: Arc<Notify>, until: Instant) {
+        let mut until = until;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                () = earlier.notified() => {}
+            }
+            let Some(line) = self.line.upgrade() else {
+                break;
+            };
+            let (next, work) = line.ring();
+            if work {
+                drive::kick(&line);
+            }
+            match next {
+                Some(next) => until = next,
+                None => break,
+            }
+        }
+        self.done = true;
+    }
+}
+
+impl<P: Primitive> Drop for Sleeper<P> {
+    fn drop(&mut self) {
+        if !self.done
+            && let Some(line) = self.line.upgrade()
+        {
+            line.abandon();
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! [`RCountDownLatch`]: Redisson's count-down latch.
+
+mod handle;
+mod steps;
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use super::names;
+use super::object::Object;
+use crate::engine::Core;
+use crate::engine::command::Commands;
+use crate::engine::primitive::Line;
+use crate::engine::request::{Request, Script};
+use crate::error::{Error, Result};
+use crate::transport::{Command, Value};
+use steps::{Call, Latch};
+
+static STEPS: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../../lua/engine/envelope.lua"),
+        include_str!("../../../lua/latch/steps.lua"),
+    ))
+});
+
+/// A count-down latch shared with Java's `RCountDownLatch` of the same name.
+///
+/// A handle: cheap to clone, made without I/O by [`Client::count_down_latch`](crate::Client::count_down_latch).
+///
+/// # Waiting
+///
+/// All callers of one client that wait ask together: when one joins them, when a message comes or may have been missed,
+/// when the key's time to live has ended, and every few seconds
+/// ([`safety_interval`](crate::ClientBuilder::safety_interval)). An opening costs one script a
+/// client, however many of its callers wait. Who still waits when the latch is set again before it has looked, waits
+/// on, as in Redisson.
+///
+/// # In Redis
+///
+/// | | |
+/// |---|---|
+/// | key `name` | string: the count, a decimal integer; gone when it has come to zero |
+/// | channel `redisson_countdownlatch__channel__{name}` | `0` when the count has come to zero; `1` when one is set, and when the latch is deleted |
+/// | key `redisson_countdownlatch_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; vanishes after ten minutes, or four retry windows where that is longer |
+///
+/// `name` is the mapped name. The channel always has these braces, so that in a cluster that of a name with braces of
+/// its own stands in another slot than the key; where the name contains a `{`, the last key begins with
+/// `redisson_countdownlatch_once::`. Scripts: `lua/engine/envelope.lua` with `lua/latch/steps.lua`.
+///
+/// # Errors
+///
+/// What every operation can answer with: [`InvalidName`](Error::InvalidName), [`WrongType`](Error::WrongType) and
+/// [`NotANumber`](Error::NotANumber) for a key that holds something else,
+/// [`PermissionDenied`](Error::PermissionDenied), [`RefusedForNow`](Error::RefusedForNow),
+/// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable) and
+/// [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](Error::ShutDown). A wait
+/// changes nothing, and is never told that its outcome is unknown.
+///
+/// # Cancel safety
+///
+/// Any future may be dropped at any await point. An operation takes its place at the first poll. If its future is
+/// dropped after that, a count-down is carried out all the same; what else has not been sent is not sent any more.
+///
+/// # DIFFERENCE from Redisson
+///
+/// - A call whose answer was lost takes effect once; Redisson's count-down is lost, or repeated by the user.
+/// - Callers that wait for a latch that is deleted go through, as they would if they came then; Redisson's wait on.
+/// - A waiting call whose time runs out looks once more at the end.
+/// - Counts are set up to 2^32-1; higher ones of Java's are counted down and shown as they are.
+#[derive(Clone)]
+pub struct RCountDownLatch {
+    core: Arc<Core>,
+    line: Arc<Line<Latch>>,
+}
+
+impl RCountDownLatch {
+    pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
+        let keys = names::of_latch(name, &core.config.name_mapper, core.id());
+        RCountDownLatch {
+            core: Arc::clone(core),
+            line: Line::of(core, keys, &STEPS, Latch),
+        }
+    }
+
+    /// The name that the handle was made with, before mapping.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.line.keys().name()
+    }
+
+    /// Sets the count if the latch does not exist; `true` for the caller who did.
+    ///
+    /// Redis: `name` is set to `count`, without expiry, and `1` is published, where the key is missing. Redisson:
+    /// `trySetCount(long)`.
+    pub async fn try_set_count(&self, count: u32) -> Result<bool> {
+        self.line.call(Call::TrySet(count)).await
+    }
+
+    /// Counts down by one; nothing happens where the latch does not exist. Carried out even when the future is dropped
+    /// after its first poll.
+    ///
+    /// Redis: `name` falls by one and keeps its time to live; at zero it is deleted, and `0` is published. Redisson:
+    /// `countDown()`.
+    pub async fn count_down(&self) -> Result<()> {
+        self.line.call(Call::CountDown).await.map(drop)
+    }
+
+    /// The count; 0 where the latch does not exist. Redis: `GET`. Redisson: `getCount()`.
+    pub async fn count(&self) -> Result<i64> {
+        self.line.keys().check()?;
+        let get = Command::new("GET").key(self.line.keys().object());
+        let count = self.line.command("count", Request::Plain(get)).await?;
+        let Value::BulkString(text) = count else {
+            return Ok(0);
+        };
+        let text = String::from_utf8_lossy(&text);
+        text.parse().map_err(|_| Error::NotANumber {
+            name: self.name().to_owned(),
+            found: text.chars().take(64).collect(),
+        })
+    }
+
+    /// Waits until the count is zero, or there is none.
+    ///
+    /// Redis: nothing is changed. Redisson: `await()`.
+    pub async fn wait(&self) -> Result<()> {
+        self.line.wait((), None).await.map(drop)
+    }
+
+    /// As [`wait`](Self::wait), for `wait` at the most, and looks once more at the end of it; `false` when the time has run
+    /// out. A wait of zero looks once. Redisson: `await(long, TimeUnit)`.
+    pub async fn wait_for(&self, wait: Duration) -> Result<bool> {
+        Ok(self.line.wait((), Some(wait)).await?.is_some())
+    }
+
+    /// Deletes it, which lets those go through who wait; `false` if it did not exist.
+    ///
+    /// Redis: `DEL`, and `1` is published. Redisson: `delete()`.
+    pub async fn delete(&self) -> Result<bool> {
+        self.line.call(Call::Delete).await
+    }
+
+    /// Deletes it, freeing the memory in the background, and tells nobody; `false` if it did not exist. Redis: `UNLINK`.
+    /// Redisson: `unlink()`.
+    pub async fn unlink(&self) -> Result<bool> {
+        self.object().unlink().await
+    }
+
+    /// Whether it exists. Redis: `EXISTS`. Redisson: `isExists()`.
+    pub async fn exists(&self) -> Result<bool> {
+        self.object().exists().await
+    }
+
+    /// Notes an access, for the server's eviction; `false` if it does not exist. Redis: `TOUCH`. Redisson: `touch()`.
+    pub async fn touch(&self) -> Result<bool> {
+        self.object().touch().await
+    }
+
+    /// Renames it, replacing an object of the new name, and returns the handle to the new name. Tells nobody.
+    ///
+    /// Redis: `RENAME`. Redisson: `rename(String)`. DIFFERENCE: this handle keeps the old name; Redisson's object takes the
+    /// new name on.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
+    pub async fn rename(&self, new_name: &str) -> Result<RCountDownLatch> {
+        let renamed = self.other(new_name)?;
+        self.object().rename(renamed.line.keys()).await?;
+        Ok(renamed)
+    }
+
+    /// Renames it if there is no object of the new name; returns the handle to the new name if so.
+    ///
+    /// Redis: `RENAMENX`. Redisson: `renamenx(String)`. DIFFERENCE: the new name is mapped, too.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
+    pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RCountDownLatch>> {
+        let renamed = self.other(new_name)?;
+        let done = self.object().rename_nx(renamed.line.keys()).await?;
+        Ok(done.then_some(renamed))
+    }
+
+    /// Copies it to a name where there is no object; `false` if there is one, or nothing to copy. Redis: `COPY`, since 6.2.
+    /// Redisson: `copy(String)`.
+    pub async fn copy(&self, new_name: &str) -> Result<bool> {
+        let copy = self.other(new_name)?;
+        self.object().copy(copy.line.keys(), false).await
+    }
+
+    /// Copies it, replacing an object of that name. Redis: `COPY ... REPLACE`. Redisson: `copyAndReplace(String)`.
+    pub async fn copy_and_replace(&self, new_name: &str) -> Result<bool> {
+        let copy = self.other(new_name)?;
+        self.object().copy(copy.line.keys(), true).await
+    }
+
+    /// The bytes it takes in the server; 0 if it does not exist. Redis: `MEMORY USAGE`. Redisson: `sizeInMemory()`.
+    pub async fn size_in_memory(&self) -> Result<u64> {
+        self.object().size_in_memory().await
+    }
+
+    fn object(&self) -> Object<'_, Line<Latch>> {
+        Object { line: &self.line }
+    }
+
+    fn other(&self, name: &str) -> Result<RCountDownLatch> {
+        let other = RCountDownLatch::new(&self.core, name);
+        other.line.keys().check()?;
+        Ok(other)
+    }
+}
+
+impl fmt::Debug for RCountDownLatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RCountDownLatch")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}

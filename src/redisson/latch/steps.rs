@@ -1,0 +1,115 @@
+//! The latch as a primitive: all who wait ask together, take nothing, and go through at once.
+
+use std::fmt;
+use std::str::SplitAsciiWhitespace;
+use std::time::Duration;
+
+use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
+use crate::engine::request::Arg;
+
+/// A call on a latch, answered by whether it did something.
+pub(super) enum Call {
+    TrySet(u32),
+    CountDown,
+    Delete,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Call::TrySet(count) => write!(f, "try_set_count({count})"),
+            Call::CountDown | Call::Delete => f.write_str(Latch::name(self)),
+        }
+    }
+}
+
+/// Nothing has to be known about a latch.
+pub(super) struct Latch;
+
+impl Primitive for Latch {
+    const KIND: &'static str = "count_down_latch";
+    const WAIT: &'static str = "wait";
+    type Call = Call;
+    type Reply = bool;
+    type Want = ();
+    type Grant = ();
+
+    fn name(call: &Call) -> &'static str {
+        match call {
+            Call::TrySet(_) => "try_set_count",
+            Call::CountDown => "count_down",
+            Call::Delete => "delete",
+        }
+    }
+
+    fn is_owed(call: &Call) -> bool {
+        matches!(call, Call::CountDown)
+    }
+
+    fn frees(call: &Call) -> bool {
+        !matches!(call, Call::TrySet(_))
+    }
+
+    fn takes((): &()) -> bool {
+        false
+    }
+
+    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
+        waiters.iter().map(|(ticket, ())| ticket).collect()
+    }
+
+    fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
+        for queued in &batch.calls {
+            let (word, number) = match queued.call {
+                Call::TrySet(count) => ("set", count.into()),
+                Call::CountDown => ("down", 0),
+                Call::Delete => ("delete", 0),
+            };
+            args.extend([Arg::Word(word), Arg::Number(number)]);
+        }
+        if !batch.asks.is_empty() {
+            args.extend([Arg::Word("await"), Arg::Number(0)]);
+        }
+    }
+
+    fn decode(
+        &mut self,
+        batch: &Batch<Self>,
+        words: &mut SplitAsciiWhitespace<'_>,
+    ) -> Option<Verdict<Self>> {
+        let (open, look) = match words.next()? {
+            "open" => (true, Look::No),
+            // Nobody tells that it has vanished.
+            millis => match millis.parse::<i64>().ok()? {
+                -1 => (false, Look::No),
+                millis => {
+                    let millis = u64::try_from(millis).ok()?.saturating_add(1);
+                    (false, Look::After(Duration::from_millis(millis)))
+                }
+            },
+        };
+        let replies = batch
+            .calls
+            .iter()
+            .map(|_| flag(words))
+            .collect::<Option<_>>()?;
+        let grants = batch.asks.iter().map(|_| open.then_some(())).collect();
+        Some(Verdict {
+            replies,
+            grants,
+            look,
+        })
+    }
+
+    fn give_back((): ()) -> Option<Call> {
+        None
+    }
+}
+
+fn flag(words: &mut SplitAsciiWhitespace<'_>) -> Option<bool> {
+    match words.next()? {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
