@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -142,12 +143,14 @@ enum Say {
 
 struct Rotating {
     say: Arc<Mutex<Say>>,
+    asked: Arc<AtomicUsize>,
 }
 
 #[async_trait]
 impl CredentialsProvider for Rotating {
     async fn credentials(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
         let say = self.say.lock().unwrap().clone();
+        self.asked.fetch_add(1, Ordering::SeqCst);
         match say {
             Say::Password(password) => Ok(Credentials::user("app", password)),
             Say::Fail => Err("the vault is closed".into()),
@@ -156,12 +159,17 @@ impl CredentialsProvider for Rotating {
     }
 }
 
-fn rotating(server: &RedisServer, first: Say) -> (ClientBuilder, Arc<Mutex<Say>>) {
-    let say = Arc::new(Mutex::new(first));
+/// Besides the settings: what is said, and how often it was asked.
+fn rotating(
+    server: &RedisServer,
+    first: Say,
+) -> (ClientBuilder, Arc<Mutex<Say>>, Arc<AtomicUsize>) {
+    let (say, asked) = (Arc::new(Mutex::new(first)), Arc::default());
     let provider = Rotating {
         say: Arc::clone(&say),
+        asked: Arc::clone(&asked),
     };
-    (builder(server.url()).credentials(provider), say)
+    (builder(server.url()).credentials(provider), say, asked)
 }
 
 #[tokio::test]
@@ -172,7 +180,7 @@ async fn credentials_are_asked_for_at_each_connect() {
         .start()
         .await;
     let mut control = server.connection().await;
-    let (connecting, say) = rotating(&server, Say::Password("one"));
+    let (connecting, say, asked) = rotating(&server, Say::Password("one"));
     let client = connecting.connect().await.unwrap();
     let mut state = client.connection_state();
     let semaphore = client.semaphore("seats");
@@ -189,8 +197,13 @@ async fn credentials_are_asked_for_at_each_connect() {
             .query_async(&mut control)
             .await
             .unwrap();
+        let before = asked.load(Ordering::SeqCst);
         assert_eq!(server.disconnect("app").await, KINDS[2].len());
         until_disconnected(&mut state).await;
+        until("it is asked", LIMIT, async || {
+            asked.load(Ordering::SeqCst) >= before + 2
+        })
+        .await;
         *say.lock().unwrap() = Say::Password(password);
         until_connected(&mut state).await;
         semaphore.release(1).await.unwrap();
@@ -203,7 +216,7 @@ async fn credentials_are_asked_for_at_each_connect() {
 async fn a_provider_that_fails_is_told() {
     let server = RedisServer::start().await;
     for (say, words) in [(Say::Fail, "the vault is closed"), (Say::Panic, "panicked")] {
-        let (connecting, _) = rotating(&server, say);
+        let (connecting, ..) = rotating(&server, say);
         let connecting = connecting.connect_timeout(Duration::from_millis(200));
         let error = connecting.connect().await.expect_err("no credentials");
         let Error::Unavailable { detail, .. } = &error else {

@@ -11,11 +11,24 @@ const PARTS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("clock", &["outside"]),
     ("tls", &[]),
+    ("credentials", &[]),
+    ("state", &[]),
     ("error", &["units"]),
-    ("config", &["tls"]),
+    ("config", &["credentials", "tls"]),
     ("lease", &["clock", "sync"]),
     ("api", &["clock", "error", "lease"]),
-    ("transport", &["clock", "config", "error", "outside", "tls"]),
+    (
+        "transport",
+        &[
+            "clock",
+            "config",
+            "credentials",
+            "error",
+            "outside",
+            "state",
+            "tls",
+        ],
+    ),
     (
         "engine",
         &[
@@ -55,13 +68,29 @@ const PARTS: &[(&str, &[&str])] = &[
     (
         "client",
         &[
-            "api", "config", "engine", "error", "recipes", "redisson", "tls",
+            "api",
+            "config",
+            "credentials",
+            "engine",
+            "error",
+            "recipes",
+            "redisson",
+            "state",
+            "tls",
         ],
     ),
     (
         "lib",
         &[
-            "api", "client", "config", "error", "lease", "redisson", "tls",
+            "api",
+            "client",
+            "config",
+            "credentials",
+            "error",
+            "lease",
+            "redisson",
+            "state",
+            "tls",
         ],
     ),
 ];

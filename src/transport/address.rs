@@ -216,6 +216,25 @@ mod tests {
     }
 
     #[test]
+    fn a_masters_name_stands_in_place_of_the_host() {
+        let master = |url: &str| master_of(url, &read_url(url).expect(url).address);
+        for (url, name) in [
+            ("redis://mymaster", "mymaster"),
+            ("rediss://u:p%40@My_Master-1.2/3", "My_Master-1.2"),
+            ("redis://:p@m/", "m"),
+        ] {
+            assert_eq!(master(url).as_deref(), Ok(name), "{url}");
+        }
+        for url in ["redis://m:6379", "redis://u:p@m:1/3", "redis+unix:///run/r"] {
+            assert!(master(url).is_err(), "{url}");
+        }
+        let sentinel = |url: &str| read_sentinel(url).map(|target| target.address.to_string());
+        assert_eq!(sentinel("redis://u:p@h").as_deref(), Ok("h:26379"));
+        assert_eq!(sentinel("redis://[::1]").as_deref(), Ok("[::1]:26379"));
+        assert_eq!(sentinel("rediss://[::1]:3/").as_deref(), Ok("[::1]:3"));
+    }
+
+    #[test]
     fn what_would_be_left_out_in_silence_is_an_error() {
         for (url, reason) in [
             (" redis://h", "blanks"),

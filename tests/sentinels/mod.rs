@@ -1,4 +1,6 @@
-//! A master with two replicas, and three sentinels over them, which let nobody in without a password.
+//! A master with two replicas, and three sentinels over them, which let nobody in without a password. Each test program uses a
+//! part of it.
+#![allow(dead_code)]
 
 use std::time::Duration;
 
@@ -236,7 +238,10 @@ pub(crate) async fn monitor(
             .arg(arguments)
             .query_async(&mut connection)
             .await;
-        done.unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
+        // One before 7.0 cannot be made as hasty.
+        if arguments[0] != "DEBUG" {
+            done.unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
+        }
     }
 }
 

@@ -15,6 +15,9 @@ use super::waiters::until;
 /// The user and password by which the tests themselves come in, whatever the options forbid to others.
 const HARNESS: &str = "harness";
 
+/// The variable that names another program than `redis-server`: see `make test-servers`.
+const PROGRAM: &str = "REDIS_SERVER";
+
 const START_ATTEMPTS: usize = 5;
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -245,8 +248,9 @@ impl RedisServer {
     async fn launch(&mut self) -> Result<(), String> {
         let file = self.file();
         let file = file.to_str().expect("a path of plain characters");
+        let program = std::env::var(PROGRAM).unwrap_or_else(|_| "redis-server".to_owned());
         let mut arguments: Vec<&str> = self.environment.iter().map(String::as_str).collect();
-        arguments.extend(["redis-server", file]);
+        arguments.extend([&program, file]);
         arguments.extend(self.sentinel.then_some("--sentinel"));
         let mut keeper = Keeper::spawn(&self.dir.0, "env", &arguments);
         let mut exited = None;
@@ -258,7 +262,7 @@ impl RedisServer {
         match exited {
             None => self.keeper = Some(keeper),
             Some(status) if status.code() == Some(127) => {
-                panic!("redis-server is missing: run `make setup`")
+                panic!("{program} is missing: run `make setup` (or `make test-servers`)")
             }
             Some(_) => return Err(self.log()),
         }
