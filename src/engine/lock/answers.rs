@@ -73,6 +73,7 @@ impl LockLine {
         // When the lock comes to its end, if nobody renews it or gives it back.
         let mut ends = None;
         let mut state = self.lock();
+        state.round_trip = sent.timer().elapsed();
         if let Some(listeners) = listeners {
             let own = u64::from(state.waiting.listening.is_confirmed());
             state.waiting.sharing.told(listeners.saturating_sub(own));
@@ -275,6 +276,7 @@ impl LockLine {
         if count == 1 {
             let window = self.core.config.local_hand_over;
             state.waiting.sharing.granted(Instant::now(), window);
+            state.waiting.served(Instant::now());
         }
         state.waiting.bring_forward(owner);
         if term == Term::Watched

@@ -77,6 +77,8 @@ pub(crate) struct LockLine {
     core: Arc<Core>,
     kind: &'static Kind,
     keys: Keys,
+    /// Which client is next, where that is settled.
+    next: Arc<str>,
     /// The counter of fencing tokens, for locks that have one.
     token: Option<Arc<str>>,
     driver: Driver,
@@ -91,6 +93,8 @@ struct State {
     asking: Vec<u64>,
     /// The server has just said that somebody of this client has the lock.
     held: Option<Held>,
+    /// How long the last answer took.
+    round_trip: Duration,
     /// A request was given up whose copies may still reach the server.
     doubtful: bool,
     /// A fence has been left that is there until then.
@@ -153,6 +157,7 @@ impl LockLine {
         core: &Arc<Core>,
         kind: &'static Kind,
         keys: Keys,
+        next: String,
         token: Option<String>,
     ) -> Arc<Self> {
         let object = Arc::clone(keys.object());
@@ -161,6 +166,7 @@ impl LockLine {
                 core: Arc::clone(core),
                 kind,
                 keys,
+                next: next.into(),
                 token: token.map(Arc::from),
                 driver: Driver::default(),
                 state: Mutex::new(State {
@@ -168,6 +174,7 @@ impl LockLine {
                     waiting: Waiting::default(),
                     asking: Vec::new(),
                     held: None,
+                    round_trip: Duration::ZERO,
                     doubtful: false,
                     fenced_until: None,
                     busy: false,
