@@ -42,6 +42,14 @@ impl Moment {
         }
     }
 
+    /// Nothing where it is later than the clocks go.
+    pub(crate) fn checked_add(self, time: Duration) -> Option<Self> {
+        Some(Moment {
+            timer: self.timer.checked_add(time)?,
+            real: self.real.map(|real| real.saturating_add(time)),
+        })
+    }
+
     /// How long it is until then.
     pub(crate) fn remaining(self) -> Duration {
         let left = self.timer.saturating_duration_since(Instant::now());

@@ -257,7 +257,11 @@ async fn records_of_recipes_that_nobody_of_ours_has_written() {
             let what = format!("{:?} for {layout:?}", String::from_utf8_lossy(text));
             let client = connect(&server).await;
             let semaphore = layout.make(&client, &name, Shape::new(2));
-            let record = format!("redisson_sc_recipe_once:{{{name}}}:{}:1", client.id());
+            let record = format!(
+                "redisson_sc_recipe_once:{}:{{{name}}}:{}:1",
+                layout.word(),
+                client.id()
+            );
             let _: () = control.set(&record, text).await.unwrap();
             use_recipe(&semaphore).await;
             assert_no_panic(&what);
@@ -274,30 +278,39 @@ async fn lines_of_recipes_that_nobody_of_ours_has_written() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
     let client = connect(&server).await;
-    for (made, text) in [
+    let texts = [
         "",
         "x",
         "1 2",
-        "nan nan nan",
-        "0 0 0",
-        "0 99999999999999999999999 1",
-        "99999999999999999999999 99999999999999999999999 99999999999999999999999",
-    ]
-    .into_iter()
-    .enumerate()
-    {
+        "nan nan nan nan nan nan",
+        "0 0 0 0 0 0",
+        "1 2 0 1 0 1",
+        "1 99999999999999999999999 99999999999999999999999 0 0 1",
+        "99999999999999999999999 2 1000 1 99999999999999999999999 1",
+    ];
+    let arrivals = [0.0, -9e15, f64::NEG_INFINITY, f64::INFINITY, 1e300];
+    for (made, text) in texts.into_iter().enumerate() {
         for layout in layouts::ALL {
             let name = format!("{layout:?}-{made}");
-            let line = format!("redisson_sc_recipe_line:{{{name}}}");
-            let _: () = control.hset(&line, "somebody", text).await.unwrap();
+            let line = format!("redisson_sc_recipe_line:{}:{{{name}}}", layout.word());
+            let notes = format!("redisson_sc_recipe_notes:{}:{{{name}}}", layout.word());
+            for (number, arrival) in arrivals.into_iter().enumerate() {
+                let _: () = control.zadd(&line, number, arrival).await.unwrap();
+                let _: () = control.hset(&notes, number, text).await.unwrap();
+            }
             let semaphore = layout.make(&client, &name, Shape::new(2));
             use_recipe(&semaphore).await;
             assert_no_panic(text);
-            let _: () = control.del(&line).await.unwrap();
-            write_a_list(&mut control, &line).await;
-            use_recipe(&semaphore).await;
-            assert_no_panic(text);
-            let _: () = control.del(&line).await.unwrap();
+            for key in [&line, &notes] {
+                let _: () = control.del(&line).await.unwrap();
+                let _: () = control.del(&notes).await.unwrap();
+                let _: () = control.zadd(&line, "somebody", 0).await.unwrap();
+                let _: () = control.del(key).await.unwrap();
+                write_a_list(&mut control, key).await;
+                use_recipe(&semaphore).await;
+                assert_no_panic(text);
+            }
+            let _: () = control.del(&[&line, &notes]).await.unwrap();
             assert_eq!(
                 semaphore.holders().await.unwrap(),
                 [],

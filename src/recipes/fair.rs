@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::{Handle, leased};
-use super::settings::{Layout, Units};
+use super::settings::Layout;
 use crate::engine::Core;
+use crate::units::Units;
 
 /// The fair semaphore of the classic recipes, in its three forms: plain, under a lock, with a list of wake-up tokens.
 /// Its operations are those of [`LeasedSemaphore`](crate::LeasedSemaphore).
@@ -25,7 +26,7 @@ use crate::engine::Core;
 ///
 /// ```no_run
 /// # async fn work(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
-/// use redisson_semaphore::{LeasedSemaphore, recipes::Units};
+/// use redisson_semaphore::recipes::Units;
 /// use std::time::Duration;
 ///
 /// // Python services with time.time(), under their lock:remote

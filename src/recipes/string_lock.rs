@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::handle::Handle;
 use super::settings::Layout;
-use crate::api::{Held, Hold, HoldId, Lock, RemainingTtl};
+use crate::api::{Held, Hold, HoldId, Lock, RemainingTtl, Sealed, inherent_lock};
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
@@ -57,7 +57,10 @@ impl StringLock {
     /// How long the lock lasts without a refresh; 10 s by default.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
-        let handle = self.handle.with(|settings| settings.timeout = timeout);
+        let handle = self.handle.with(|settings| {
+            settings.timeout = timeout;
+            settings.lock_timeout = timeout;
+        });
         StringLock { handle, ..self }
     }
 
@@ -106,6 +109,10 @@ impl StringLock {
         }
     }
 }
+
+inherent_lock!(StringLock);
+
+impl Sealed for StringLock {}
 
 #[async_trait]
 impl Lock for StringLock {

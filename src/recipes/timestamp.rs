@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::{Handle, leased};
-use super::settings::{Layout, Units};
+use super::settings::Layout;
 use crate::engine::Core;
+use crate::units::Units;
 
 /// The timestamp semaphore of the classic recipes. Its operations are those of
 /// [`LeasedSemaphore`](crate::LeasedSemaphore).
@@ -19,7 +20,6 @@ use crate::engine::Core;
 ///
 /// ```no_run
 /// # async fn work(client: redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
-/// use redisson_semaphore::LeasedSemaphore;
 /// use std::time::Duration;
 ///
 /// let jobs = client.timestamp_semaphore("jobs", 5).timeout(Duration::from_secs(30));

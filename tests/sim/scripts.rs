@@ -2,6 +2,7 @@
 
 pub const SEMAPHORE: &str = concat!(
     include_str!("../../lua/semaphore/counter.lua"),
+    include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/semaphore/turns.lua"),
     include_str!("../../lua/semaphore/batch.lua"),
 );
@@ -19,26 +20,29 @@ pub const TIMESTAMP: &str = concat!(
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/times.lua"),
     include_str!("../../lua/recipes/timestamp.lua"),
+    include_str!("../../lua/recipes/line.lua"),
     include_str!("../../lua/recipes/batch.lua"),
 );
 pub const FAIR: &str = concat!(
     include_str!("../../lua/recipes/record.lua"),
     include_str!("../../lua/recipes/ids.lua"),
-    include_str!("../../lua/recipes/usual.lua"),
     include_str!("../../lua/recipes/times.lua"),
     include_str!("../../lua/recipes/fair.lua"),
+    include_str!("../../lua/recipes/line.lua"),
     include_str!("../../lua/recipes/batch.lua"),
 );
 pub const SET: &str = concat!(
     include_str!("../../lua/recipes/record.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/set.lua"),
+    include_str!("../../lua/recipes/line.lua"),
     include_str!("../../lua/recipes/batch.lua"),
 );
 pub const SLOTS: &str = concat!(
     include_str!("../../lua/recipes/record.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/slots.lua"),
+    include_str!("../../lua/recipes/line.lua"),
     include_str!("../../lua/recipes/batch.lua"),
 );
 

@@ -15,12 +15,12 @@ use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::holds::Count;
 use crate::engine::in_hand::InHand;
+use crate::engine::keys::Typed;
 use crate::engine::log;
 use crate::engine::once::{
     CLIENT_CLOSED, Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer,
 };
 use crate::engine::request::Request;
-use crate::engine::wrong_type::Typed;
 
 /// Nobody is waited for longer than this.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(2);

@@ -11,13 +11,12 @@ pub use fenced::RFencedLock;
 
 use super::names;
 use super::object::Object;
-use crate::api::{Hold, Lock, RemainingTtl, check_millis};
+use crate::api::{Hold, Lock, LockGuard, RemainingTtl, check_millis};
 use crate::engine::Core;
 use crate::engine::command::Commands;
 use crate::engine::lock::{Claim, Kind, LockLine, Term, Usual};
 use crate::engine::request::Script;
 use crate::error::Result;
-use crate::guard::LockGuard;
 use crate::lease::Lease;
 
 static STEPS: LazyLock<Script> =
@@ -270,13 +269,13 @@ impl RLock {
         Lock::guard_for(self, wait).await
     }
 
-    /// [`hold`](Self::hold) with a guard; `None` when the time has run out.
-    pub async fn guarded(
+    /// [`try_lock_for_with_lease`](Self::try_lock_for_with_lease) with a guard; `None` when the time has run out.
+    pub async fn guard_for_with_lease(
         &self,
-        wait: Option<Duration>,
-        lease: Option<Duration>,
+        wait: Duration,
+        lease: Duration,
     ) -> Result<Option<LockGuard>> {
-        Lock::guarded(self, wait, lease).await
+        Lock::guard_for_with_lease(self, wait, lease).await
     }
 
     /// Gives one hold of this owner back: the latest, or where there are guards, the latest without one. The last one
@@ -295,13 +294,7 @@ impl RLock {
         self.line.release(&self.owner, None).await
     }
 
-    /// [`unlock`](Self::unlock) of this one hold, as a guard does. A hold that was lost, or has been given back already, is
-    /// not given back in place of another one of the same owner.
-    ///
-    /// # Errors
-    ///
-    /// As there; [`NotHeld`](crate::Error::NotHeld) also where it is not this hold that is held.
-    pub async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
+    async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
         let id = Some(hold.id.clone());
         self.line.release(&self.owner, id).await
     }
@@ -347,8 +340,7 @@ impl RLock {
         self.object().remaining_ttl().await
     }
 
-    /// Gives one hold back without waiting for it: what a guard does when it is dropped. A failure is only logged.
-    pub fn unlock_detached(&self) {
+    fn unlock_detached(&self) {
         self.line.release_detached(&self.owner, None);
     }
 
