@@ -2,7 +2,7 @@
 
 use super::fair::{Call, FairLock};
 use super::gate::Gate;
-use super::rwlock::RwLock;
+use super::rwlock::{Holders, RwLock};
 use super::world::{Step, World};
 use super::{Server, Subject};
 use crate::engine::primitive::state::Item;
@@ -83,5 +83,31 @@ fn the_last_try_at_the_deadline_has_the_same_place() {
     let mut world = after::<FairLock>(&steps);
     world.step(Step::Answer);
     assert_eq!(world.refused, 1, "it has waited in vain");
+    world.finish();
+}
+
+/// Else the owner's place is taken before the withdrawal that was owed.
+#[test]
+fn no_question_overtakes_a_call_that_did_not_fit() {
+    let steps = [Step::Try(0), Step::Arrive(1), Step::Again, Step::LoseReply];
+    let answers = [Step::Answer, Step::Answer, Step::Answer];
+    after::<FairLock>(&[&steps[..], &answers[..]].concat()).finish();
+}
+
+#[test]
+fn who_leaves_the_first_place_lets_those_behind_ask() {
+    let mut world = World::<RwLock>::new(2);
+    world.server = Holders::read();
+    // A writer, and a reader behind it, which has not asked.
+    for step in [Step::Arrive(1), Step::Answer, Step::Arrive(0)] {
+        world.step(step);
+    }
+    assert!(
+        !world.steps().contains(&Step::Answer),
+        "nothing is under way"
+    );
+    world.step(Step::Leave(1));
+    world.step(Step::Answer);
+    assert!(world.steps().contains(&Step::Release(0)), "it reads");
     world.finish();
 }

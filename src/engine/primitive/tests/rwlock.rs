@@ -155,6 +155,14 @@ impl Default for Holders {
 }
 
 impl Holders {
+    /// The outsider reads.
+    pub(super) fn read() -> Self {
+        Holders {
+            readers: [OUTSIDER].into(),
+            writer: None,
+        }
+    }
+
     fn unlock(&mut self, owner: usize) -> bool {
         let wrote = self.writer == Some(owner);
         if wrote {
