@@ -18,8 +18,11 @@ UNCOMMITTED = $(if $(shell git status --porcelain),--allow-dirty)
 test: setup ## check everything
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --all-features --all-targets -- -D warnings
 	cargo test --locked
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+	cargo test --locked --all-features --lib --test tls
+	cargo test --locked --all-features --doc tls
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 	cargo package --locked --list $(UNCOMMITTED)
 	cargo package --locked $(UNCOMMITTED)
 	cargo run --locked --example in_process

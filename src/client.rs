@@ -29,7 +29,8 @@ impl Client {
     /// Connects with the default settings.
     ///
     /// `url` is `redis://[[user]:password@]host[:port][/database]`, with reserved characters of user and password
-    /// percent-encoded (`%40` for `@`), or `redis+unix:///path[?db=..&user=..&pass=..]`.
+    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`), or
+    /// `redis+unix:///path[?db=..&user=..&pass=..]`.
     ///
     /// # Errors
     ///
@@ -181,6 +182,14 @@ impl ClientBuilder {
         self
     }
 
+    /// The settings of TLS for a URL `rediss://`: whom to trust, and a client certificate.
+    #[cfg(feature = "tls-rustls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.config.tls = Some(tls);
+        self
+    }
+
     /// The name that `CLIENT LIST` shows for both connections; none by default. A name that the server
     /// refuses, as one with a space, is left out.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
@@ -260,7 +269,8 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// [`Error::Configuration`] for a URL that is no Redis URL and a setting of zero or above a day,
-    /// [`Error::Authentication`] at once for a wrong user name or password, [`Error::Unavailable`] or
+    /// [`Error::Authentication`] at once for a wrong user name or password, [`Error::Tls`] at once for a certificate that does
+    /// not fit, [`Error::Unavailable`] or
     /// [`Error::RefusedForNow`] when the time is over.
     pub async fn connect(self) -> Result<Client> {
         let Config {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::outside;
+
 /// A point in time by two clocks: the one of timers, and one that counts a suspension. It has come as soon as either
 /// says so.
 ///
@@ -38,6 +40,14 @@ impl Moment {
             (Some(then), Some(now)) => by_timer.max(now.saturating_sub(then)),
             _ => by_timer,
         }
+    }
+
+    /// Nothing where it is later than the clocks go.
+    pub(crate) fn checked_add(self, time: Duration) -> Option<Self> {
+        Some(Moment {
+            timer: self.timer.checked_add(time)?,
+            real: self.real.map(|real| real.saturating_add(time)),
+        })
     }
 
     /// How long it is until then.
@@ -97,8 +107,12 @@ impl Add<Duration> for Moment {
     }
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
 fn real() -> Option<Duration> {
+    outside::since_boot().unwrap_or_else(since_boot)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn since_boot() -> Option<Duration> {
     use rustix::time::{DynamicClockId, clock_gettime_dynamic};
 
     // A sandbox may not have it.
@@ -106,7 +120,7 @@ fn real() -> Option<Duration> {
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn real() -> Option<Duration> {
+fn since_boot() -> Option<Duration> {
     use std::time::SystemTime;
 
     SystemTime::now()

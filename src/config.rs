@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::tls::Tls;
+
 /// How long the server's record of a client's last calls lives at the least; see `engine::once`.
 const RECORD_LIFE: Duration = Duration::from_secs(600);
 
@@ -73,6 +75,7 @@ pub(crate) struct Config {
     pub(crate) database: Option<i64>,
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
+    pub(crate) tls: Option<Tls>,
     pub(crate) client_name: Option<String>,
     pub(crate) name_mapper: NameMapper,
     pub(crate) response_timeout: Duration,
@@ -91,6 +94,7 @@ impl Config {
             database: None,
             username: None,
             password: None,
+            tls: None,
             client_name: None,
             name_mapper: NameMapper::default(),
             response_timeout: Duration::from_secs(3),

@@ -153,6 +153,16 @@ pub enum Error {
         detail: String,
     },
 
+    /// TLS came to nothing: the server's certificate is not trusted, has expired or is for another name, the server does
+    /// not take the client's, or it does not speak TLS at this port. Nothing took effect.
+    #[error("{name:?}: no connection by TLS: {detail}; nothing took effect")]
+    Tls {
+        /// The server's address at the first connect, or the object.
+        name: String,
+        /// What is wrong.
+        detail: String,
+    },
+
     /// The server answers, but refuses for now, and has done so for as long as the retry window lasts (at the first
     /// connect: the connect time-out). Nothing took effect.
     ///

@@ -4,17 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::Instant;
-
 use crate::clock::Moment;
 use crate::sync::{Mutex, MutexGuard};
+use tokio::sync::Notify;
 
 /// Whether something is still held: a lock, or a permit with a lease.
 ///
 /// Clones show the same. The time is counted by this process's monotonic clock, from before the request was
-/// sent that was granted; so a lease is never taken to last longer than it does in Redis. For locks in Redis, on Linux and
-/// Android, it goes on while the machine is suspended: [`is_lost`](Lease::is_lost) knows at once afterwards,
+/// sent that was granted; so a lease is never taken to last longer than it does in Redis. For what is held in Redis, on
+/// Linux and Android, it goes on while the machine is suspended: [`is_lost`](Lease::is_lost) knows at once afterwards,
 /// [`lost`](Lease::lost) within a second.
 #[derive(Clone)]
 pub struct Lease {
@@ -39,8 +37,8 @@ enum State {
 
 impl Lease {
     /// A lease that has been granted and ends at `until`.
-    pub(crate) fn until(until: Option<Instant>) -> Self {
-        Lease::new(State::Held(until.map(Moment::from)))
+    pub(crate) fn until(until: Option<impl Into<Moment>>) -> Self {
+        Lease::new(State::Held(until.map(Into::into)))
     }
 
     /// A lease that a server has granted and that ends at `until`.
@@ -113,14 +111,8 @@ impl Lease {
     }
 
     /// It was granted anew, until `until`; nothing happens to one that has ended or is lost.
-    pub(crate) fn extend(&self, until: Option<Instant>) {
-        self.change(Change::Until(until.map(Moment::from)));
-        self.tell();
-    }
-
-    /// The same for one that a server has granted.
-    pub(crate) fn ends(&self, until: Moment) {
-        self.change(Change::Until(Some(until)));
+    pub(crate) fn extend(&self, until: Option<impl Into<Moment>>) {
+        self.change(Change::Until(until.map(Into::into)));
         self.tell();
     }
 
@@ -214,6 +206,7 @@ impl fmt::Debug for Lease {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -241,7 +234,7 @@ mod tests {
         lease.lost().await;
         assert!(lease.is_lost() && before.elapsed() <= Duration::from_secs(11));
         let lease = Lease::granted(Moment::now() + Duration::from_secs(10));
-        lease.ends(Moment::now() + Duration::from_secs(20));
+        lease.change(Change::Until(Some(Moment::now() + Duration::from_secs(20))));
         tokio::time::sleep(Duration::from_secs(15)).await;
         assert!(!lease.is_lost());
     }
@@ -258,7 +251,8 @@ mod tests {
             .expect("it is told");
         let lease = Lease::granted(until);
         assert!(!lease.is_lost());
-        lease.ends(until.after_suspension(Duration::from_secs(3601)));
+        let later = until.after_suspension(Duration::from_secs(3601));
+        lease.change(Change::Until(Some(later)));
         assert!(lease.is_lost());
     }
 
@@ -290,7 +284,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_without_an_end_is_lost_when_someone_takes_it() {
-        let lease = Lease::until(None);
+        let lease = Lease::until(None::<Instant>);
         assert_eq!(lease.remaining(), None);
         let lost = tokio::spawn({
             let lease = lease.clone();

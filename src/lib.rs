@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(test)]
 mod any_value;
@@ -11,9 +12,12 @@ mod error;
 mod guard;
 mod lease;
 pub mod memory;
+#[doc(hidden)]
+pub mod outside;
 pub mod recipes;
 pub mod redisson;
 mod sync;
+mod tls;
 mod transport;
 
 pub use api::{
@@ -25,3 +29,6 @@ pub use error::{Effect, Error, Result};
 pub use guard::{LeasedPermit, LockGuard, Permit};
 pub use lease::Lease;
 pub use redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+#[cfg(feature = "tls-rustls")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
+pub use tls::Tls;

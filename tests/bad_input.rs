@@ -380,12 +380,6 @@ async fn urls_and_settings_that_make_no_sense() {
         );
         assert!(!error.to_string().contains("secret"), "{error}");
     }
-    let error = Client::connect("rediss://:secret@127.0.0.1:6379")
-        .await
-        .unwrap_err();
-    assert!(matches!(error, Error::Configuration { .. }), "{error}");
-    assert!(error.to_string().contains("TLS") && !error.to_string().contains("secret"));
-    assert!(!error.to_string().contains("not a Redis URL"), "{error}");
     // An address is told as one would type it.
     let connecting = Client::builder("redis://[::1]:1").connect_timeout(Duration::from_millis(100));
     let error = connecting.connect().await.unwrap_err();
@@ -559,4 +553,16 @@ async fn names_that_are_too_long_are_refused() {
     let longest = client.semaphore(&long);
     longest.try_set_permits(1).await.unwrap();
     longest.acquire(1).await.unwrap();
+}
+
+#[cfg(not(feature = "tls-rustls"))]
+#[tokio::test]
+async fn tls_that_is_not_built_in_is_told() {
+    let error = Client::connect("rediss://:secret@127.0.0.1:6379")
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Configuration { .. }), "{error}");
+    assert!(error.to_string().contains("tls-rustls"), "{error}");
+    assert!(!error.to_string().contains("secret"), "{error}");
+    assert!(!error.to_string().contains("not a Redis URL"), "{error}");
 }

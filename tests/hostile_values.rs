@@ -257,7 +257,11 @@ async fn records_of_recipes_that_nobody_of_ours_has_written() {
             let what = format!("{:?} for {layout:?}", String::from_utf8_lossy(text));
             let client = connect(&server).await;
             let semaphore = layout.make(&client, &name, Shape::new(2));
-            let record = format!("redisson_sc_recipe_once:{{{name}}}:{}:1", client.id());
+            let record = format!(
+                "redisson_sc_recipe_once:{}:{{{name}}}:{}:1",
+                layout.word(),
+                client.id()
+            );
             let _: () = control.set(&record, text).await.unwrap();
             use_recipe(&semaphore).await;
             assert_no_panic(&what);
@@ -274,30 +278,39 @@ async fn lines_of_recipes_that_nobody_of_ours_has_written() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
     let client = connect(&server).await;
-    for (made, text) in [
+    let texts = [
         "",
         "x",
         "1 2",
-        "nan nan nan",
-        "0 0 0",
-        "0 99999999999999999999999 1",
-        "99999999999999999999999 99999999999999999999999 99999999999999999999999",
-    ]
-    .into_iter()
-    .enumerate()
-    {
+        "nan nan nan nan nan nan",
+        "0 0 0 0 0 0",
+        "1 2 0 1 0 1",
+        "1 99999999999999999999999 99999999999999999999999 0 0 1",
+        "99999999999999999999999 2 1000 1 99999999999999999999999 1",
+    ];
+    let arrivals = [0.0, -9e15, f64::NEG_INFINITY, f64::INFINITY, 1e300];
+    for (made, text) in texts.into_iter().enumerate() {
         for layout in layouts::ALL {
             let name = format!("{layout:?}-{made}");
-            let line = format!("redisson_sc_recipe_line:{{{name}}}");
-            let _: () = control.hset(&line, "somebody", text).await.unwrap();
+            let line = format!("redisson_sc_recipe_line:{}:{{{name}}}", layout.word());
+            let notes = format!("redisson_sc_recipe_notes:{}:{{{name}}}", layout.word());
+            for (number, arrival) in arrivals.into_iter().enumerate() {
+                let _: () = control.zadd(&line, number, arrival).await.unwrap();
+                let _: () = control.hset(&notes, number, text).await.unwrap();
+            }
             let semaphore = layout.make(&client, &name, Shape::new(2));
             use_recipe(&semaphore).await;
             assert_no_panic(text);
-            let _: () = control.del(&line).await.unwrap();
-            write_a_list(&mut control, &line).await;
-            use_recipe(&semaphore).await;
-            assert_no_panic(text);
-            let _: () = control.del(&line).await.unwrap();
+            for key in [&line, &notes] {
+                let _: () = control.del(&line).await.unwrap();
+                let _: () = control.del(&notes).await.unwrap();
+                let _: () = control.zadd(&line, "somebody", 0).await.unwrap();
+                let _: () = control.del(key).await.unwrap();
+                write_a_list(&mut control, key).await;
+                use_recipe(&semaphore).await;
+                assert_no_panic(text);
+            }
+            let _: () = control.del(&[&line, &notes]).await.unwrap();
             assert_eq!(
                 semaphore.holders().await.unwrap(),
                 [],
@@ -423,6 +436,91 @@ async fn fences_that_nobody_of_ours_has_written() {
         assert!(door.try_lock_for(LIMIT).await.unwrap());
         door.unlock().await.unwrap();
     }
+}
+
+/// Whatever somebody has written there, the client goes on; what it writes itself instead ends in time.
+#[tokio::test]
+async fn a_fence_that_somebody_else_has_written_keeps_nobody_out() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    for text in [
+        "9000000000000000",
+        "9000000000000000 forced",
+        "99999999999999999999",
+        "99999999999999999999999999999999999999999999 forced",
+    ] {
+        let fence = format!("redisson_lock_fence:{{door}}:{}", client.id());
+        let door = client.fenced_lock("door");
+        let _: () = control.set(&fence, text).await.unwrap();
+        assert_eq!(door.force_unlock().await, Ok(false), "{text}");
+        let _: () = control.set(&fence, text).await.unwrap();
+        assert!(door.try_lock().await.unwrap(), "{text}");
+        let _: () = control.set(&fence, text).await.unwrap();
+        let next = client.fenced_lock("door");
+        let waits = tokio::spawn(async move { next.guard().await.map(drop) });
+        until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
+        door.unlock().await.unwrap();
+        timeout(LIMIT, waits).await.unwrap().unwrap().unwrap();
+        let left: i64 = control.pttl(&fence).await.unwrap();
+        assert!(left > 0, "{text}: {left}");
+    }
+}
+
+/// A lock of which nobody could tell that its token rises is not taken, and the counter stays as it is.
+#[tokio::test]
+async fn a_counter_of_tokens_that_nobody_of_ours_has_written() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    let door = client.fenced_lock("door");
+    let counter = "redisson_lock_token:{door}";
+    for text in [
+        "-9223372036854775808",
+        "-5",
+        "-1",
+        "-0",
+        "007",
+        "0x10",
+        "1e3",
+        "1.5",
+        "nan",
+        " 7",
+        "9007199254740991",
+        "9007199254740992",
+        "9223372036854775806",
+        "99999999999999999999",
+    ] {
+        let _: () = control.set(counter, text).await.unwrap();
+        for told in [
+            door.lock_and_get_token().await.map(Some),
+            door.try_lock_and_get_token().await,
+        ] {
+            match told {
+                Err(Error::Server { name, detail }) => {
+                    assert_eq!(name, "door");
+                    assert!(detail.contains("token"), "{text:?}: {detail}");
+                }
+                told => panic!("{text:?}: {told:?}"),
+            }
+        }
+        assert!(!door.is_locked().await.unwrap(), "{text:?}");
+        let left: String = control.get(counter).await.unwrap();
+        assert_eq!(left, text);
+    }
+    for (text, token) in [
+        ("0", 1),
+        ("41", 42),
+        ("9007199254740990", 9_007_199_254_740_991),
+    ] {
+        let _: () = control.set(counter, text).await.unwrap();
+        assert_eq!(door.try_lock_and_get_token().await, Ok(Some(token)));
+        assert_eq!(door.token().await, Ok(token));
+        door.unlock().await.unwrap();
+    }
+    let _: () = control.set(counter, "-5").await.unwrap();
+    let told = door.token().await.unwrap_err();
+    assert!(matches!(told, Error::Server { .. }), "{told}");
 }
 
 /// A server that answers scripts and questions with anything.

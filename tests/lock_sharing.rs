@@ -4,6 +4,7 @@ mod support;
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use redisson_semaphore::Client;
 use support::lock_crowd::{LockCrowd, Way};
 use support::proxy::Proxy;
@@ -135,5 +136,33 @@ async fn many_clients_with_one_caller_share() {
     assert!(least * 5 >= 1600 / 8, "{grants:?}");
     for crowd in crowds {
         crowd.stop().await;
+    }
+}
+
+/// One question answers all who were there when it was sent, however many they are.
+#[tokio::test]
+async fn who_does_not_wait_is_answered_with_others() {
+    const CALLERS: usize = 5000;
+    let server = RedisServer::start().await;
+    let holder = connect(server.url()).await.lock("door");
+    let way = Proxy::start(&server).await;
+    way.set_round_trip(Duration::from_millis(20));
+    let client = connect(way.url()).await;
+    for held in [true, false] {
+        if held {
+            holder.lock().await.unwrap();
+        }
+        let locks: Vec<_> = (0..CALLERS).map(|_| client.lock("door")).collect();
+        let before = way.scripts();
+        let answers = join_all(locks.iter().map(|lock| lock.try_lock())).await;
+        let sent = way.scripts() - before;
+        assert!(sent <= 6, "{sent} scripts");
+        let mut taken = Vec::new();
+        for (answer, lock) in answers.into_iter().zip(&locks) {
+            taken.extend(answer.unwrap().then_some(lock));
+        }
+        assert_eq!(taken.len(), usize::from(!held));
+        let holder = if held { &holder } else { taken[0] };
+        holder.unlock().await.unwrap();
     }
 }

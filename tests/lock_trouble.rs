@@ -407,6 +407,8 @@ async fn a_refusal_behind_a_lost_reply_is_no_proof_that_nothing_happened() {
     let asks = door.clone();
     let asks = tokio::spawn(async move { asks.lock_and_get_token().await });
     proxy.until_struck(1).await;
+    // Who waits behind it has not asked anything.
+    let behind = locking(&client.fenced_lock("door")).await;
     let _: () = redis::cmd("SET")
         .arg(&["redisson_lock_token:{door}", "nonsense"])
         .query_async(&mut redis)
@@ -415,6 +417,8 @@ async fn a_refusal_behind_a_lost_reply_is_no_proof_that_nothing_happened() {
     proxy.let_go();
     let error = ended("it is told", asks).await.unwrap_err();
     assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    let error = ended("it is told", behind).await.unwrap_err();
+    assert!(matches!(error, Error::Server { .. }), "{error}");
     let held: bool = redis::cmd("EXISTS")
         .arg("door")
         .query_async(&mut redis)

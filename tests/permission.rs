@@ -718,3 +718,35 @@ async fn a_socket_takes_them_as_parameters() {
     assert!(list.lines().any(ours), "{list}");
     bridge.abort();
 }
+
+/// The listeners are not told that a lock is free which is not, nor does it come free without their being told.
+#[tokio::test]
+async fn a_lock_comes_free_and_its_listeners_are_told_or_neither_happens() {
+    for rule in ["-del", "resetchannels"] {
+        // The first unlock is the usual case; the second one is not, because of the fence.
+        for fenced in [false, true] {
+            let (server, client) = limited("~* &* +@all").await;
+            let mut control = server.connection().await;
+            let mut messages = Channel::pattern(&server, "redisson_lock__channel:*").await;
+            let door = client.lock("door");
+            if fenced {
+                let fence = format!("redisson_lock_fence:{{door}}:{}", client.id());
+                let _: () = control.set(fence, "1").await.unwrap();
+            }
+            door.lock_with_lease(LIMIT).await.unwrap();
+            acl(&mut control, &["app", rule]).await;
+            let what = format!("{rule}, {fenced}");
+            denied(&door.unlock().await.unwrap_err(), "door");
+            denied(&door.force_unlock().await.unwrap_err(), "door");
+            assert_eq!(messages.until_marker().await, [], "{what}");
+            let found = read(&server, "door").await;
+            assert_eq!(found.value, [format!("{}=1", door.owner())], "{what}");
+            assert!(found.ttl.is_some(), "{what}");
+
+            acl(&mut control, &["app", "+@all", "&*"]).await;
+            door.unlock().await.unwrap();
+            assert_eq!(messages.until_marker().await.len(), 1, "{what}");
+            assert!(!door.is_locked().await.unwrap());
+        }
+    }
+}

@@ -156,7 +156,7 @@ async fn keys_of_another_type() {
             semaphore.permit_for(LIMIT).await.unwrap_err(),
         ] {
             assert!(
-                matches!(&error, Error::WrongType { name: told, .. } if told == name),
+                matches!(&error, Error::WrongType { name: told, key: found, .. } if told == name && found == key),
                 "{error}"
             );
         }
@@ -176,6 +176,32 @@ async fn keys_of_another_type() {
         .unwrap();
     let error = world.client.string_lock(name).lock().await.unwrap_err();
     assert!(matches!(error, Error::WrongType { .. }), "{error}");
+}
+
+/// The slot that is something else is named, whichever of many it is.
+#[tokio::test]
+async fn a_slot_of_another_type_is_named() {
+    let mut world = World::new().await;
+    let semaphore = Layout::Slots.make(&world.client, "named", Shape::new(100));
+    for slot in (1..=100).filter(|slot| *slot != 77) {
+        let key = format!("named:{slot}");
+        let _: () = world.redis.set(key, format!("id-{slot}")).await.unwrap();
+    }
+    let _: () = world
+        .redis
+        .hset("named:77", "field", "value")
+        .await
+        .unwrap();
+    for error in [
+        semaphore.acquire().await.unwrap_err(),
+        semaphore.try_acquire().await.unwrap_err(),
+    ] {
+        let Error::WrongType { name, key, found } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!((&**name, &**key), ("named", "named:77"));
+        assert_eq!(found.as_deref(), Some("hash"));
+    }
 }
 
 /// A release and a try travel together: what stops the one does not stop the other.

@@ -14,7 +14,7 @@ use redisson_semaphore::{Client, Held, Lock, Result};
 use support::monitor::Monitor;
 use support::proxy::Proxy;
 use support::server::RedisServer;
-use support::waiters::{until, until_subscribers};
+use support::waiters::{until, until_listening};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -43,9 +43,9 @@ fn acquire(semaphore: &Handle) -> JoinHandle<Result<Held>> {
 
 /// Waits until so many clients stand in the line that all see.
 async fn until_in_line(redis: &MultiplexedConnection, name: &str, count: u64) {
-    let line = format!("redisson_sc_recipe_line:{{{name}}}");
+    let line = format!("redisson_sc_recipe_line:fair:{{{name}}}");
     until(&format!("{count} stand in line"), LIMIT, async || {
-        redis.clone().hlen::<_, u64>(&line).await.unwrap() == count
+        redis.clone().zcard::<_, u64>(&line).await.unwrap() == count
     })
     .await;
 }
@@ -69,10 +69,10 @@ async fn room_that_is_due_to_a_dead_process_calls_nobody_again_and_again() {
     let held = alive.acquire().await.unwrap();
     let first = acquire(&dying);
     until_in_line(&redis, "dead", 1).await;
-    until_subscribers(&mut redis, "redisson_sc_recipe:{dead}", 1).await;
+    until_listening(&mut redis, "dead", 1).await;
     proxy.blackhole();
     let second = acquire(&alive);
-    until_subscribers(&mut redis, "redisson_sc_recipe:{dead}", 2).await;
+    until_listening(&mut redis, "dead", 2).await;
     until_in_line(&redis, "dead", 2).await;
     let before = scripts(&mut redis).await;
     assert!(alive.release(held.id()).await.unwrap());
@@ -85,38 +85,6 @@ async fn room_that_is_due_to_a_dead_process_calls_nobody_again_and_again() {
     let looks = scripts(&mut redis).await - before;
     assert!(looks <= 15, "{looks} scripts");
     first.abort();
-}
-
-/// Programs with different limits, as during a rolling change: what is room for one is none for the first in line.
-#[tokio::test]
-async fn room_under_one_limit_that_is_none_under_another_is_no_reason_to_call() {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let [one, two] = [
-        Client::connect(server.url()).await.unwrap(),
-        Client::connect(server.url()).await.unwrap(),
-    ];
-    let low = Layout::Fair.make(&one, "limits", Shape::new(2));
-    let high = Layout::Fair.make(&two, "limits", Shape::new(4));
-    let held = [high.acquire().await.unwrap(), high.acquire().await.unwrap()];
-    let first = acquire(&low);
-    until_in_line(&redis, "limits", 1).await;
-    let second = acquire(&high);
-    until_in_line(&redis, "limits", 2).await;
-    until_subscribers(&mut redis, "redisson_sc_recipe:{limits}", 2).await;
-    let before = scripts(&mut redis).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let looks = scripts(&mut redis).await - before;
-    assert!(looks <= 10, "{looks} scripts");
-    // And nobody is forgotten for it.
-    assert!(low.release(held[0].id()).await.unwrap());
-    for waiter in [first, second] {
-        timeout(LIMIT, waiter)
-            .await
-            .expect("asleep")
-            .unwrap()
-            .unwrap();
-    }
 }
 
 /// Who has come first is first, though all they have seen so far is a peer's lock.
@@ -202,7 +170,7 @@ async fn handles_that_come_and_go_leave_a_handful_of_keys() {
         let held = semaphore.acquire().await.unwrap();
         assert!(semaphore.release(held.id()).await.unwrap());
     }
-    let records = keys(&mut redis, "redisson_sc_recipe_once:{many}*").await;
+    let records = keys(&mut redis, "redisson_sc_recipe_once:fair:{many}*").await;
     assert!((1..=4).contains(&records), "{records} records");
 
     let lock = client.string_lock("leases");
@@ -211,7 +179,7 @@ async fn handles_that_come_and_go_leave_a_handful_of_keys() {
         lock.lock_with_lease(lease).await.unwrap();
         lock.unlock().await.unwrap();
     }
-    let records = keys(&mut redis, "redisson_sc_recipe_once:{lock:leases}*").await;
+    let records = keys(&mut redis, "redisson_sc_recipe_once:lock:{lock:leases}*").await;
     assert!((1..=4).contains(&records), "{records} records");
 }
 

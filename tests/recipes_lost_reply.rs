@@ -13,7 +13,7 @@ use support::monitor::Monitor;
 use support::polls::poll_once;
 use support::server::RedisServer;
 use support::snapshot::snapshot_all;
-use support::waiters::until;
+use support::waiters::{until, until_listening};
 use tokio::time::timeout;
 use tracing::Level;
 
@@ -102,6 +102,8 @@ async fn outcome(
         results.push(result.unwrap_or_else(|_| panic!("step {number} hangs")));
         after_each().await;
     }
+    // What gives the record back is no part of it.
+    proxy.clear_fates();
     client.shutdown().await.unwrap();
     let mut control = server.connection().await;
     let left = snapshot_all(&mut control).await;
@@ -359,11 +361,51 @@ async fn a_few_callers_lose_replies_all_the_time() {
         client.shutdown().await.unwrap();
         let mut control = server.connection().await;
         let line: bool = control
-            .exists("redisson_sc_recipe_line:{few}")
+            .exists(format!("redisson_sc_recipe_line:{}:{{few}}", layout.word()))
             .await
             .unwrap();
         assert!(!line, "{layout:?}: somebody waits still");
     }
+}
+
+/// Calls behind the question of somebody who waits are told at the end of their own time, not at the next look at all.
+#[tokio::test]
+async fn calls_behind_one_who_waits_are_told_in_time() {
+    let (mut server, _proxy) = start().await;
+    let window = Duration::from_millis(2500);
+    let client = builder(server.url())
+        .retry_window(window)
+        .connect_timeout(Duration::from_millis(300))
+        .connect()
+        .await
+        .unwrap();
+    let shape = Shape::new(1).check(Duration::from_millis(100));
+    let semaphore = Layout::Fair.make(&client, "queued", shape);
+    let held = semaphore.acquire().await.unwrap();
+    let waiter = semaphore.clone();
+    let waiter = tokio::spawn(async move { waiter.acquire().await });
+    let mut redis = server.connection().await;
+    until_listening(&mut redis, "queued", 1).await;
+    server.freeze();
+    // A look is on its way by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    const CALLS: u32 = 8;
+    let calls = (0..CALLS).map(|number| {
+        let (semaphore, id) = (semaphore.clone(), held.id().to_owned());
+        async move {
+            tokio::time::sleep(Duration::from_millis(125) * number).await;
+            let begun = std::time::Instant::now();
+            semaphore.refresh(&id).await.unwrap_err();
+            begun.elapsed().saturating_sub(window)
+        }
+    });
+    let late: Duration = futures::future::join_all(calls).await.iter().sum();
+    assert!(
+        late < CALLS * Duration::from_millis(250),
+        "{late:?} too late in all"
+    );
+    waiter.abort();
+    server.thaw();
 }
 
 /// A wait that ends while the server is silent: what was sent at its beginning may be carried out, so nobody is told that

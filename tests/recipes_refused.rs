@@ -13,9 +13,9 @@ use support::waiters::until;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// What the scripts need besides `EVALSHA`.
-const COMMANDS: &str = "+eval +evalsha +get +set +del +time +publish +subscribe +unsubscribe +hgetall +hset +hdel \
+const COMMANDS: &str = "+eval +evalsha +get +set +del +time +publish +subscribe +unsubscribe +hmget +hset +hdel \
     +pexpire +pttl +zadd +zrem +zcard +zmscore +zrange +zrangebyscore +zrank +zcount +incrby +zrevrangebyscore \
-    +zintercard +llen +lpush +rpop +exists +sadd +srem +scard +sscan +smismember +mget";
+    +llen +lpush +rpop +sadd +srem +scard +sscan +smismember +mget";
 
 async fn as_user(server: &RedisServer, user: &str) -> Client {
     let builder = Client::builder(server.url_as(user, "secret"))
@@ -27,7 +27,7 @@ async fn as_user(server: &RedisServer, user: &str) -> Client {
 /// The commands that the documentation names are enough.
 #[tokio::test]
 async fn a_user_with_the_commands_that_are_needed() {
-    let rule = format!("user on >secret ~* &redisson_sc_recipe:* {COMMANDS}");
+    let rule = format!("user on >secret ~* &redisson_sc_recipe_line:* {COMMANDS}");
     let server = RedisServer::options().user(&rule).start().await;
     let client = as_user(&server, "user").await;
     let other = as_user(&server, "user").await;

@@ -10,7 +10,7 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error};
 use support::server::RedisServer;
-use support::waiters::{until, until_subscribers};
+use support::waiters::{until, until_listening};
 use tokio::time::{Instant, timeout};
 
 use support::proxy::Proxy;
@@ -93,7 +93,7 @@ async fn a_silent_release_is_found_by_the_check() {
             tokio::spawn(async move { waiter.acquire().await })
         })
         .collect();
-    until_subscribers(&mut redis, "redisson_sc_recipe:{silent}", 1).await;
+    until_listening(&mut redis, "silent", 1).await;
     semaphore.holders().await.unwrap();
     let (before, began) = (scripts(&mut redis).await, Instant::now());
     tokio::time::sleep(check * 10).await;
@@ -166,16 +166,16 @@ async fn a_process_that_dies_while_it_waits_holds_nobody_up_for_long() {
     until("it stands in line", LIMIT, async || {
         redis
             .clone()
-            .exists("redisson_sc_recipe_line:{dying}")
+            .exists("redisson_sc_recipe_line:fair:{dying}")
             .await
             .unwrap()
     })
     .await;
-    until_subscribers(&mut redis, "redisson_sc_recipe:{dying}", 1).await;
+    until_listening(&mut redis, "dying", 1).await;
     proxy.blackhole();
     let second = alive.clone();
     let second = tokio::spawn(async move { second.acquire().await });
-    until_subscribers(&mut redis, "redisson_sc_recipe:{dying}", 2).await;
+    until_listening(&mut redis, "dying", 2).await;
     let began = Instant::now();
     assert!(alive.release(held.id()).await.unwrap());
     timeout(LIMIT, second)
@@ -281,7 +281,7 @@ async fn a_restart_of_the_server_loses_nobody() {
     let waiter = semaphore.clone();
     let waiter = tokio::spawn(async move { waiter.permit().await });
     let mut redis = server.connection().await;
-    until_subscribers(&mut redis, "redisson_sc_recipe:{restart}", 1).await;
+    until_listening(&mut redis, "restart", 1).await;
     server.restart().await;
     assert!(timeout(LIMIT, permit.release()).await.unwrap().unwrap());
     let permit = timeout(LIMIT, waiter).await.expect("it sleeps on");
@@ -301,7 +301,7 @@ async fn shutdown_ends_waiting_and_carries_out_what_is_owed() {
     ];
     let waiter = semaphore.clone();
     let waiter = tokio::spawn(async move { waiter.acquire().await });
-    until_subscribers(&mut redis, "redisson_sc_recipe:{end}", 1).await;
+    until_listening(&mut redis, "end", 1).await;
     drop(guards);
     let served = timeout(LIMIT, waiter).await.unwrap().unwrap().unwrap();
     let first = semaphore.acquire().await.unwrap();
@@ -310,7 +310,7 @@ async fn shutdown_ends_waiting_and_carries_out_what_is_owed() {
     until("it waits", LIMIT, async || {
         redis
             .clone()
-            .exists("redisson_sc_recipe_line:{end}")
+            .exists("redisson_sc_recipe_line:fair:{end}")
             .await
             .unwrap()
     })
@@ -324,7 +324,10 @@ async fn shutdown_ends_waiting_and_carries_out_what_is_owed() {
         let left: u64 = redis.zcard("end").await.unwrap();
         assert_eq!(left, 0, "what is owed was not carried out");
     }
-    let line: bool = redis.exists("redisson_sc_recipe_line:{end}").await.unwrap();
+    let line: bool = redis
+        .exists("redisson_sc_recipe_line:fair:{end}")
+        .await
+        .unwrap();
     assert!(!line);
     for error in [
         semaphore.acquire().await.unwrap_err(),

@@ -38,10 +38,11 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [peer, side, url] = arguments.as_slice()
+    if let [peer, side, url, clients] = arguments.as_slice()
         && peer == side::ARGUMENT
+        && let Ok(clients) = clients.parse()
     {
-        return finish(side::serve(side, url).await);
+        return finish(side::serve(side, url, clients).await);
     }
     // The servers and processes end with their owners, so also when this future is dropped.
     tokio::select! {

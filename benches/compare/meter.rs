@@ -7,6 +7,10 @@ use crate::Result;
 /// The unit of processor time in `/proc`, the same on every Linux.
 const TICK_MICROS: u64 = 10_000;
 const PAGE_BYTES: u64 = 4096;
+/// From there on a script counts as long.
+const LONG_MICROS: u64 = 100;
+/// So many of them are remembered.
+const MOST_LONG: u64 = 100_000;
 
 /// The server's counters.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +18,8 @@ pub(crate) struct ServerUse {
     pub(crate) cpu_micros: u64,
     /// Scripts carried out.
     pub(crate) scripts: u64,
+    /// Commands of every kind, those of scripts included.
+    pub(crate) commands: u64,
 }
 
 impl ServerUse {
@@ -25,16 +31,61 @@ impl ServerUse {
             .map(|(user, sys)| user + sys)
             .ok_or("no processor time in INFO")?;
         let commands = info(redis, "commandstats").await?;
-        let calls = |name| {
-            let counts = field(&commands, name)?.strip_prefix("calls=")?;
-            counts.split(',').next()?.parse::<u64>().ok()
-        };
-        let scripts = ["cmdstat_evalsha", "cmdstat_eval"].map(|name| calls(name).unwrap_or(0));
+        let calls = commands.lines().filter_map(|line| {
+            let (name, counts) = line.split_once(":calls=")?;
+            let count = counts.split(',').next()?.parse::<u64>().ok()?;
+            Some((name, count))
+        });
+        let (mut scripts, mut commands) = (0, 0);
+        for (name, count) in calls {
+            commands += count;
+            if matches!(name, "cmdstat_evalsha" | "cmdstat_eval") {
+                scripts += count;
+            }
+        }
         Ok(ServerUse {
             cpu_micros: (seconds * 1e6) as u64,
-            scripts: scripts.iter().sum(),
+            scripts,
+            commands,
         })
     }
+}
+
+/// The server keeps a list of the scripts that take long, from now on.
+pub(crate) async fn watch_long_scripts(redis: &mut MultiplexedConnection) -> Result<()> {
+    let settings = [
+        ("slowlog-log-slower-than", LONG_MICROS),
+        ("slowlog-max-len", MOST_LONG),
+    ];
+    for (name, value) in settings {
+        let mut set = redis::cmd("CONFIG");
+        let () = set
+            .arg("SET")
+            .arg(name)
+            .arg(value)
+            .query_async(redis)
+            .await?;
+    }
+    let () = redis::cmd("SLOWLOG")
+        .arg("RESET")
+        .query_async(redis)
+        .await?;
+    Ok(())
+}
+
+/// How long the scripts took that have taken long since then, in microseconds, the longest first.
+pub(crate) async fn long_scripts(redis: &mut MultiplexedConnection) -> Result<Vec<u64>> {
+    type Entry = (u64, u64, u64, Vec<redis::Value>, redis::Value, redis::Value);
+    let mut get = redis::cmd("SLOWLOG");
+    let entries: Vec<Entry> = get.arg("GET").arg(MOST_LONG).query_async(redis).await?;
+    let is_script = |words: &[redis::Value]| match words.first() {
+        Some(redis::Value::BulkString(name)) => name.to_ascii_uppercase().starts_with(b"EVAL"),
+        _ => false,
+    };
+    let entries = entries.into_iter().filter(|entry| is_script(&entry.3));
+    let mut micros: Vec<u64> = entries.map(|entry| entry.2).collect();
+    micros.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(micros)
 }
 
 /// A section of `INFO`.

@@ -46,9 +46,16 @@ type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Value>>>>>;
 
 impl Program {
     /// Starts the `number`-th process of a make and returns when it is connected to Redis at `url`.
-    pub(crate) async fn start(make: Make, number: usize, url: &str) -> Result<Program> {
+    ///
+    /// It has so many clients; a JVM always has one.
+    pub(crate) async fn start(
+        make: Make,
+        number: usize,
+        url: &str,
+        clients: u64,
+    ) -> Result<Program> {
         let log = directory().join(format!("{}-{number}.log", make.word()));
-        let mut process = command(make, url)?
+        let mut process = command(make, url, clients)?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?)
@@ -135,14 +142,14 @@ async fn deliver(mut output: Output, waiting: Waiting) {
     *waiting.lock().expect("never poisoned") = None;
 }
 
-fn command(make: Make, url: &str) -> Result<Command> {
+fn command(make: Make, url: &str, clients: u64) -> Result<Command> {
     if make == Make::Redisson {
         let mut command = Command::new("java");
         command.args(["-cp", &classpath()?, "compat.Peer", "--redis", url]);
         return Ok(command);
     }
     let mut command = Command::new(std::env::current_exe()?);
-    command.args([side::ARGUMENT, make.word(), url]);
+    command.args([side::ARGUMENT, make.word(), url, &clients.to_string()]);
     Ok(command)
 }
 

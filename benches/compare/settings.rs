@@ -20,6 +20,15 @@ pub(crate) struct Settings {
     pub(crate) measure: Duration,
     /// One round with several processes, where some wait for seconds.
     pub(crate) measure_shared: Duration,
+    /// How many clients wait for one permit.
+    pub(crate) clients: &'static [u64],
+    /// How many clients wait where only their looks are measured.
+    pub(crate) waiting_clients: u64,
+    /// How long permits are held beside whom a large request waits, in milliseconds; and how many such requests.
+    pub(crate) holds_beside_large: &'static [u64],
+    pub(crate) large_requests: usize,
+    /// How long a lock is held for which JVMs wait, too, in milliseconds.
+    pub(crate) lock_holds: &'static [u64],
     /// How many wake-ups are measured, half of them in each direction, and how many go before.
     pub(crate) wake_ups: usize,
     pub(crate) wake_ups_before: usize,
@@ -49,6 +58,11 @@ impl Settings {
             rounds: 5,
             measure: Duration::from_millis(600),
             measure_shared: Duration::from_secs(10),
+            clients: &[2, 20, 100, 300, 1000],
+            waiting_clients: 1000,
+            holds_beside_large: &[4, 20, 100],
+            large_requests: 3,
+            lock_holds: &[1, 5, 20],
             wake_ups: 2000,
             wake_ups_before: 1000,
             line: 100_000,
@@ -65,6 +79,11 @@ impl Settings {
             rounds: 1,
             measure: Duration::from_millis(400),
             measure_shared: Duration::from_secs(2),
+            clients: &[2, 100],
+            waiting_clients: 300,
+            holds_beside_large: &[20],
+            large_requests: 1,
+            lock_holds: &[5],
             wake_ups: 200,
             wake_ups_before: 100,
             line_of_redisson: 2_000,

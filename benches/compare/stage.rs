@@ -14,6 +14,8 @@ use crate::report::machine::Machine;
 use crate::settings::Settings;
 use crate::support::server::RedisServer;
 
+const PATIENCE: Duration = Duration::from_secs(120);
+
 pub(crate) struct Stage {
     pub(crate) settings: Settings,
     pub(crate) redis: MultiplexedConnection,
@@ -27,9 +29,12 @@ impl Stage {
     pub(crate) async fn open(settings: Settings) -> Result<Stage> {
         std::fs::create_dir_all(directory())?;
         let server = RedisServer::start().await;
+        let mut redis = server.connection().await;
+        // The server may be given more to do than it can.
+        redis.set_response_timeout(PATIENCE);
         Ok(Stage {
             settings,
-            redis: server.connection().await,
+            redis,
             programs: HashMap::new(),
             started: 0,
             server,
@@ -58,9 +63,15 @@ impl Stage {
 
     /// A process of its own for somebody who measures memory.
     pub(crate) async fn start(&mut self, make: Make) -> Result<Arc<Program>> {
+        self.start_clients(make, 1).await
+    }
+
+    /// The same with so many clients in the process.
+    pub(crate) async fn start_clients(&mut self, make: Make, clients: u64) -> Result<Arc<Program>> {
         self.started += 1;
         let url = self.server.url();
-        Ok(Arc::new(Program::start(make, self.started, &url).await?))
+        let program = Program::start(make, self.started, &url, clients).await?;
+        Ok(Arc::new(program))
     }
 
     /// Sets the permits of a semaphore.

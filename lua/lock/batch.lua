@@ -3,14 +3,16 @@
 -- Counterpart: RLock.tryLock, unlock, forceUnlock; RFencedLock.tryLockAndGetToken
 -- KEYS[1] lock: hash, the owner that holds it -> how often
 -- KEYS[2] channel: where waiters of every client listen
--- KEYS[3] fence: string, a number of this client, what it sent before that is refused; and " forced" if the call
---   with this number took the lock away from somebody
+-- KEYS[3] fence: string, a number of this client in sixteen digits, what it sent before that is refused; and " forced"
+--   if the call with this number took the lock away from somebody
 -- KEYS[4] token: string, the last fencing token; where a step asks for one
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] number of this sending, rising within a client
 -- ARGV[3] time to live of the fence in milliseconds
 -- ARGV[4] "0", or the number of this call's first sending: that one may have been carried out, or may still arrive
--- ARGV[5..] steps of four: kind, owner, how often it held the lock before, as its client knows (-1: not any more, but
+-- ARGV[5] a fence that somebody else must have written, as it is ahead of this client: it does not count, nor does
+--   anything that does not look like a fence. It is replaced
+-- ARGV[6..] steps of four: kind, owner, how often it held the lock before, as its client knows (-1: not any more, but
 --   what it held may be left over), lease in milliseconds
 --   acquire: also by the owner that holds it       acquire_fenced: the same, with a token
 --   release: one hold; the lease is that of those which are left
@@ -19,7 +21,7 @@
 --   and the token, or 0 and the remaining time to live (-1: none), or -3 and 0 if the owner does not hold it, though it
 --   did. release: how many holds are left, -1 if there was none, and 0. force: 1 or 0, and 0. A step that is refused:
 --   -2 and the error.
---   "stale" for a sending older than the fence. An error, and nothing has changed, where the server takes no
+--   "stale" and the fence for a sending older than that. An error, and nothing has changed, where the server takes no
 --   changes at the time
 -- Publishes: "0" when the lock has become free
 -- Repeat-safe: yes, a repeated step sets the owner's count to the same as before, force sees by the fence that it has
@@ -30,26 +32,28 @@ local lock, token = KEYS[1], KEYS[4]
 local doubtful = ARGV[4] ~= '0'
 
 local fence, forced = redis.call('GET', KEYS[3]), false
-if fence then
-  local number, mark = string.match(fence, '^(%d+)(.*)$')
-  -- What is no fence of ours keeps nobody out.
-  number = tonumber(number) or 0
-  if number > tonumber(ARGV[2]) then return 'stale' end
-  forced = doubtful and mark == ' forced' and number >= tonumber(ARGV[4])
+local number, mark = string.match(fence or '', '^(' .. string.rep('%d', 16) .. ')(.*)$')
+local ours = number and (mark == '' or mark == ' forced') and fence ~= ARGV[5]
+if ours then
+  if number > ARGV[2] then return { 'stale', fence } end
+  forced = doubtful and mark == ' forced' and number >= ARGV[4]
 end
-if doubtful then
+if doubtful or (fence and not ours) then
   redis.call('SET', KEYS[3], ARGV[2] .. (forced and ' forced' or ''), 'PX', ARGV[3])
 end
 -- What is no token is told to those who ask for one; others give back what they hold all the same.
 local last_token, no_token = token and redis.pcall('GET', token), nil
 if type(last_token) == 'table' then
   no_token = last_token
-elseif last_token and not tonumber(last_token) then
-  no_token = { err = 'ERR the fencing token is not an integer' }
+elseif last_token and not (last_token == '0' or string.match(last_token, '^[1-9]%d*$')) then
+  no_token = { err = 'ERR the last fencing token is no whole number from 0 on' }
+elseif last_token and tonumber(last_token) >= 9007199254740991 then
+  -- Scripts have no whole numbers beyond 2^53 - 1 that differ from the next ones.
+  no_token = { err = 'ERR the last fencing token is so large that none can follow' }
 end
 if no_token then
   local only_taken = true
-  for i = 5, #ARGV, 4 do only_taken = only_taken and string.sub(ARGV[i], 1, 7) == 'acquire' end
+  for i = 6, #ARGV, 4 do only_taken = only_taken and string.sub(ARGV[i], 1, 7) == 'acquire' end
   if only_taken then return no_token end
 end
 
@@ -61,19 +65,30 @@ local changed = false
 -- The errors that are about what a step asks for; others are about the server.
 local OF_THE_STEP = { ERR = true, NOPERM = true, WRONGTYPE = true }
 
-for i = 5, #ARGV, 4 do
+-- Frees the lock, which holds what is `held`, and tells the listeners; where either is refused, neither happens. To
+-- them it is one moment. With `force`, the fence has the mark.
+local function free(held, force)
+  local ttl = redis.call('PTTL', lock)
+  redis.call('DEL', lock)
+  -- Without memory nothing may be written but behind what needs none.
+  local done = force and redis.pcall('SET', KEYS[3], ARGV[2] .. ' forced', 'PX', ARGV[3])
+  if not (done and done.err) then done = redis.pcall(ARGV[1], KEYS[2], '0') end
+  if type(done) ~= 'table' then return done end
+  redis.call('HSET', lock, unpack(held))
+  if ttl >= 0 then redis.pcall('PEXPIRE', lock, ttl) end
+  if force then redis.pcall('SET', KEYS[3], ARGV[2], 'PX', ARGV[3]) end
+  return done
+end
+
+for i = 6, #ARGV, 4 do
   local kind, owner, expected, lease = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3]
   local result, extra = 0, 0
   if kind == 'force' then
     result = (forced or redis.call('HLEN', lock) > 0) and 1 or 0
-    -- To the listeners it is one moment; a server that may not publish says so first.
     if result == 1 and not forced then
-      answer[1] = redis.call(ARGV[1], KEYS[2], '0')
-      -- Without memory nothing may be written but behind what needs none.
-      local marked = redis.pcall('SET', KEYS[3], ARGV[2] .. ' forced', 'PX', ARGV[3])
-      if marked.err and OF_THE_STEP[string.match(marked.err, '^%u+')] then return marked end
-      redis.call('DEL', lock)
-      if marked.err then redis.call('SET', KEYS[3], ARGV[2] .. ' forced', 'PX', ARGV[3]) end
+      local told = free(redis.call('HGETALL', lock), true)
+      if type(told) == 'table' then return told end
+      answer[1] = told
     end
     leaving = nil
   elseif kind == 'release' then
@@ -136,8 +151,9 @@ for i = 5, #ARGV, 4 do
 end
 
 if leaving then
-  answer[1] = redis.call(ARGV[1], KEYS[2], '0')
-  redis.call('DEL', lock)
+  local told = free({ leaving, redis.call('HGET', lock, leaving) }, false)
+  if type(told) == 'table' then return told end
+  answer[1] = told
 elseif handed_over then
   -- Does anybody else wait for the lock?
   local counting = ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'

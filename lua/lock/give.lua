@@ -12,6 +12,13 @@
 -- Invariant: only the owner's hold is given back
 
 if redis.call('HGET', KEYS[1], ARGV[2]) ~= '1' or redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
-local listeners = redis.call(ARGV[1], KEYS[2], '0')
+local ttl = redis.call('PTTL', KEYS[1])
 redis.call('DEL', KEYS[1])
+local listeners = redis.pcall(ARGV[1], KEYS[2], '0')
+if type(listeners) == 'table' then
+  -- Those who wait would not know that it is free.
+  redis.call('HSET', KEYS[1], ARGV[2], 1)
+  if ttl >= 0 then redis.call('PEXPIRE', KEYS[1], ttl) end
+  return listeners
+end
 return 1 + listeners

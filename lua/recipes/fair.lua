@@ -1,6 +1,6 @@
 -- Purpose: where a fair semaphore keeps its holders: a zset by time and one by a counter that rises with
 --   each acquisition; who is among the first in the second holds
--- Counterpart: extension: the part behind times.lua and before batch.lua
+-- Counterpart: extension: the part behind times.lua and before line.lua
 -- KEYS[1] times: zset, id -> time
 -- KEYS[2] owners: zset, id -> the counter's value when it came
 -- KEYS[3] counter: string, the value given out last, a decimal integer
@@ -55,8 +55,13 @@ end
 
 -- An entry that is in the first zset only is somebody in the middle of his steps, or his leavings: he
 -- may have a counter's value below the next one, so he counts.
-function store.held()
+local function held()
   return math.max(timed, owned)
+end
+
+-- How many permits are left under a limit.
+function store.room(_, limit)
+  return limit - held()
 end
 
 -- Gives out `count` values of the counter: the one before the first of them; or nil, and why not.
@@ -130,7 +135,7 @@ function store.list(setting, from)
 end
 
 function store.clear()
-  local held = store.held()
+  local held = held()
   redis.call('DEL', KEYS[2])
   redis.call('DEL', KEYS[1])
   timed, owned = 0, 0

@@ -1,5 +1,5 @@
 -- Purpose: where a set semaphore keeps its holders: a set of ids; who stands in it holds, for ever
--- Counterpart: extension: the part before batch.lua
+-- Counterpart: extension: the part before line.lua
 -- KEYS[1] holders: set of ids
 -- Returns: nothing by itself; it defines `store` for batch.lua
 -- Publishes: nothing
@@ -13,8 +13,9 @@ local store = {}
 -- Nobody expires.
 function store.open() end
 
-function store.held()
-  return redis.call('SCARD', KEYS[1])
+-- How many permits are left under a limit.
+function store.room(_, limit)
+  return limit - redis.call('SCARD', KEYS[1])
 end
 
 function store.take(_, ids)

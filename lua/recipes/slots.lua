@@ -1,6 +1,6 @@
 -- Purpose: where slot strings keep their holders: a string for each permit, which holds an id and expires;
 --   a string lock is the one with a single slot
--- Counterpart: extension: the part before batch.lua
+-- Counterpart: extension: the part before line.lua
 -- KEYS[1..] slots: strings, the id of the holder; as many as the limit, then the keys of batch.lua
 -- Returns: nothing by itself; it defines `store` for batch.lua
 -- Publishes: nothing
@@ -25,21 +25,23 @@ function store.open(setting)
   end
 end
 
-function store.held(setting)
-  local held = 0
-  for slot = 1, setting.limit do
-    if store.ids[slot] then held = held + 1 end
+-- How many slots are free under a limit, as far as this client sees them.
+function store.room(setting, limit)
+  local free = 0
+  for slot = 1, math.min(limit, setting.limit) do
+    if not store.ids[slot] then free = free + 1 end
   end
-  return held
+  return free
 end
 
--- Gives each of `ids` the lowest slot that is free, and returns their numbers; or nil, and why not.
-function store.take(setting, ids)
+-- Gives each of `ids` the lowest slot that is free, for as long as `lasting` says, and returns their numbers; or nil, and
+-- why not.
+function store.take(_, ids, lasting)
   local given, slot = {}, 0
   for i = 1, #ids do
     repeat slot = slot + 1 until not store.ids[slot]
-    local done = redis.call('SET', KEYS[slot], ids[i], 'NX', 'PX', setting.timeout)
-    if not done then return nil, 'WRONGTYPE slot ' .. slot .. ' is no string' end
+    local done = redis.call('SET', KEYS[slot], ids[i], 'NX', 'PX', lasting[i])
+    if not done then return nil, 'notastring ' .. slot end
     store.ids[slot], store.slots[ids[i]], given[i] = ids[i], slot, slot
   end
   return given
@@ -59,14 +61,14 @@ function store.drop(_, ids)
   return held
 end
 
--- Which of `ids` hold; those do from now on. No time is cut short.
-function store.refresh(setting, ids)
+-- Which of `ids` hold; those do from now on, for as long as `lasting` says. No time is cut short.
+function store.refresh(_, ids, lasting)
   local held = {}
   for i = 1, #ids do
     local slot = store.slots[ids[i]]
     held[i] = slot ~= nil
     local left = slot and redis.call('PTTL', KEYS[slot]) or -1
-    if left >= 0 and left < setting.timeout then redis.call('PEXPIRE', KEYS[slot], setting.timeout) end
+    if left >= 0 and left < tonumber(lasting[i]) then redis.call('PEXPIRE', KEYS[slot], lasting[i]) end
   end
   return held
 end
@@ -103,7 +105,7 @@ function store.holder()
 end
 
 function store.clear(setting)
-  local held = store.held(setting)
+  local held = setting.limit - store.room(setting, setting.limit)
   redis.call('DEL', unpack(KEYS, 1, setting.limit))
   store.ids, store.slots = {}, {}
   return held

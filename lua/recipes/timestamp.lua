@@ -1,5 +1,5 @@
 -- Purpose: where a timestamp semaphore keeps its holders: one zset by time; who stands in it holds
--- Counterpart: extension: the part behind times.lua and before batch.lua
+-- Counterpart: extension: the part behind times.lua and before line.lua
 -- KEYS[1] times: zset, id -> time
 -- Returns: nothing by itself; it defines `store` for batch.lua
 -- Publishes: nothing
@@ -17,8 +17,9 @@ function store.open(setting)
   return nil, more, #expired > 0
 end
 
-function store.held()
-  return redis.call('ZCARD', KEYS[1])
+-- How many permits are left under a limit.
+function store.room(_, limit)
+  return limit - redis.call('ZCARD', KEYS[1])
 end
 
 -- Makes holders of `ids`.

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use tokio::time::Instant;
-
+use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::LeasedPermit;
 use crate::lease::Lease;
+use async_trait::async_trait;
 
 /// A semaphore whose permits have ids, wherever it is kept.
 ///
@@ -67,6 +66,9 @@ pub trait LeasedSemaphore: Send + Sync + std::fmt::Debug + 'static {
 
     /// Refreshes a permit in the background from now on, every third of its time, until it is released. The
     /// lease tells when it is lost. Must be called within the runtime.
+    ///
+    /// A permit that is kept already has one lease, which this returns again. What this client has refreshed since
+    /// `held` was granted counts; where it has run out by what this client knows, it is lost.
     fn keep(&self, held: &Held) -> Lease;
 
     /// Ends what [`keep`](LeasedSemaphore::keep) has begun.
@@ -96,8 +98,8 @@ pub trait LeasedSemaphore: Send + Sync + std::fmt::Debug + 'static {
 pub struct Held {
     pub(crate) id: Arc<str>,
     pub(crate) slot: Option<u32>,
-    /// By the clock of this process, counted from before it was asked for.
-    pub(crate) until: Option<Instant>,
+    /// Counted from before it was asked for.
+    pub(crate) until: Option<Moment>,
 }
 
 impl Held {
@@ -116,8 +118,7 @@ impl Held {
     /// How much of its first lease is left; `None`: it lasts for ever.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
-        let left = |until: Instant| until.saturating_duration_since(Instant::now());
-        self.until.map(left)
+        self.until.map(Moment::remaining)
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::claim::{Claim, Run};
 use super::keys::Keys;
 use super::log::list_of;
-use super::request::{Arg, Request, Script, ScriptCall};
+use super::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use super::turns::{Report, Verdict};
 use super::waiters::Reply;
 use crate::error::Error;
@@ -44,6 +44,8 @@ const RECORD_FLAG: usize = 3;
 /// Where the steps begin; without them, and without the key for turns, a batch asks what has become of its number.
 const FIRST_STEP: usize = 4;
 const KEYS_OF_QUESTION: usize = 3;
+/// Which of the script's keys is the record.
+const RECORD_KEY: usize = 2;
 
 /// What a caller asks for; amounts are not zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -306,7 +308,7 @@ impl Batch {
     /// The script call. `doubtful` says that an earlier batch may still be on its way to the server.
     pub(crate) fn request(&self, keys: &Keys, record_life: Duration, doubtful: bool) -> Request {
         let mut args = Vec::with_capacity(13 + 3 * self.len());
-        args.push(Arg::Word("PUBLISH"));
+        args.push(Arg::PUBLISH);
         args.push(Arg::Number(0));
         args.push(Arg::millis(record_life));
         args.push(Arg::Number(doubtful.into()));
@@ -351,6 +353,10 @@ impl Batch {
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
             question: Some((KEYS_OF_QUESTION, FIRST_STEP)),
+            record: Some(RecordKey {
+                index: RECORD_KEY,
+                always: true,
+            }),
         })
     }
 }

@@ -91,7 +91,7 @@ impl Core {
     /// Carries `command` on the object with these `keys` out and answers its caller; `false` if copies of it may
     /// still reach the server and change something. `others` sees to those who wait behind it.
     pub(crate) async fn carry_out_command(
-        &self,
+        self: &Arc<Self>,
         keys: &Keys,
         command: Command,
         others: impl Fn(&Trouble<'_>),

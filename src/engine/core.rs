@@ -10,12 +10,14 @@ use tokio::time::Instant;
 
 use super::coalesce::Coalescer;
 use super::holds::Holds;
+use super::records::Records;
 use super::refusing::Refusing;
 use super::registry::Registry;
 use super::unheard::Unheard;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::outside;
 use crate::transport::{Connection, Endpoint};
 
 /// The shared part of a client: its connections, its identity, its objects.
@@ -31,6 +33,7 @@ pub(crate) struct Core {
     pub(crate) holds: Holds,
     pub(crate) coalescer: Coalescer,
     pub(crate) refusing: Refusing,
+    pub(crate) records: Records,
     pub(crate) unheard: Unheard,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
@@ -54,7 +57,7 @@ impl Core {
         let endpoint = Endpoint::new(&config)?;
         let connection = Connection::open(endpoint.clone()).await?;
         let wakeups = Wakeups::new(endpoint, config.safety_interval);
-        let id = uuid::Uuid::new_v4().to_string();
+        let id = outside::uuid().to_string();
         let mapped_id = config.name_mapper.try_map(&id);
         Ok(Arc::new(Core {
             config,
@@ -68,6 +71,7 @@ impl Core {
             holds: Holds::default(),
             coalescer: Coalescer::new(mapped_id),
             refusing: Refusing::default(),
+            records: Records::default(),
             unheard: Unheard::default(),
             busy: AtomicUsize::new(0),
             closing: OnceLock::new(),
@@ -137,7 +141,9 @@ impl Core {
                 self.idle.notified().await;
             }
         };
-        let _ = tokio::time::timeout_at(began + limit, idle).await;
+        if tokio::time::timeout_at(began + limit, idle).await.is_ok() {
+            self.give_all_records_back().await;
+        }
         self.finished.store(true, Ordering::SeqCst);
         self.wakeups.close();
         self.connection.close();

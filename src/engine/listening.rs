@@ -49,7 +49,7 @@ impl Listening {
                 self.confirmed = true;
                 true
             }
-            Wake::Look | Wake::Message | Wake::FurtherMessage => true,
+            Wake::Look | Wake::Message(_) => true,
             Wake::Lost => {
                 self.confirmed = false;
                 false

@@ -26,6 +26,7 @@ pub(crate) mod log;
 pub(crate) mod nudge;
 pub(crate) mod once;
 pub(crate) mod primitive;
+pub(crate) mod records;
 pub(crate) mod refusing;
 pub(crate) mod registry;
 pub(crate) mod renewal;

@@ -135,20 +135,20 @@ impl Core {
     /// Carries `request` out. After each failure `callers` tells those whose time is up, and says how
     /// long the others wait.
     pub(crate) async fn carry_out(
-        &self,
+        self: &Arc<Self>,
         request: &mut Request,
         callers: impl FnMut(&Trouble<'_>) -> Patience,
     ) -> Ending {
         // The usual case first: nothing is prepared for trouble that does not come.
         match self.try_once(request).await {
-            Ok(answer) => Ending::Answer(answer),
+            Ok(answer) => self.answered_at_once(request, answer),
             Err(failure) => Box::pin(self.carry_on(request, failure, callers)).await,
         }
     }
 
     /// Goes on when the first sending has ended with `failure`.
     pub(crate) async fn carry_on(
-        &self,
+        self: &Arc<Self>,
         request: &mut Request,
         mut failure: Failure,
         mut callers: impl FnMut(&Trouble<'_>) -> Patience,
@@ -175,6 +175,9 @@ impl Core {
                 Failure::Refused(refusal) | Failure::NoConnection(refusal) => refusal,
                 Failure::Unanswered { detail, sent } => {
                     first_sent.get_or_insert(sent);
+                    if let Some(record) = request.record() {
+                        self.record_is_needed(record);
+                    }
                     request.mark_doubtful(self.next_sequence());
                     Refusal::unreachable(detail)
                 }
@@ -209,14 +212,17 @@ impl Core {
                 };
                 // Nothing comes between the last look at the callers, and at the clock, and the sending.
                 if now >= not_before
-                    && let Ok(live) = self.connection.live()
+                    && let Ok(live) = self.connection.live_for(request.key())
                 {
                     match self.attempt(live, request).await {
                         Ok(answer) => {
                             if refused_before {
                                 self.refusing.end(self.connection.server());
                             }
-                            return Ending::Answer(answer);
+                            return match first_sent {
+                                None => self.answered_at_once(request, answer),
+                                Some(_) => Ending::Answer(answer),
+                            };
                         }
                         Err(failure) => break failure,
                     }
@@ -229,9 +235,17 @@ impl Core {
         }
     }
 
+    fn answered_at_once(self: &Arc<Self>, request: &Request, answer: Value) -> Ending {
+        if let Some((record, number)) = request.unneeded_record() {
+            self.record_is_unneeded(record, number);
+        }
+        Ending::Answer(answer)
+    }
+
     /// Sends something once: of no consequence, or for the first time ([`carry_on`](Self::carry_on) takes it from there).
     pub(crate) async fn try_once(&self, request: &Request) -> Result<Value, Failure> {
-        let live = self.connection.live().map_err(Failure::NoConnection)?;
+        let live = self.connection.live_for(request.key());
+        let live = live.map_err(Failure::NoConnection)?;
         self.attempt(live, request).await
     }
 
@@ -263,12 +277,12 @@ impl Core {
 
 /// The error for a refusal of a call whose earlier sending has been `unanswered` for so long, and may have been carried
 /// out.
-pub(crate) fn refused_in_doubt(name: &str, refusal: &Refusal, unanswered: Duration) -> Error {
+pub(crate) fn refused_in_doubt(name: &str, detail: &str, unanswered: Duration) -> Error {
     Error::OutcomeUnknown {
         name: name.to_owned(),
         operation: "a batch of calls",
         waited: unanswered,
-        detail: refusal.detail.clone(),
+        detail: detail.to_owned(),
     }
 }
 
@@ -301,6 +315,7 @@ pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
         Reason::Permission => Error::PermissionDenied { name, detail },
         Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
         Reason::Authentication => Error::Authentication { name, detail },
+        Reason::Tls => Error::Tls { name, detail },
         _ if detail.contains("no such key") => Error::NoSuchObject { name },
         _ => Error::Server { name, detail },
     }

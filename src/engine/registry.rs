@@ -1,7 +1,7 @@
 //! What a client keeps one of for each object in Redis: found again by kind and key while anybody uses it.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use crate::sync::{Mutex, MutexGuard};
@@ -22,7 +22,7 @@ pub(crate) struct Registry {
 
 #[derive(Default)]
 struct State {
-    by_place: HashMap<Place, Weak<dyn Shared>>,
+    by_place: BTreeMap<Place, Weak<dyn Shared>>,
     closed: bool,
 }
 

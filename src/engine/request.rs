@@ -3,10 +3,8 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redis::RedisWrite;
-
 use crate::api::whole_millis;
-use crate::transport::Cmd;
+use crate::transport::{Command, PUBLISH, digest};
 
 /// A Lua script, embedded at build time, and its digest.
 pub(crate) struct Script {
@@ -18,13 +16,9 @@ impl Script {
     pub(crate) fn new(source: &'static str) -> Self {
         Script {
             source,
-            digest: redis_digest(source),
+            digest: digest(source),
         }
     }
-}
-
-fn redis_digest(source: &str) -> String {
-    redis::Script::new(source).get_hash().to_owned()
 }
 
 /// A script call or a plain command, ready to be sent.
@@ -32,7 +26,7 @@ pub(crate) enum Request {
     /// A call of a script that answers a repeated sequence number from its record.
     Script(ScriptCall),
     /// A command that may be repeated as it is: it changes nothing.
-    Plain(Cmd),
+    Plain(Command),
 }
 
 /// An argument of a script.
@@ -46,6 +40,9 @@ pub(crate) enum Arg {
 }
 
 impl Arg {
+    /// The command that sends a message.
+    pub(crate) const PUBLISH: Arg = Arg::Word(PUBLISH);
+
     /// A duration in milliseconds, rounded up.
     pub(crate) fn millis(duration: Duration) -> Self {
         Arg::Number(whole_millis(duration))
@@ -71,6 +68,16 @@ pub(crate) struct ScriptCall {
     pub(crate) renumbered: bool,
     /// How many of its keys and arguments make a question, instead of a repetition: what has become of this number?
     pub(crate) question: Option<(usize, usize)>,
+    /// Where it is put on record.
+    pub(crate) record: Option<RecordKey>,
+}
+
+/// The key of a call's record.
+pub(crate) struct RecordKey {
+    /// Which of the call's keys it is.
+    pub(crate) index: usize,
+    /// Whether a call is there, too, that was answered when it was sent for the first time.
+    pub(crate) always: bool,
 }
 
 impl Request {
@@ -88,11 +95,12 @@ impl Request {
             record_flag: None,
             renumbered: false,
             question: None,
+            record: None,
         })
     }
 
     /// The shortest form: names the script by its digest.
-    pub(crate) fn command(&self) -> Cmd {
+    pub(crate) fn command(&self) -> Command {
         match self {
             Request::Script(call) => call.command("EVALSHA", &call.script.digest),
             Request::Plain(command) => command.clone(),
@@ -100,10 +108,18 @@ impl Request {
     }
 
     /// The form with the script's text, for a server that does not know the script.
-    pub(crate) fn full_command(&self) -> Cmd {
+    pub(crate) fn full_command(&self) -> Command {
         match self {
             Request::Script(call) => call.command("EVAL", call.script.source),
             Request::Plain(command) => command.clone(),
+        }
+    }
+
+    /// The key that it belongs to.
+    pub(crate) fn key(&self) -> Option<&Arc<str>> {
+        match self {
+            Request::Script(call) => call.keys.first(),
+            Request::Plain(command) => command.belongs_to(),
         }
     }
 
@@ -121,6 +137,31 @@ impl Request {
         }) = self
         {
             args[*sequence] = Arg::Sequence(number);
+        }
+    }
+
+    /// Its record.
+    pub(crate) fn record(&self) -> Option<&Arc<str>> {
+        match self {
+            Request::Script(call) => call.keys.get(call.record.as_ref()?.index),
+            Request::Plain(_) => None,
+        }
+    }
+
+    /// Its record and its number, where it stays on record though no copy of it can arrive: it was answered when it was
+    /// sent for the first time.
+    pub(crate) fn unneeded_record(&self) -> Option<(&Arc<str>, u64)> {
+        match self {
+            Request::Script(ScriptCall {
+                args,
+                sequence: Some(sequence),
+                record: Some(RecordKey { always: true, .. }),
+                ..
+            }) => match args[*sequence] {
+                Arg::Sequence(number) => Some((self.record()?, number)),
+                _ => None,
+            },
+            _ => None,
         }
     }
 
@@ -174,25 +215,24 @@ impl Request {
 }
 
 impl ScriptCall {
-    fn command(&self, verb: &str, script: &str) -> Cmd {
+    fn command(&self, verb: &str, script: &str) -> Command {
         // Verb, script and number of keys come in addition; most arguments are short.
         let count = 3 + self.keys.len() + self.args.len();
         let keys: usize = self.keys.iter().map(|key| key.len()).sum();
-        let mut command = Cmd::with_capacity(count, script.len() + keys + 16 * count);
-        command.arg(verb).arg(script).arg(self.keys.len());
+        let mut command = Command::with_capacity(count, script.len() + keys + 16 * count);
+        command.word(verb);
+        command.word(script);
+        command.formatted(format_args!("{}", self.keys.len()));
         for key in &self.keys {
-            command.arg(&**key);
+            command.word(key);
         }
         for arg in &self.args {
             match arg {
-                Arg::Word(word) => command.arg(word),
-                Arg::Text(text) => command.arg(&**text),
-                Arg::Number(number) => command.arg(number),
-                Arg::Sequence(number) => {
-                    command.write_arg_fmt(format_args!("{number:016}"));
-                    &mut command
-                }
-            };
+                Arg::Word(word) => command.word(word),
+                Arg::Text(text) => command.word(text),
+                Arg::Number(number) => command.number(*number),
+                Arg::Sequence(number) => command.formatted(format_args!("{number:016}")),
+            }
         }
         command
     }

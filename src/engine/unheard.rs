@@ -5,7 +5,7 @@
 //! last such release whether somebody listens by then, with one `PUBSUB NUMSUB` for hundreds of semaphores, once a second
 //! at the most.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::line::Line;
 use super::nudge::LATE;
 use super::request::Request;
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::{Cmd, Failure, Value, cmd};
+use crate::transport::{Failure, Value, count_listeners};
 
 const PACE: Duration = Duration::from_secs(1);
 /// One question names this many channels at the most.
@@ -33,7 +33,7 @@ pub(crate) struct Unheard {
 
 #[derive(Default)]
 struct State {
-    by_object: HashMap<Arc<str>, Announced>,
+    by_object: BTreeMap<Arc<str>, Announced>,
     /// A task sees to them.
     watched: bool,
 }
@@ -105,11 +105,7 @@ impl Core {
 
     /// Asks for the listeners of channels; `None` if there was no answer.
     async fn listeners(&self, due: &[Keys]) -> Option<Vec<i64>> {
-        let mut question: Cmd = cmd("PUBSUB");
-        question.arg("NUMSUB");
-        for keys in due {
-            question.arg(&**keys.channel());
-        }
+        let question = count_listeners(due.iter().map(|keys| &**keys.channel()));
         let answer = match self.try_once(&Request::Plain(question)).await {
             Ok(Value::Array(answer)) => answer,
             // It may not be asked for.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::core::Core;
 use super::request::Request;
 use crate::error::Error;
-use crate::transport::{Value, cmd};
+use crate::transport::{Command, Value};
 
 /// A key, and the type that it has where it exists.
 pub(crate) type Typed = (Arc<str>, &'static str);
@@ -22,8 +22,7 @@ impl Core {
         };
         let keys = keys();
         for (key, expected) in keys.iter().take(MOST_KEYS) {
-            let mut command = cmd("TYPE");
-            command.arg(&**key);
+            let command = Command::new("TYPE").key(key);
             match self.try_once(&Request::Plain(command)).await {
                 Ok(Value::SimpleString(found)) if found != *expected && found != "none" => {
                     let (key, found) = (key.to_string(), Some(found));

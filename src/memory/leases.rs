@@ -174,9 +174,12 @@ impl Leases {
         self.drop_expired();
         let lease = match self.lease {
             Some(lasts) => Lease::kept(lasts),
-            None => Lease::until(None),
+            None => Lease::until(None::<Instant>),
         };
         match self.holders.get_mut(id) {
+            Some(Entry {
+                kept: Some(lease), ..
+            }) => return lease.clone(),
             Some(entry) => {
                 entry.until = None;
                 entry.kept = Some(lease.clone());
@@ -238,7 +241,7 @@ impl Leases {
     }
 
     fn take(&mut self) -> Held {
-        let id: Arc<str> = uuid::Uuid::new_v4().to_string().into();
+        let id: Arc<str> = crate::outside::uuid().to_string().into();
         let until = self.end();
         let slot = self.free_slots.pop_first().unwrap_or_else(|| {
             self.fresh_slot += 1;
@@ -254,7 +257,7 @@ impl Leases {
         Held {
             id,
             slot: Some(slot),
-            until,
+            until: until.map(Into::into),
         }
     }
 

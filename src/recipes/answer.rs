@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::batch::Batch;
+use super::line::alarm::Rank;
 use crate::api::Holder;
 use crate::transport::Value;
 
@@ -48,8 +49,10 @@ pub(super) struct Outcome {
     pub(super) now: u64,
     /// Until the first holder expires.
     pub(super) first_end: Option<Duration>,
-    /// Somebody of another client waits who came before all of this one.
-    pub(super) behind: bool,
+    /// Where this client stands now in the line of all clients.
+    pub(super) rank: Rank,
+    /// After how long it is to be seen whether others have come who have been told that it is their turn.
+    pub(super) again: Option<Duration>,
     /// What has expired could not be removed all at once.
     pub(super) more: bool,
     pub(super) locked: Option<Locked>,
@@ -105,10 +108,14 @@ impl Answer {
 }
 
 fn read_outcome(text: &str) -> Option<Outcome> {
-    let mut words = text.splitn(12, ' ');
+    let mut words = text.splitn(14, ' ');
     let now = words.next()?.parse().ok()?;
     let first_end = read_millis(words.next()?)?;
-    let behind = words.next()? == "1";
+    let rank = Rank {
+        before: words.next()?.parse().ok()?,
+        of: words.next()?.parse().ok()?,
+    };
+    let again = read_number(words.next()?)?.map(Duration::from_micros);
     let more = words.next()? == "1";
     let locked = match words.next()? {
         "-" => None,
@@ -136,7 +143,8 @@ fn read_outcome(text: &str) -> Option<Outcome> {
     Some(Outcome {
         now,
         first_end,
-        behind,
+        rank,
+        again,
         more,
         locked,
         served,
@@ -149,11 +157,16 @@ fn read_outcome(text: &str) -> Option<Outcome> {
     })
 }
 
-/// A time in milliseconds, as a script writes numbers of any size; less than 0: none.
-fn read_millis(word: &str) -> Option<Option<Duration>> {
-    let millis: f64 = word.parse().ok()?;
+/// A number of any size, as a script writes it; less than 0: none.
+fn read_number(word: &str) -> Option<Option<u64>> {
+    let number: f64 = word.parse().ok()?;
     // A cast ends at the largest there is.
-    Some((millis >= 0.0).then(|| Duration::from_millis(millis as u64)))
+    Some((number >= 0.0).then_some(number as u64))
+}
+
+/// A time in milliseconds.
+fn read_millis(word: &str) -> Option<Option<Duration>> {
+    Some(read_number(word)?.map(Duration::from_millis))
 }
 
 fn read_bits(word: &str) -> Option<Vec<bool>> {
@@ -202,10 +215,12 @@ mod tests {
     #[test]
     fn answers_are_read() {
         let read = |text: &str| Answer::parse(&Value::BulkString(text.as_bytes().to_vec()));
-        let done = read("done 17 250 0 1 - 2 1 0 10 - 4,5,6 -");
+        let done = read("done 17 250 3 7 5000 1 - 2 1 0 10 - 4,5,6 -");
         let expected = Outcome {
             now: 17,
             first_end: Some(Duration::from_millis(250)),
+            rank: Rank { before: 3, of: 7 },
+            again: Some(Duration::from_millis(5)),
             more: true,
             served: 2,
             tried: 1,
@@ -214,7 +229,8 @@ mod tests {
             ..Outcome::default()
         };
         assert_eq!(done, Some(Answer::Done(expected)));
-        let Some(Answer::Done(failed)) = read("done 1 -1 1 0 40:a1b2 0 0 7 - 1 - OOM no memory")
+        let Some(Answer::Done(failed)) =
+            read("done 1 -1 1 2 -1 0 40:a1b2 0 0 7 - 1 - OOM no memory")
         else {
             panic!("not read");
         };
@@ -225,7 +241,7 @@ mod tests {
             left: Duration::from_millis(40),
             holder: "a1b2".to_owned(),
         };
-        assert_eq!((failed.behind, failed.locked), (true, Some(locked)));
+        assert_eq!((failed.rank.before, failed.locked), (1, Some(locked)));
         assert_eq!(read("stale"), Some(Answer::Stale));
         let units = Answer::Units("17".to_owned());
         assert_eq!(read("unrecorded units 17"), Some(units));
@@ -236,7 +252,7 @@ mod tests {
     #[test]
     fn what_is_not_on_record_is_known() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let done = "done 17 -1 0 0 - 0 0 0 - - - -";
+        let done = "done 17 -1 0 0 -1 0 - 0 0 0 - - - -";
         assert!(Answer::is_on_record(&text(done)));
         assert!(!Answer::is_on_record(&text(&format!("unrecorded {done}"))));
         assert!(!Answer::is_on_record(&Value::Array(vec![text("")])));
@@ -247,7 +263,7 @@ mod tests {
         fn any_value_is_read(value in crate::any_value::value(), releases in 0_usize..4, tries in 0_usize..4) {
             let mut batch = Batch::new(Default::default());
             let releases = (0..releases).map(|_| Operation::Release("a".into()));
-            for operation in releases.chain((0..tries).map(|_| Operation::Try)) {
+            for operation in releases.chain((0..tries).map(|_| Operation::Try(Duration::ZERO))) {
                 let since = tokio::time::Instant::now();
                 let call = Call { operation, reply: None, since };
                 batch.add(call).expect("there is room");

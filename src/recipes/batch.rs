@@ -1,5 +1,6 @@
 //! Calls that travel to the server together, as one call of a script that is put together of
-//! `lua/recipes/record.lua`, `lua/recipes/ids.lua`, the layout's part and `lua/recipes/batch.lua`.
+//! `lua/recipes/record.lua`, `lua/recipes/ids.lua`, the layout's part, `lua/recipes/line.lua` and
+//! `lua/recipes/batch.lua`.
 //!
 //! The order within a batch: releases, refreshes, those who wait, those who only try. The ids of those who are
 //! granted are made by the script, out of a random number that travels with the batch, so that a thousand
@@ -17,7 +18,8 @@ use super::line::waiting::{Claim, Reply};
 use super::names::Names;
 use super::settings::{Layout, Settings, Units};
 use crate::engine::log::list_of;
-use crate::engine::request::{Arg, Request, Script, ScriptCall};
+use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
+use crate::outside;
 
 static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
@@ -25,6 +27,7 @@ static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
         include_str!("../../lua/recipes/ids.lua"),
         include_str!("../../lua/recipes/times.lua"),
         include_str!("../../lua/recipes/timestamp.lua"),
+        include_str!("../../lua/recipes/line.lua"),
         include_str!("../../lua/recipes/batch.lua"),
     ))
 });
@@ -32,9 +35,9 @@ static FAIR: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("../../lua/recipes/record.lua"),
         include_str!("../../lua/recipes/ids.lua"),
-        include_str!("../../lua/recipes/usual.lua"),
         include_str!("../../lua/recipes/times.lua"),
         include_str!("../../lua/recipes/fair.lua"),
+        include_str!("../../lua/recipes/line.lua"),
         include_str!("../../lua/recipes/batch.lua"),
     ))
 });
@@ -43,6 +46,7 @@ static SET: LazyLock<Script> = LazyLock::new(|| {
         include_str!("../../lua/recipes/record.lua"),
         include_str!("../../lua/recipes/ids.lua"),
         include_str!("../../lua/recipes/set.lua"),
+        include_str!("../../lua/recipes/line.lua"),
         include_str!("../../lua/recipes/batch.lua"),
     ))
 });
@@ -51,6 +55,7 @@ static SLOTS: LazyLock<Script> = LazyLock::new(|| {
         include_str!("../../lua/recipes/record.lua"),
         include_str!("../../lua/recipes/ids.lua"),
         include_str!("../../lua/recipes/slots.lua"),
+        include_str!("../../lua/recipes/line.lua"),
         include_str!("../../lua/recipes/batch.lua"),
     ))
 });
@@ -67,9 +72,10 @@ const RECORD_FLAG: usize = 3;
 #[derive(Debug, Clone)]
 pub(super) enum Operation {
     Release(Arc<str>),
-    /// In the background, where it is kept.
-    Refresh(Arc<str>, Option<Kept>),
-    Try,
+    /// To last for so long; in the background, where it is kept.
+    Refresh(Arc<str>, Duration, Option<Kept>),
+    /// For a permit that lasts for so long.
+    Try(Duration),
     /// A page of the holders, behind where the one before has ended.
     List(Arc<str>),
     Clear,
@@ -87,8 +93,8 @@ impl Operation {
     /// The id that it is about.
     pub(super) fn id(&self) -> Option<&str> {
         match self {
-            Operation::Release(id) | Operation::Refresh(id, _) => Some(id),
-            Operation::Try | Operation::List(_) | Operation::Clear => None,
+            Operation::Release(id) | Operation::Refresh(id, ..) => Some(id),
+            Operation::Try(_) | Operation::List(_) | Operation::Clear => None,
         }
     }
 
@@ -97,7 +103,7 @@ impl Operation {
         match self {
             Operation::Release(_) => "release",
             Operation::Refresh(..) => "refresh",
-            Operation::Try => "try_acquire",
+            Operation::Try(_) => "try_acquire",
             Operation::List(_) => "holders",
             Operation::Clear => "release_all",
         }
@@ -134,8 +140,10 @@ impl Call {
     pub(super) fn is_owed(&self) -> bool {
         match &self.operation {
             Operation::Release(_) => true,
-            Operation::Refresh(_, kept) => kept.as_ref().is_some_and(|kept| !kept.lease.is_lost()),
-            Operation::Try | Operation::List(_) | Operation::Clear => false,
+            Operation::Refresh(_, _, kept) => {
+                kept.as_ref().is_some_and(|kept| !kept.lease.is_lost())
+            }
+            Operation::Try(_) | Operation::List(_) | Operation::Clear => false,
         }
     }
 }
@@ -172,7 +180,7 @@ impl Batch {
         let list = match call.operation {
             Operation::Release(_) => &mut self.releases,
             Operation::Refresh(..) => &mut self.refreshes,
-            Operation::Try => &mut self.tries,
+            Operation::Try(_) => &mut self.tries,
             Operation::List(_) | Operation::Clear => {
                 if self.alone.is_some() || self.calls().next().is_some() {
                     return Err(call);
@@ -207,7 +215,8 @@ impl Batch {
     /// The calls that change something, for the log, and the ids of what may have been granted; empty where there are
     /// none.
     pub(super) fn changes(&self) -> String {
-        let named = |call: &&Call| !matches!(call.operation, Operation::Try | Operation::List(_));
+        let named =
+            |call: &&Call| !matches!(call.operation, Operation::Try(_) | Operation::List(_));
         let calls = self.calls().filter(named);
         let calls = calls.map(|call| (call.operation.to_string(), 1));
         let acquired = self.ids().map(|id| (format!("acquired({id})"), 1));
@@ -242,14 +251,19 @@ impl Batch {
         (0..wanted).map(|index| self.ids.get(index))
     }
 
-    /// The script call. `doubtful` says that an earlier batch may still be on its way to the server.
-    pub(super) fn request(
-        &self,
-        settings: &Settings,
-        names: &Names,
-        record_life: Duration,
-        doubtful: bool,
-    ) -> Request {
+    /// For how long those who are granted hold, in order: the first `served` who wait, then those who try.
+    pub(super) fn times(&self, served: usize) -> impl Iterator<Item = Duration> + '_ {
+        let runs = self.claim.runs.iter();
+        let waiting = runs.flat_map(|run| run.tickets.iter().map(|_| run.lasts));
+        let trying = self.tries.iter().filter_map(|call| match call.operation {
+            Operation::Try(lasts) => Some(lasts),
+            _ => None,
+        });
+        waiting.take(served).chain(trying)
+    }
+
+    /// The script call.
+    pub(super) fn request(&self, settings: &Settings, names: &Names, setting: &Sending) -> Request {
         let script = match settings.layout {
             Layout::Timestamp => &TIMESTAMP,
             Layout::Fair => &FAIR,
@@ -259,10 +273,14 @@ impl Batch {
         let what = match self.alone.as_ref().map(|call| &call.operation) {
             Some(Operation::List(_)) => "list",
             Some(_) => "clear",
+            None if self.calls().next().is_none() && self.claim.waiting == 0 && !setting.leaves => {
+                "tend"
+            }
             None => "batch",
         };
         let flags = match (settings.layout, settings.units, &settings.tokens) {
-            (Layout::Lock, ..) => "r",
+            (Layout::Lock, ..) => "rp",
+            (Layout::Slots, ..) => "p",
             (_, Units::Seconds, Some(_)) => "st",
             (_, Units::Seconds, None) => "s",
             (_, Units::Millis, Some(_)) => "t",
@@ -274,17 +292,20 @@ impl Batch {
         };
         let number = |count: usize| Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));
         let mut args = vec![
-            Arg::Word("PUBLISH"),
+            Arg::PUBLISH,
             Arg::Number(0),
-            Arg::millis(record_life),
-            Arg::Number(doubtful.into()),
+            Arg::millis(setting.record_life),
+            Arg::Number(setting.doubtful.into()),
             Arg::Word(what),
             Arg::Number(settings.limit.into()),
-            Arg::millis(settings.timeout),
+            Arg::millis(match settings.layout {
+                Layout::Lock => settings.lock_timeout,
+                _ => settings.timeout,
+            }),
             Arg::Word(flags),
             lock_timeout,
             Arg::Text(Arc::clone(&names.field)),
-            Arg::millis(good_for(settings)),
+            Arg::millis(line_life(settings)),
             number(self.claim.waiting),
             Arg::Text(Arc::clone(&self.ids.prefix)),
             number(self.releases.len()),
@@ -294,19 +315,33 @@ impl Batch {
                 Some(Operation::List(from)) => Arg::Text(Arc::clone(from)),
                 _ => Arg::Number(self.ends_from.into()),
             },
+            Arg::micros(setting.patience),
+            Arg::Number(setting.listens.into()),
         ];
         for call in self.releases.iter().chain(&self.refreshes) {
-            if let Operation::Release(id) | Operation::Refresh(id, _) = &call.operation {
+            if let Operation::Release(id) | Operation::Refresh(id, ..) = &call.operation {
                 args.push(Arg::Text(Arc::clone(id)));
+            }
+        }
+        if settings.layout.has_own_times() {
+            for call in self.refreshes.iter().chain(&self.tries) {
+                if let Operation::Refresh(_, lasts, _) | Operation::Try(lasts) = &call.operation {
+                    args.push(Arg::millis(*lasts));
+                }
             }
         }
         for run in &self.claim.runs {
             args.push(Arg::Number(run.arrival.cast_signed()));
             args.push(number(run.tickets.len()));
+            args.push(Arg::millis(run.lasts));
         }
         let mut keys = names.keys.clone();
         keys.extend(names.lock.clone());
-        keys.extend([&names.record, &names.line, &names.channel].map(Arc::clone));
+        let record = RecordKey {
+            index: keys.len(),
+            always: true,
+        };
+        keys.extend([&names.record, &names.line, &names.notes].map(Arc::clone));
         Request::Script(ScriptCall {
             script,
             keys,
@@ -315,14 +350,29 @@ impl Batch {
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
             question: None,
+            record: Some(record),
         })
     }
 }
 
-/// How long the others leave what is due to this client, if it is not heard of again.
-fn good_for(settings: &Settings) -> Duration {
-    let good = settings.check_interval * 3 + Duration::from_millis(500);
-    good.min(Duration::from_secs(24 * 60 * 60))
+/// How a batch is sent.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) record_life: Duration,
+    /// An earlier batch may still be on its way to the server.
+    pub(super) doubtful: bool,
+    /// This client stands in line, and nobody waits any more.
+    pub(super) leaves: bool,
+    /// For how long the others wait for this client when it has been told that it is its turn.
+    pub(super) patience: Duration,
+    /// It hears that.
+    pub(super) listens: bool,
+}
+
+/// How long the line is kept when nobody looks: for several looks of whoever looks least.
+fn line_life(settings: &Settings) -> Duration {
+    let life = settings.check_interval.saturating_mul(3);
+    life.clamp(Duration::from_secs(60), Duration::from_secs(24 * 60 * 60))
 }
 
 /// The ids of one batch: a random UUID but for its last three digits, which count.
@@ -337,7 +387,7 @@ const COUNTING_DIGITS: usize = 3;
 impl Ids {
     fn new() -> Self {
         let mut buffer = uuid::Uuid::encode_buffer();
-        let id = uuid::Uuid::new_v4().hyphenated().encode_lower(&mut buffer);
+        let id = outside::uuid().hyphenated().encode_lower(&mut buffer);
         Ids {
             prefix: id[..id.len() - COUNTING_DIGITS].into(),
         }

@@ -44,6 +44,10 @@ impl Handle {
         &self.settings
     }
 
+    fn lasts(&self) -> Duration {
+        self.settings.timeout
+    }
+
     fn line(&self) -> Result<&Arc<Line>> {
         if let Some(line) = self.line.get() {
             return Ok(line);
@@ -54,12 +58,13 @@ impl Handle {
     }
 
     pub(super) async fn acquire(&self) -> Result<Held> {
-        let done = self.line()?.join()?.served().await?;
+        let done = self.line()?.join(self.lasts())?.served().await?;
         Ok(granted(done).expect("those who wait are granted or told an error"))
     }
 
     pub(super) async fn try_acquire(&self) -> Result<Option<Held>> {
-        let done = self.line()?.call(Operation::Try).await?;
+        let attempt = Operation::Try(self.lasts());
+        let done = self.line()?.call(attempt).await?;
         Ok(granted(done))
     }
 
@@ -70,7 +75,8 @@ impl Handle {
         let Some(deadline) = Instant::now().checked_add(wait) else {
             return self.acquire().await.map(Some);
         };
-        let done = self.line()?.join()?.served_until(deadline).await?;
+        let seat = self.line()?.join(self.lasts());
+        let done = seat?.served_until(deadline).await?;
         Ok(granted(done))
     }
 
@@ -82,7 +88,7 @@ impl Handle {
 
     pub(super) async fn refresh(&self, id: &str) -> Result<bool> {
         check_id(id)?;
-        let refresh = Operation::Refresh(id.into(), None);
+        let refresh = Operation::Refresh(id.into(), self.lasts(), None);
         Ok(matches!(self.line()?.call(refresh).await?, Done::Was(true)))
     }
 
@@ -120,7 +126,7 @@ impl Handle {
 
     pub(super) fn keep(&self, held: &Held) -> Lease {
         match self.line() {
-            Ok(line) => line.keep(held),
+            Ok(line) => line.keep(held, self.lasts()),
             Err(_) => Lease::until(held.until),
         }
     }

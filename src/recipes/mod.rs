@@ -17,33 +17,36 @@
 //!   ahead keeps its permits longer, an infinite time is kept until it is released. The [`Units`] must be the same for
 //!   all; times that are off by a factor of 1,000 are [`WrongUnits`](crate::Error::WrongUnits) before anything is changed.
 //! - **Waiting**: other programs tell nobody when they release. While somebody waits, it looks at the pace of the
-//!   setting `check_interval` (100 ms), and when the first holder expires. Our own releases wake ours at once, on the
-//!   channel `redisson_sc_recipe:{name}`.
+//!   setting `check_interval` (100 ms), and when the first holder expires: the first client in line does, the others now and
+//!   then, all together some fifty times a second. Our own releases tell those whose turn it is at once, each on a channel
+//!   of its own, `redisson_sc_recipe_line:<layout>:{name}:<client id>:<number>`.
 //! - **Order**: ours are served in the order of their arrival by the server's clock, in all processes, as long as
-//!   they wait; it stands in the hash `redisson_sc_recipe_line:{name}`, one field a client, which goes when nobody
-//!   waits. They have their place as soon as the server has seen them, also when a peer's lock keeps them waiting. A process
-//!   that is killed while it waits holds the others up for 0.5 s and three check intervals at the most.
+//!   they wait: each client by the first of its callers, so that those behind it may be served with it where several permits
+//!   come free at once. It stands in the zset `redisson_sc_recipe_line:<layout>:{name}`, with the hash
+//!   `redisson_sc_recipe_notes:<layout>:{name}`, which go when nobody waits. They have their place as soon as the server has
+//!   seen them, also when a peer's lock keeps them waiting. A client that is told and does not come within 5 ms and two of
+//!   its round trips (0.25 s at the most) is passed by until it comes; one whose connection is gone, at once.
 //!   Other programs know nothing of that line: they take what they find.
 //! - **The list** of holders is read 256 at a time, so that no script is a long one: who holds all the while is listed,
 //!   once, who comes or goes meanwhile perhaps.
 //! - **The limit** is a setting of each program. A handle never takes a permit while as many as its own limit are
-//!   held; where it was lowered, it waits until enough have been released.
-//! - **Once**: `redisson_sc_recipe_once:{name}:<client id>:<number>`, a string, keeps the sequence number and the answer of
+//!   held; where it was lowered, it waits until enough have been released, and stops nobody with a higher one.
+//! - **Once**: `redisson_sc_recipe_once:<layout>:{name}:<client id>:<number>`, a string, keeps the sequence number and the answer of
 //!   the client's last call, for ten minutes, so that a call whose reply was lost is repeated without taking effect twice. There
-//!   is one, and one more for each handle with other settings that is used at the same time.
-//! - **ACL**: the semaphore's keys, `~redisson_sc_recipe*`, the channels `&redisson_sc_recipe:*`, `+eval +evalsha +get +set +del
-//!   +time +publish +subscribe +unsubscribe +hgetall +hset +hdel +pexpire +pttl`, and for the layouts: `+zadd +zrem +zcard +zmscore
-//!   +zrange +zrangebyscore +zrank +zcount` (times), `+exists +incrby +zrevrangebyscore +zintercard +llen +lpush +rpop`
-//!   (fair), `+sadd +srem +scard +sscan +smismember` (set), `+mget` (slots and lock).
+//!   is one, and one more for each handle with other settings that is used at the same time (how long a slot or a string lock
+//!   is held is none of these: it travels with each call).
+//! - **ACL**: the semaphore's keys, `~redisson_sc_recipe*`, the channels `&redisson_sc_recipe_line:*`, `+eval +evalsha +get +set
+//!   +del +time +publish +subscribe +unsubscribe +hmget +hset +hdel +pexpire +pttl +zadd +zrem +zcard +zrange +zrank`, and for the
+//!   layouts: `+zmscore +zrangebyscore +zcount` (times), `+incrby +zrevrangebyscore +llen +lpush +rpop` (fair), `+sadd +srem
+//!   +scard +sscan +smismember` (set), `+mget` (slots and lock).
 //! - **Clusters**: all keys of a semaphore must share a slot: give its name a part in braces, as in `{name}`.
 //!   Without, a server of a cluster refuses the script, which is [`InvalidName`](crate::Error::InvalidName).
 //!
 //! # Waiting, errors and effects of all operations
 //!
-//! All travel in one script, `lua/recipes/batch.lua` with the part for the layout (what is usual in a fair semaphore
-//! is done by `lua/recipes/usual.lua` in front of it); calls that the tasks of a client make at the
-//! same time travel together, 256 of a kind at the most. A waiter is woken by the channel, by a (re)confirmed
-//! subscription, by the pace of the setting, and when the first holder expires or a peer's lock should be free.
+//! All travel in one script, `lua/recipes/batch.lua` with the part for the layout and `lua/recipes/line.lua`; calls that the
+//! tasks of a client make at the same time travel together, 256 of a kind at the most. A waiter is woken by the channel, by a
+//! (re)confirmed subscription, by its pace, and when the first holder expires or a peer's lock should be free.
 //!
 //! What is dropped before it was sent is forgotten, but for a release; what was granted to a caller who has gone is
 //! released.

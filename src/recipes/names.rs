@@ -19,11 +19,13 @@ pub(super) struct Names {
     /// The semaphore's own keys, in the order of its script.
     pub(super) keys: Vec<Arc<str>>,
     pub(super) lock: Option<Arc<str>>,
-    /// `redisson_sc_recipe_once:{name}:<field>`: the line's last call, for ten minutes.
+    /// `redisson_sc_recipe_once:<layout>:{name}:<field>`: the line's last call, for ten minutes.
     pub(super) record: Arc<str>,
-    /// `redisson_sc_recipe_line:{name}`: who of our clients waits; gone when nobody does.
+    /// `redisson_sc_recipe_line:<layout>:{name}`: who of our clients waits; gone when nobody does.
     pub(super) line: Arc<str>,
-    /// `redisson_sc_recipe:{name}`: where our waiters are woken.
+    /// `redisson_sc_recipe_notes:<layout>:{name}`: what is known of them.
+    pub(super) notes: Arc<str>,
+    /// `redisson_sc_recipe_line:<layout>:{name}:<field>`: where this line's waiters are woken.
     pub(super) channel: Arc<str>,
     /// `<client id>:<number>`: this line among all.
     pub(super) field: Arc<str>,
@@ -47,15 +49,12 @@ impl Unnumbered {
     pub(super) fn names(self, client_id: &str, number: u64) -> Names {
         let Unnumbered { keys, lock, base } = self;
         let field = format!("{client_id}:{number}");
-        let beside = |prefix: &str| match base.contains('{') {
-            true => format!("{prefix}:{base}"),
-            false => format!("{prefix}:{{{base}}}"),
-        };
         Names {
             lock,
-            record: format!("{}:{field}", beside("redisson_sc_recipe_once")).into(),
-            line: beside("redisson_sc_recipe_line").into(),
-            channel: beside("redisson_sc_recipe").into(),
+            record: format!("redisson_sc_recipe_once:{base}:{field}").into(),
+            line: format!("redisson_sc_recipe_line:{base}").into(),
+            notes: format!("redisson_sc_recipe_notes:{base}").into(),
+            channel: format!("redisson_sc_recipe_line:{base}:{field}").into(),
             field: field.into(),
             keys,
         }
@@ -77,7 +76,11 @@ impl Names {
         let types = types.iter().chain(types.last().into_iter().cycle());
         let own = self.keys.iter().zip(types).take(MOST_OWN);
         let lock = self.lock.iter().map(|key| (key, &"string"));
-        let beside = [(&self.record, &"string"), (&self.line, &"hash")];
+        let beside = [
+            (&self.record, &"string"),
+            (&self.line, &"zset"),
+            (&self.notes, &"hash"),
+        ];
         let all = own.chain(lock).chain(beside);
         all.map(|(key, kind)| (Arc::clone(key), *kind)).collect()
     }
@@ -122,11 +125,12 @@ mod tests {
     #[test]
     fn names_of_our_own_share_the_hash_tag() {
         let plain = names(&Settings::new(Layout::Fair, "s", 2));
-        assert_eq!(&*plain.channel, "redisson_sc_recipe:{app:s}");
-        assert_eq!(&*plain.record, "redisson_sc_recipe_once:{app:s}:id:3");
-        let tagged = names(&Settings::new(Layout::Fair, "{s}", 2));
-        assert_eq!(&*tagged.line, "redisson_sc_recipe_line:app:{s}");
+        assert_eq!(&*plain.channel, "redisson_sc_recipe_line:fair:{app:s}:id:3");
+        assert_eq!(&*plain.record, "redisson_sc_recipe_once:fair:{app:s}:id:3");
+        assert_eq!(&*plain.notes, "redisson_sc_recipe_notes:fair:{app:s}");
+        let tagged = names(&Settings::new(Layout::Slots, "{s}", 2));
+        assert_eq!(&*tagged.line, "redisson_sc_recipe_line:slots::app:{s}");
         let lock = names(&Settings::new(Layout::Lock, "s", 1));
-        assert_eq!(&*lock.channel, "redisson_sc_recipe:{lock:app:s}");
+        assert_eq!(&*lock.line, "redisson_sc_recipe_line:lock:{lock:app:s}");
     }
 }

@@ -38,7 +38,25 @@ pub(super) enum Layout {
     Lock,
 }
 
-/// Everything that a handle knows. Two handles with the same settings share a line.
+impl Layout {
+    /// In the names of what stands beside it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Layout::Timestamp => "timestamp",
+            Layout::Fair => "fair",
+            Layout::Set => "set",
+            Layout::Slots => "slots",
+            Layout::Lock => "lock",
+        }
+    }
+
+    /// Whether each permit has a time of its own, which no other handle goes by.
+    pub(super) fn has_own_times(self) -> bool {
+        matches!(self, Layout::Slots | Layout::Lock)
+    }
+}
+
+/// Everything that a handle knows. Two handles with the same settings share a line; see [`Settings::shared`].
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) layout: Layout,
@@ -48,6 +66,7 @@ pub(super) struct Settings {
     pub(super) units: Units,
     /// The name of the lock that peers take.
     pub(super) lock: Option<String>,
+    /// What a lock of a peer without an expiry is given.
     pub(super) lock_timeout: Duration,
     pub(super) check_interval: Duration,
     /// Names of keys that are not derived from the semaphore's.
@@ -73,19 +92,31 @@ impl Settings {
         }
     }
 
+    /// What a line goes by: all but what travels with each call.
+    pub(super) fn shared(&self) -> Self {
+        let timeout = match self.layout.has_own_times() {
+            true => TIMEOUT,
+            false => self.timeout,
+        };
+        Settings {
+            timeout,
+            ..self.clone()
+        }
+    }
+
     /// How long a permit lasts without a refresh; `None`: for ever.
     pub(super) fn lease(&self) -> Option<Duration> {
         (self.layout != Layout::Set).then_some(self.timeout)
     }
 
-    /// How long what was granted or refreshed is sure to last in Redis, counted from before it was asked for. A time in
-    /// a zset of milliseconds is rounded down, as peers write it.
-    pub(super) fn sure_lease(&self) -> Option<Duration> {
+    /// How long what was granted or refreshed for `lasts` is sure to last in Redis, counted from before it was asked for.
+    /// A time in a zset of milliseconds is rounded down, as peers write it.
+    pub(super) fn sure_lease(&self, lasts: Duration) -> Option<Duration> {
         let rounded = match (self.layout, self.units) {
             (Layout::Timestamp | Layout::Fair, Units::Millis) => Duration::from_millis(1),
             _ => Duration::ZERO,
         };
-        Some(self.lease()?.saturating_sub(rounded))
+        (self.layout != Layout::Set).then(|| lasts.saturating_sub(rounded))
     }
 
     /// Refuses what no semaphore can have.
@@ -168,13 +199,17 @@ impl Settings {
         keys.into_iter().map(Arc::from).collect()
     }
 
-    /// What all that stands beside it is named after: for slots the semaphore's name, which is no key; for the lock its
-    /// key, so that a lock and a semaphore of one name are two.
+    /// What all that stands beside it is named after: the layout, as two of one name are two, and the name (the lock's
+    /// key), in braces unless it has some of its own.
     pub(super) fn base(&self, mapper: &NameMapper) -> String {
-        let name = mapper.map(&self.name);
-        match self.layout {
-            Layout::Lock => format!("lock:{name}"),
-            _ => name,
+        let word = self.layout.word();
+        let name = match self.layout {
+            Layout::Lock => format!("lock:{}", mapper.map(&self.name)),
+            _ => mapper.map(&self.name),
+        };
+        match name.contains('{') {
+            true => format!("{word}::{name}"),
+            false => format!("{word}:{{{name}}}"),
         }
     }
 

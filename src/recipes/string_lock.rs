@@ -57,7 +57,10 @@ impl StringLock {
     /// How long the lock lasts without a refresh; 10 s by default.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
-        let handle = self.handle.with(|settings| settings.timeout = timeout);
+        let handle = self.handle.with(|settings| {
+            settings.timeout = timeout;
+            settings.lock_timeout = timeout;
+        });
         StringLock { handle, ..self }
     }
 

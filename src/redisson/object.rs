@@ -7,9 +7,9 @@ use crate::api::{LONGEST_MILLIS, RemainingTtl, check_millis};
 use crate::engine::command::Commands;
 use crate::engine::keys::Keys;
 use crate::engine::once::refused;
-use crate::engine::request::{Arg, Request, Script, ScriptCall};
+use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use crate::error::{Error, Result};
-use crate::transport::{Cmd, Refusal, Value, cmd};
+use crate::transport::{Command, Refusal, Value};
 
 static ONCE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../lua/engine/once.lua")));
@@ -18,6 +18,8 @@ static ONCE: LazyLock<Script> =
 const SEQUENCE: usize = 0;
 /// And whether an error must be put on record.
 const RECORD_FLAG: usize = 4;
+/// Which of its keys is the record.
+const RECORD_KEY: usize = 0;
 
 /// What a repeated call is answered whose first copy ended with an error.
 const REFUSED: &[u8] = b"refused ";
@@ -155,8 +157,8 @@ impl<L: Commands> Object<'_, L> {
     }
 
     pub(crate) async fn size_in_memory(&self) -> Result<u64> {
-        let mut command = cmd("MEMORY");
-        command.arg("USAGE").arg(&**self.line.keys().object());
+        let command = Command::new("MEMORY").arg("USAGE");
+        let command = command.key(self.line.keys().object());
         self.read_with("size_in_memory", command)
             .await
             .map(i64::unsigned_abs)
@@ -169,20 +171,18 @@ impl<L: Commands> Object<'_, L> {
         command: &'static str,
         field: &str,
     ) -> Result<i64> {
-        let mut request = cmd(command);
-        request.arg(&**self.line.keys().object()).arg(field);
-        self.read_with(operation, request).await
+        let command = Command::new(command).key(self.line.keys().object());
+        self.read_with(operation, command.arg(field)).await
     }
 
     /// A command that changes nothing, about the object's key.
     async fn read(&self, operation: &'static str, command: &'static str) -> Result<i64> {
-        let mut request = cmd(command);
-        request.arg(&**self.line.keys().object());
-        self.read_with(operation, request).await
+        let command = Command::new(command).key(self.line.keys().object());
+        self.read_with(operation, command).await
     }
 
     /// A command that changes nothing; 0 where there is nothing.
-    pub(crate) async fn read_with(&self, operation: &'static str, command: Cmd) -> Result<i64> {
+    pub(crate) async fn read_with(&self, operation: &'static str, command: Command) -> Result<i64> {
         self.line.keys().check()?;
         let value = self
             .line
@@ -219,7 +219,7 @@ impl<L: Commands> Object<'_, L> {
             Arg::Word(command),
             Arg::Number(other.is_some().into()),
             Arg::Number(0),
-            Arg::Word("PUBLISH"),
+            Arg::PUBLISH,
         ];
         script_args.extend_from_slice(args);
         let keys = self.line.keys();
@@ -236,6 +236,10 @@ impl<L: Commands> Object<'_, L> {
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
             question: None,
+            record: Some(RecordKey {
+                index: RECORD_KEY,
+                always: true,
+            }),
         });
         let value = self.line.command(operation, request).await?;
         match &value {

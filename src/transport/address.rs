@@ -18,6 +18,15 @@ pub(super) enum Address {
     Unix(std::path::PathBuf),
 }
 
+/// What a URL says.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) address: Address,
+    /// `rediss://`.
+    pub(super) tls: bool,
+    pub(super) login: Login,
+}
+
 /// Who comes in, and to which database.
 #[derive(Clone, Default)]
 pub(super) struct Login {
@@ -38,9 +47,9 @@ impl fmt::Display for Address {
 }
 
 /// Reads the settings. No error repeats the URL, or a part of it: it may contain a password.
-pub(super) fn read(config: &Config) -> Result<(Address, Login), Error> {
-    let (address, mut login) =
-        read_url(&config.url).map_err(|reason| Error::Configuration { reason })?;
+pub(super) fn read(config: &Config) -> Result<Target, Error> {
+    let mut target = read_url(&config.url).map_err(|reason| Error::Configuration { reason })?;
+    let login = &mut target.login;
     if let Some(database) = config.database {
         login.database = database;
     }
@@ -50,21 +59,22 @@ pub(super) fn read(config: &Config) -> Result<(Address, Login), Error> {
     if let Some(password) = &config.password {
         login.password = Some(password.clone());
     }
-    Ok((address, login))
+    Ok(target)
 }
 
-const FORM: &str = "not a Redis URL (redis://[[user]:password@]host[:port][/database], with reserved characters of \
+const FORM: &str = "not a Redis URL (redis:// or rediss://[[user]:password@]host[:port][/database], with reserved characters of \
                     user and password percent-encoded: %40 for @, %3A for :, %2F for /, %3F for ?, %23 for #, %25 for %)";
 
-fn read_url(url: &str) -> Result<(Address, Login), String> {
+pub(super) fn read_url(url: &str) -> Result<Target, String> {
     // They would be left out in silence.
     if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err(format!("the URL contains blanks: {FORM}"));
     }
-    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    match scheme.to_ascii_lowercase().as_str() {
-        "rediss" | "valkeys" => return Err(format!("{scheme}:// (TLS) is not supported yet")),
-        "redis" | "valkey" if url.contains(['?', '#']) => {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let scheme = scheme.to_ascii_lowercase();
+    let tls = matches!(scheme.as_str(), "rediss" | "valkeys");
+    match scheme.as_str() {
+        "redis" | "valkey" | "rediss" | "valkeys" if url.contains(['?', '#']) => {
             return Err(format!(
                 "the URL has parameters (behind a ? or #), and none are known; the database stands in the path: {FORM}"
             ));
@@ -72,7 +82,11 @@ fn read_url(url: &str) -> Result<(Address, Login), String> {
         "unix" | "redis+unix" | "valkey+unix" => check_parameters(url)?,
         _ => {}
     }
-    let info = url
+    // TLS is not the redis crate's.
+    let without_tls = tls.then(|| format!("redis://{rest}"));
+    let info = without_tls
+        .as_deref()
+        .unwrap_or(url)
         .into_connection_info()
         .map_err(|error| format!("{FORM}: {error}"))?;
     let address = match info.addr() {
@@ -93,7 +107,11 @@ fn read_url(url: &str) -> Result<(Address, Login), String> {
     if login.database < 0 {
         return Err(format!("a database below 0: {FORM}"));
     }
-    Ok((address, login))
+    Ok(Target {
+        address,
+        tls,
+        login,
+    })
 }
 
 /// A socket's path can't hold user, password and database: parameters do.
@@ -124,7 +142,7 @@ mod tests {
     }
 
     fn read(url: &str) -> (Address, Option<String>, Option<String>, i64) {
-        let (address, login) = read_url(url).expect(url);
+        let Target { address, login, .. } = read_url(url).expect(url);
         (address, login.username, login.password, login.database)
     }
 
@@ -138,6 +156,17 @@ mod tests {
         );
         assert_eq!(read("redis://:p@h").2, text("p"));
         assert_eq!(read("redis://u@h").1, text("u"));
+        for (url, tls) in [
+            ("redis://h", false),
+            ("rediss://h", true),
+            ("VALKEYS://h", true),
+        ] {
+            assert_eq!(read_url(url).expect(url).tls, tls, "{url}");
+        }
+        assert_eq!(
+            read("rediss://u:p@h:1/3"),
+            (tcp("h", 1), text("u"), text("p"), 3)
+        );
         #[cfg(unix)]
         assert_eq!(
             read("redis+unix:///run/r.sock?db=2&user=u&pass=p"),
@@ -155,8 +184,8 @@ mod tests {
             ("redis://h/?protocol=resp3", "parameters"),
             ("redis://h/3#insecure", "parameters"),
             ("redis+unix:///run/r.sock?database=3", "parameters"),
-            ("rediss://:secret@h", "TLS"),
-            ("REDISS://h", "TLS"),
+            ("rediss://:secret@h#insecure", "parameters"),
+            ("REDISS://h?insecure=true", "parameters"),
             ("http://h", "not a Redis URL"),
             ("redis://h/three", "not a Redis URL"),
             ("redis://h/-1", "not a Redis URL"),

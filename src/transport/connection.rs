@@ -75,8 +75,8 @@ impl Connection {
         Ok(Connection { shared, keeper })
     }
 
-    /// The connection as it is now; or why there is none.
-    pub(crate) fn live(&self) -> Result<Arc<Live>, Refusal> {
+    /// The connection to the server that has `key` as it is now, or why there is none. A standalone server has all keys.
+    pub(crate) fn live_for(&self, _key: Option<&Arc<str>>) -> Result<Arc<Live>, Refusal> {
         match &*self.shared.link.borrow() {
             Link::Up(live) => Ok(Arc::clone(live)),
             Link::Down(refusal) => Err(refusal.clone()),
@@ -90,7 +90,7 @@ impl Connection {
         let settled = link.wait_for(|link| !matches!(link, Link::Down(_)));
         // The state is looked at in any case.
         let _ = tokio::time::timeout_at(patience, settled).await.is_ok();
-        self.live().map(drop)
+        self.live_for(None).map(drop)
     }
 
     /// The server's address.
@@ -208,6 +208,7 @@ fn first_connect_error(endpoint: &Endpoint, refusal: Refusal, began: Instant) ->
     let detail = refusal.detail;
     match refusal.reason {
         Reason::Authentication => Error::Authentication { name, detail },
+        Reason::Tls => Error::Tls { name, detail },
         Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
         Reason::Unreachable => Error::Unavailable {
             name,

@@ -7,9 +7,10 @@ use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, RedisConnectionInfo};
 
 use super::Refusal;
-use super::address::{self, Address, Login};
+use super::address::{self, Address, Login, Target};
 use super::handshake::introduce;
 use super::socket::{Socket, Traffic};
+use super::tls::{self, Tls};
 use crate::config::Config;
 use crate::error::Error;
 
@@ -22,6 +23,7 @@ pub(crate) struct Endpoint {
     address: Address,
     /// The same as text.
     printed: String,
+    tls: Option<Tls>,
     login: Login,
     client_name: Option<String>,
     connect_timeout: Duration,
@@ -38,10 +40,16 @@ pub(super) struct Opened<Driver> {
 
 impl Endpoint {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        let (address, login) = address::read(config)?;
+        let Target {
+            address,
+            tls,
+            login,
+        } = address::read(config)?;
+        let tls = secured(tls, config.tls.as_ref());
         Ok(Endpoint {
             printed: address.to_string(),
             address,
+            tls: tls.map_err(|reason| Error::Configuration { reason })?,
             login,
             client_name: config.client_name.clone(),
             connect_timeout: config.connect_timeout,
@@ -71,9 +79,9 @@ impl Endpoint {
             .set_pipeline_buffer_size(MOST_UNDER_WAY);
         self.limited(async {
             let socket = self.open().await?;
-            let traffic = socket.traffic();
+            let Socket { stream, traffic } = socket;
             let (connection, driver) =
-                MultiplexedConnection::new_with_config(&INTRODUCED, socket, config)
+                MultiplexedConnection::new_with_config(&INTRODUCED, stream, config)
                     .await
                     .map_err(|error| Refusal::at_connect(&error))?;
             Ok(Opened {
@@ -89,7 +97,7 @@ impl Endpoint {
     pub(super) async fn connect_pubsub(&self) -> Result<PubSub, Refusal> {
         self.limited(async {
             let socket = self.open().await?;
-            PubSub::new(&INTRODUCED, socket)
+            PubSub::new(&INTRODUCED, socket.stream)
                 .await
                 .map_err(|error| Refusal::at_connect(&error))
         })
@@ -97,9 +105,9 @@ impl Endpoint {
     }
 
     async fn open(&self) -> Result<Socket, Refusal> {
-        let socket = Socket::connect(&self.address).await;
-        let mut socket = socket.map_err(|error| Refusal::unreachable(error.to_string()))?;
-        introduce(&mut socket, &self.login, self.client_name.as_deref()).await?;
+        let socket = Socket::connect(&self.address, self.tls.as_ref()).await;
+        let mut socket = socket.map_err(|error| tls::refusal(&error))?;
+        introduce(&mut socket.stream, &self.login, self.client_name.as_deref()).await?;
         Ok(socket)
     }
 
@@ -110,10 +118,26 @@ impl Endpoint {
         let connected = tokio::time::timeout(self.connect_timeout, connecting).await;
         connected.unwrap_or_else(|_| {
             let limit = self.connect_timeout;
-            Err(Refusal::unreachable(format!(
-                "not connected within {limit:?}"
-            )))
+            // One that does not may wait for the rest of what it takes for a command.
+            let hint = match self.tls {
+                Some(_) => " (does the server speak TLS at this port?)",
+                None => "",
+            };
+            let detail = format!("not connected within {limit:?}{hint}");
+            Err(Refusal::unreachable(detail))
         })
+    }
+}
+
+/// How TLS is spoken where a URL `wants` it.
+fn secured(wants: bool, settings: Option<&crate::tls::Tls>) -> Result<Option<Tls>, String> {
+    match (wants, settings) {
+        (true, Some(settings)) => Tls::new(settings).map(Some),
+        (true, None) => Tls::new(&crate::tls::Tls::default()).map(Some),
+        (false, None) => Ok(None),
+        (false, Some(_)) => {
+            Err("there are settings of TLS, but the URL is not rediss://".to_owned())
+        }
     }
 }
 

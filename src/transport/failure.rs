@@ -33,8 +33,13 @@ pub(crate) struct Refusal {
 pub(crate) enum Reason {
     /// The script is not in the server's cache.
     NoScript,
-    /// The server may be able to in a moment: it is loading, busy, out of memory, without its replicas, full.
+    /// The server may be able to in a moment: it is loading, busy, out of memory, without its replicas or its primary, full,
+    /// or in the middle of a move.
     NotNow,
+    /// Another server has the key. Who routes finds it there; a standalone server's client has no other.
+    Elsewhere,
+    /// The keys are not on one server.
+    CrossSlot,
     /// User name or password.
     Authentication,
     /// ACL.
@@ -43,6 +48,8 @@ pub(crate) enum Reason {
     WrongType,
     /// The server is a replica. After a failover the same address may lead to the new primary.
     ReadOnly,
+    /// TLS: a certificate does not fit, on either side, or the server does not speak it.
+    Tls,
     /// The connection could not be made.
     Unreachable,
     /// Anything else.
@@ -75,6 +82,8 @@ impl Refusal {
             | "NOREPLICAS" => Reason::NotNow,
             "NOAUTH" | "WRONGPASS" => Reason::Authentication,
             "NOPERM" => Reason::Permission,
+            "MOVED" | "ASK" => Reason::Elsewhere,
+            "CROSSSLOT" => Reason::CrossSlot,
             "WRONGTYPE" => Reason::WrongType,
             "READONLY" => Reason::ReadOnly,
             _ if detail.contains("max number of clients") => Reason::NotNow,
@@ -131,5 +140,41 @@ impl Failure {
             detail: detail.into(),
             sent,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_apart_by_their_first_word() {
+        let reason = |text: &str| Refusal::from_text(text).reason;
+        for word in [
+            "LOADING",
+            "BUSY",
+            "TRYAGAIN",
+            "MASTERDOWN",
+            "CLUSTERDOWN",
+            "OOM",
+            "MISCONF",
+            "NOREPLICAS",
+        ] {
+            assert_eq!(reason(&format!("{word} for now")), Reason::NotNow, "{word}");
+        }
+        assert_eq!(reason("READONLY a replica"), Reason::ReadOnly);
+        assert_eq!(reason("MOVED 866 127.0.0.1:7001"), Reason::Elsewhere);
+        assert_eq!(reason("ASK 866 127.0.0.1:7001"), Reason::Elsewhere);
+        assert_eq!(reason("CROSSSLOT Keys in request"), Reason::CrossSlot);
+        assert_eq!(reason("ERR max number of clients reached"), Reason::NotNow);
+        assert_eq!(reason("ERR LOADING"), Reason::Other);
+    }
+
+    #[test]
+    fn what_may_pass_is_not_final_and_what_is_forbidden_says_nothing_of_an_earlier_copy() {
+        let is_final = |text, doubtful| Refusal::from_text(text).is_final(doubtful);
+        assert!(!is_final("OOM", false) && !is_final("READONLY", true));
+        assert!(is_final("NOPERM", false) && !is_final("NOPERM", true));
+        assert!(is_final("WRONGTYPE", true) && is_final("CROSSSLOT", true));
     }
 }

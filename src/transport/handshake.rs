@@ -1,11 +1,14 @@
 //! How the client introduces itself on a new connection.
 
-use redis::{Cmd, RedisError, RedisResult, Value};
-use tokio::io::AsyncWriteExt;
+use std::io;
+
+use redis::{Cmd, RedisResult, Value};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::address::Login;
 use super::failure::{Reason, Refusal};
-use super::socket::Socket;
+use super::tls;
+use crate::outside::Stream;
 
 /// What a command of the introduction has to be answered with.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,7 +24,7 @@ enum Need {
 /// Logs in, selects the database, tells the client's name, and sees that the server is ready: one that is loading
 /// its data, or wants a password, accepts a connection all the same.
 pub(super) async fn introduce(
-    socket: &mut Socket,
+    stream: &mut Box<dyn Stream>,
     login: &Login,
     client_name: Option<&str>,
 ) -> Result<(), Refusal> {
@@ -30,18 +33,22 @@ pub(super) async fn introduce(
     for (command, _) in &commands {
         packed.extend(command.get_packed_command());
     }
-    let lost = |error: RedisError| Refusal::at_connect(&error);
-    socket
-        .write_all(&packed)
-        .await
-        .map_err(|error| lost(error.into()))?;
+    let beginning = ask(stream, &packed).await;
+    let beginning = beginning.map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+            Refusal::unreachable(SILENT_END)
+        }
+        _ => tls::refusal(&error),
+    })?;
+    let mut answers = beginning.as_slice().chain(stream);
     let mut decoder = Default::default();
     for (_, need) in commands {
-        let answer: RedisResult<Value> = redis::parse_redis_value_async(&mut decoder, socket).await;
+        let answer: RedisResult<Value> =
+            redis::parse_redis_value_async(&mut decoder, &mut answers).await;
         // An answer that is an error, and a connection that ends.
         let answer = match answer {
             Ok(answer) => answer.extract_error(),
-            Err(error) => return Err(lost(error)),
+            Err(error) => return Err(Refusal::at_connect(&error)),
         };
         let Err(error) = answer else { continue };
         let refusal = Refusal::at_connect(&error);
@@ -52,6 +59,20 @@ pub(super) async fn introduce(
         }
     }
     Ok(())
+}
+
+/// What a server does, too, that is spoken to without the TLS that it wants.
+const SILENT_END: &str = "the server has closed the connection without a word (one that wants TLS does that to redis://)";
+
+/// Sends `commands`; the beginning of what is answered, which is not empty.
+async fn ask(stream: &mut Box<dyn Stream>, commands: &[u8]) -> io::Result<Vec<u8>> {
+    stream.write_all(commands).await?;
+    stream.flush().await?;
+    let mut beginning = Vec::new();
+    if stream.read_buf(&mut beginning).await? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(beginning)
 }
 
 fn commands(login: &Login, client_name: Option<&str>) -> Vec<(Cmd, Need)> {

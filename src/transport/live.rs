@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 use super::endpoint::{MOST_UNDER_WAY, Opened};
 use super::failure::Reason;
 use super::socket::Traffic;
-use super::{Cmd, Failure, Refusal, Value};
+use super::{Command, Failure, Refusal, Value};
 use crate::clock::Moment;
 
 /// Why a connection ends that nobody has asked to end.
@@ -84,24 +84,25 @@ impl Live {
     }
 
     /// Sends one command.
-    pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
+    pub(crate) async fn send(&self, command: &Command) -> Result<Value, Failure> {
         let written = self.traffic.written();
         let sent = Moment::now();
         let mut connection = self.connection.clone();
         let before = self.under_way.fetch_add(1, Ordering::Relaxed);
         let _under_way = UnderWay(&self.under_way);
         let answer = if before < MOST_UNDER_WAY {
-            connection.send_packed_command(command).await
+            connection.send_packed_command(command.packed()).await
         } else {
             let command = command.clone();
             let sending =
-                tokio::spawn(async move { connection.send_packed_command(&command).await });
+                tokio::spawn(async move { connection.send_packed_command(command.packed()).await });
             // It ends without an answer where the runtime does.
             sending
                 .await
                 .unwrap_or_else(|ended| Err(std::io::Error::other(ended).into()))
         };
-        answer.and_then(Value::extract_error).map_err(|error| {
+        let answer = answer.and_then(redis::Value::extract_error);
+        answer.map(Value::from).map_err(|error| {
             let failure = match Refusal::from_server(&error) {
                 Some(refusal) => Failure::Refused(refusal),
                 // It was still to be written when the connection ended.

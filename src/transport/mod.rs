@@ -3,20 +3,24 @@
 
 mod address;
 mod backoff;
+mod command;
 mod connection;
 mod endpoint;
 mod failure;
 mod handshake;
 mod live;
+mod messages;
 mod socket;
 mod subscriber;
+mod tls;
+mod value;
 
 pub(crate) use backoff::{Backoff, jittered};
+pub(crate) use command::{Command, digest};
 pub(crate) use connection::Connection;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::{Failure, Reason, Refusal};
 pub(crate) use live::Live;
+pub(crate) use messages::{Message, PUBLISH, count_listeners};
 pub(crate) use subscriber::{Subscriber, Subscriptions};
-
-/// A command, and the server's answer to one.
-pub(crate) use redis::{Cmd, Value, cmd};
+pub(crate) use value::Value;

@@ -1,4 +1,4 @@
-//! A stream to the server that knows how much has been written to it.
+//! A stream to the server, by TLS or not, of which is known how much has been written to the network.
 
 use std::io;
 use std::pin::Pin;
@@ -13,19 +13,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
 
 use super::address::Address;
+use super::tls::Tls;
+use crate::outside::{self, Stream};
 
 /// An idle connection is probed after this long, then every `KEEPALIVE_PAUSE`.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(5);
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
 /// A connected stream.
 pub(super) struct Socket {
-    stream: Box<dyn Stream>,
-    traffic: Arc<Traffic>,
+    pub(super) stream: Box<dyn Stream>,
+    pub(super) traffic: Arc<Traffic>,
 }
 
 /// What is known of a connection from outside.
@@ -36,27 +34,36 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
+    /// What was handed over since it was this much, and this is so much still, has not left the process.
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 }
 
 impl Socket {
-    pub(super) async fn connect(address: &Address) -> io::Result<Self> {
-        let stream: Box<dyn Stream> = match address {
-            Address::Tcp { host, port } => Box::new(connect_tcp(host, *port).await?),
-            #[cfg(unix)]
-            Address::Unix(path) => Box::new(tokio::net::UnixStream::connect(path).await?),
+    pub(super) async fn connect(address: &Address, tls: Option<&Tls>) -> io::Result<Self> {
+        let traffic = Arc::<Traffic>::default();
+        let stream = Box::new(Counted {
+            stream: plain(address).await?,
+            traffic: Arc::clone(&traffic),
+        });
+        let stream = match (tls, address) {
+            (Some(tls), Address::Tcp { host, .. }) => tls.wrap(host, stream).await?,
+            _ => stream,
         };
-        Ok(Socket {
-            stream,
-            traffic: Arc::default(),
-        })
+        Ok(Socket { stream, traffic })
     }
+}
 
-    pub(super) fn traffic(&self) -> Arc<Traffic> {
-        Arc::clone(&self.traffic)
+async fn plain(address: &Address) -> io::Result<Box<dyn Stream>> {
+    if let Some(simulated) = outside::connect(|| address.to_string()) {
+        return simulated.await;
     }
+    Ok(match address {
+        Address::Tcp { host, port } => Box::new(connect_tcp(host, *port).await?),
+        #[cfg(unix)]
+        Address::Unix(path) => Box::new(tokio::net::UnixStream::connect(path).await?),
+    })
 }
 
 /// Connects to the first of the host's addresses that answers.
@@ -77,7 +84,13 @@ async fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-impl AsyncRead for Socket {
+/// Counts below TLS: what TLS has taken and the network has not is not counted, so what is not counted was not sent.
+struct Counted {
+    stream: Box<dyn Stream>,
+    traffic: Arc<Traffic>,
+}
+
+impl AsyncRead for Counted {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -87,7 +100,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for Counted {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -3,11 +3,8 @@
 use futures::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
 
-use super::{Endpoint, Failure, Refusal};
+use super::{Endpoint, Failure, Message, Refusal};
 use crate::clock::Moment;
-
-/// How a message begins that is meant for JVMs alone: see `lua/semaphore/nudge.lua`.
-const NOTHING_NEW: &[u8] = b"+";
 
 /// The half that asks for subscriptions.
 pub(crate) struct Subscriptions {
@@ -30,19 +27,13 @@ impl Subscriber {
         Ok((subscriptions, Subscriber { stream }))
     }
 
-    /// The channel of the next message, and whether it is not one of the zeros that follow an announcement;
-    /// `None` when the connection is gone.
-    ///
-    /// Else the payload is of no interest: a message means "look again", never "you own something". What is new to
-    /// JVMs only is passed over.
-    pub(crate) async fn next(&mut self) -> Option<(String, bool)> {
-        loop {
-            let message = self.stream.next().await?;
-            let payload = message.get_payload_bytes();
-            if !payload.starts_with(NOTHING_NEW) {
-                return Some((message.get_channel_name().to_owned(), payload != b"0"));
-            }
-        }
+    /// The next message; `None` when the connection is gone.
+    pub(crate) async fn next(&mut self) -> Option<Message> {
+        let message = self.stream.next().await?;
+        Some(Message {
+            channel: message.get_channel_name().to_owned(),
+            payload: message.get_payload_bytes().to_vec(),
+        })
     }
 }
 

@@ -104,6 +104,16 @@ impl Layout {
         }
     }
 
+    /// The name of the layout in the keys of our own that stand beside a semaphore.
+    pub fn word(self) -> &'static str {
+        match self {
+            Timestamp | TimestampInSeconds => "timestamp",
+            Fair | FairUnderLock | FairWithTokens => "fair",
+            Set => "set",
+            Slots => "slots",
+        }
+    }
+
     /// The peers' name for it.
     pub fn recipe(self) -> &'static str {
         match self {

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use redisson_semaphore::Error;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Expiring;
 use super::support::{LIMIT, acquire, held, take, until_held};
 
 const LEASE: Duration = Duration::from_millis(250);
+/// Where a fifth of it must be time enough for a call.
+const UNHURRIED: Duration = Duration::from_millis(1000);
 
 pub(crate) async fn a_permit_expires_and_a_waiter_gets_it(fixture: &impl Expiring) {
     let semaphore = fixture.lasting(1, LEASE);
@@ -128,4 +130,51 @@ pub(crate) async fn a_lease_that_cannot_be_counted_is_refused(fixture: &impl Exp
     let one = take(&semaphore).await;
     assert!(one.remaining().is_some_and(|left| left > most / 2));
     assert!(semaphore.release(one.id()).await.unwrap());
+}
+
+/// What is kept is kept from what is known of it: not from what was granted at first.
+pub(crate) async fn a_permit_kept_after_a_refresh_by_hand(fixture: &impl Expiring) {
+    let semaphore = fixture.lasting(2, UNHURRIED);
+    let held = take(&semaphore).await;
+    for _ in 0..3 {
+        sleep(UNHURRIED * 6 / 10).await;
+        assert!(semaphore.refresh(held.id()).await.unwrap());
+    }
+    let lease = semaphore.keep(&held);
+    assert!(!lease.is_lost());
+    sleep(UNHURRIED * 2).await;
+    assert!(!lease.is_lost());
+    // The same once more: what was kept for a while has not run out meanwhile.
+    semaphore.unkeep(held.id());
+    let lease = semaphore.keep(&held);
+    sleep(UNHURRIED * 2).await;
+    assert!(!lease.is_lost());
+    semaphore.release_detached(held.id());
+    until_held(&semaphore, 0).await;
+}
+
+pub(crate) async fn a_permit_kept_late(fixture: &impl Expiring) {
+    let semaphore = fixture.lasting(2, UNHURRIED);
+    let guard = semaphore.permit().await.unwrap();
+    let held = take(&semaphore).await;
+    sleep(UNHURRIED * 8 / 10).await;
+    let lease = semaphore.keep(&held);
+    sleep(UNHURRIED * 2).await;
+    assert!(!lease.is_lost() && !guard.is_lost());
+    assert!(semaphore.refresh(held.id()).await.unwrap());
+    semaphore.release_detached(held.id());
+}
+
+/// One permit has one lease, however often it is kept.
+pub(crate) async fn a_permit_kept_twice(fixture: &impl Expiring) {
+    let semaphore = fixture.lasting(1, UNHURRIED);
+    let held = take(&semaphore).await;
+    let leases = [semaphore.keep(&held), semaphore.keep(&held)];
+    sleep(UNHURRIED * 2).await;
+    assert!(leases.iter().all(|lease| !lease.is_lost()));
+    // Both are told.
+    assert!(semaphore.release(held.id()).await.unwrap());
+    for lease in leases {
+        timeout(LIMIT, lease.lost()).await.expect("one is not told");
+    }
 }

@@ -13,31 +13,35 @@ pub const TAKE: &str = include_str!("../../lua/lock/take.lua");
 pub const GIVE: &str = include_str!("../../lua/lock/give.lua");
 pub const RENEW: &str = include_str!("../../lua/lock/renew.lua");
 pub const ONCE: &str = include_str!("../../lua/engine/once.lua");
+pub const FORGET: &str = include_str!("../../lua/engine/forget.lua");
 pub const TIMESTAMP: &str = concat!(
     include_str!("../../lua/recipes/record.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/times.lua"),
     include_str!("../../lua/recipes/timestamp.lua"),
+    include_str!("../../lua/recipes/line.lua"),
     include_str!("../../lua/recipes/batch.lua"),
 );
 pub const FAIR: &str = concat!(
     include_str!("../../lua/recipes/record.lua"),
     include_str!("../../lua/recipes/ids.lua"),
-    include_str!("../../lua/recipes/usual.lua"),
     include_str!("../../lua/recipes/times.lua"),
     include_str!("../../lua/recipes/fair.lua"),
+    include_str!("../../lua/recipes/line.lua"),
     include_str!("../../lua/recipes/batch.lua"),
 );
 pub const SET: &str = concat!(
     include_str!("../../lua/recipes/record.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/set.lua"),
+    include_str!("../../lua/recipes/line.lua"),
     include_str!("../../lua/recipes/batch.lua"),
 );
 pub const SLOTS: &str = concat!(
     include_str!("../../lua/recipes/record.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/slots.lua"),
+    include_str!("../../lua/recipes/line.lua"),
     include_str!("../../lua/recipes/batch.lua"),
 );
 
@@ -52,6 +56,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("GIVE", GIVE),
     ("RENEW", RENEW),
     ("ONCE", ONCE),
+    ("FORGET", FORGET),
     ("TIMESTAMP", TIMESTAMP),
     ("FAIR", FAIR),
     ("SET", SET),

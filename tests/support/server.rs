@@ -22,6 +22,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct RedisServer {
     port: u16,
+    /// Where it speaks TLS.
+    tls_port: Option<u16>,
     password: Option<String>,
     /// `NAME=value` each.
     environment: Vec<String>,
@@ -33,6 +35,7 @@ pub struct RedisServer {
 /// How a server is to be started.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
+    tls: bool,
     password: Option<String>,
     environment: Vec<String>,
     lines: Vec<String>,
@@ -61,6 +64,16 @@ impl Options {
         self.setting("replicaof", &format!("127.0.0.1 {}", primary.port))
     }
 
+    /// Speaks TLS at a port of its own, by PEM files. A client has to show a certificate of the same authority where
+    /// `asks` says so.
+    pub fn tls(mut self, authority: &Path, certificate: &Path, key: &Path, asks: bool) -> Self {
+        self.tls = true;
+        self.setting("tls-ca-cert-file", &format!("{authority:?}"))
+            .setting("tls-cert-file", &format!("{certificate:?}"))
+            .setting("tls-key-file", &format!("{key:?}"))
+            .setting("tls-auth-clients", if asks { "yes" } else { "no" })
+    }
+
     /// A variable of the server's environment.
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.environment.push(format!("{name}={value}"));
@@ -79,6 +92,7 @@ impl Options {
         for _ in 0..START_ATTEMPTS {
             let mut server = RedisServer {
                 port: free_port(),
+                tls_port: self.tls.then(free_port),
                 password: self.password.clone(),
                 environment: self.environment.clone(),
                 keeper: None,
@@ -107,6 +121,11 @@ impl RedisServer {
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The port where it speaks TLS.
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port.expect("it was started with TLS")
     }
 
     /// The URL for the code under test: the default user, with its password if there is one.
@@ -198,6 +217,9 @@ impl RedisServer {
             self.port,
             self.dir.0.display(),
         );
+        if let Some(port) = self.tls_port {
+            writeln!(text, "tls-port {port}").expect("a String takes everything");
+        }
         for line in lines {
             writeln!(text, "{line}").expect("a String takes everything");
         }

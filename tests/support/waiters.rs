@@ -39,6 +39,24 @@ pub async fn until_subscribers(connection: &mut impl ConnectionLike, channel: &s
     .await;
 }
 
+/// Waits until exactly `count` clients listen for their turns at a semaphore of the classic recipes.
+pub async fn until_listening(connection: &mut impl ConnectionLike, name: &str, count: usize) {
+    let pattern = format!("redisson_sc_recipe_line:*{{{name}}}:*");
+    until(
+        &format!("{count} listen for {name:?}"),
+        PATIENCE,
+        async || {
+            let channels: Vec<String> = redis::cmd("PUBSUB")
+                .arg(&["CHANNELS", &pattern])
+                .query_async(connection)
+                .await
+                .expect("PUBSUB CHANNELS answers");
+            channels.len() == count
+        },
+    )
+    .await;
+}
+
 /// Waits until a replica has its primary's data and follows it.
 pub async fn until_linked(replica: &mut impl ConnectionLike) {
     until("the replica follows its primary", PATIENCE, async || {

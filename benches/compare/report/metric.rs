@@ -48,6 +48,16 @@ pub(crate) static REDIS_PER_SCRIPT: Metric = metric(
     "Redis µs/script",
     Unit::Precise,
 );
+pub(crate) static COMMANDS_PER_PAIR: Metric =
+    metric("commands_per_pair", "commands/pair", Unit::Precise);
+pub(crate) static SCRIPTS_PER_SECOND: Metric =
+    metric("scripts_per_second", "scripts/s", Unit::Count);
+/// The machine's other programs may interrupt a script, so the very longest says little.
+pub(crate) static SCRIPT_P999: Metric = metric("script_p99_9_micros", "script p99.9", Unit::Micros);
+pub(crate) static SCRIPT_MAX: Metric = metric("script_max_micros", "max", Unit::Micros);
+/// Of the callers of a process, compared with those of all.
+pub(crate) static LEAST_SHARE: Metric =
+    metric("least_share_of_a_caller", "least share", Unit::Percent);
 pub(crate) static PERMIT_USE: Metric = metric("permit_use", "permits held", Unit::Percent);
 pub(crate) static BYTES_PER_WAITER: Metric = metric("bytes_per_waiter", "B/waiter", Unit::Count);
 pub(crate) static SCRIPTS_PER_RELEASE_OF_1: Metric =

@@ -50,6 +50,11 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
     let (p50, p99, max, mean) =
         (&metric::WAIT_P50, &metric::WAIT_P99, &metric::WAIT_MAX, &metric::WAIT_MEAN);
     let held = &metric::PERMIT_USE;
+    let (scripts, redis) = (&metric::SCRIPTS_PER_PAIR, &metric::REDIS_PER_PAIR);
+    let clients = |count, metric: &Metric| report.value("turns-clients", &format!("{count} clients"), metric);
+    let large = |held| report.value("turns-large", held, max).map(|micros| micros / 1e6);
+    let lock = |row| report.value("turns-lock", row, &metric::LEAST_SHARE);
+    let longest_of_lock = |row, javas| ratio(("turns-lock", row, max), (javas, max));
     vec![
         target("1 caller: pairs/s, x plain", plain("ample-1", pairs), AtLeast(0.95)),
         target("1 caller: pairs/s, x Redisson", redisson("ample-1", pairs), AtLeast(1.3)),
@@ -102,6 +107,33 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
         target("2 of ours, 2 JVMs: part of the permits held", report.value("shared", "two of each", held), AtLeast(0.9)),
         target("1,000 of ours, 4 Java threads: Java's mean wait, x ours",
             ratio(("turns-crowd", "- 4 Java threads", mean), ("- ours", mean)), AtMost(1.0)),
+        target("300 clients, 1 permit: scripts a grant", clients("300", scripts), AtMost(6.0)),
+        target("300 clients, 1 permit: server time a grant in ms", clients("300", redis).map(|micros| micros / 1e3), AtMost(0.4)),
+        target("300 clients, 1 permit: grants a second, x those of 2 clients",
+            ratio(("turns-clients", "300 clients", pairs), ("2 clients", pairs)), AtLeast(0.85)),
+        target("1,000 clients, 1 permit: scripts a grant", clients("1,000", scripts), AtMost(6.0)),
+        target("1,000 clients, 1 permit: server time a grant in ms", clients("1,000", redis).map(|micros| micros / 1e3), AtMost(0.5)),
+        target("1,000 clients, 1 permit: 99.9 % of the scripts in ms",
+            clients("1,000", &metric::SCRIPT_P999).map(|micros| micros / 1e3), AtMost(0.3)),
+        target("1,000 clients waiting for a fair semaphore: server time a look in ms",
+            report.value("turns-fair-waiting", "1,000 clients", &metric::REDIS_PER_SCRIPT).map(|micros| micros / 1e3), AtMost(0.1)),
+        target("8 of 8 permits beside 16 callers, held 4 ms: longest wait in s", large("held 4 ms"), AtMost(5.5)),
+        target("8 of 8 permits beside 16 callers, held 20 ms: longest wait in s", large("held 20 ms"), AtMost(5.5)),
+        target("8 of 8 permits beside 16 callers, held 100 ms: longest wait in s", large("held 100 ms"), AtMost(5.5)),
+        target("lock, 2 of ours, 2 JVMs, held 1 ms: least share of a caller, x equal", lock("held 1 ms"), AtLeast(0.5)),
+        target("lock, 2 of ours, 2 JVMs, held 1 ms: longest wait, x among JVMs",
+            longest_of_lock("held 1 ms", "held 1 ms, JVMs only"), AtMost(1.0)),
+        target("lock, 2 of ours, 2 JVMs, held 5 ms: least share of a caller, x equal", lock("held 5 ms"), AtLeast(0.5)),
+        target("lock, 2 of ours, 2 JVMs, held 5 ms: longest wait, x among JVMs",
+            longest_of_lock("held 5 ms", "held 5 ms, JVMs only"), AtMost(1.0)),
+        target("lock, 2 of ours, 2 JVMs, held 20 ms: least share of a caller, x equal", lock("held 20 ms"), AtLeast(0.5)),
+        target("lock, 2 of ours, 2 JVMs, held 20 ms: longest wait, x among JVMs",
+            longest_of_lock("held 20 ms", "held 20 ms, JVMs only"), AtMost(1.0)),
+        target("lock, 1 caller of ours, 2 JVMs, held 1.5 ms: least share of a caller, x equal", lock("held 1.5 ms"), AtLeast(0.5)),
+        target("lock, 1 caller of ours, 2 JVMs, held 1.5 ms: longest wait, x among JVMs",
+            longest_of_lock("held 1.5 ms", "held 1.5 ms, JVMs only"), AtMost(1.0)),
+        target("lock, 1 caller of ours, 2 JVMs, held 1.5 ms: grants, x among JVMs",
+            ratio(("turns-lock", "held 1.5 ms", pairs), ("held 1.5 ms, JVMs only", pairs)), AtLeast(0.8)),
         target("100,000 waiters: bytes each", ours("line", &metric::BYTES_PER_WAITER), AtMost(1024.0)),
         target("100,000 waiters: scripts per release of 1", ours("line", &metric::SCRIPTS_PER_RELEASE_OF_1), AtMost(10.0)),
         target("100,000 waiters: scripts per release of 1,000", ours("line", &metric::SCRIPTS_PER_RELEASE_OF_1000), AtMost(10.0)),

@@ -1,5 +1,7 @@
 //! Many callers at once, each in a loop of acquire, hold, release.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -11,7 +13,6 @@ use crate::waits::Waits;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Order {
-    pub(crate) callers: u64,
     /// That each takes at a time.
     pub(crate) permits: u32,
     pub(crate) time: Duration,
@@ -28,13 +29,17 @@ struct Tally {
     held: Duration,
 }
 
-/// Runs the crowd, spread over the semaphores, and answers as the Java peer's `crowd` does.
-pub(crate) async fn run<S: Semaphore>(semaphores: Vec<S>, order: Order) -> Result<Value> {
+/// Runs the crowd, a caller for each of the semaphores, and answers as the Java peer's `crowd` does; `grants` counts along.
+pub(crate) async fn run<S: Semaphore>(
+    semaphores: Vec<S>,
+    order: Order,
+    grants: &Arc<AtomicU64>,
+) -> Result<Value> {
     let began = Instant::now();
     let end = began + order.time;
     let mut callers = JoinSet::new();
-    for semaphore in semaphores.iter().cycle().take(order.callers as usize) {
-        callers.spawn(call(semaphore.clone(), end, order));
+    for semaphore in semaphores {
+        callers.spawn(call(semaphore, end, order, Arc::clone(grants)));
     }
     let mut waits = Waits::default();
     let (mut turns, mut held) = (0.0, Duration::ZERO);
@@ -55,12 +60,18 @@ pub(crate) async fn run<S: Semaphore>(semaphores: Vec<S>, order: Order) -> Resul
     }))
 }
 
-async fn call<S: Semaphore>(semaphore: S, end: Instant, order: Order) -> Result<Tally> {
+async fn call<S: Semaphore>(
+    semaphore: S,
+    end: Instant,
+    order: Order,
+    grants: Arc<AtomicU64>,
+) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut began = Instant::now();
     while began < end {
         semaphore.acquire(order.permits).await?;
         let got = Instant::now();
+        grants.fetch_add(1, Ordering::Relaxed);
         let wait = (got - began).as_micros();
         tally.waits.push(u32::try_from(wait).unwrap_or(u32::MAX));
         if !order.hold.is_zero() {

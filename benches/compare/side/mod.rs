@@ -33,25 +33,33 @@ trait Semaphore: Clone + Send + Sync + 'static {
     fn release(&self, permits: u32) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Connects the contestant called `word` and obeys until standard input ends.
-pub(crate) async fn serve(word: &str, url: &str) -> Result<()> {
+/// Connects so many clients of the contestant called `word` and obeys until standard input ends.
+pub(crate) async fn serve(word: &str, url: &str, clients: usize) -> Result<()> {
     if word == Make::Ours.word() {
-        serve::serve(ours::Ours::connect(url).await?).await
+        with(clients, || ours::Ours::connect(url)).await
     } else if word == Make::OursViaRedis.word() {
-        serve::serve(ours::Ours::connect_via_redis(url).await?).await
+        with(clients, || ours::Ours::connect_via_redis(url)).await
     } else if word == Make::Plain.word() {
-        serve::serve(plain::Plain::connect(url).await?).await
+        with(clients, || plain::Plain::connect(url)).await
     } else if word == Make::Fair.word() {
-        serve::serve(fair::Fair::connect(url).await?).await
+        with(clients, || fair::Fair::connect(url)).await
     } else if word == Make::FairOriginal.word() {
-        serve::serve(fair::Original::connect(url, false).await?).await
+        with(clients, || fair::Original::connect(url, false)).await
     } else if word == Make::FairInTransactions.word() {
-        serve::serve(fair::Original::connect(url, true).await?).await
+        with(clients, || fair::Original::connect(url, true)).await
     } else if word == Make::Lock.word() {
-        serve::serve(lock::Ours::connect(url).await?).await
+        with(clients, || lock::Ours::connect(url)).await
     } else if word == Make::LockPlain.word() {
-        serve::serve(lock::Plain::connect(url).await?).await
+        with(clients, || lock::Plain::connect(url)).await
     } else {
         Err(format!("no such side: {word}").into())
     }
+}
+
+async fn with<S: Side>(clients: usize, connect: impl AsyncFn() -> Result<S>) -> Result<()> {
+    let mut sides = Vec::with_capacity(clients);
+    for _ in 0..clients {
+        sides.push(connect().await?);
+    }
+    serve::serve(sides).await
 }

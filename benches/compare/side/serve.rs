@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,16 +15,20 @@ use super::{Semaphore, Side};
 use crate::Result;
 
 struct Server<S: Side> {
-    side: S,
+    /// The clients over which crowds are spread; what else is asked for is done by the first one.
+    sides: Vec<S>,
+    /// How often the callers of crowds have got what they wanted.
+    grants: Arc<AtomicU64>,
     /// Kept, as a service keeps its handles.
     semaphores: Mutex<HashMap<String, S::Semaphore>>,
     parked: Mutex<HashMap<String, Arc<Parked>>>,
 }
 
 /// Obeys until standard input ends. Each command has a task of its own.
-pub(crate) async fn serve(side: impl Side) -> Result<()> {
+pub(crate) async fn serve(sides: Vec<impl Side>) -> Result<()> {
     let server = Arc::new(Server {
-        side,
+        sides,
+        grants: Arc::default(),
         semaphores: Mutex::default(),
         parked: Mutex::default(),
     });
@@ -53,30 +58,32 @@ impl<S: Side> Server<S> {
         let name = command["name"].as_str().unwrap_or_default();
         match command["op"].as_str() {
             Some("acquire") => {
-                self.semaphore(name).acquire(1).await?;
+                self.semaphore(name).acquire(permits(command)?).await?;
                 Ok(Value::Null)
             }
             Some("release") => {
-                let permits = command["permits"].as_u64().unwrap_or(1);
-                let permits = u32::try_from(permits)?;
-                self.semaphore(name).release(permits).await?;
+                self.semaphore(name).release(permits(command)?).await?;
                 Ok(Value::Null)
             }
             Some("crowd") => {
                 let order = Order {
-                    callers: number(command, "callers")?,
-                    permits: u32::try_from(command["permits"].as_u64().unwrap_or(1))?,
+                    permits: permits(command)?,
                     time: Duration::from_millis(number(command, "millis")?),
                     hold: Duration::from_micros(command["holdMicros"].as_u64().unwrap_or(0)),
                 };
-                let semaphores: Vec<_> = match command["semaphores"].as_u64() {
-                    None => vec![self.semaphore(name)],
-                    Some(count) => (0..count)
-                        .map(|number| self.side.semaphore(&format!("{name}:{number}")))
-                        .collect(),
-                };
-                crowd::run(semaphores, order).await
+                let _kept = self.semaphore(name);
+                // Each caller has a handle of its own: those of a lock are its owners.
+                let semaphores = (0..number(command, "callers")?).map(|caller| {
+                    let side = &self.sides[caller as usize % self.sides.len()];
+                    match command["semaphores"].as_u64() {
+                        None => side.semaphore(name),
+                        Some(count) => side.semaphore(&format!("{name}:{}", caller % count)),
+                    }
+                });
+                let semaphores = semaphores.collect();
+                crowd::run(semaphores, order, &self.grants).await
             }
+            Some("grants") => Ok(json!(self.grants.load(Ordering::Relaxed))),
             Some("park") => {
                 let semaphore = self.semaphore(name);
                 let parked = Parked::start(&semaphore, number(command, "callers")?).await;
@@ -95,13 +102,17 @@ impl<S: Side> Server<S> {
         let mut semaphores = self.semaphores.lock().expect("no panic under this lock");
         let semaphore = semaphores.entry(name.to_owned());
         semaphore
-            .or_insert_with(|| self.side.semaphore(name))
+            .or_insert_with(|| self.sides[0].semaphore(name))
             .clone()
     }
 
     fn parked(&self) -> MutexGuard<'_, HashMap<String, Arc<Parked>>> {
         self.parked.lock().expect("no panic under this lock")
     }
+}
+
+fn permits(command: &Value) -> Result<u32> {
+    Ok(u32::try_from(command["permits"].as_u64().unwrap_or(1))?)
 }
 
 fn number(command: &Value, field: &str) -> Result<u64> {

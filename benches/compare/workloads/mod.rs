@@ -1,7 +1,10 @@
 //! What the contestants are made to do.
 
+mod clients;
+mod large;
 mod line;
 mod lock;
+mod lock_turns;
 mod recipes;
 mod shared;
 mod throughput;
@@ -39,6 +42,18 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     }
     if wanted(turns::FROZEN) {
         turns::run_frozen(stage, report).await?;
+    }
+    if wanted(clients::SEMAPHORE) {
+        clients::semaphore(stage, report).await?;
+    }
+    if wanted(clients::FAIR) {
+        clients::fair(stage, report).await?;
+    }
+    if wanted(large::NAME) {
+        large::run(stage, report).await?;
+    }
+    if wanted(lock_turns::NAME) {
+        lock_turns::run(stage, report).await?;
     }
     if wanted(lock::ALONE) {
         lock::alone(stage, report).await?;

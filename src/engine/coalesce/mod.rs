@@ -309,7 +309,7 @@ impl Core {
         let mut keys = Vec::with_capacity(1 + 2 * calls.len());
         let mut args = Vec::with_capacity(3 + calls.len());
         keys.push(Arc::clone(lane));
-        args.push(Arg::Word("PUBLISH"));
+        args.push(Arg::PUBLISH);
         args.push(Arg::Sequence(sequence));
         args.push(Arg::millis(self.config.record_life()));
         for call in calls {
@@ -334,7 +334,10 @@ impl Core {
         match failure {
             // The user may not write to lanes, or the server will not have several semaphores in one script.
             Failure::Refused(refusal) => {
-                if matches!(refusal.reason, Reason::Permission | Reason::Other) {
+                if matches!(
+                    refusal.reason,
+                    Reason::Permission | Reason::CrossSlot | Reason::Elsewhere | Reason::Other
+                ) {
                     state.note_refusal();
                 }
             }

@@ -114,22 +114,30 @@ impl Line {
     }
 }
 
+/// How a message begins that is news to JVMs only: see `lua/semaphore/nudge.lua`.
+const FOR_JVMS: &[u8] = b"+";
+
 impl Listener for Line {
     fn wake(&self, _channel: &str, wake: &Wake) {
+        if matches!(wake, Wake::Message(payload) if payload.starts_with(FOR_JVMS)) {
+            return;
+        }
         let Some(line) = self.itself.upgrade() else {
             return;
         };
         let mut state = self.lock();
         let look = state.listening.hear(wake);
         match wake {
-            Wake::Message => {
+            // A zero follows the announcement of the same permits.
+            Wake::Message(payload) if payload == b"0" => {}
+            Wake::Message(_) => {
                 state.turns.heard();
                 // Whoever has sent it sees to the others.
                 (state.unprompted, state.looking_unprompted) = (false, false);
             }
             Wake::Lost | Wake::Ended => state.turns.deaf(),
             Wake::Look | Wake::ConfirmedAgain => state.unprompted = true,
-            Wake::Confirmed | Wake::FurtherMessage => {}
+            Wake::Confirmed => {}
             Wake::Refused(refusal) => {
                 let waiters = state.waiters.take_answered();
                 drop(state);

@@ -157,7 +157,7 @@ mod tests {
     use crate::engine::command::Command;
     use crate::engine::request::Request;
     use crate::engine::waiters::Reply;
-    use crate::transport::cmd;
+    use crate::transport;
 
     fn push(queue: &mut Queue, operation: Operation, reply: Option<Reply>) {
         queue.push(Queued::Call(Call {
@@ -198,7 +198,7 @@ mod tests {
         queue.sweep(Some);
         for _ in 0..100_000 {
             // Its caller goes, too.
-            let request = Request::Plain(cmd("EXISTS"));
+            let request = Request::Plain(transport::Command::new("EXISTS"));
             let (command, _) = Command::new("exists", request);
             queue.push(Queued::Command(command));
             assert!(queue.items.len() <= SHORT, "it grows");

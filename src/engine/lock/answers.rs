@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::calls::{Call, Claim, Known, Outcome, Reply, Step, StepAnswer, Term};
 use super::round::Batch;
 use super::waiting::{Turn, Waiter};
-use super::{Held, LockLine, Queued, State, waiting};
+use super::{Held, LockLine, Queued, State};
 use crate::api::{Hold, HoldId};
 use crate::clock::Moment;
 use crate::engine::holds::Count;
@@ -85,6 +85,8 @@ impl LockLine {
         }
         let forced = answers.iter().any(forced);
         let (mut freed, mut lost, mut busy) = (forced, false, false);
+        // The last of the calls found the lock taken, or took it.
+        let mut is_taken = false;
         let mut answers = answers.into_iter();
         for (call, (answer, known)) in batch.calls.into_iter().zip(&mut answers) {
             if let (Step::Acquire(claim), StepAnswer::Lost) = (&call.step, &answer) {
@@ -102,8 +104,17 @@ impl LockLine {
             freed |= matches!(answer, StepAnswer::Released(0));
             lost |= matches!(answer, StepAnswer::NotHeld);
             busy |= matches!(answer, StepAnswer::Busy(_));
+            is_taken = matches!(answer, StepAnswer::Taken(..) | StepAnswer::Busy(_));
             let outcome = self.settle(&mut state, &call.step, answer, known, sending);
             replies.push((call.reply, outcome, call.step));
+        }
+        if is_taken && again.is_empty() {
+            let too_late = self.take_too_late(&mut state, sent.timer());
+            replies.extend(
+                too_late
+                    .into_iter()
+                    .map(|call| (call.reply, Ok(Outcome::Busy), call.step)),
+            );
         }
         for call in again.into_iter().rev() {
             state.queue.push_front(Queued::Call(call));
@@ -172,6 +183,22 @@ impl LockLine {
         }
     }
 
+    /// Takes the calls out that would acquire the lock behind a call that has it or found it taken, and were there when that
+    /// one was `sent`: there was no room for them in its batch, and their answer is known.
+    fn take_too_late(&self, state: &mut State, sent: Instant) -> Vec<Call> {
+        let mut calls = Vec::new();
+        while let Some(Queued::Call(call)) = state.queue.front()
+            && call.since <= sent
+            && let Step::Acquire(claim) = &call.step
+            && self.holds().count(self.key(), &claim.owner) == Count::Held(0)
+        {
+            if let Some(Queued::Call(call)) = state.queue.pop_front() {
+                calls.push(call);
+            }
+        }
+        calls
+    }
+
     /// Notes what an answer means for the holds; the sending that was answered was made at `sent` or later.
     fn settle(
         &self,
@@ -229,7 +256,7 @@ impl LockLine {
     pub(super) fn refused(&self, refusal: &Refusal, unanswered: Option<Duration>) -> Error {
         match unanswered {
             None => refused(self.name(), refusal),
-            Some(waited) => refused_in_doubt(self.name(), refusal, waited),
+            Some(waited) => refused_in_doubt(self.name(), &refusal.detail, waited),
         }
     }
 
@@ -239,7 +266,7 @@ impl LockLine {
         state: &mut State,
         claim: &Claim,
         count: u32,
-        token: i64,
+        token: u64,
         until: Moment,
     ) -> Hold {
         let (owner, term) = (&claim.owner, claim.term);
@@ -255,7 +282,7 @@ impl LockLine {
         {
             line.core.renew();
         }
-        let token = claim.fenced.then(|| token.unsigned_abs());
+        let token = claim.fenced.then_some(token);
         Hold { lease, id, token }
     }
 
@@ -298,20 +325,33 @@ impl LockLine {
         self.note_busy(&mut state);
     }
 
-    /// Nothing of `batch` has taken effect, because of `error`.
-    pub(super) fn fail(&self, batch: Batch, error: &Error) {
-        let waiters = if !batch.turns.is_empty() {
+    /// The last sending of `batch` has not taken effect, because of `error`, for the sake of `detail`. An earlier one that has
+    /// been `unanswered` for so long may have: locks have no record.
+    pub(super) fn fail(
+        &self,
+        batch: Batch,
+        error: &Error,
+        detail: &str,
+        unanswered: Option<Duration>,
+    ) {
+        if !batch.turns.is_empty() {
             // What stops the first one stops all.
             let mut state = self.lock();
-            let waiters = state.waiting.take_all();
+            let mut waiters = state.waiting.take_all();
             self.listen_as_needed(&mut state, true);
-            waiters
-        } else {
-            Vec::new()
-        };
-        waiting::tell_all(waiters, error);
+            drop(state);
+            for waiter in &mut waiters {
+                let named = |turn: &Turn| turn.ticket == waiter.ticket();
+                waiter.in_doubt |= unanswered.is_some() && batch.turns.iter().any(named);
+            }
+            self.tell_all(waiters, error, detail);
+        }
         for call in batch.calls {
-            self.tell(call.reply, Err(error.clone()), call.step);
+            let error = match unanswered {
+                None => error.clone(),
+                Some(waited) => refused_in_doubt(self.name(), detail, waited),
+            };
+            self.tell(call.reply, Err(error), call.step);
         }
     }
 
@@ -394,6 +434,17 @@ impl LockLine {
             let _ = waiter.reply.send(Err(error));
         }
         due
+    }
+
+    /// Ends the waiting of `waiters` with `error`, which says that nothing has happened: those whose question may have been
+    /// carried out are told so, for the sake of `detail`.
+    pub(super) fn tell_all(&self, waiters: Vec<Waiter>, error: &Error, detail: &str) {
+        let (in_doubt, others): (Vec<_>, Vec<_>) =
+            waiters.into_iter().partition(|waiter| waiter.in_doubt);
+        self.tell_unknown(in_doubt, detail);
+        for waiter in others {
+            let _ = waiter.reply.send(Err(error.clone()));
+        }
     }
 
     /// Tells waiters that were named in a question whose answer they will not see.

@@ -11,7 +11,7 @@ use crate::api::{Hold, HoldId};
 use crate::engine::holds::Count;
 pub(crate) use crate::engine::holds::Term;
 use crate::engine::keys::Keys;
-use crate::engine::request::{Arg, Request, Script, ScriptCall};
+use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use crate::error::Result;
 use crate::transport::{Refusal, Value};
 
@@ -52,7 +52,7 @@ impl Usual {
                     Arc::clone(keys.channel()),
                     Arc::clone(keys.record()),
                 ],
-                vec![Arg::Word("PUBLISH"), Arg::Text(Arc::clone(owner))],
+                vec![Arg::PUBLISH, Arg::Text(Arc::clone(owner))],
             ),
             _ => return None,
         };
@@ -82,6 +82,10 @@ impl Usual {
 /// Where in the script's arguments the sending's number stands, and whether it is doubtful.
 const SEQUENCE: usize = 1;
 const DOUBTFUL: usize = 3;
+/// Which of the script's keys is the fence.
+const FENCE_KEY: usize = 2;
+/// Where a fence stands that somebody else has written.
+const DISOWNED: usize = 4;
 
 /// Who takes the lock, and how.
 #[derive(Debug, Clone)]
@@ -200,11 +204,12 @@ pub(crate) fn request(
     if steps.iter().any(Step::is_fenced) {
         script_keys.extend(token.map(Arc::clone));
     }
-    let mut args = Vec::with_capacity(4 + 4 * steps.len());
-    args.push(Arg::Word("PUBLISH"));
+    let mut args = Vec::with_capacity(5 + 4 * steps.len());
+    args.push(Arg::PUBLISH);
     args.push(Arg::Number(0));
     args.push(Arg::millis(record_life));
     args.push(Arg::Number(0));
+    args.push(Arg::Word(""));
     for (step, known) in steps.iter().zip(known) {
         let word = match step {
             Step::Acquire(Claim { fenced: true, .. }) => "acquire_fenced",
@@ -231,7 +236,34 @@ pub(crate) fn request(
         record_flag: Some(DOUBTFUL),
         renumbered: true,
         question: None,
+        record: Some(RecordKey {
+            index: FENCE_KEY,
+            always: steps.iter().any(|step| matches!(step, Step::Force)),
+        }),
     })
+}
+
+/// The fence because of which nothing of a request was done: it is ahead of the client, so that the client has not
+/// written it.
+pub(crate) fn foreign_fence(value: &Value) -> Option<String> {
+    match value {
+        Value::Array(values) => match values.as_slice() {
+            [Value::BulkString(word), Value::BulkString(fence)] if word == b"stale" => {
+                Some(String::from_utf8_lossy(fence).into_owned())
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `request` is to be sent once more, as number `number`: that fence does not count. A copy that arrives late finds
+/// another one, which does.
+pub(crate) fn disown(request: &mut Request, fence: String, number: u64) {
+    request.number(number);
+    if let Request::Script(call) = request {
+        call.args[DISOWNED] = Arg::Text(fence.into());
+    }
 }
 
 /// No owner holds a lock as often as this; a larger count in a hash has been written by somebody else, and is not
@@ -247,7 +279,7 @@ fn count(holds: i64) -> Option<u32> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StepAnswer {
     /// How often the owner holds it now, and the token.
-    Taken(u32, i64),
+    Taken(u32, u64),
     /// How long the other one may keep it; `None` where it has no time to live.
     Busy(Option<Duration>),
     /// Nothing was done: the owner does not hold it any more.
@@ -303,7 +335,10 @@ fn read_step(step: &Step, result: &Value, extra: &Value) -> Option<StepAnswer> {
             StepAnswer::Busy(u64::try_from(extra).ok().map(Duration::from_millis))
         }
         Step::Acquire(_) if result == -3 => StepAnswer::Lost,
-        Step::Acquire(_) => StepAnswer::Taken(count(result).filter(|count| *count > 0)?, extra),
+        Step::Acquire(_) => {
+            let count = count(result).filter(|count| *count > 0)?;
+            StepAnswer::Taken(count, u64::try_from(extra).ok()?)
+        }
         Step::Release(..) if result == -1 => StepAnswer::NotHeld,
         Step::Release(..) => StepAnswer::Released(count(result)?),
         Step::Force => StepAnswer::Forced(result == 1),
@@ -373,6 +408,7 @@ mod tests {
             numbers(&[-1, 1]),
             numbers(&[-1, 1, 0, 1]),
             numbers(&[-1, -7, 0]),
+            numbers(&[-1, 1, -5]),
             numbers(&[-1, 4_000_000_000, 0]),
             numbers(&[-1, i64::MAX, i64::MIN]),
             Value::Nil,

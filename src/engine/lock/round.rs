@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::answers::Answered;
 use super::calls::{self, Call, Known, Reply, Step, Term, Usual};
 use super::waiting::Turn;
-use super::{LockLine, Queued, State, waiting};
+use super::{LockLine, Queued, State};
 use crate::clock::Moment;
 use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
@@ -15,7 +15,9 @@ use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::holds::Count;
 use crate::engine::in_hand::InHand;
 use crate::engine::log;
-use crate::engine::once::{Ending, Trouble, unexpected_answer};
+use crate::engine::once::{
+    CLIENT_CLOSED, Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer,
+};
 use crate::engine::request::Request;
 use crate::engine::wrong_type::Typed;
 
@@ -204,16 +206,33 @@ impl LockLine {
             }
         }
         let mut request = self.request(&steps, &departure);
-        let mut doubted = false;
-        let callers = |trouble: &Trouble<'_>| {
-            doubted |= trouble.doubtful;
-            // The answer, if one comes, will be that of a later sending.
-            answered.sent = Moment::now();
-            self.tell_impatient(trouble, began, &mut batch)
-        };
-        let ending = match first {
-            None => self.core.carry_out(&mut request, callers).await,
-            Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
+        let (mut doubted, mut disowned) = (false, 0);
+        let ending = loop {
+            let callers = |trouble: &Trouble<'_>| {
+                doubted |= trouble.doubtful;
+                // The answer, if one comes, will be that of a later sending.
+                answered.sent = Moment::now();
+                self.tell_impatient(trouble, began, &mut batch)
+            };
+            let ending = match first.take() {
+                None => self.core.carry_out(&mut request, callers).await,
+                Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
+            };
+            let fence = match &ending {
+                Ending::Answer(value) => calls::foreign_fence(value),
+                _ => None,
+            };
+            match fence {
+                Some(fence) if !doubted && disowned < MOST_DISOWNED => {
+                    tracing::warn!(
+                        name = self.name(),
+                        "somebody else has written to this client's fence"
+                    );
+                    calls::disown(&mut request, fence, self.core.next_sequence());
+                    disowned += 1;
+                }
+                _ => break ending,
+            }
         };
         answered.doubtful |= doubted;
         answered.unanswered = doubted.then(|| began.elapsed());
@@ -221,7 +240,7 @@ impl LockLine {
         if batch.echo && !matches!(ending, Ending::Answer(_)) {
             self.lock().waiting.sharing.no_echo();
         }
-        let error = match ending {
+        let (error, detail) = match ending {
             Ending::Answer(value) => match calls::read(&value, &steps) {
                 Some((listeners, answers)) => {
                     answered.listeners = listeners;
@@ -229,10 +248,13 @@ impl LockLine {
                     self.arrive(batch.take(), answered);
                     return;
                 }
-                None => unexpected_answer(self.name(), &value, unanswered),
+                None => {
+                    let detail = format!("unexpected answer {value:?}");
+                    (unexpected_answer(self.name(), &value, None), detail)
+                }
             },
-            Ending::Refused(refusal) => self.refused(&refusal, unanswered),
-            Ending::ShutDown => self.shut_down(),
+            Ending::Refused(refusal) => (refused(self.name(), &refusal), refusal.detail),
+            Ending::ShutDown => (self.shut_down(), CLIENT_CLOSED.to_owned()),
             Ending::NotSent => {
                 for (step, known) in steps.iter().zip(&departure.known) {
                     self.note_refusal(step, known);
@@ -273,7 +295,7 @@ impl LockLine {
         // A copy may still arrive.
         self.lock().doubtful |= unanswered.is_some();
         let error = Box::pin(self.core.explain(error, || self.typed_keys())).await;
-        self.fail(batch.take(), &error);
+        self.fail(batch.take(), &error, &detail, unanswered);
     }
 
     /// What is known of `steps` when they depart.
@@ -401,7 +423,7 @@ impl Rounds for LockLine {
         log::abandoned(self.name(), &log::list_of(owed));
         // Dropping the replies tells the callers.
         drop(queue);
-        waiting::tell_all(waiters, &self.shut_down());
+        self.tell_all(waiters, &self.shut_down(), CLIENT_CLOSED);
     }
 
     fn driver(&self) -> &Driver {

@@ -14,7 +14,6 @@ use crate::engine::drive;
 use crate::engine::listening::Listening;
 use crate::engine::once::refused;
 use crate::engine::wakeups::{Listener, Wake};
-use crate::error::Error;
 
 /// A caller that waits for the lock.
 pub(super) struct Waiter {
@@ -311,14 +310,14 @@ impl Listener for LockLine {
         let mut state = self.lock();
         let look = state.waiting.listening.hear(wake);
         match wake {
-            Wake::Message | Wake::FurtherMessage => state.waiting.sharing.heard(Instant::now()),
+            Wake::Message(_) => state.waiting.sharing.heard(Instant::now()),
             Wake::Look => {}
             _ => state.waiting.sharing.forget_echoes(),
         }
         if let Wake::Refused(refusal) = wake {
             let waiters = state.waiting.take_answered();
             drop(state);
-            tell_all(waiters, &refused(self.name(), refusal));
+            self.tell_all(waiters, &refused(self.name(), refusal), &refusal.detail);
             drive::kick(&line);
             return;
         }
@@ -326,12 +325,5 @@ impl Listener for LockLine {
         if look {
             line.look_again();
         }
-    }
-}
-
-/// Ends the waiting of `waiters` with `error`.
-pub(super) fn tell_all(waiters: Vec<Waiter>, error: &Error) {
-    for waiter in waiters {
-        let _ = waiter.reply.send(Err(error.clone()));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::engine::keys::Keys;
-use crate::engine::request::{Arg, Request, Script, ScriptCall};
+use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use crate::transport::Value;
 
 /// Where in the arguments the sequence number stands, and the flag of the record; and how many come before the steps.
@@ -23,7 +23,7 @@ pub(super) fn request(
     steps: Vec<Arg>,
 ) -> Request {
     let mut args = vec![
-        Arg::Word("PUBLISH"),
+        Arg::PUBLISH,
         Arg::Sequence(0),
         Arg::millis(record_life),
         Arg::Number(doubtful.into()),
@@ -39,6 +39,10 @@ pub(super) fn request(
         record_flag: Some(RECORD_FLAG),
         renumbered: false,
         question: Some((1, BEFORE_STEPS)),
+        record: Some(RecordKey {
+            index: 0,
+            always: true,
+        }),
     })
 }
 

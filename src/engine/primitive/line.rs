@@ -244,7 +244,7 @@ impl<P: Primitive> Listener for Line<P> {
                 drive::kick(&line);
                 return;
             }
-            Wake::Message | Wake::FurtherMessage if look => inner.state.heard(channel, now),
+            Wake::Message(_) if look => inner.state.heard(channel, now),
             _ => inner.state.look |= look,
         }
         let work = inner.state.has_work();

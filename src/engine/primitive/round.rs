@@ -66,7 +66,7 @@ impl<P: Primitive> Line<P> {
         let waited = unanswered.then(|| began.elapsed());
         let refuse = |refusal: &Refusal| match waited {
             None => refused(self.name(), refusal),
-            Some(waited) => refused_in_doubt(self.name(), refusal, waited),
+            Some(waited) => refused_in_doubt(self.name(), &refusal.detail, waited),
         };
         let ended = match ending {
             Ending::Answer(value) => {

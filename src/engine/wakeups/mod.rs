@@ -7,7 +7,7 @@
 
 mod session;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -30,10 +30,8 @@ pub(crate) enum Wake {
     Confirmed,
     /// The same behind a lost connection: messages may have been missed.
     ConfirmedAgain,
-    /// Somebody has announced permits.
-    Message,
-    /// One more message about permits that have been announced.
-    FurtherMessage,
+    /// Somebody has sent this.
+    Message(Vec<u8>),
     /// There was no message for a while.
     Look,
     /// The connection is gone; the subscription is being made again.
@@ -57,7 +55,7 @@ pub(crate) struct Wakeups {
 }
 
 struct Registry {
-    channels: Mutex<HashMap<String, Channel>>,
+    channels: Mutex<BTreeMap<String, Channel>>,
     /// The set of wanted channels has changed.
     changed: Notify,
     /// The connection leads to the wrong server.
@@ -182,7 +180,7 @@ impl Drop for Wakeups {
 }
 
 impl Registry {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Channel>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Channel>> {
         self.channels.lock()
     }
 
@@ -200,7 +198,7 @@ impl Registry {
     }
 
     /// What to subscribe and what to unsubscribe, seen from what is subscribed.
-    fn difference(&self, subscribed: &HashSet<String>) -> (Vec<String>, Vec<String>) {
+    fn difference(&self, subscribed: &BTreeSet<String>) -> (Vec<String>, Vec<String>) {
         let channels = self.lock();
         // One that was dropped and is wanted again is subscribed once more, for the confirmation's sake.
         let missing = |(name, known): (&String, &Channel)| (!known.confirmed).then(|| name.clone());
@@ -233,7 +231,7 @@ impl Registry {
         tell(name, known, &Wake::Refused(refusal));
     }
 
-    fn lose(&self, names: &HashSet<String>) {
+    fn lose(&self, names: &BTreeSet<String>) {
         for name in names {
             if let Some(known) = self.lock().get_mut(name) {
                 known.confirmed = false;
@@ -343,7 +341,7 @@ mod tests {
             wakeups.listen("shared", &ear);
             wakeups.listen(&format!("own-{number}"), &ear);
         }
-        wakeups.registry.wake("shared", &Wake::Message);
+        wakeups.registry.wake("shared", &Wake::Message(Vec::new()));
         assert_eq!(ears[1].heard.load(Ordering::SeqCst), 1);
         // The slow check goes on, too.
         for _ in 0..3 {

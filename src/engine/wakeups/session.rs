@@ -1,6 +1,6 @@
 //! The subscription connection, as long as any channel is wanted: what is subscribed is what is wanted, before long.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Registry, Wake};
 use crate::clock::Moment;
-use crate::transport::{Backoff, Endpoint, Failure, Subscriber, Subscriptions};
+use crate::transport::{Backoff, Endpoint, Failure, Message, Subscriber, Subscriptions};
 
 /// One SUBSCRIBE names this many channels at the most.
 const MOST_CHANNELS: usize = 512;
@@ -31,7 +31,7 @@ pub(super) async fn listen(registry: Arc<Registry>, endpoint: Endpoint) {
                     registry: &registry,
                     subscriptions,
                     subscriber,
-                    subscribed: HashSet::new(),
+                    subscribed: BTreeSet::new(),
                 };
                 let began = Instant::now();
                 let ended = session.run(&endpoint, &mut lost).await;
@@ -73,7 +73,7 @@ struct Session<'a> {
     registry: &'a Registry,
     subscriptions: Subscriptions,
     subscriber: Subscriber,
-    subscribed: HashSet<String>,
+    subscribed: BTreeSet<String>,
 }
 
 impl Session<'_> {
@@ -89,6 +89,7 @@ impl Session<'_> {
         }
         loop {
             tokio::select! {
+                biased;
                 () = self.registry.changed.notified() => {
                     if let Err(failure) = self.bring_up_to_date().await {
                         return Ended::Lost(failure);
@@ -97,19 +98,21 @@ impl Session<'_> {
                 () = self.registry.moved.notified() => {
                     return Ended::Moved;
                 }
-                message = self.subscriber.next() => match message {
-                    Some((channel, true)) => self.registry.wake(&channel, &Wake::Message),
-                    Some((channel, false)) => self.registry.wake(&channel, &Wake::FurtherMessage),
-                    None => {
-                        let detail = "the server has closed the connection";
-                        return Ended::Lost(Failure::unanswered(detail, Moment::now()));
-                    }
-                },
                 _ = ping.tick() => {
                     if let Err(failure) = self.subscriptions.ping().await {
                         return Ended::Lost(failure);
                     }
                 }
+                // Last, as there may always be one more.
+                message = self.subscriber.next() => match message {
+                    Some(Message { channel, payload }) => {
+                        self.registry.wake(&channel, &Wake::Message(payload));
+                    }
+                    None => {
+                        let detail = "the server has closed the connection";
+                        return Ended::Lost(Failure::unanswered(detail, Moment::now()));
+                    }
+                },
             }
         }
     }

@@ -1,6 +1,11 @@
-//! When those who wait look again: woken on the channel, or by the clock.
+//! When those who wait look again: told that it is their turn, or by the clock.
+//!
+//! Only the first of all clients in line looks at the pace of the setting and when a holder expires, as nobody tells what
+//! other programs release. The others are told when it is their turn; they look now and then all the same, the more of
+//! them there are the more seldom each, so that somebody looks some fifty times a second.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -9,19 +14,73 @@ use crate::engine::drive;
 use crate::engine::wakeups::{Listener, Wake};
 use crate::transport::jittered;
 
+/// All who wait together look once in this time.
+const PACE_OF_ALL: Duration = Duration::from_millis(20);
+/// Who is told no more than that it is the first looks at once, unless it looks within this time anyway.
+const SOON: Duration = Duration::from_millis(250);
+/// What a client is told that has become the first in line, in `lua/recipes/line.lua`.
+const FIRST: &[u8] = b"first";
+/// How long others wait for a client that has been told that it is its turn, besides its round trips; for one that does
+/// not listen yet; and at the most.
+const LEAST_PATIENCE: Duration = Duration::from_millis(5);
+const MOST_PATIENCE: Duration = Duration::from_millis(250);
+
+/// Where this client stands in the line of all clients, as far as is known.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(in crate::recipes) struct Rank {
+    /// So many stand before it.
+    pub(in crate::recipes) before: u32,
+    /// So many stand in line.
+    pub(in crate::recipes) of: u32,
+}
+
+impl Rank {
+    /// One that dies takes nobody's place for long.
+    fn is_near(self) -> bool {
+        self.before <= 1
+    }
+}
+
+/// When something is to be done without a word from anybody.
+#[derive(Debug, Default)]
+pub(super) struct Alarm {
+    /// When those who wait look next.
+    pub(super) look: Option<Instant>,
+    /// When it is to be seen whether those come who have been told that it is their turn.
+    pub(super) tend: Option<Instant>,
+    /// When a timer ends.
+    timer: Option<Instant>,
+}
+
 impl Line {
-    /// When to look next if nothing is heard: at the setting's pace, and when the first holder expires.
-    pub(super) fn usual_look(&self, first_end: Option<Instant>) -> Instant {
-        let check = Instant::now() + jittered(self.settings.check_interval, 0.75, 1.0);
-        first_end.map_or(check, |end| end.min(check))
+    /// When to look next if nothing is heard.
+    pub(super) fn usual_look(&self, state: &State) -> Instant {
+        let check = self.settings.check_interval;
+        if state.rank.is_near() {
+            let check = Instant::now() + jittered(check, 0.75, 1.0);
+            return state.ends.first().map_or(check, |end| end.min(check));
+        }
+        let check = check.min(self.core.config.safety_interval);
+        Instant::now() + jittered(check.max(PACE_OF_ALL * state.rank.of), 0.75, 1.0)
     }
 
-    /// Looks at `instant`, or earlier if that is intended already.
-    pub(super) fn set_alarm(&self, state: &mut State, instant: Instant) {
-        if state.alarm.is_some_and(|alarm| alarm <= instant) {
+    /// How long the others are to wait for this client when it has been told that it is its turn.
+    pub(super) fn patience(state: &State) -> Duration {
+        match state.listening.is_confirmed() {
+            true => MOST_PATIENCE.min(LEAST_PATIENCE + 2 * state.round_trip),
+            false => MOST_PATIENCE,
+        }
+    }
+
+    /// Sees to it that a timer ends when something is to be done.
+    pub(super) fn set_timer(&self, state: &mut State) {
+        let Some(instant) = state.alarm.look.into_iter().chain(state.alarm.tend).min() else {
+            return;
+        };
+        if state.alarm.timer.is_some_and(|timer| timer <= instant) {
             return;
         }
-        state.alarm = Some(instant);
+        state.alarm.timer = Some(instant);
         let line = self.itself.clone();
         self.core.runtime.spawn(async move {
             tokio::time::sleep_until(instant).await;
@@ -31,18 +90,21 @@ impl Line {
         });
     }
 
-    fn ring(self: std::sync::Arc<Self>, instant: Instant) {
+    fn ring(self: Arc<Self>, timer: Instant) {
         {
             let mut state = self.lock();
-            // One that was to ring later may have been overtaken by this one's successor.
-            if state.alarm != Some(instant) {
+            // One that was to end later may have been overtaken by this one's successor.
+            if state.alarm.timer != Some(timer) {
                 return;
             }
-            state.alarm = None;
-            state.look = true;
-            if let Some(free) = state.lock_held_until() {
-                self.set_alarm(&mut state, free);
+            state.alarm.timer = None;
+            let has_come = |instant: &mut Instant| *instant <= timer;
+            state.look |= state.alarm.look.take_if(has_come).is_some();
+            state.tend |= state.alarm.tend.take_if(has_come).is_some();
+            if state.alarm.look.is_none() {
+                state.alarm.look = state.lock_held_until();
             }
+            self.set_timer(&mut state);
         }
         drive::kick(&self);
     }
@@ -74,6 +136,23 @@ impl Line {
     fn listener(&self) -> Weak<dyn Listener> {
         self.itself.clone()
     }
+
+    /// Whether `wake`, which has been heard, is a reason to look now.
+    fn is_reason(&self, state: &mut State, wake: &Wake) -> bool {
+        match wake {
+            // Behind what has been told stands the pace.
+            Wake::Look => state.rank.is_near(),
+            Wake::Message(word) if word == FIRST && self.settings.check_interval <= SOON => {
+                state.rank.before = 0;
+                let usual = self.usual_look(state);
+                let look = state.alarm.look.get_or_insert(usual);
+                *look = usual.min(*look);
+                self.set_timer(state);
+                false
+            }
+            _ => true,
+        }
+    }
 }
 
 impl Listener for Line {
@@ -90,7 +169,7 @@ impl Listener for Line {
             drive::kick(&line);
             return;
         }
-        if look && !state.waiters.is_empty() {
+        if look && !state.waiters.is_empty() && self.is_reason(&mut state, wake) {
             state.look = true;
             self.note_busy(&mut state);
             drop(state);

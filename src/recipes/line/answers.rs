@@ -7,31 +7,40 @@ use super::super::batch::{Batch, Call, Operation};
 use super::waiting::{Claim, Done, Waiter};
 use super::{Line, State, tell_all};
 use crate::api::Held;
+use crate::clock::Moment;
 use crate::engine::once::{Patience, Trouble};
 use crate::error::Error;
-use crate::transport::Refusal;
 
 impl Line {
     /// Tells the callers of a batch what has become of their calls.
-    pub(super) fn arrive(&self, batch: Batch, outcome: Outcome, sent: Instant, confirmed: bool) {
-        let ids: Vec<_> = batch.ids().collect();
-        let lease = self.settings.sure_lease();
-        let until = lease.and_then(|lease| sent.checked_add(lease));
+    pub(super) fn arrive(
+        &self,
+        batch: Batch,
+        outcome: Outcome,
+        failure: Option<Error>,
+        sent: Moment,
+        confirmed: bool,
+    ) {
+        let until = |lasts| {
+            let lease = self.settings.sure_lease(lasts)?;
+            sent.checked_add(lease)
+        };
         let granted = outcome.served + outcome.tried;
+        let ids: Vec<_> = batch.ids().zip(batch.times(outcome.served)).collect();
         // First those who waited, then those who tried, without a gap between them.
         let mut served = ids
             .into_iter()
             .take(granted)
             .enumerate()
-            .map(|(place, id)| Held {
+            .map(|(place, (id, lasts))| Held {
                 id,
                 slot: outcome.slots.get(place).copied(),
-                until,
+                until: until(lasts),
             });
 
         // A try waits for a peer's lock as long as those who wait do for the next look.
         let check = self.settings.check_interval;
-        let patient = |call: &Call| sent.saturating_duration_since(call.since) < check;
+        let patient = |call: &Call| sent.timer().saturating_duration_since(call.since) < check;
         let trying = match outcome.locked {
             Some(_) if self.settings.lock.is_some() => {
                 batch.tries.iter().filter(|call| patient(call)).count()
@@ -41,9 +50,8 @@ impl Line {
         let (waiters, in_vain) = {
             let mut state = self.lock();
             let told = self.serve(&mut state, &batch.claim, &outcome);
-            if batch.claim.waiting > 0 || !batch.tries.is_empty() {
-                self.look_again(&mut state, &batch, &outcome, trying);
-            }
+            state.round_trip = sent.timer().elapsed().max(state.round_trip * 7 / 8);
+            self.look_again(&mut state, &batch, &outcome, trying);
             self.listen_if_needed(&mut state, confirmed);
             told
         };
@@ -60,14 +68,6 @@ impl Line {
             }
         }
 
-        let failure = outcome.failure.as_ref();
-        let failure = failure.map(|failure| match failure.strip_prefix("unreadable ") {
-            Some(found) => Error::NotANumber {
-                name: self.names.keys[2].to_string(),
-                found: found.to_owned(),
-            },
-            None => self.refused(&Refusal::from_text(failure)),
-        });
         let mut again = Vec::new();
         for call in batch.tries {
             let Some(held) = served.next() else {
@@ -85,15 +85,19 @@ impl Line {
             }
         }
         for (call, was) in batch.releases.into_iter().zip(outcome.released) {
+            if let Some(id) = call.operation.released() {
+                self.is_gone(id, "released while it was kept");
+            }
             answer(call, Ok(Done::Was(was)));
         }
         for (call, was) in batch.refreshes.into_iter().zip(outcome.refreshed) {
-            if let Operation::Refresh(id, Some(kept)) = &call.operation {
-                self.refreshed(id, &kept.lease, was, until);
+            if let Operation::Refresh(id, lasts, _) = &call.operation {
+                self.refreshed(id, was, until(*lasts));
             }
             answer(call, Ok(Done::Was(was)));
         }
         if let Some(call) = batch.alone {
+            self.all_are_gone();
             answer(call, Ok(Done::Count(outcome.cleared)));
         }
         self.give_back(surplus, again);
@@ -129,16 +133,20 @@ impl Line {
 
     /// Sees to the next look of those who go on waiting.
     fn look_again(&self, state: &mut State, batch: &Batch, outcome: &Outcome, trying: usize) {
-        let for_lock = self.note_lock(state, outcome, trying);
-        if batch.claim.waiting > outcome.served {
-            let (from, left) = (batch.ends_from, outcome.first_end);
-            state.look |= state.ends.note(&self.settings, from, left);
+        state.alarm.tend = (outcome.again).and_then(|pause| Instant::now().checked_add(pause));
+        if batch.claim.waiting > 0 || !batch.tries.is_empty() {
+            let for_lock = self.note_lock(state, outcome, trying);
+            if batch.claim.waiting > outcome.served {
+                state.rank = outcome.rank;
+                let (from, left) = (batch.ends_from, outcome.first_end);
+                state.look |= state.ends.note(&self.settings, from, left);
+            }
+            if for_lock.is_some() || !state.waiters.is_empty() {
+                let usual = self.usual_look(state);
+                state.alarm.look = Some(for_lock.map_or(usual, |lock| lock.min(usual)));
+            }
         }
-        if for_lock.is_some() || !state.waiters.is_empty() {
-            let usual = self.usual_look(state.ends.first());
-            let next = for_lock.map_or(usual, |lock| lock.min(usual));
-            self.set_alarm(state, next);
-        }
+        self.set_timer(state);
     }
 
     pub(super) fn arrive_holders(&self, batch: Batch, page: Page) {
@@ -231,7 +239,9 @@ impl Line {
         if let Some(due) = due {
             later(due);
         }
-        self.tell_queued(trouble);
+        if let Some(due) = self.tell_queued(trouble) {
+            later(due);
+        }
         if told && !trouble.doubtful {
             return Patience::Nobody;
         }
@@ -243,13 +253,13 @@ impl Line {
         }
     }
 
-    /// The same for those who wait behind: their calls have not been sent at all.
-    fn tell_queued(&self, trouble: &Trouble<'_>) {
+    /// The same for those who wait behind: their calls have not been sent at all. When the next one's time is up.
+    fn tell_queued(&self, trouble: &Trouble<'_>) -> Option<Instant> {
         let window = self.core.config.retry_window;
         let untouched = trouble.untouched();
         let mut over = Vec::new();
         let mut forgotten = Vec::new();
-        {
+        let next = {
             let mut state = self.lock();
             for mut call in std::mem::take(&mut state.queue) {
                 if !call.is_wanted() {
@@ -261,11 +271,14 @@ impl Line {
                     state.queue.push_back(call);
                 }
             }
-        }
+            let with_caller = state.queue.iter().filter(|call| call.reply.is_some());
+            with_caller.map(|call| call.since + window).min()
+        };
         self.forget(forgotten);
         for mut call in over {
             self.tell_trouble(&mut call, &untouched);
         }
+        next
     }
 
     /// Tells `waiters` that a question that names them was sent and not answered.

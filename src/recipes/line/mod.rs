@@ -6,6 +6,9 @@
 //! the first holder expires, when a peer's lock should be free again, and at the pace of the setting, as peers
 //! tell nothing.
 //!
+//! The waiters of all clients stand in one line in Redis, each client by its first; `lua/recipes/line.lua` keeps it. Whoever
+//! gives a permit back tells those whose turn it is, and looks a little later whether they have come.
+//!
 //! Nothing is lost when a caller goes: a release that has been asked for is carried out, and what was granted to somebody
 //! who has gone is released with the next round. Anything else that has not been sent by then is forgotten.
 //!
@@ -21,7 +24,7 @@
 //! | `keeping.rs` | what is refreshed in the background |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
 
-mod alarm;
+pub(super) mod alarm;
 mod answers;
 mod ends;
 pub(super) mod keeping;
@@ -30,8 +33,9 @@ mod round;
 mod seat;
 pub(super) mod waiting;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -47,9 +51,10 @@ use crate::engine::listening::Listening;
 use crate::engine::once::CLIENT_CLOSED;
 use crate::engine::registry::Shared;
 use crate::error::{Error, Result};
-use crate::lease::Lease;
 use crate::sync::{Mutex, MutexGuard};
+use alarm::{Alarm, Rank};
 use ends::Ends;
+use keeping::Keeping;
 use peers_lock::PeersLock;
 use seat::Seat;
 use waiting::{Done, Waiter, Waiters};
@@ -78,18 +83,19 @@ struct State {
     look: bool,
     /// This client stands in the line that all clients see.
     in_line: bool,
+    rank: Rank,
+    /// Others have been told that it is their turn: it is time to see whether they have come.
+    tend: bool,
+    /// How long the server takes to answer: the longest of late.
+    round_trip: Duration,
     listening: Listening,
     /// When holders expire.
     ends: Ends,
-    /// When those who wait look next without having been woken.
-    alarm: Option<Instant>,
+    alarm: Alarm,
     /// The lock of peers, once it has been in the way.
     peers_lock: Option<PeersLock>,
     /// What is refreshed in the background.
-    kept: HashMap<Arc<str>, Lease>,
-    keeping: bool,
-    /// Alive as long as refreshes of these are queued or on their way.
-    refreshing: Weak<()>,
+    keeping: Keeping,
     /// Who is named in the batch that is under way.
     under_way: Vec<u64>,
     /// A batch was given up whose copies may still reach the server.
@@ -102,9 +108,10 @@ struct State {
 impl Line {
     /// The one line of this client with these settings.
     pub(super) fn find(core: &Arc<Core>, settings: &Settings) -> Arc<Line> {
+        let settings = settings.shared();
         let place: Arc<str> = format!("{settings:?}").into();
         // The mapper is the user's code: not under the registry's lock.
-        let unnumbered = Unnumbered::new(settings, &core.config.name_mapper);
+        let unnumbered = Unnumbered::new(&settings, &core.config.name_mapper);
         let numbers = Numbers::of(core, unnumbered.base());
         core.objects.find_or_make(KIND, &place, |closed| {
             let number = numbers.take();
@@ -113,7 +120,7 @@ impl Line {
                 _number: number,
                 core: Arc::clone(core),
                 place: Arc::clone(&place),
-                settings: settings.clone(),
+                settings,
                 driver: Driver::default(),
                 itself: itself.clone(),
                 state: Mutex::new(State {
@@ -158,15 +165,15 @@ impl Line {
         }
     }
 
-    /// Joins those who wait.
-    pub(super) fn join(self: &Arc<Self>) -> Result<Seat> {
+    /// Joins those who wait, for a permit that lasts for `lasts`.
+    pub(super) fn join(self: &Arc<Self>, lasts: Duration) -> Result<Seat> {
         let (reply, answer) = oneshot::channel();
         let mut state = self.lock();
         if state.closed {
             return Err(self.shut_down());
         }
         state.look = true;
-        let ticket = state.waiters.join(reply);
+        let ticket = state.waiters.join(reply, lasts);
         self.note_busy(&mut state);
         drop(state);
         Ok(Seat::new(self, answer, Some(ticket)))

@@ -76,7 +76,7 @@ impl Line {
         }
         let lock = state.peers_lock.as_mut()?;
         lock.held_until = None;
-        if waiting == 0 || outcome.behind && trying == 0 {
+        if waiting == 0 || outcome.rank.before > 0 && trying == 0 {
             return None;
         }
         let under_lock = self.settings.lock.is_some();

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::super::answer::Answer;
-use super::super::batch::{Batch, Call, Operation};
+use super::super::batch::{Batch, Call, Operation, Sending};
 use super::{Line, State};
+use crate::clock::Moment;
 use crate::engine::answer;
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::in_hand::{Carries, InHand};
@@ -23,7 +24,7 @@ impl Line {
     fn is_due(&self, state: &State) -> bool {
         let waiting = !state.waiters.is_empty();
         // A place in the line that nobody stands in holds others up.
-        if state.in_line && !waiting {
+        if state.in_line && !waiting || state.tend {
             return true;
         }
         if state.lock_held_until().is_some() {
@@ -31,7 +32,7 @@ impl Line {
             // lock.
             let mut queue = state.queue.iter();
             return waiting && state.look && state.waiters.somebody_cannot_wait()
-                || queue.any(|call| !matches!(call.operation, Operation::Try));
+                || queue.any(|call| !matches!(call.operation, Operation::Try(_)));
         }
         !state.queue.is_empty() || waiting && state.look
     }
@@ -46,9 +47,9 @@ impl Line {
         let held_up = state.lock_held_until().is_some();
         let mut left = VecDeque::new();
         while let Some(mut call) = state.queue.pop_front() {
-            if held_up && matches!(call.operation, Operation::Try) {
+            if held_up && matches!(call.operation, Operation::Try(_)) {
                 left.push_back(call);
-            } else if !call.is_wanted() || state.keeps_no_more(&call) {
+            } else if !call.is_wanted() || state.keeping.keeps_no_more(&call) {
                 forgotten.push(call);
             } else if let Err(call) = batch.add(call) {
                 left.push_back(call);
@@ -58,11 +59,12 @@ impl Line {
         left.append(&mut state.queue);
         state.queue = left;
         let waiting = !state.waiters.is_empty();
-        let in_vain = state.in_line && !waiting;
-        if batch.calls().next().is_none() && !(waiting && state.look) && !in_vain {
+        let for_line = state.in_line && !waiting || state.tend;
+        if batch.calls().next().is_none() && !(waiting && state.look) && !for_line {
             return None;
         }
         state.look = false;
+        state.tend = false;
         if batch.is_list() {
             // Those who wait are named with the next one.
             state.look = waiting;
@@ -73,14 +75,20 @@ impl Line {
     }
 
     async fn carry_out(&self, batch: Batch) {
-        let (doubtful, confirmed) = {
+        let sending = {
             let state = self.lock();
-            (state.doubtful, state.listening.is_confirmed())
+            Sending {
+                record_life: self.core.config.record_life(),
+                doubtful: state.doubtful,
+                leaves: state.in_line && batch.claim.waiting == 0,
+                patience: Line::patience(&state),
+                listens: state.listening.is_confirmed(),
+            }
         };
-        let record_life = self.core.config.record_life();
-        let mut request = batch.request(&self.settings, &self.names, record_life, doubtful);
+        let (doubtful, confirmed) = (sending.doubtful, sending.listens);
+        let mut request = batch.request(&self.settings, &self.names, &sending);
         request.number(self.core.next_sequence());
-        let sent = Instant::now();
+        let sent = Moment::now();
         let mut batch = InHand::new(self, batch);
         let (mut unanswered, mut disowned) = (false, 0);
         let ending = loop {
@@ -103,7 +111,11 @@ impl Line {
         let error = match ending {
             Ending::Answer(value) => match self.read(&value, &batch, doubtful) {
                 Some(Answer::Done(outcome)) => {
-                    self.arrive(batch, outcome, sent, confirmed);
+                    let failure = match &outcome.failure {
+                        Some(text) => Some(Box::pin(self.failure(text)).await),
+                        None => None,
+                    };
+                    self.arrive(batch, outcome, failure, sent, confirmed);
                     return;
                 }
                 Some(Answer::Holders(page)) => {
@@ -117,7 +129,7 @@ impl Line {
                 },
                 Some(Answer::Refused(error)) => self.refused(&Refusal::from_text(&error)),
                 Some(Answer::Stale) | None => {
-                    unexpected_answer(self.name(), &value, unanswered.then(|| sent.elapsed()))
+                    unexpected_answer(self.name(), &value, unanswered.then(|| sent.age()))
                 }
             },
             Ending::Refused(refusal) => self.refused(&refusal),
@@ -135,6 +147,31 @@ impl Line {
         let typed = || self.names.typed(self.settings.layout);
         let error = Box::pin(self.core.explain(error, typed)).await;
         self.fail(batch, &error);
+    }
+
+    /// Why nothing could be granted.
+    async fn failure(&self, text: &str) -> Error {
+        if let Some(found) = text.strip_prefix("unreadable ") {
+            return Error::NotANumber {
+                name: self.names.keys[2].to_string(),
+                found: found.to_owned(),
+            };
+        }
+        // One of many slots, by its number.
+        let slot = text.strip_prefix("notastring ");
+        let slot = slot.and_then(|slot| slot.parse::<usize>().ok()?.checked_sub(1));
+        if let Some(key) = slot.and_then(|slot| self.names.keys.get(slot)) {
+            let error = Error::WrongType {
+                name: self.name().to_owned(),
+                key: key.to_string(),
+                found: None,
+            };
+            return self
+                .core
+                .explain(error, || vec![(Arc::clone(key), "string")])
+                .await;
+        }
+        self.refused(&Refusal::from_text(text))
     }
 
     /// Reads the answer to `batch`, which was sent while an earlier one was `doubtful`.
@@ -156,7 +193,7 @@ impl Line {
     }
 
     pub(super) fn refused(&self, refusal: &Refusal) -> Error {
-        if refusal.reason == Reason::Other && refusal.detail.starts_with("CROSSSLOT") {
+        if refusal.reason == Reason::CrossSlot {
             return Error::InvalidName {
                 name: self.name().to_owned(),
                 reason: "its keys fall into different slots of the cluster; a part of the name in braces, \

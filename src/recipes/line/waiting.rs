@@ -42,6 +42,8 @@ pub(in crate::recipes) struct Waiter {
     pub(in crate::recipes) asked: Option<Instant>,
     /// By the server's clock, in microseconds; 0 until it has asked.
     pub(in crate::recipes) arrival: u64,
+    /// How long the permit is to last that it waits for.
+    lasts: Duration,
     /// Since when its waiting time is over.
     ended: Option<Instant>,
     /// A question that named it was given up without an answer.
@@ -69,10 +71,11 @@ pub(in crate::recipes) struct Claim {
     last_for: Vec<u64>,
 }
 
-/// Neighbours in the line who came together.
+/// Neighbours in the line who came together, for permits that last equally long.
 #[derive(Debug)]
 pub(in crate::recipes) struct Run {
     pub(in crate::recipes) arrival: u64,
+    pub(in crate::recipes) lasts: Duration,
     pub(in crate::recipes) tickets: Vec<u64>,
 }
 
@@ -96,13 +99,14 @@ impl Waiters {
         self.by_ticket.len()
     }
 
-    pub(in crate::recipes) fn join(&mut self, reply: Reply) -> u64 {
+    pub(in crate::recipes) fn join(&mut self, reply: Reply, lasts: Duration) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let waiter = Waiter {
             reply,
             asked: Some(Instant::now()),
             arrival: 0,
+            lasts,
             ended: None,
             doubtful: false,
         };
@@ -194,10 +198,13 @@ impl Waiters {
         for (ticket, waiter) in self.by_ticket.iter().take(most) {
             let full = runs.len() == MOST_RUNS;
             match runs.last_mut() {
-                Some(run) if run.arrival == waiter.arrival => run.tickets.push(*ticket),
+                Some(run) if run.arrival == waiter.arrival && run.lasts == waiter.lasts => {
+                    run.tickets.push(*ticket);
+                }
                 _ if full => break,
                 _ => runs.push(Run {
                     arrival: waiter.arrival,
+                    lasts: waiter.lasts,
                     tickets: vec![*ticket],
                 }),
             }
@@ -252,7 +259,7 @@ mod tests {
         let mut waiters = Waiters::default();
         let answers = [(); 3].map(|()| {
             let (reply, answer) = oneshot::channel();
-            waiters.join(reply);
+            waiters.join(reply, Duration::from_secs(10));
             answer
         });
         (waiters, answers)

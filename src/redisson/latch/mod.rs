@@ -14,7 +14,7 @@ use crate::engine::command::Commands;
 use crate::engine::primitive::Line;
 use crate::engine::request::{Request, Script};
 use crate::error::{Error, Result};
-use crate::transport::{Value, cmd};
+use crate::transport::{Command, Value};
 use steps::{Call, Latch};
 
 static STEPS: LazyLock<Script> = LazyLock::new(|| {
@@ -109,8 +109,7 @@ impl RCountDownLatch {
     /// The count; 0 where the latch does not exist. Redis: `GET`. Redisson: `getCount()`.
     pub async fn count(&self) -> Result<i64> {
         self.line.keys().check()?;
-        let mut get = cmd("GET");
-        get.arg(&**self.line.keys().object());
+        let get = Command::new("GET").key(self.line.keys().object());
         let count = self.line.command("count", Request::Plain(get)).await?;
         let Value::BulkString(text) = count else {
             return Ok(0);

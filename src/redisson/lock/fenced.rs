@@ -8,8 +8,8 @@ use super::RLock;
 use super::names;
 use crate::engine::Core;
 use crate::engine::command::Commands;
-use crate::error::Result;
-use crate::transport::cmd;
+use crate::error::{Error, Result};
+use crate::transport::Command;
 
 /// A lock that gives a token each time it is taken, shared with Java's `RFencedLock` of the same name.
 ///
@@ -24,6 +24,8 @@ use crate::transport::cmd;
 ///
 /// As [`RLock`], and the key `redisson_lock_token:{name}`: string, the last token, a decimal integer without a time to
 /// live. It rises by one each time that the lock is taken, also by the owner that holds it, and stays when the lock goes.
+/// Where somebody has written something else there than a whole number from 0 to 2^53 - 2, the lock is not taken, with
+/// [`Error::Server`]: no token could follow that is known to be larger.
 ///
 /// # DIFFERENCE from Redisson
 ///
@@ -87,11 +89,18 @@ impl RFencedLock {
     }
 
     /// The last token that was given, to whomever; 0 if there was none. Redis: `GET`. Redisson: `getToken()`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Server`] where the counter is something else than a whole number from 0 on.
     pub async fn token(&self) -> Result<u64> {
-        let mut command = cmd("GET");
-        command.arg(names::of_lock_token(self.0.line.keys().object()));
+        let key = names::of_lock_token(self.0.line.keys().object());
+        let command = Command::new("GET").key(&key.into());
         let token = self.0.object().read_with("token", command).await?;
-        Ok(u64::try_from(token).unwrap_or(0))
+        u64::try_from(token).map_err(|_| Error::Server {
+            name: self.0.line.keys().name().to_owned(),
+            detail: format!("the last fencing token is negative: {token}"),
+        })
     }
 
     async fn taken(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<u64>> {

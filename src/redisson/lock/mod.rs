@@ -82,7 +82,7 @@ static KIND: Kind = Kind {
 /// |---|---|
 /// | key `name` | hash: the owner that holds the lock, `<client id>:<number>`, and how often it does; with a time to live |
 /// | channel `redisson_lock__channel:{name}` | `0` when the lock has become free |
-/// | key `redisson_lock_fence:{name}:<client id>` | string: left behind only by a call that had to be repeated, so that copies of it which arrive late do no harm, and by one that forced the lock open; vanishes after ten minutes, or four retry windows where that is longer |
+/// | key `redisson_lock_fence:{name}:<client id>` | string: left behind only by a call that had to be repeated, so that copies of it which arrive late do no harm, and by one that forced the lock open; vanishes after ten minutes, or four retry windows where that is longer, or is deleted some seconds later, where no copy can arrive |
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last key begins with
 /// `redisson_lock_fence::`. Scripts: `lua/lock/`.

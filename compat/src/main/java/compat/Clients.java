@@ -3,6 +3,9 @@ package compat;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import java.net.MalformedURLException;
+import java.net.URL;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.stream.Stream;
 import org.redisson.Redisson;
@@ -16,6 +19,9 @@ final class Clients {
     /** Room for more than 256 channels, at Redisson's five to a connection. */
     private static final int SUBSCRIPTION_CONNECTIONS = 64;
 
+    /** What the tests give the key stores that they make. */
+    private static final String TRUSTSTORE_PASSWORD = "truststore";
+
     private Clients() {
     }
 
@@ -28,6 +34,10 @@ final class Clients {
         if (options.password() != null) {
             Setter.find("setPassword", config, servers).call(options.password());
         }
+        if (options.truststore() != null) {
+            Setter.find("setSslTruststore", config, servers).call(fileUrl(options.truststore()));
+            Setter.find("setSslTruststorePassword", config, servers).call(TRUSTSTORE_PASSWORD);
+        }
         if (options.prefix() != null) {
             Setter setter = Setter.find("setNameMapper", config, servers);
             setter.call(prefixMapper(setter.parameterType(), options.prefix()));
@@ -37,6 +47,14 @@ final class Clients {
 
     static String version() {
         return Redisson.class.getPackage().getImplementationVersion();
+    }
+
+    private static URL fileUrl(String path) {
+        try {
+            return Path.of(path).toUri().toURL();
+        } catch (MalformedURLException e) {
+            throw new IllegalArgumentException(path, e);
+        }
     }
 
     private static BaseConfig<?> single(Config config, Options options) {

@@ -1,7 +1,7 @@
 package compat;
 
 /** What the command line says. */
-record Options(String redis, String password, String prefix, boolean cluster, Long watchdogMs) {
+record Options(String redis, String password, String prefix, boolean cluster, Long watchdogMs, String truststore) {
 
     static Options parse(String[] args) {
         String redis = null;
@@ -9,6 +9,7 @@ record Options(String redis, String password, String prefix, boolean cluster, Lo
         String prefix = null;
         boolean cluster = false;
         Long watchdogMs = null;
+        String truststore = null;
         for (int i = 0; i < args.length; i++) {
             switch (args[i]) {
                 case "--redis" -> redis = valueOf(args, i++);
@@ -16,13 +17,14 @@ record Options(String redis, String password, String prefix, boolean cluster, Lo
                 case "--prefix" -> prefix = valueOf(args, i++);
                 case "--cluster" -> cluster = true;
                 case "--watchdog" -> watchdogMs = Long.valueOf(valueOf(args, i++));
+                case "--truststore" -> truststore = valueOf(args, i++);
                 default -> throw new IllegalArgumentException("unknown option " + args[i]);
             }
         }
         if (redis == null) {
             throw new IllegalArgumentException("--redis redis://HOST:PORT is required");
         }
-        return new Options(redis, password, prefix, cluster, watchdogMs);
+        return new Options(redis, password, prefix, cluster, watchdogMs, truststore);
     }
 
     private static String valueOf(String[] args, int option) {

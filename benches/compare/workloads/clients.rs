@@ -1,0 +1,141 @@
+//! Many clients, one caller each, want the same thing: what a grant or a look costs the server.
+//!
+//! The server is measured while all of them are at it, neither while they come nor while they go.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::Result;
+use crate::contestant::Contestant::{self, Fair, Ours};
+use crate::meter::{self, ServerUse};
+use crate::report::metric::{self, Numbers};
+use crate::report::{Report, metric::grouped};
+use crate::stage::{Stage, crowd_fields};
+
+pub(crate) const SEMAPHORE: &str = "turns-clients";
+pub(crate) const FAIR: &str = "turns-fair-waiting";
+
+const HOLD: Duration = Duration::from_millis(10);
+/// Nobody releases anything.
+const FOR_GOOD: Duration = Duration::from_secs(45);
+/// Until all have asked.
+const ARRIVAL: Duration = Duration::from_secs(2);
+
+/// What the server did for them in a while.
+struct Use {
+    seconds: f64,
+    grants: f64,
+    scripts: f64,
+    commands: f64,
+    cpu_micros: f64,
+    /// The long ones, the longest first.
+    long_scripts: Vec<u64>,
+}
+
+pub(crate) async fn semaphore(stage: &mut Stage, report: &mut Report) -> Result<()> {
+    report.begin(
+        SEMAPHORE,
+        "many clients, one caller each, 1 permit held 10 ms",
+    );
+    for &clients in stage.settings.clients {
+        let name = format!("bench:{SEMAPHORE}:{clients}");
+        stage.set(&name, 1).await?;
+        let seen = watch(stage, Ours, &name, clients, HOLD).await?;
+        let per_grant = |amount: f64| amount / seen.grants.max(1.0);
+        let mut numbers = vec![
+            (&metric::PAIRS_PER_SECOND, seen.grants / seen.seconds),
+            (&metric::SCRIPTS_PER_PAIR, per_grant(seen.scripts)),
+            (&metric::COMMANDS_PER_PAIR, per_grant(seen.commands)),
+            (&metric::REDIS_PER_PAIR, per_grant(seen.cpu_micros)),
+        ];
+        numbers.extend(seen.of_scripts());
+        report.add(format!("{} clients", grouped(clients as f64)), numbers);
+    }
+    report.end();
+    Ok(())
+}
+
+pub(crate) async fn fair(stage: &mut Stage, report: &mut Report) -> Result<()> {
+    let clients = stage.settings.waiting_clients;
+    report.begin(
+        FAIR,
+        "many clients wait for one fair semaphore, and nobody releases",
+    );
+    // The name says that there are eight permits.
+    let name = format!("bench:{FAIR}:scarce");
+    let seen = watch(stage, Fair, &name, clients, FOR_GOOD).await?;
+    let mut numbers = vec![
+        (&metric::SCRIPTS_PER_SECOND, seen.scripts / seen.seconds),
+        (
+            &metric::REDIS_PER_SCRIPT,
+            seen.cpu_micros / seen.scripts.max(1.0),
+        ),
+    ];
+    numbers.extend(seen.of_scripts());
+    report.add(format!("{} clients", grouped(clients as f64)), numbers);
+    report.end();
+    Ok(())
+}
+
+/// Measures the server while so many clients are at work, in a process that is ended then.
+async fn watch(
+    stage: &mut Stage,
+    contestant: Contestant,
+    name: &str,
+    clients: u64,
+    hold: Duration,
+) -> Result<Use> {
+    let program = stage.start_clients(contestant.make(), clients).await?;
+    let mut crowd = crowd_fields(contestant, name, clients, FOR_GOOD);
+    crowd["holdMicros"] = json!(hold.as_micros() as u64);
+    let at_work = tokio::spawn({
+        let program = program.clone();
+        async move { program.call("crowd", crowd).await.is_ok() }
+    });
+    sleep(ARRIVAL).await;
+    meter::watch_long_scripts(&mut stage.redis).await?;
+    let grants = async || -> Result<f64> {
+        let answer = program.call("grants", json!({})).await?;
+        Ok(answer["ok"].as_f64().ok_or("not a number of grants")?)
+    };
+    let (before, had, began) = (
+        ServerUse::read(&mut stage.redis).await?,
+        grants().await?,
+        Instant::now(),
+    );
+    sleep(stage.settings.measure_shared).await;
+    let (after, have, seconds) = (
+        ServerUse::read(&mut stage.redis).await?,
+        grants().await?,
+        began.elapsed().as_secs_f64(),
+    );
+    let long_scripts = meter::long_scripts(&mut stage.redis).await?;
+    if at_work.is_finished() {
+        return Err(format!("{clients} clients did not go on").into());
+    }
+    program.signal("KILL")?;
+    at_work.await?;
+    Ok(Use {
+        seconds,
+        grants: have - had,
+        scripts: (after.scripts - before.scripts) as f64,
+        commands: (after.commands - before.commands) as f64,
+        cpu_micros: (after.cpu_micros - before.cpu_micros) as f64,
+        long_scripts,
+    })
+}
+
+impl Use {
+    /// How long the longest scripts took; nothing where none was long enough to be known.
+    fn of_scripts(&self) -> Numbers {
+        let rank = (self.scripts / 1000.0) as usize;
+        let known = |micros: Option<&u64>| micros.map(|micros| *micros as f64);
+        let of_thousand = known(self.long_scripts.get(rank));
+        let longest = known(self.long_scripts.first());
+        let of_thousand = of_thousand.map(|micros| (&metric::SCRIPT_P999, micros));
+        let longest = longest.map(|micros| (&metric::SCRIPT_MAX, micros));
+        of_thousand.into_iter().chain(longest).collect()
+    }
+}

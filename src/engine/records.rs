@@ -1,0 +1,290 @@
+//! Gives records back that nobody needs any more.
+//!
+//! A record (see [`once`](super::once)) is needed while its call is unanswered, and as long as a copy of the call may still
+//! arrive. Where every call of late was answered when it was sent for the first time, there is no copy: the record could
+//! go at once. It is left until nobody has used it for some seconds, as a busy object would only make it anew, and until
+//! there are [`TOGETHER`] of them, which one script deletes: fewer are not worth a command, and vanish by their time to
+//! live. So a client that uses a few objects sends nothing for this but at its shutdown, and one that uses a hundred
+//! thousand, each once, leaves fewer than [`TOGETHER`] keys behind.
+//!
+//! The script names the number of the last call on each record, and a record with a later one stays. So it may arrive
+//! late, twice, or never, and nobody has to wait for it: a call that is under way meanwhile has a later number.
+//!
+//! A record of a call that was sent and not answered stays for its whole time.
+//!
+//! In a cluster the records of different objects are in different slots, and one script can't delete them: such a server
+//! refuses, and they are left to their time to live, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+
+use super::core::Core;
+use super::request::{Arg, Request, Script};
+use crate::clock::Moment;
+use crate::sync::{Mutex, MutexGuard};
+use crate::transport::Failure;
+
+static FORGET: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../lua/engine/forget.lua")));
+
+/// One script deletes so many.
+const TOGETHER: usize = 64;
+/// A record is left for one of these at least, and for two at the most.
+const PACE: Duration = Duration::from_secs(3);
+/// So many scripts are on their way at once when a client is shut down.
+const AT_THE_END: usize = 16;
+/// The shutdown waits for them for so long.
+const LAST_CHANCE: Duration = Duration::from_secs(1);
+
+/// The records of one client that could be given back.
+#[derive(Default)]
+pub(crate) struct Records {
+    state: Mutex<State>,
+}
+
+/// Records, and the number of the last call on each.
+type Numbers = BTreeMap<Arc<str>, u64>;
+
+#[derive(Default)]
+struct State {
+    /// Used since the last look.
+    recent: Numbers,
+    /// Not used since then.
+    older: Numbers,
+    doubted: Doubted,
+    /// A task looks.
+    watched: bool,
+    /// The server won't have it.
+    off: bool,
+}
+
+/// Records of calls that were sent and not answered: for the life of a record at least, and for two at the most.
+#[derive(Default)]
+struct Doubted {
+    recent: BTreeSet<Arc<str>>,
+    older: BTreeSet<Arc<str>>,
+    /// Since when the recent ones are gathered.
+    since: Option<Moment>,
+}
+
+impl Doubted {
+    fn contains(&self, key: &Arc<str>) -> bool {
+        self.recent.contains(key) || self.older.contains(key)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.recent.is_empty() && self.older.is_empty()
+    }
+
+    fn forget_old(&mut self, life: Duration) {
+        if self.since.is_some_and(|since| since.age() >= life) {
+            self.older = std::mem::take(&mut self.recent);
+            self.since = (!self.older.is_empty()).then(Moment::now);
+        }
+    }
+}
+
+impl Records {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Those that nobody has used for a while.
+    fn take_unused(&self, life: Duration) -> Numbers {
+        let mut state = self.lock();
+        state.doubted.forget_old(life);
+        let used = std::mem::take(&mut state.recent);
+        std::mem::replace(&mut state.older, used)
+    }
+
+    fn take_all(&self) -> Numbers {
+        let mut state = self.lock();
+        let mut all = std::mem::take(&mut state.recent);
+        all.append(&mut state.older);
+        all
+    }
+}
+
+impl State {
+    /// Whether a task is to be started.
+    fn note(&mut self, key: &Arc<str>, number: u64) -> bool {
+        if let Some(known) = self.recent.get_mut(key) {
+            *known = number;
+            return false;
+        }
+        if self.off || self.doubted.contains(key) {
+            return false;
+        }
+        self.older.remove(key);
+        self.recent.insert(Arc::clone(key), number);
+        !std::mem::replace(&mut self.watched, true)
+    }
+
+    fn doubt(&mut self, key: &Arc<str>, life: Duration) {
+        if self.off {
+            return;
+        }
+        self.recent.remove(key);
+        self.older.remove(key);
+        self.doubted.forget_old(life);
+        self.doubted.since.get_or_insert_with(Moment::now);
+        self.doubted.recent.insert(Arc::clone(key));
+    }
+
+    /// These have not been deleted.
+    fn put_back(&mut self, unused: &[(Arc<str>, u64)]) {
+        for (key, number) in unused {
+            if !self.recent.contains_key(key) && !self.doubted.contains(key) {
+                self.older.entry(Arc::clone(key)).or_insert(*number);
+            }
+        }
+    }
+
+    fn is_worth_a_look(&self) -> bool {
+        self.older.len() >= TOGETHER || !self.recent.is_empty() || !self.doubted.is_empty()
+    }
+
+    /// They are left to their time to live from now on.
+    fn switch_off(&mut self) {
+        *self = State {
+            off: true,
+            ..State::default()
+        };
+    }
+}
+
+impl Core {
+    /// The call with this number on the record at `key` has been answered when it was sent for the first time.
+    pub(super) fn record_is_unneeded(self: &Arc<Self>, key: &Arc<str>, number: u64) {
+        let starts = self.records.lock().note(key, number);
+        if starts {
+            self.runtime.spawn(watch(Arc::downgrade(self)));
+        }
+    }
+
+    /// A call on the record at `key` has been sent, and not answered.
+    pub(super) fn record_is_needed(&self, key: &Arc<str>) {
+        let life = self.config.record_life();
+        self.records.lock().doubt(key, life);
+    }
+
+    /// Deletes what is left, as far as the server is there.
+    pub(super) async fn give_all_records_back(&self) {
+        let all: Vec<_> = self.records.take_all().into_iter().collect();
+        let requests: Vec<_> = all.chunks(TOGETHER).map(forget).collect();
+        let send = |request| async move { self.try_once(&request).await };
+        let each = requests.into_iter().map(send);
+        let mut each = stream::iter(each).buffer_unordered(AT_THE_END);
+        let giving = async { while let Some(Ok(_)) = each.next().await {} };
+        // What is left vanishes by itself.
+        let _ = tokio::time::timeout(LAST_CHANCE, giving).await.is_ok();
+    }
+
+    /// Gives those back that nobody has used for a while. Whether there may be more later.
+    async fn give_unused_records_back(&self) -> bool {
+        let unused = self.records.take_unused(self.config.record_life());
+        let unused: Vec<_> = unused.into_iter().collect();
+        let mut left = &unused[..];
+        while left.len() >= TOGETHER {
+            let (some, others) = left.split_at(TOGETHER);
+            match self.try_once(&forget(some)).await {
+                Ok(_) => left = others,
+                Err(Failure::Refused(refusal)) if refusal.is_final(false) => {
+                    self.records.lock().switch_off();
+                    return false;
+                }
+                Err(_) => break,
+            }
+        }
+        let mut state = self.records.lock();
+        state.put_back(left);
+        state.watched = state.is_worth_a_look();
+        state.watched
+    }
+}
+
+fn forget(unused: &[(Arc<str>, u64)]) -> Request {
+    let keys = unused.iter().map(|(key, _)| Arc::clone(key)).collect();
+    let numbers = unused.iter().map(|(_, number)| Arg::Sequence(*number));
+    Request::script(&FORGET, keys, numbers.collect())
+}
+
+/// Looks after the records as long as there are enough.
+async fn watch(core: Weak<Core>) {
+    loop {
+        tokio::time::sleep(PACE).await;
+        let Some(core) = core.upgrade().filter(|core| !core.is_finished()) else {
+            return;
+        };
+        if !core.give_unused_records_back().await {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFE: Duration = Duration::from_secs(600);
+
+    fn key(number: usize) -> Arc<str> {
+        format!("record-{number}").into()
+    }
+
+    fn note(records: &Records, numbers: std::ops::Range<usize>, call: u64) {
+        for number in numbers {
+            records.lock().note(&key(number), call);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_in_use_is_left_alone() {
+        let records = Records::default();
+        for call in 1..5 {
+            note(&records, 0..100, call);
+            assert!(records.take_unused(LIFE).is_empty(), "{call}");
+        }
+        note(&records, 0..30, 5);
+        let unused = records.take_unused(LIFE);
+        assert_eq!(unused.len(), 70);
+        assert!(unused.values().all(|call| *call == 4));
+        assert_eq!(records.take_unused(LIFE).len(), 30);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_put_back_does_not_hide_a_later_call() {
+        let records = Records::default();
+        note(&records, 0..3, 1);
+        records.take_unused(LIFE);
+        let unused: Vec<_> = records.take_unused(LIFE).into_iter().collect();
+        note(&records, 0..1, 2);
+        records.lock().doubt(&key(1), LIFE);
+        records.lock().put_back(&unused);
+        let mut left: Vec<_> = records.take_all().into_iter().collect();
+        left.sort();
+        assert_eq!(left, [(key(0), 2), (key(2), 1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_doubt_lasts_as_long_as_a_record() {
+        let records = Records::default();
+        records.lock().doubt(&key(0), LIFE);
+        tokio::time::advance(LIFE - Duration::from_secs(1)).await;
+        note(&records, 0..1, 1);
+        records.lock().doubt(&key(1), LIFE);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        // The other's time is not over.
+        records.take_unused(LIFE);
+        note(&records, 0..2, 1);
+        assert!(records.take_all().is_empty());
+        tokio::time::advance(LIFE).await;
+        records.take_unused(LIFE);
+        assert!(!records.lock().is_worth_a_look());
+        note(&records, 0..2, 1);
+        assert_eq!(records.take_all().len(), 2);
+    }
+}

@@ -1,0 +1,73 @@
+//! What the crate takes from outside: connections, a clock that counts suspensions, and chance.
+//!
+//! A simulation puts its own in their place, for all that runs on its thread: then nothing that happens there depends on
+//! anything but its seed and its calls. It is no part of the crate's API, and may change at any time.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use uuid::Uuid;
+
+/// A stream to a server.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A connection that is being made.
+pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
+
+/// What a simulation puts in place of the world. Timers go by tokio's clock, which it pauses.
+pub trait Outside {
+    /// Connects to the server at `address` (`host:port`, or a path).
+    fn connect(&self, address: &str) -> Connecting;
+
+    /// The clock that goes on while the machine is suspended.
+    fn since_boot(&self) -> Option<Duration>;
+}
+
+thread_local! {
+    static OUTSIDE: RefCell<Option<Rc<dyn Outside>>> = const { RefCell::new(None) };
+}
+
+/// Until this is dropped, its thread is in the simulation.
+#[must_use = "the simulation ends when this is dropped"]
+pub struct Simulated(PhantomData<Rc<()>>);
+
+/// Puts `outside` in place of the world for this thread, with all chance from `seed`.
+pub fn simulate(outside: Rc<dyn Outside>, seed: u64) -> Simulated {
+    fastrand::seed(seed);
+    OUTSIDE.set(Some(outside));
+    Simulated(PhantomData)
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        OUTSIDE.set(None);
+    }
+}
+
+/// What `ask` says where there is a simulation.
+fn simulated<T>(ask: impl FnOnce(&dyn Outside) -> T) -> Option<T> {
+    OUTSIDE.with_borrow(|outside| outside.as_deref().map(ask))
+}
+
+pub(crate) fn connect(address: impl FnOnce() -> String) -> Option<Connecting> {
+    simulated(|outside| outside.connect(&address()))
+}
+
+/// The outer `None`: there is no simulation to ask.
+pub(crate) fn since_boot() -> Option<Option<Duration>> {
+    simulated(|outside| outside.since_boot())
+}
+
+/// A random UUID.
+pub(crate) fn uuid() -> Uuid {
+    simulated(|_| uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid())
+        .unwrap_or_else(Uuid::new_v4)
+}

@@ -1,0 +1,70 @@
+//! What a server is told.
+
+use std::fmt;
+use std::sync::Arc;
+
+use redis::{Cmd, RedisWrite};
+
+/// A command, ready to be sent.
+#[derive(Clone)]
+pub(crate) struct Command {
+    packed: Cmd,
+    /// Whose server it is for.
+    key: Option<Arc<str>>,
+}
+
+impl Command {
+    pub(crate) fn new(name: &str) -> Self {
+        Command {
+            packed: redis::cmd(name),
+            key: None,
+        }
+    }
+
+    /// With room for so many words, of so many bytes.
+    pub(crate) fn with_capacity(words: usize, bytes: usize) -> Self {
+        Command {
+            packed: Cmd::with_capacity(words, bytes),
+            key: None,
+        }
+    }
+
+    /// The next argument is a key; the command is for the server that has the first one.
+    pub(crate) fn key(mut self, key: &Arc<str>) -> Self {
+        self.word(key);
+        self.key.get_or_insert_with(|| Arc::clone(key));
+        self
+    }
+
+    /// The next argument.
+    pub(crate) fn arg(mut self, arg: &str) -> Self {
+        self.word(arg);
+        self
+    }
+
+    pub(crate) fn word(&mut self, word: &str) {
+        self.packed.arg(word);
+    }
+
+    pub(crate) fn number(&mut self, number: i64) {
+        self.packed.arg(number);
+    }
+
+    pub(crate) fn formatted(&mut self, text: fmt::Arguments<'_>) {
+        self.packed.write_arg_fmt(text);
+    }
+
+    /// The key that it belongs to, if it is one key's.
+    pub(crate) fn belongs_to(&self) -> Option<&Arc<str>> {
+        self.key.as_ref()
+    }
+
+    pub(super) fn packed(&self) -> &Cmd {
+        &self.packed
+    }
+}
+
+/// What a server knows a script by.
+pub(crate) fn digest(script: &str) -> String {
+    redis::Script::new(script).get_hash().to_owned()
+}

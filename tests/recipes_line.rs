@@ -1,0 +1,255 @@
+//! The line in which callers of the classic recipes wait, in all processes: who is served next, who is told, what a look
+//! costs, and what others may have written into it.
+
+mod layouts;
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use layouts::{Handle, Layout, Shape};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Held, Lock, Result};
+use support::proxy::Proxy;
+use support::server::RedisServer;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const LIMIT: Duration = Duration::from_secs(20);
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// How many scripts the server has carried out.
+async fn scripts(redis: &mut MultiplexedConnection) -> u64 {
+    let info: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(redis)
+        .await
+        .unwrap();
+    let calls = |line: &str| -> Option<u64> {
+        let (_, rest) = line.split_once("calls=")?;
+        rest.split(',').next()?.parse().ok()
+    };
+    let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
+    scripts.filter_map(calls).sum()
+}
+
+fn acquire(semaphore: &Handle) -> JoinHandle<Result<Held>> {
+    let waiter = semaphore.clone();
+    tokio::spawn(async move { waiter.acquire().await })
+}
+
+/// `acquire` in a task that stands in line when this returns.
+async fn waiter(semaphore: &Handle) -> JoinHandle<Result<Held>> {
+    let task = acquire(semaphore);
+    tokio::task::yield_now().await;
+    // Answered behind its own question.
+    semaphore.holders().await.unwrap();
+    semaphore.refresh("nobody").await.unwrap();
+    task
+}
+
+async fn served(task: JoinHandle<Result<Held>>) -> Held {
+    let held = timeout(LIMIT, task).await.expect("nobody is served");
+    held.unwrap().unwrap()
+}
+
+/// The callers of one process ask together, however long each wants to hold.
+#[tokio::test]
+async fn leases_that_differ_share_the_scripts() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let lease = |number: u64| Duration::from_millis(60_000 + number);
+    let before = scripts(&mut redis).await;
+    let callers = (0..100).map(|number| {
+        let lock = client.string_lock("leases").check_interval(NEVER);
+        async move {
+            lock.lock_with_lease(lease(number)).await.unwrap();
+            let left = lock.lease().remaining().expect("it ends");
+            assert!(left <= lease(number) && left > Duration::from_secs(30));
+            lock.unlock().await.unwrap();
+        }
+    });
+    let all = futures::future::join_all(callers);
+    timeout(LIMIT, all).await.expect("a caller hangs");
+    let cost = scripts(&mut redis).await - before;
+    assert!(cost <= 300, "{cost} scripts for 100 grants of a lock");
+
+    let before = scripts(&mut redis).await;
+    let callers = (0..100).map(|number| {
+        let shape = Shape::new(1).lease(lease(number));
+        let semaphore = Layout::Slots.make(&client, "slots", shape);
+        let mut redis = redis.clone();
+        async move {
+            let held = semaphore.acquire().await.unwrap();
+            let left: u64 = redis.pttl("slots:1").await.unwrap();
+            assert!(u128::from(left) <= lease(number).as_millis());
+            assert!(u128::from(left) + 30_000 > lease(number).as_millis());
+            assert!(semaphore.release(held.id()).await.unwrap());
+        }
+    });
+    let all = futures::future::join_all(callers);
+    timeout(LIMIT, all).await.expect("a caller hangs");
+    let cost = scripts(&mut redis).await - before;
+    assert!(cost <= 300, "{cost} scripts for 100 grants of a slot");
+}
+
+/// Each permit lasts as long as its own caller has asked for, also where they come together and are refreshed together.
+#[tokio::test]
+async fn permits_of_one_line_last_as_long_as_each_was_asked_for() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let (short, long) = (Duration::from_millis(900), Duration::from_secs(600));
+    let [brief, lasting] = [short, long].map(|lease| {
+        let shape = Shape::new(4).lease(lease);
+        Layout::Slots.make(&client, "mixed", shape)
+    });
+    let mut slots = Vec::new();
+    for semaphore in [&lasting, &brief, &brief, &lasting] {
+        slots.push(semaphore.acquire());
+    }
+    let slots = futures::future::join_all(slots).await;
+    let slots: Vec<Held> = slots.into_iter().map(Result::unwrap).collect();
+    for (held, lease) in slots.iter().zip([long, short, short, long]) {
+        let key = format!("mixed:{}", held.slot().unwrap());
+        let left: u64 = redis.pttl(&key).await.unwrap();
+        let left = Duration::from_millis(left);
+        assert!(
+            left <= lease && left + short > lease,
+            "{left:?} of {lease:?}"
+        );
+        assert!(held.remaining().unwrap() <= lease);
+    }
+    let kept = [brief.keep(&slots[1]), lasting.keep(&slots[0])];
+    tokio::time::sleep(3 * short).await;
+    assert!(kept.iter().all(|lease| !lease.is_lost()));
+    let left = lasting.holders().await.unwrap();
+    assert_eq!(
+        left.len(),
+        3,
+        "the one that is not kept has expired: {left:?}"
+    );
+}
+
+/// A slot semaphore, a timestamp semaphore and a lock of one name have nothing in common.
+#[tokio::test]
+async fn those_who_wait_for_something_else_of_the_same_name_are_not_in_the_way() {
+    let server = RedisServer::start().await;
+    let [one, two] = [
+        Client::connect(server.url()).await.unwrap(),
+        Client::connect(server.url()).await.unwrap(),
+    ];
+    let slots = Layout::Slots.make(&one, "name", Shape::new(1));
+    let times = Layout::Timestamp.make(&two, "name", Shape::new(1));
+    let slot = slots.acquire().await.unwrap();
+    let time = times.acquire().await.unwrap();
+    let for_slot = waiter(&slots).await;
+    let for_time = waiter(&times).await;
+    assert!(times.release(time.id()).await.unwrap());
+    let time = served(for_time).await;
+    assert!(!for_slot.is_finished());
+    assert!(times.release(time.id()).await.unwrap());
+    assert!(times.try_acquire().await.unwrap().is_some(), "it is free");
+    assert!(slots.release(slot.id()).await.unwrap());
+    served(for_slot).await;
+}
+
+/// A change of the limit that has not reached all processes yet: whoever still goes by the lower one stops nobody.
+#[tokio::test]
+async fn a_waiter_with_a_lower_limit_stops_nobody_with_a_higher_one() {
+    let server = RedisServer::start().await;
+    let [one, two] = [
+        Client::connect(server.url()).await.unwrap(),
+        Client::connect(server.url()).await.unwrap(),
+    ];
+    for layout in layouts::ALL {
+        let name = format!("limits-{layout:?}");
+        let low = layout.make(&one, &name, Shape::new(2));
+        let high = layout.make(&two, &name, Shape::new(4));
+        for _ in 0..2 {
+            high.acquire().await.unwrap();
+        }
+        let first = waiter(&low).await;
+        let third = timeout(LIMIT, high.acquire()).await.expect("held up");
+        let third = third.unwrap();
+        let fourth = high.try_acquire().await.unwrap();
+        assert!(
+            fourth.is_some(),
+            "{layout:?}: the lower limit leaves it none"
+        );
+        let second = waiter(&high).await;
+        // What comes free goes to the one whose limit leaves room, though he has come later.
+        assert!(high.release(third.id()).await.unwrap());
+        served(second).await;
+        assert!(!first.is_finished());
+        high.release_all().await.unwrap();
+        served(first).await;
+    }
+}
+
+/// A process that is gone and says for how long it waits still: that costs milliseconds, also where nobody looks without a
+/// reason.
+#[tokio::test]
+async fn a_dead_process_in_front_holds_nobody_up() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let dying = Client::connect(proxy.url()).await.unwrap();
+    let alive = Client::connect(server.url()).await.unwrap();
+    for layout in layouts::ALL {
+        let name = format!("dead-{layout:?}");
+        proxy.clear();
+        let [dying, alive] =
+            [&dying, &alive].map(|client| layout.make(client, &name, Shape::new(1)));
+        let held = alive.acquire().await.unwrap();
+        let first = waiter(&dying).await;
+        proxy.blackhole();
+        let second = waiter(&alive).await;
+        let before = scripts(&mut redis).await;
+        assert!(alive.release(held.id()).await.unwrap());
+        let held = served(second).await;
+        let cost = scripts(&mut redis).await - before;
+        assert!(cost <= 10, "{layout:?}: {cost} scripts");
+        assert!(alive.release(held.id()).await.unwrap());
+        first.abort();
+    }
+}
+
+/// Each of a hundred processes takes the only permit in turn, several times.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_costs_a_few_scripts_a_grant() {
+    const CLIENTS: u64 = 100;
+    const TIMES: u64 = 5;
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let shape = Shape::new(1).check(Duration::from_millis(100));
+    let mut crowd = Vec::new();
+    for _ in 0..CLIENTS {
+        let client = Client::connect(server.url()).await.unwrap();
+        let semaphore = Layout::Fair.make(&client, "crowd", shape);
+        crowd.push((client, semaphore));
+    }
+    let before = scripts(&mut redis).await;
+    let callers = crowd.iter().map(|(_, semaphore)| {
+        let semaphore = Arc::clone(semaphore);
+        tokio::spawn(async move {
+            for _ in 0..TIMES {
+                let held = semaphore.acquire().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                assert!(semaphore.release(held.id()).await.unwrap());
+            }
+        })
+    });
+    let all = futures::future::join_all(callers);
+    for ended in timeout(3 * LIMIT, all).await.expect("somebody starves") {
+        ended.unwrap();
+    }
+    let cost = scripts(&mut redis).await - before;
+    assert!(
+        cost <= 6 * CLIENTS * TIMES,
+        "{cost} scripts for {} grants",
+        CLIENTS * TIMES
+    );
+}
