@@ -804,3 +804,24 @@ async fn a_refusal_behind_a_lost_reply_denies_nothing() {
     latch.count_down().await.unwrap();
     assert_eq!(stored(&server, "denied").await, ["3"]);
 }
+
+/// Calls whose callers go while the server is away are added up, and none is forgotten.
+#[tokio::test]
+async fn count_downs_that_nobody_waits_for_are_carried_out_in_the_end() {
+    let (server, proxy) = start().await;
+    let client = connect(proxy.url()).await;
+    let latch = client.count_down_latch("owed");
+    latch.try_set_count(100_000).await.unwrap();
+    proxy.blackhole();
+    for _ in 0..50_000 {
+        let mut down = pin!(latch.count_down());
+        assert!(poll_once(&mut down).await.is_pending());
+    }
+    proxy.clear();
+    until("all are carried out", LIMIT, async || {
+        stored(&server, "owed").await == ["50000"]
+    })
+    .await;
+    client.shutdown().await.unwrap();
+    assert_eq!(stored(&server, "owed").await, ["50000"], "each once");
+}

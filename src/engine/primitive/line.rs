@@ -108,6 +108,11 @@ impl<P: Primitive> Line<P> {
         }
     }
 
+    /// The client that it belongs to.
+    pub(crate) fn client(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// Something new has come, unless the client has been shut down.
     fn begin<T>(&self, add: impl FnOnce(&mut State<P>) -> T) -> Result<T> {
         self.keys.check()?;
@@ -220,7 +225,7 @@ impl<P: Primitive> Commands for Line<P> {
 
     async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
         let (command, mut answer) = Command::new(operation, request);
-        self.begin(|state| state.queue.push_back(Item::Command(command)))?;
+        self.begin(|state| state.push(Item::Command(command)))?;
         let answer = answer_of(&mut self.drive(), &mut answer).await;
         answer.unwrap_or_else(|| Err(self.shut_down()))
     }

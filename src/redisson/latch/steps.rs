@@ -1,6 +1,5 @@
 //! The latch as a primitive: all who wait ask together, take nothing, and go through at once.
 
-use std::fmt;
 use std::str::SplitAsciiWhitespace;
 use std::time::Duration;
 
@@ -10,17 +9,8 @@ use crate::engine::request::Arg;
 /// A call on a latch, answered by whether it did something.
 pub(super) enum Call {
     TrySet(u32),
-    CountDown,
+    CountDown(u32),
     Delete,
-}
-
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Call::TrySet(count) => write!(f, "try_set_count({count})"),
-            Call::CountDown | Call::Delete => f.write_str(Latch::name(self)),
-        }
-    }
 }
 
 /// Nothing has to be known about a latch.
@@ -37,13 +27,22 @@ impl Primitive for Latch {
     fn name(call: &Call) -> &'static str {
         match call {
             Call::TrySet(_) => "try_set_count",
-            Call::CountDown => "count_down",
+            Call::CountDown(_) => "count_down",
             Call::Delete => "delete",
         }
     }
 
     fn is_owed(call: &Call) -> bool {
-        matches!(call, Call::CountDown)
+        matches!(call, Call::CountDown(_))
+    }
+
+    fn add_up(earlier: &mut Call, call: &Call) -> bool {
+        let (Call::CountDown(sum), Call::CountDown(more)) = (earlier, call) else {
+            return false;
+        };
+        let total = sum.checked_add(*more);
+        *sum = total.unwrap_or(*sum);
+        total.is_some()
     }
 
     fn frees(call: &Call) -> bool {
@@ -62,7 +61,7 @@ impl Primitive for Latch {
         for queued in &batch.calls {
             let (word, number) = match queued.call {
                 Call::TrySet(count) => ("set", count.into()),
-                Call::CountDown => ("down", 0),
+                Call::CountDown(count) => ("down", count.into()),
                 Call::Delete => ("delete", 0),
             };
             args.extend([Arg::Word(word), Arg::Number(number)]);
@@ -77,23 +76,24 @@ impl Primitive for Latch {
         batch: &Batch<Self>,
         words: &mut SplitAsciiWhitespace<'_>,
     ) -> Option<Verdict<Self>> {
-        let (open, look) = match words.next()? {
-            "open" => (true, Look::No),
+        let word = words.next()?;
+        let look = match word {
+            "open" | "-1" => Look::No,
             // Nobody tells that it has vanished.
-            millis => match millis.parse::<i64>().ok()? {
-                -1 => (false, Look::No),
-                millis => {
-                    let millis = u64::try_from(millis).ok()?.saturating_add(1);
-                    (false, Look::After(Duration::from_millis(millis)))
-                }
-            },
+            millis => Look::After(Duration::from_millis(
+                millis.parse::<u64>().ok()?.saturating_add(1),
+            )),
         };
         let replies = batch
             .calls
             .iter()
             .map(|_| flag(words))
             .collect::<Option<_>>()?;
-        let grants = batch.asks.iter().map(|_| open.then_some(())).collect();
+        let grants = batch
+            .asks
+            .iter()
+            .map(|_| (word == "open").then_some(()))
+            .collect();
         Some(Verdict {
             replies,
             grants,

@@ -1,19 +1,13 @@
 //! A latch: who waits takes nothing, and all go through at once.
 
-use std::fmt;
 use std::str::SplitAsciiWhitespace;
 
 use super::{Server, Subject};
 use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
 use crate::engine::request::Arg;
 
-pub(super) struct Down;
-
-impl fmt::Display for Down {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("down")
-    }
-}
+/// To count down, so often.
+pub(super) struct Down(pub(super) i64);
 
 pub(super) struct Gate;
 
@@ -30,6 +24,11 @@ impl Primitive for Gate {
     }
 
     fn is_owed(_: &Down) -> bool {
+        true
+    }
+
+    fn add_up(earlier: &mut Down, call: &Down) -> bool {
+        earlier.0 += call.0;
         true
     }
 

@@ -1,7 +1,10 @@
 //! Every order of arriving, leaving, answering and losing, for two waiters.
 
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
 use super::fair::{Call, FairLock};
-use super::gate::Gate;
+use super::gate::{Down, Gate};
 use super::rwlock::{Holders, RwLock};
 use super::world::{Step, World};
 use super::{Server, Subject};
@@ -110,4 +113,25 @@ fn who_leaves_the_first_place_lets_those_behind_ask() {
     world.step(Step::Answer);
     assert!(world.steps().contains(&Step::Release(0)), "it reads");
     world.finish();
+}
+
+/// While the server does not answer, a call takes no more memory than its caller.
+#[test]
+fn what_nobody_waits_for_takes_no_room_however_much_it_is() {
+    let mut state = super::state::<Gate>();
+    let now = Instant::now();
+    let (waiting, _outcome) = oneshot::channel();
+    state.call(Down(1), Some(waiting), now);
+    for _ in 0..100_000 {
+        // Its caller goes at once.
+        state.call(Down(1), Some(oneshot::channel().0), now);
+        assert!(state.queue.len() <= 1024, "it grows");
+    }
+    state.sweep();
+    let down = |item: &Item<Gate>| match item {
+        Item::Call(queued) => queued.call.0,
+        Item::Command(_) => unreachable!("there are none here"),
+    };
+    let downs: Vec<_> = state.queue.iter().map(down).collect();
+    assert_eq!(downs, [1, 100_000]);
 }
