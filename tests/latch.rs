@@ -774,27 +774,36 @@ async fn a_refusal_behind_a_lost_reply_denies_nothing() {
         .await
         .unwrap();
     let latch = client.count_down_latch("denied");
-    latch.try_set_count(5).await.unwrap();
-    proxy.at_script(1, Fate::LoseReply);
-    let call = latch.clone();
-    let call = tokio::spawn(async move { call.count_down().await });
-    proxy.until_struck(1).await;
-    // Before the reply is missed, the record becomes unreadable.
     let mine = record("denied", &client);
-    let _: () = redis::pipe()
-        .atomic()
-        .del(&mine)
-        .lpush(&mine, "of others")
-        .query_async(&mut control)
-        .await
-        .unwrap();
-    let error = timeout(LIMIT, call)
-        .await
-        .expect("it ends")
-        .unwrap()
-        .unwrap_err();
-    assert_eq!(error.effect(), Effect::Unknown, "{error}");
-    assert_eq!(stored(&server, "denied").await, ["4"], "it has happened");
+    // The server knows that script, too, from now on.
+    assert_eq!(latch.unlink().await, Ok(false));
+    // By both ways in which calls travel: with others, and on their own.
+    for (operation, left) in [("count_down", &["4"][..]), ("unlink", &[])] {
+        let _: () = control.del(&mine).await.unwrap();
+        let _: () = control.set("denied", 5).await.unwrap();
+        let struck = proxy.struck();
+        proxy.at_script(1, Fate::LoseReply);
+        let call = latch.clone();
+        let call = tokio::spawn(async move {
+            match operation {
+                "count_down" => call.count_down().await.unwrap_err(),
+                _ => call.unlink().await.unwrap_err(),
+            }
+        });
+        proxy.until_struck(struck + 1).await;
+        // Before the reply is missed, the record becomes unreadable.
+        let _: () = redis::pipe()
+            .atomic()
+            .del(&mine)
+            .lpush(&mine, "of others")
+            .query_async(&mut control)
+            .await
+            .unwrap();
+        let error = timeout(LIMIT, call).await.expect("it ends").unwrap();
+        assert_eq!(error.effect(), Effect::Unknown, "{operation}: {error}");
+        assert_eq!(stored(&server, "denied").await, left, "it has happened");
+    }
+    let _: () = control.set("denied", 4).await.unwrap();
     // Who comes later is told what is wrong, and that his call has done nothing.
     let error = latch.count_down().await.unwrap_err();
     let wrong = matches!(&error, Error::WrongType { key, .. } if *key == mine);

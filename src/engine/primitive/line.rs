@@ -85,7 +85,7 @@ impl<P: Primitive> Line<P> {
         self.begin(|state| state.call(call, Some(reply), Instant::now()))?;
         match Pending::new(self, outcome, None).outcome().await? {
             Outcome::Reply(reply) => Ok(reply),
-            Outcome::Granted(_) | Outcome::InVain => Err(self.shut_down()),
+            Outcome::Granted(_) | Outcome::InVain => unreachable!("a call does not wait"),
         }
     }
 
@@ -104,7 +104,8 @@ impl<P: Primitive> Line<P> {
         let pending = Pending::new(self, outcome, Some(ticket));
         match pending.outcome().await? {
             Outcome::Granted(grant) => Ok(Some(grant)),
-            Outcome::Reply(_) | Outcome::InVain => Ok(None),
+            Outcome::InVain => Ok(None),
+            Outcome::Reply(_) => unreachable!("a wait is no call"),
         }
     }
 

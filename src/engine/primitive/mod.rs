@@ -113,8 +113,10 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         true
     }
 
-    /// Who asks, when there is a reason to. Those whose time is up ask in any case.
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket>;
+    /// Who asks, when there is a reason to: all, if nothing else is said. Those whose time is up ask in any case.
+    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
+        waiters.iter().map(|(ticket, _)| ticket).collect()
+    }
 
     /// Writes the steps of a batch: at least one for a batch that is not empty.
     fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>);
@@ -127,7 +129,9 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     ) -> Option<Verdict<Self>>;
 
     /// What gives back what was granted to a caller who has gone.
-    fn give_back(grant: Self::Grant) -> Option<Self::Call>;
+    fn give_back(_grant: Self::Grant) -> Option<Self::Call> {
+        None
+    }
 
     /// What a waiter owes that has gone, or was told that it waits in vain. Never called while its question is under way.
     fn left(&mut self, _ticket: Ticket, _want: &Self::Want) -> Option<Self::Call> {

@@ -3,13 +3,13 @@
 use std::str::SplitAsciiWhitespace;
 use std::time::Duration;
 
-use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
+use crate::engine::primitive::{Batch, Look, Primitive, Verdict};
 use crate::engine::request::Arg;
 
 /// A call on a latch, answered by whether it did something.
 pub(super) enum Call {
     TrySet(u32),
-    CountDown(u32),
+    CountDown(i64),
     Delete,
 }
 
@@ -40,9 +40,8 @@ impl Primitive for Latch {
         let (Call::CountDown(sum), Call::CountDown(more)) = (earlier, call) else {
             return false;
         };
-        let total = sum.checked_add(*more);
-        *sum = total.unwrap_or(*sum);
-        total.is_some()
+        *sum += more;
+        true
     }
 
     fn frees(call: &Call) -> bool {
@@ -53,15 +52,11 @@ impl Primitive for Latch {
         false
     }
 
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
-        waiters.iter().map(|(ticket, ())| ticket).collect()
-    }
-
     fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
         for queued in &batch.calls {
             let (word, number) = match queued.call {
                 Call::TrySet(count) => ("set", count.into()),
-                Call::CountDown(count) => ("down", count.into()),
+                Call::CountDown(count) => ("down", count),
                 Call::Delete => ("delete", 0),
             };
             args.extend([Arg::Word(word), Arg::Number(number)]);
@@ -84,32 +79,14 @@ impl Primitive for Latch {
                 millis.parse::<u64>().ok()?.saturating_add(1),
             )),
         };
-        let replies = batch
-            .calls
-            .iter()
-            .map(|_| flag(words))
-            .collect::<Option<_>>()?;
-        let grants = batch
-            .asks
-            .iter()
-            .map(|_| (word == "open").then_some(()))
-            .collect();
+        let mut flag = || Some(words.next()?.parse::<u8>().ok()? == 1);
+        let replies = batch.calls.iter().map(|_| flag());
+        let replies = replies.collect::<Option<_>>()?;
+        let grant = (word == "open").then_some(());
         Some(Verdict {
             replies,
-            grants,
+            grants: vec![grant; batch.asks.len()],
             look,
         })
-    }
-
-    fn give_back((): ()) -> Option<Call> {
-        None
-    }
-}
-
-fn flag(words: &mut SplitAsciiWhitespace<'_>) -> Option<bool> {
-    match words.next()? {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
     }
 }

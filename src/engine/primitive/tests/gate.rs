@@ -3,7 +3,7 @@
 use std::str::SplitAsciiWhitespace;
 
 use super::{Server, Subject};
-use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
+use crate::engine::primitive::{Batch, Look, Primitive, Verdict};
 use crate::engine::request::Arg;
 
 /// To count down, so often.
@@ -40,10 +40,6 @@ impl Primitive for Gate {
         false
     }
 
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
-        waiters.iter().map(|(ticket, ())| ticket).collect()
-    }
-
     fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
         args.extend(batch.calls.iter().map(|_| Arg::Word("down")));
         args.push(Arg::Word("open?"));
@@ -64,10 +60,6 @@ impl Primitive for Gate {
             grants,
             look: Look::No,
         })
-    }
-
-    fn give_back((): ()) -> Option<Down> {
-        None
     }
 }
 
