@@ -279,6 +279,7 @@ impl<P: Primitive> Shared for Line<P> {
 
 impl<P: Primitive> Drop for Line<P> {
     fn drop(&mut self) {
+        self.lock().timer.end();
         self.core.objects.forget(P::KIND, self.keys.object());
     }
 }

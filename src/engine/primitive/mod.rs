@@ -188,7 +188,7 @@ impl<P: Primitive> Batch<P> {
     /// What is in it, for the log.
     fn contents(&self) -> String {
         let calls = self.calls.iter().map(|queued| (P::name(&queued.call), 1));
-        let asks = (!self.asks.is_empty()).then(|| (P::WAIT, self.asks.len()));
+        let asks = (!self.asks.is_empty()).then_some((P::WAIT, self.asks.len()));
         super::log::list_of(calls.chain(asks))
     }
 }
