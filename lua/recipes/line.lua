@@ -13,11 +13,12 @@
 -- `id`: the client that runs this, `limit`: its limit; `room(limit)`: how many permits are left under a limit.
 local function open_line(id, limit, now, publish, room)
   local LINE, NOTES = KEYS[#KEYS - 1], KEYS[#KEYS]
-  local CHUNK, MOST, LEAST_PATIENCE, MOST_PATIENCE = 4, 64, 1000, 1e6
+  local CHUNK, MOST, LEAST_PATIENCE, MOST_PATIENCE = 4, 64, 1000, 250000
   local entries, loaded, complete, place = {}, 0, false, 1
   local gone = {}
-  -- `given`: how many permits are due to those who have been passed by the walk; `further`: how many more those want.
-  local line = { given = 0, further = 0, told = false, pause = -1 }
+  -- `given`: how many permits are due to those who have been passed by the walk; `further`: how many more those want;
+  -- `told`: somebody was told now; `missed`: so was one who is gone; `pause`: how long until somebody's patience ends.
+  local line = { given = 0, further = 0, told = false, missed = false, pause = -1 }
 
   local function read(member, arrival, note)
     local n = { string.match(note or '', '^(%d+) (%d+) (%d+) ([01]) (%d+) ([01])$') }
@@ -105,7 +106,10 @@ local function open_line(id, limit, now, publish, room)
       if its_turn and one.told == 0 and (changed or #gone > 0) then
         one.told, line.told = now, true
         -- It has said that it listens, and its connection is gone.
-        if say(one, 'turn') == 0 and one.listens == 1 then leave(i) end
+        if say(one, 'turn') == 0 and one.listens == 1 then
+          leave(i)
+          line.missed = true
+        end
       end
       if entries[i] == one then
         i = i + 1
