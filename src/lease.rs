@@ -116,12 +116,6 @@ impl Lease {
         self.tell();
     }
 
-    /// The same for one that a server has granted.
-    pub(crate) fn ends(&self, until: Moment) {
-        self.change(Change::Until(Some(until)));
-        self.tell();
-    }
-
     /// Someone else has taken it.
     pub(crate) fn lose(&self) {
         self.change(Change::Lost);
@@ -240,7 +234,7 @@ mod tests {
         lease.lost().await;
         assert!(lease.is_lost() && before.elapsed() <= Duration::from_secs(11));
         let lease = Lease::granted(Moment::now() + Duration::from_secs(10));
-        lease.ends(Moment::now() + Duration::from_secs(20));
+        lease.change(Change::Until(Some(Moment::now() + Duration::from_secs(20))));
         tokio::time::sleep(Duration::from_secs(15)).await;
         assert!(!lease.is_lost());
     }
@@ -257,7 +251,8 @@ mod tests {
             .expect("it is told");
         let lease = Lease::granted(until);
         assert!(!lease.is_lost());
-        lease.ends(until.after_suspension(Duration::from_secs(3601)));
+        let later = until.after_suspension(Duration::from_secs(3601));
+        lease.change(Change::Until(Some(later)));
         assert!(lease.is_lost());
     }
 

@@ -7,6 +7,7 @@ mod api;
 mod client;
 mod clock;
 mod config;
+mod credentials;
 mod engine;
 mod error;
 mod guard;
@@ -16,6 +17,7 @@ pub mod memory;
 pub mod outside;
 pub mod recipes;
 pub mod redisson;
+mod state;
 mod sync;
 mod tls;
 mod transport;
@@ -25,10 +27,12 @@ pub use api::{
 };
 pub use client::{Client, ClientBuilder};
 pub use config::NameMapper;
+pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use guard::{LeasedPermit, LockGuard, Permit};
 pub use lease::Lease;
 pub use redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+pub use state::ConnectionState;
 #[cfg(feature = "tls-rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
 pub use tls::Tls;

@@ -1,21 +1,49 @@
-//! The count-down latch: what it does, and what it costs.
+//! The count-down latch: what it does, what it costs, and what becomes of it in trouble.
 
 mod support;
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_semaphore::Client;
-use support::channel::Channel;
-use support::clients::{LIMIT, NEVER, builder, connect, stored};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{
+    Client, CountDownLatch, Effect, Error, NameMapper, RCountDownLatch, Result,
+};
+use support::clients::{LIMIT, NEVER, builder, connect, kill, served, stored};
 use support::monitor::Monitor;
+use support::polls::{poll_once, poll_times};
+use support::proxy::{Fate, LOST_REPLIES, Proxy};
+use support::refusals::assert_clear;
 use support::server::RedisServer;
-use support::snapshot::snapshot_all;
+use support::snapshot::{Snapshot, snapshot, snapshot_all};
 use support::waiters::{until, until_subscribers};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+/// Over before anything happens.
+const SHORT: Duration = Duration::from_millis(30);
+
 fn channel(name: &str) -> String {
     format!("redisson_countdownlatch__channel__{{{name}}}")
+}
+
+fn record(name: &str, client: &Client) -> String {
+    format!("redisson_countdownlatch_once:{{{name}}}:{}", client.id())
+}
+
+/// A caller in a task that waits when this returns: somebody listens for it.
+async fn waiter(
+    control: &mut MultiplexedConnection,
+    latch: &RCountDownLatch,
+) -> JoinHandle<Result<()>> {
+    let call = latch.clone();
+    let task = tokio::spawn(async move { call.wait().await });
+    until_subscribers(control, &channel(latch.name()), 1).await;
+    // Answered behind the waiter's own questions.
+    latch.count().await.unwrap();
+    task
 }
 
 #[tokio::test]
@@ -30,11 +58,7 @@ async fn it_is_set_once_and_counted_down() {
     assert_eq!(latch.wait_for(Duration::ZERO).await, Ok(false));
     latch.count_down().await.unwrap();
     assert_eq!(latch.count().await, Ok(1));
-    assert_eq!(
-        latch.wait_for(Duration::from_millis(20)).await,
-        Ok(false),
-        "it is not open yet"
-    );
+    assert_eq!(latch.wait_for(SHORT).await, Ok(false), "it is not open yet");
     latch.count_down().await.unwrap();
     latch.wait().await.unwrap();
     assert_eq!(latch.wait_for(Duration::ZERO).await, Ok(true));
@@ -43,4 +67,692 @@ async fn it_is_set_once_and_counted_down() {
         (Ok(0), Ok(false))
     );
     assert_eq!(stored(&server, "steps").await, [""; 0]);
+    // A count of zero is there, and open; to count down takes it away.
+    assert_eq!(latch.try_set_count(0).await, Ok(true));
+    latch.wait().await.unwrap();
+    latch.count_down().await.unwrap();
+    assert_eq!(latch.delete().await, Ok(false));
+}
+
+/// By the trait alone, in Redis and in memory.
+#[tokio::test]
+async fn every_implementation_keeps_the_contract() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let in_redis: Arc<dyn CountDownLatch> = Arc::new(client.count_down_latch("any"));
+    let in_memory: Arc<dyn CountDownLatch> =
+        Arc::new(redisson_semaphore::memory::CountDownLatch::new("any"));
+    for latch in [in_redis, in_memory] {
+        assert_eq!((latch.name(), latch.count().await), ("any", Ok(0)));
+        assert_eq!(latch.wait_for(Duration::ZERO).await, Ok(true));
+        assert_eq!(latch.try_set_count(2).await, Ok(true));
+        assert_eq!(latch.try_set_count(2).await, Ok(false));
+        assert_eq!(latch.wait_for(SHORT).await, Ok(false));
+        let other = latch.clone_handle();
+        let waits: Vec<_> = [None, Some(LIMIT), Some(Duration::MAX)]
+            .into_iter()
+            .map(|wait| {
+                let latch = latch.clone_handle();
+                tokio::spawn(async move {
+                    match wait {
+                        Some(wait) => latch.wait_for(wait).await,
+                        None => latch.wait().await.map(|()| true),
+                    }
+                })
+            })
+            .collect();
+        if format!("{latch:?}").contains("RCountDownLatch") {
+            until_subscribers(&mut control, &channel("any"), 1).await;
+        }
+        other.count_down().await.unwrap();
+        assert_eq!(latch.count().await, Ok(1));
+        assert!(waits.iter().all(|wait| !wait.is_finished()));
+        other.count_down().await.unwrap();
+        for wait in waits {
+            assert_eq!(timeout(LIMIT, wait).await.unwrap().unwrap(), Ok(true));
+        }
+        latch.wait().await.unwrap();
+        other.count_down().await.unwrap();
+        assert_eq!(latch.count().await, Ok(0));
+        assert_eq!(latch.try_set_count(0).await, Ok(true));
+        assert_eq!(latch.wait_for(Duration::ZERO).await, Ok(true));
+        assert_eq!(latch.try_set_count(1).await, Ok(false), "it is there");
+        other.count_down().await.unwrap();
+        assert_eq!(latch.try_set_count(1).await, Ok(true));
+        latch.count_down().await.unwrap();
+    }
+}
+
+/// Three hundred callers of one client wait: nobody of them costs a script of his own, and an opening costs one.
+#[tokio::test]
+async fn an_opening_costs_one_script_however_many_wait() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let elsewhere = connect(server.url()).await.count_down_latch("crowd");
+    let latch = client.count_down_latch("crowd");
+    latch.try_set_count(1).await.unwrap();
+    let waits: Vec<_> = (0..300)
+        .map(|_| {
+            let latch = latch.clone();
+            tokio::spawn(async move { latch.wait().await })
+        })
+        .collect();
+    until_subscribers(&mut control, &channel("crowd"), 1).await;
+    latch.count().await.unwrap();
+    let mut monitor = Monitor::start(&server).await;
+    elsewhere.count_down().await.unwrap();
+    for wait in waits {
+        served(wait).await;
+    }
+    let commands = monitor.until_marker().await;
+    let scripts = commands
+        .iter()
+        .filter(|command| command.name.starts_with("EVAL"));
+    assert_eq!(
+        scripts.count(),
+        2,
+        "to count down, and to look: {commands:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_thousand_count_downs_at_once_are_a_thousand() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url()).await;
+    let latch = client.count_down_latch("many");
+    latch.try_set_count(3000).await.unwrap();
+    let mut monitor = Monitor::start(&server).await;
+    let downs: Vec<_> = (0..2999)
+        .map(|_| {
+            let latch = latch.clone();
+            tokio::spawn(async move { latch.count_down().await })
+        })
+        .collect();
+    for down in downs {
+        served(down).await;
+    }
+    assert_eq!(latch.count().await, Ok(1));
+    let commands = monitor.until_marker().await;
+    let scripts = commands
+        .iter()
+        .filter(|command| command.name.starts_with("EVAL"));
+    assert!(scripts.count() < 300, "they travel together");
+}
+
+#[tokio::test]
+async fn a_latch_that_vanishes_lets_its_waiters_go() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let latch = client.count_down_latch("vanishing");
+    // By its time to live, which tells nobody; the client looks for nothing else.
+    latch.try_set_count(1).await.unwrap();
+    let _: () = control.pexpire("vanishing", 300).await.unwrap();
+    timeout(LIMIT, latch.wait())
+        .await
+        .expect("it is gone")
+        .unwrap();
+    // When it is deleted, by anybody.
+    latch.try_set_count(1).await.unwrap();
+    let waits = waiter(&mut control, &latch).await;
+    let elsewhere = connect(server.url()).await.count_down_latch("vanishing");
+    assert_eq!(elsewhere.delete().await, Ok(true));
+    served(waits).await;
+    latch.try_set_count(1).await.unwrap();
+    let waits = waiter(&mut control, &latch).await;
+    assert_eq!(latch.delete().await, Ok(true));
+    served(waits).await;
+}
+
+#[tokio::test]
+async fn what_all_objects_can_do() {
+    let server = RedisServer::start().await;
+    let client = builder(server.url())
+        .name_mapper(NameMapper::prefix("app:"))
+        .connect()
+        .await
+        .unwrap();
+    let mut channels = support::channel::Channel::pattern(&server, "*").await;
+    let latch = client.count_down_latch("object");
+    assert!(!latch.exists().await.unwrap() && !latch.touch().await.unwrap());
+    assert!(matches!(
+        latch.rename("b").await,
+        Err(Error::NoSuchObject { .. })
+    ));
+    latch.try_set_count(4).await.unwrap();
+    assert!(latch.exists().await.unwrap() && latch.touch().await.unwrap());
+    assert!(latch.size_in_memory().await.unwrap() > 0);
+    assert!(latch.copy("copied").await.unwrap());
+    assert!(!latch.copy("copied").await.unwrap());
+    let copied = client.count_down_latch("copied");
+    copied.count_down().await.unwrap();
+    assert!(latch.copy_and_replace("copied").await.unwrap());
+    assert_eq!(copied.count().await, Ok(4));
+    assert!(latch.rename_nx("copied").await.unwrap().is_none());
+    let renamed = latch.rename("renamed").await.unwrap();
+    assert_eq!((renamed.name(), renamed.count().await), ("renamed", Ok(4)));
+    let renamed = renamed
+        .rename_nx("free")
+        .await
+        .unwrap()
+        .expect("it is free");
+    assert_eq!(stored(&server, "app:free").await, ["4"]);
+    assert!(renamed.unlink().await.unwrap());
+    assert_eq!(copied.delete().await, Ok(true));
+    // A zero would let a JVM look, and it would wait on; any other number is nothing to it.
+    let messages = channels.until_marker().await;
+    let payloads: Vec<_> = messages.iter().map(|message| &*message.payload).collect();
+    assert_eq!(
+        payloads,
+        ["1", "1"],
+        "one was set, one deleted: {messages:?}"
+    );
+}
+
+#[tokio::test]
+async fn names_that_no_latch_can_have_are_told() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url()).await;
+    let long = "x".repeat(64 * 1024 + 1);
+    for name in ["", &long] {
+        let latch = client.count_down_latch(name);
+        for error in [
+            latch.try_set_count(1).await.unwrap_err(),
+            latch.count_down().await.unwrap_err(),
+            latch.count().await.unwrap_err(),
+            latch.wait().await.unwrap_err(),
+            latch.delete().await.unwrap_err(),
+            latch.exists().await.unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::InvalidName { .. }), "{error}");
+        }
+    }
+    // Braces are allowed wherever they stand: there are no slots here.
+    for name in ["{job}:done", "a{b", "a}b", "{}"] {
+        let latch = client.count_down_latch(name);
+        assert_eq!(latch.try_set_count(1).await, Ok(true), "{name}");
+        latch.count_down().await.unwrap();
+        latch.wait().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_latch_is_told_and_left_alone() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let latch = client.count_down_latch("odd");
+    let _: () = control.lpush("odd", "item").await.unwrap();
+    for error in [
+        latch.try_set_count(1).await.unwrap_err(),
+        latch.count_down().await.unwrap_err(),
+        latch.wait().await.unwrap_err(),
+        latch.wait_for(SHORT).await.unwrap_err(),
+        latch.delete().await.unwrap_err(),
+        latch.count().await.unwrap_err(),
+    ] {
+        let found =
+            matches!(&error, Error::WrongType { found: Some(found), .. } if found == "list");
+        assert!(found, "{error}");
+        assert_clear(&error, "odd");
+    }
+    assert_eq!(stored(&server, "odd").await, ["item"]);
+    let _: () = control.del("odd").await.unwrap();
+    for text in ["many", "1.5", "", "-", " 1"] {
+        let _: () = control.set("odd", text).await.unwrap();
+        for error in [
+            latch.count_down().await.unwrap_err(),
+            latch.wait().await.unwrap_err(),
+            latch.count().await.unwrap_err(),
+        ] {
+            let found = matches!(&error, Error::NotANumber { found, .. } if found == text);
+            assert!(found, "{text:?}: {error}");
+        }
+        assert_eq!(latch.try_set_count(1).await, Ok(false), "it is there");
+        assert_eq!(stored(&server, "odd").await, [text]);
+    }
+    // Who travels with others is told of his own trouble only.
+    let (down, set, deleted) =
+        tokio::join!(latch.count_down(), latch.try_set_count(1), latch.delete());
+    assert!(matches!(down, Err(Error::NotANumber { .. })), "{down:?}");
+    assert_eq!((set, deleted), (Ok(false), Ok(true)));
+    // What only Java can set.
+    for (text, left) in [("9223372036854775807", i64::MAX - 1), ("-3", 0)] {
+        let _: () = control.set("odd", text).await.unwrap();
+        assert_eq!(latch.count().await.unwrap().to_string(), text);
+        latch.count_down().await.unwrap();
+        assert_eq!(latch.count().await, Ok(left));
+    }
+}
+
+/// A server whose user `app` may do what `rules` say, and a client of that user.
+async fn limited(rules: &str) -> (RedisServer, Client) {
+    let server = RedisServer::options()
+        .user(&format!("app on >pw {rules}"))
+        .start()
+        .await;
+    let client = connect(server.url_as("app", "pw")).await;
+    (server, client)
+}
+
+/// What is told and what has happened agree, whatever the server forbids, and who is refused leaves nothing behind.
+#[tokio::test]
+async fn a_refusal_leaves_everything_as_it_was() {
+    for rules in [
+        "~* &* +@all -publish",
+        "~* resetchannels &other +@all",
+        "~* &* +@all -set",
+        "~* &* +@all -get",
+        "~* &* +@all -del",
+        "~* &* +@all -decrby",
+        "~* &* +@all -pttl",
+        "~* &* +@all -publish -del",
+        "~* &* +@all -evalsha -eval",
+        "~other &* +@all",
+        "~refused &* +@all",
+    ] {
+        let (server, client) = limited(rules).await;
+        let mut control = server.connection().await;
+        let latch = client.count_down_latch("refused");
+        let mine = record("refused", &client);
+        let read = async |control: &mut MultiplexedConnection| snapshot(control, "refused").await;
+        let (mut refused, mut expected) = (0, read(&mut control).await);
+        for standing in [None, Some(2), Some(1)] {
+            for number in 0..4 {
+                let _: () = control.del("refused").await.unwrap();
+                if let Some(count) = standing {
+                    let _: () = control.pset_ex("refused", count, 900_000).await.unwrap();
+                }
+                let before = read(&mut control).await;
+                let records = snapshot(&mut control, &mine).await;
+                let (error, wrong) = match number {
+                    0 => {
+                        let set = latch.try_set_count(3).await;
+                        expected.value = match (&set, standing) {
+                            (Ok(true), None) => vec!["3".to_owned()],
+                            _ => before.value.clone(),
+                        };
+                        (set.as_ref().err().cloned(), set == Ok(standing.is_some()))
+                    }
+                    1 => {
+                        let down = latch.count_down().await;
+                        let left = standing.map(|count| count - 1).filter(|left| *left > 0);
+                        expected.value = match &down {
+                            Ok(()) => left.map(|left| left.to_string()).into_iter().collect(),
+                            Err(_) => before.value.clone(),
+                        };
+                        (down.err(), false)
+                    }
+                    2 => {
+                        let deleted = latch.delete().await;
+                        expected.value = match &deleted {
+                            Ok(_) => Vec::new(),
+                            Err(_) => before.value.clone(),
+                        };
+                        let wrong = deleted == Ok(standing.is_none());
+                        (deleted.err(), wrong)
+                    }
+                    _ => {
+                        let open = latch.wait_for(SHORT).await;
+                        expected.value = before.value.clone();
+                        let wrong = open == Ok(standing.is_some());
+                        (open.err(), wrong)
+                    }
+                };
+                let what = format!("{rules}: call {number} on {standing:?} told {error:?}");
+                assert!(!wrong, "{what}");
+                let after = read(&mut control).await;
+                assert_eq!(after.value, expected.value, "{what}");
+                if let Some(error) = error {
+                    refused += 1;
+                    assert!(matches!(error, Error::PermissionDenied { .. }), "{what}");
+                    assert_clear(&error, "refused");
+                    let close = |one: &Snapshot, two: &Snapshot| one.matches(two, LIMIT);
+                    assert!(close(&after, &before), "{what}");
+                    // The record says that it was refused where it could not be taken back.
+                    let record = snapshot(&mut control, &mine).await;
+                    let told = record.value.iter().any(|text| text.contains(" refused "));
+                    assert!(close(&record, &records) || told, "{what}: {record:?}");
+                }
+            }
+        }
+        assert!(refused > 0, "{rules} forbids nothing");
+        let keys = snapshot_all(&mut control).await.into_keys();
+        let others: Vec<_> = keys
+            .filter(|key| *key != mine && key != "refused")
+            .collect();
+        assert_eq!(others, [""; 0], "{rules}");
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_listen_is_told() {
+    let (server, client) = limited("~* &* +@all -subscribe").await;
+    let mut control = server.connection().await;
+    let latch = client.count_down_latch("deaf");
+    latch.try_set_count(1).await.unwrap();
+    let error = timeout(LIMIT, latch.wait())
+        .await
+        .expect("it ends")
+        .unwrap_err();
+    assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+    assert_clear(&error, "deaf");
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "app", "+@all"])
+        .exec_async(&mut control)
+        .await
+        .unwrap();
+    let waits = waiter(&mut control, &latch).await;
+    latch.count_down().await.unwrap();
+    served(waits).await;
+}
+
+/// A record that somebody else has written stands in nobody's way.
+#[tokio::test]
+async fn a_foreign_record_is_no_answer() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let latch = client.count_down_latch("foreign");
+    for text in ["9007199254740991 done open 1", "none", "", "1 "] {
+        let _: () = control.set(record("foreign", &client), text).await.unwrap();
+        assert_eq!(latch.try_set_count(2).await, Ok(true), "{text:?}");
+        latch.count_down().await.unwrap();
+        assert_eq!(latch.count().await, Ok(1), "{text:?}");
+        assert_eq!(latch.delete().await, Ok(true), "{text:?}");
+    }
+}
+
+/// Every step on its way to the server and back, by what it answers and leaves.
+async fn sequence(url: String, name: &str) -> Vec<String> {
+    let client = builder(url)
+        .response_timeout(Duration::from_millis(60))
+        .connect()
+        .await
+        .unwrap();
+    let latch = client.count_down_latch(name);
+    let mut said = Vec::new();
+    let mut say = |answer: String| said.push(answer);
+    say(format!("{:?}", latch.try_set_count(3).await));
+    say(format!("{:?}", latch.try_set_count(4).await));
+    say(format!("{:?}", latch.count_down().await));
+    say(format!("{:?}", latch.wait_for(SHORT).await));
+    say(format!("{:?}", latch.count().await));
+    say(format!(
+        "{:?}",
+        tokio::join!(latch.count_down(), latch.count_down())
+    ));
+    say(format!("{:?}", latch.wait().await));
+    say(format!("{:?}", latch.try_set_count(2).await));
+    say(format!(
+        "{:?}",
+        tokio::join!(latch.wait(), latch.count_down(), latch.count_down())
+    ));
+    say(format!("{:?}", latch.try_set_count(1).await));
+    say(format!("{:?}", latch.delete().await));
+    say(format!("{:?}", latch.delete().await));
+    say(format!("{:?}", latch.try_set_count(7).await));
+    say(format!("{:?}", latch.count_down().await));
+    client.shutdown().await.unwrap();
+    said
+}
+
+/// A server that knows the script, and a proxy in front of it.
+async fn start() -> (RedisServer, Proxy) {
+    let server = RedisServer::start().await;
+    sequence(server.url(), "warm-up").await;
+    let proxy = Proxy::start(&server).await;
+    (server, proxy)
+}
+
+/// Each script call in turn is disturbed: its reply is lost, or it never arrives, or it arrives behind its repetition.
+#[tokio::test]
+async fn every_call_takes_effect_once_whatever_is_lost() {
+    let (server, proxy) = start().await;
+    let undisturbed = sequence(proxy.url(), "undisturbed").await;
+    let scripts = proxy.scripts();
+    assert!(scripts >= 12, "{scripts} script calls");
+    for fate in LOST_REPLIES
+        .into_iter()
+        .chain([Fate::LoseRequest, Fate::HoldRequest])
+    {
+        for n in 1..=scripts {
+            let name = format!("{fate:?}-{n}");
+            let struck = proxy.struck();
+            proxy.at_script(n, fate);
+            let seen = timeout(LIMIT, sequence(proxy.url(), &name)).await;
+            assert_eq!(
+                seen.unwrap_or_else(|_| panic!("{name} hangs")),
+                undisturbed,
+                "{name}"
+            );
+            assert_eq!(stored(&server, &name).await, ["6"], "{name}");
+            // Calls made at the same time may travel together or not.
+            assert!(proxy.struck() > struck || n > 10, "{name} was not hit");
+            proxy.clear_fates();
+            if fate == Fate::HoldRequest && proxy.struck() > struck {
+                proxy.deliver(1).await;
+                assert_eq!(
+                    stored(&server, &name).await,
+                    ["6"],
+                    "{name}: it arrives late"
+                );
+            }
+        }
+    }
+}
+
+/// The caller's time is over before the server answers: it is told the truth, and what it has asked for happens once.
+#[tokio::test]
+async fn an_outcome_that_nobody_learns_in_time() {
+    let (server, proxy) = start().await;
+    let client = builder(proxy.url())
+        .response_timeout(Duration::from_millis(60))
+        .retry_window(Duration::from_millis(300))
+        .connect_timeout(Duration::from_millis(300))
+        .connect()
+        .await
+        .unwrap();
+    for lose in [Proxy::mute, Proxy::blackhole] {
+        let latch = client.count_down_latch("unknown");
+        latch.try_set_count(5).await.unwrap();
+        lose(&proxy);
+        let error = timeout(LIMIT, latch.count_down())
+            .await
+            .expect("it ends")
+            .unwrap_err();
+        assert_eq!(error.effect(), Effect::Unknown, "{error}");
+        // A wait has nothing to be unsure of.
+        let error = timeout(LIMIT, latch.wait())
+            .await
+            .expect("it ends")
+            .unwrap_err();
+        assert_eq!(error.effect(), Effect::None, "{error}");
+        proxy.clear();
+        until("it is settled", LIMIT, async || {
+            latch.count().await == Ok(4)
+        })
+        .await;
+        assert_eq!(stored(&server, "unknown").await, ["4"]);
+        until("it is deleted", LIMIT, async || {
+            latch.delete().await == Ok(true)
+        })
+        .await;
+    }
+    client.shutdown().await.unwrap();
+}
+
+/// Dropped after 0, 1, 2... polls; a count-down that was begun is carried out, and nothing else is left.
+#[tokio::test]
+async fn dropped_after_every_number_of_polls() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    for operation in 0..4 {
+        for polls in 0..100 {
+            let latch = client.count_down_latch(&format!("polls-{operation}-{polls}"));
+            latch.try_set_count(2).await.unwrap();
+            let elsewhere = latch.clone();
+            let call = async {
+                match operation {
+                    0 => latch.count_down().await.map(|()| true),
+                    1 => latch.wait_for(SHORT).await,
+                    2 => latch.try_set_count(9).await,
+                    _ => latch.delete().await,
+                }
+            };
+            let answer = poll_times(call, polls).await;
+            // Behind all that was queued.
+            let count = timeout(LIMIT, elsewhere.count())
+                .await
+                .expect("nobody is held up");
+            let begun = polls > 0;
+            let expected: &[i64] = match operation {
+                0 if begun => &[1],
+                3 if answer.is_some() => &[0],
+                3 if begun => &[0, 2],
+                _ => &[2],
+            };
+            assert!(
+                expected.contains(&count.unwrap()),
+                "{operation} after {polls}"
+            );
+            elsewhere.delete().await.unwrap();
+            if answer.is_some() {
+                assert!(polls > 1, "the call never waits: nothing was tested");
+                break;
+            }
+            // A waiter that has gone is not listened for for ever, nor asked for.
+            if operation == 1 && polls == 99 {
+                until_subscribers(&mut control, &channel(elsewhere.name()), 0).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_left_alone_holds_nobody_up() {
+    let server = RedisServer::start().await;
+    let client = connect(server.url()).await;
+    let latch = client.count_down_latch("alone");
+    latch.try_set_count(100).await.unwrap();
+    for polls in 1..5 {
+        let mut waits = pin!(latch.wait());
+        let mut down = pin!(latch.count_down());
+        for _ in 0..polls {
+            assert!(poll_once(&mut waits).await.is_pending());
+            tokio::task::yield_now().await;
+        }
+        assert!(poll_once(&mut down).await.is_pending());
+        let others = async {
+            latch.count_down().await.unwrap();
+            assert_eq!(latch.wait_for(SHORT).await, Ok(false));
+            assert!(latch.exists().await.unwrap());
+        };
+        timeout(LIMIT, others).await.expect("others are held up");
+        timeout(LIMIT, down).await.expect("it is answered").unwrap();
+    }
+    assert_eq!(latch.count().await, Ok(92));
+}
+
+#[tokio::test]
+async fn who_waits_hears_of_an_opening_while_its_connections_are_gone() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    for kinds in [&["pubsub"][..], &["normal"], &["normal", "pubsub"]] {
+        let latch = client.count_down_latch("reconnect");
+        latch.try_set_count(1).await.unwrap();
+        let waits = waiter(&mut control, &latch).await;
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        for kind in kinds {
+            pipe.cmd("CLIENT")
+                .arg(&["KILL", "USER", "default", "TYPE", kind]);
+        }
+        pipe.del("reconnect").ignore();
+        pipe.cmd("PUBLISH")
+            .arg(channel("reconnect"))
+            .arg("0")
+            .ignore();
+        let _: Vec<i64> = pipe.query_async(&mut control).await.unwrap();
+        served(waits).await;
+    }
+    // One that waits on through it is there for the next opening.
+    let latch = client.count_down_latch("reconnect");
+    latch.try_set_count(1).await.unwrap();
+    let waits = waiter(&mut control, &latch).await;
+    assert_eq!(kill(&mut control, "pubsub").await, 1);
+    until_subscribers(&mut control, &channel("reconnect"), 1).await;
+    latch.count_down().await.unwrap();
+    served(waits).await;
+}
+
+#[tokio::test]
+async fn shutdown_tells_those_who_wait_and_carries_out_what_is_owed() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let latch = client.count_down_latch("shutdown");
+    latch.try_set_count(5).await.unwrap();
+    let waits = waiter(&mut control, &latch).await;
+    let timed = latch.clone();
+    let timed = tokio::spawn(async move { timed.wait_for(NEVER).await });
+    until("both wait", LIMIT, async || latch.count().await == Ok(5)).await;
+    {
+        let mut down = pin!(latch.count_down());
+        assert!(poll_once(&mut down).await.is_pending());
+    }
+    client.shutdown().await.unwrap();
+    assert_eq!(
+        stored(&server, "shutdown").await,
+        ["4"],
+        "the dropped one is carried out"
+    );
+    let told = timeout(LIMIT, waits).await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(told, Error::ShutDown { .. }), "{told}");
+    let told = timeout(LIMIT, timed).await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(told, Error::ShutDown { .. }), "{told}");
+    let later = [
+        latch.wait().await.err(),
+        latch.count_down().await.err(),
+        latch.count().await.err(),
+    ];
+    for error in later {
+        assert!(matches!(error, Some(Error::ShutDown { .. })), "{error:?}");
+    }
+}
+
+/// A runtime that ends leaves nobody on another one waiting for a deadline that never comes.
+#[test]
+fn who_waits_on_another_runtime_is_told_that_the_clients_own_has_ended() {
+    let elsewhere = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let server = elsewhere.block_on(RedisServer::start());
+    let own = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let client = own.block_on(connect(server.url()));
+    let latch = client.count_down_latch("ended");
+    let (timed, waits) = elsewhere.block_on(async {
+        latch.try_set_count(1).await.unwrap();
+        let [timed, waits] = [latch.clone(), latch.clone()];
+        let timed = tokio::spawn(async move { timed.wait_for(NEVER).await });
+        let waits = tokio::spawn(async move { waits.wait().await });
+        let mut control = server.connection().await;
+        until_subscribers(&mut control, &channel("ended"), 1).await;
+        (timed, waits)
+    });
+    own.shutdown_background();
+    elsewhere.block_on(async {
+        let told = timeout(LIMIT, timed).await.expect("it is told").unwrap();
+        assert!(matches!(told, Err(Error::ShutDown { .. })), "{told:?}");
+        let told = timeout(LIMIT, waits).await.expect("it is told").unwrap();
+        assert!(told.is_err(), "{told:?}");
+    });
 }

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use redis::AsyncCommands;
@@ -182,4 +184,56 @@ async fn a_token_that_is_none() {
     assert!(!lock.is_locked().await.unwrap());
     let _: () = redis.del(key).await.unwrap();
     assert_eq!(lock.lock_and_get_token().await, Ok(1));
+}
+
+/// A waker that makes a call on the lock itself.
+struct Caller(RLock);
+
+impl Wake for Caller {
+    fn wake(self: Arc<Self>) {
+        let mut call = std::pin::pin!(self.0.try_lock());
+        let _ = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    }
+}
+
+/// Whoever is told that a lock is lost, or lasts, may do anything at once.
+#[test]
+fn what_is_told_of_a_lease_is_told_while_nothing_is_locked() {
+    let (done, is_done) = std::sync::mpsc::channel();
+    // In a thread of its own: a call that waits for itself would never come back.
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let server = RedisServer::start().await;
+            let client = connect(server.url(), LONG).await;
+            let other = connect(server.url(), LONG).await;
+            for forced in [false, true] {
+                let door = client.lock("door");
+                let guard = door.guard().await.unwrap();
+                let lease = guard.lease().clone();
+                let mut lost = std::pin::pin!(lease.lost());
+                let waker = Waker::from(Arc::new(Caller(client.lock("door"))));
+                let mut context = Context::from_waker(&waker);
+                assert!(lost.as_mut().poll(&mut context).is_pending());
+                // The end is put off.
+                door.lock().await.unwrap();
+                door.unlock().await.unwrap();
+                assert!(lost.as_mut().poll(&mut context).is_pending());
+                if forced {
+                    other.lock("door").force_unlock().await.unwrap();
+                    guard.unlock().await.unwrap_err();
+                } else {
+                    guard.unlock().await.unwrap();
+                }
+                // The waker's own call may have taken it.
+                client.lock("door").force_unlock().await.unwrap();
+            }
+            done.send(()).unwrap();
+        });
+    });
+    is_done
+        .recv_timeout(LIMIT)
+        .expect("nobody waits for itself");
 }

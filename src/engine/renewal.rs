@@ -106,6 +106,7 @@ impl Core {
                 tracing::warn!(key = &**lock, owner = &**owner, "lost");
             }
         }
+        self.holds.tell();
         Ok(true)
     }
 }

@@ -13,8 +13,10 @@
 //! | `line.rs` | the order of those who wait, and for how long it may be broken |
 //! | `leased.rs`, `leases.rs` | the semaphore whose permits have ids: the public type, and who holds and waits |
 //! | `lock.rs` | the lock |
+//! | `latch.rs` | the count-down latch |
 
 mod handle;
+mod latch;
 mod leased;
 mod leases;
 mod line;
@@ -26,6 +28,7 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
+pub use latch::CountDownLatch;
 pub use leased::LeasedSemaphore;
 pub use lock::Lock;
 pub use semaphore::Semaphore;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::api::HoldId;
 use crate::clock::Moment;
 use crate::engine::request::Script;
-use crate::lease::Lease;
+use crate::lease::{Change, Lease};
 
 /// For how long a lock is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +177,7 @@ impl Holding {
         let end = self
             .perhaps
             .map_or(self.until, |end| end.earlier(self.until));
-        self.lease.ends(end);
+        // Who waits for it is told when nothing is locked.
+        self.lease.change(Change::Until(Some(end)));
     }
 }

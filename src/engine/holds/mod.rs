@@ -14,7 +14,7 @@ use self::holding::{Holding, Version};
 use super::request::Script;
 use crate::api::HoldId;
 use crate::clock::Moment;
-use crate::lease::Lease;
+use crate::lease::{Change, Lease};
 use crate::sync::{Mutex, MutexGuard};
 
 /// How often an owner holds a lock.
@@ -36,6 +36,8 @@ pub(crate) struct Renewal {
 }
 
 /// All that the owners of one client hold.
+///
+/// What changes is told by [`tell`](Holds::tell): whoever calls must do so afterwards, when nothing is locked.
 #[derive(Default)]
 pub(crate) struct Holds {
     state: Mutex<State>,
@@ -49,6 +51,8 @@ struct State {
     most: usize,
     /// There is a task that renews.
     renewing: bool,
+    /// Something has changed of these, and nobody has been told.
+    changed: Vec<Lease>,
 }
 
 /// Entries that are over are not looked for among fewer than this.
@@ -77,8 +81,13 @@ impl State {
     /// All that `owner` holds has been given back.
     fn end(&mut self, lock: &str, owner: &str) {
         if let Some(holding) = self.take(lock, owner) {
-            holding.lease.end();
+            self.change(holding.lease, Change::Ended);
         }
+    }
+
+    fn change(&mut self, lease: Lease, change: Change) {
+        lease.change(change);
+        self.changed.push(lease);
     }
 
     /// Makes room: what has run out, and whose handle has gone, is of no use to anybody.
@@ -92,8 +101,25 @@ impl State {
 
 impl Holds {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A task that is told of a change may panic in its waker; whatever has been told has been noted before.
         self.state.lock()
+    }
+
+    /// Tells those who wait for it what has changed. Their wakers may call anything here, or panic.
+    pub(crate) fn tell(&self) {
+        let changed = std::mem::take(&mut self.lock().changed);
+        for lease in changed {
+            lease.tell();
+        }
+    }
+
+    /// Changes when `owner`'s lease of `lock` ends.
+    fn change(&self, lock: &str, owner: &str, change: impl FnOnce(&mut Holding)) {
+        let mut state = self.lock();
+        if let Some(holding) = state.of(lock, owner) {
+            change(holding);
+            let lease = holding.lease.clone();
+            state.changed.push(lease);
+        }
     }
 
     /// How often `owner` holds `lock`.
@@ -162,30 +188,28 @@ impl Holds {
             && !holding.lease.is_lost()
         {
             holding.add(&id, term, until);
-            return (holding.lease.clone(), id);
+            let lease = holding.lease.clone();
+            state.changed.push(lease.clone());
+            return (lease, id);
         }
         state.tidy();
         let holding = Holding::new(owner, &id, term, until, renewal);
         let lease = holding.lease.clone();
         // Whoever held it before has lost it.
         if let Some(former) = state.by_lock.insert(Arc::clone(lock), holding) {
-            former.lease.lose();
+            state.change(former.lease, Change::Lost);
         }
         (lease, id)
     }
 
     /// A step of `owner` departs that makes all that is left end at `until`; whether it arrives is not known yet.
     pub(crate) fn departs(&self, lock: &str, owner: &str, until: Moment) {
-        if let Some(holding) = self.lock().of(lock, owner) {
-            holding.may_end(Some(until));
-        }
+        self.change(lock, owner, |holding| holding.may_end(Some(until)));
     }
 
     /// It has not taken effect.
     pub(crate) fn stays(&self, lock: &str, owner: &str) {
-        if let Some(holding) = self.lock().of(lock, owner) {
-            holding.may_end(None);
-        }
+        self.change(lock, owner, |holding| holding.may_end(None));
     }
 
     /// The hold with this number is about to be given back, and is renewed no more; unless that is not to be, after
@@ -211,6 +235,8 @@ impl Holds {
             Some(until) => {
                 if let Some(left) = state.remove(lock, owner, number) {
                     left.ends(until);
+                    let lease = left.lease.clone();
+                    state.changed.push(lease);
                 }
             }
         }
@@ -223,15 +249,17 @@ impl Holds {
 
     /// The server says that `owner` does not hold the lock.
     pub(crate) fn lost(&self, lock: &str, owner: &str) {
-        if let Some(holding) = self.lock().take(lock, owner) {
-            holding.lease.lose();
+        let mut state = self.lock();
+        if let Some(holding) = state.take(lock, owner) {
+            state.change(holding.lease, Change::Lost);
         }
     }
 
     /// Whoever held the lock holds it no more.
     pub(crate) fn all_lost(&self, lock: &str) {
-        if let Some(holding) = self.lock().by_lock.remove(lock) {
-            holding.lease.lose();
+        let mut state = self.lock();
+        if let Some(holding) = state.by_lock.remove(lock) {
+            state.change(holding.lease, Change::Lost);
         }
     }
 
@@ -292,6 +320,8 @@ impl Holds {
         };
         if held {
             holding.lasts(until);
+            let lease = holding.lease.clone();
+            state.changed.push(lease);
             return false;
         }
         // That it is given back is not a loss.
@@ -299,7 +329,7 @@ impl Holds {
             return false;
         }
         if let Some(holding) = state.take(lock, owner) {
-            holding.lease.lose();
+            state.change(holding.lease, Change::Lost);
         }
         true
     }

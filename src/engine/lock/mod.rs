@@ -32,12 +32,14 @@
 //! | `answers.rs` | who is told what |
 //! | `waiting.rs` | the queue of those who wait, and when they ask |
 //! | `sharing.rs` | when the lock is left to other clients |
+//! | `locked.rs` | the state while it is locked |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
 //!
 //! What the owners hold stands in the client's table, [`holds`](super::holds).
 
 mod answers;
 mod calls;
+mod locked;
 mod round;
 mod seat;
 mod sharing;
@@ -52,6 +54,7 @@ use tokio::time::Instant;
 
 use self::calls::{Call, Outcome, Step};
 pub(crate) use self::calls::{Claim, Kind, Term, Usual};
+use self::locked::Locked;
 use self::seat::Seat;
 use self::waiting::Waiting;
 use super::answer::{self, answer_of};
@@ -66,7 +69,7 @@ use super::request::Request;
 use crate::api::{Hold, HoldId};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 use crate::transport::Value;
 
 /// One lock of one client.
@@ -189,8 +192,8 @@ impl LockLine {
         self.keys.object()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+    fn lock(&self) -> Locked<'_> {
+        Locked::new(self.state.lock(), self.holds())
     }
 
     /// Takes the lock for `claim`, waiting for `wait` at the most; `None` waits without limit.

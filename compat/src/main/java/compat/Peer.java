@@ -51,6 +51,7 @@ public final class Peer {
         new SemaphoreOps(client).addTo(ops);
         new KeyOps(client).addTo(ops);
         new ExpiryOps(client).addTo(ops);
+        new LatchOps(client).addTo(ops);
         new LockOps(client).addTo(ops);
         new FencedLockOps(client).addTo(ops);
         LockCrowd.addTo(ops, client);

@@ -1,0 +1,84 @@
+//! [`CountDownLatch`]: the latch inside this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::api;
+use crate::error::Result;
+
+/// A count-down latch inside this process.
+///
+/// Cloning it is cheap and gives another handle to the same count. There is no registry: two latches of the same name are
+/// two. It behaves as [`RCountDownLatch`](crate::RCountDownLatch) does, except that nobody who waits misses an opening after
+/// which the latch is set again at once.
+#[derive(Debug, Clone)]
+pub struct CountDownLatch {
+    name: Arc<str>,
+    /// The count, if there is one; and how often it has come to zero.
+    count: Arc<watch::Sender<(Option<u32>, u64)>>,
+}
+
+impl CountDownLatch {
+    /// A latch that does not exist yet, which is open.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        CountDownLatch {
+            name: name.into(),
+            count: Arc::new(watch::Sender::new((None, 0))),
+        }
+    }
+}
+
+/// The methods take effect at their first poll, and only the waits wait.
+#[async_trait]
+impl api::CountDownLatch for CountDownLatch {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clone_handle(&self) -> Arc<dyn api::CountDownLatch> {
+        Arc::new(self.clone())
+    }
+
+    async fn try_set_count(&self, count: u32) -> Result<bool> {
+        let set = |(known, _): &mut (Option<u32>, u64)| {
+            let new = known.is_none();
+            *known = known.or(Some(count));
+            new
+        };
+        Ok(self.count.send_if_modified(set))
+    }
+
+    async fn count_down(&self) -> Result<()> {
+        self.count.send_if_modified(|(known, opened)| {
+            let Some(count) = *known else { return false };
+            *known = count.checked_sub(1).filter(|left| *left > 0);
+            *opened += u64::from(known.is_none());
+            true
+        });
+        Ok(())
+    }
+
+    async fn count(&self) -> Result<i64> {
+        Ok(self.count.borrow().0.unwrap_or(0).into())
+    }
+
+    async fn wait(&self) -> Result<()> {
+        let mut watch = self.count.subscribe();
+        let before = watch.borrow().1;
+        let open =
+            |(count, opened): &(Option<u32>, u64)| count.unwrap_or(0) == 0 || *opened > before;
+        // The sender is here.
+        let _ = watch.wait_for(open).await;
+        Ok(())
+    }
+
+    async fn wait_for(&self, wait: Duration) -> Result<bool> {
+        Ok(tokio::time::timeout(wait, api::CountDownLatch::wait(self))
+            .await
+            .is_ok())
+    }
+}
