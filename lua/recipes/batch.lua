@@ -207,6 +207,8 @@ end
 
 local done, answer, changed = pcall(work)
 if refused or not done then
+  -- Nobody holds what nobody is told of.
+  if holders then pcall(store.drop, setting, holders) end
   answer = refused or answer
   local text = type(answer) == 'table' and answer.err or tostring(answer)
   if ARGV[4] ~= '0' then redis.call('SET', RECORD, ARGV[2] .. ' refused ' .. text, 'PX', ARGV[3]) end

@@ -146,7 +146,6 @@ local function open_line(id, limit, now, publish, room)
         id = id, count = count, limit = limit, patience = patience, listens = listens, told = 0,
         first = own_first and 1 or 0,
       })
-      redis.call('ZADD', LINE, string.format('%.0f', arrival), id)
     elseif loaded > 0 then
       gone[#gone + 1] = id
     end
@@ -154,8 +153,15 @@ local function open_line(id, limit, now, publish, room)
       redis.call('ZREM', LINE, unpack(gone))
       redis.call('HDEL', NOTES, unpack(gone))
     end
-    if #notes > 0 then redis.call('HSET', NOTES, unpack(notes)) end
+    if #notes > 0 then
+      local noted = redis.pcall('HSET', NOTES, unpack(notes))
+      if type(noted) == 'table' then
+        if not string.find(noted.err, '^WRONGTYPE') then error(noted) end
+        waits = false
+      end
+    end
     if not waits then return 0, 0 end
+    redis.call('ZADD', LINE, string.format('%.0f', arrival), id)
     redis.call('PEXPIRE', LINE, life)
     redis.call('PEXPIRE', NOTES, life)
     if complete and not first then return 0, 1 end
