@@ -1,10 +1,10 @@
 # Each target sets up what it needs; see scripts/setup.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench soak fmt clean
+.PHONY: help setup demo test test-servers bench soak fmt clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: ## install what is missing: redis-server, a JDK, Maven, Redisson, redis-py
 	scripts/setup.sh
@@ -15,11 +15,13 @@ demo: setup ## show Rust and Java sharing a semaphore
 # Packaging refuses files that are not committed. While developing they are welcome, in a clean tree not.
 UNCOMMITTED = $(if $(shell git status --porcelain),--allow-dirty)
 
-test: setup ## check everything
+test: setup ## check everything, on the redis-server of this machine
+	@redis-server --version
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --all-features --all-targets -- -D warnings
 	cargo test --locked
+	cargo test --locked --package rsem
 	cargo test --locked --all-features --lib --test tls
 	cargo test --locked --all-features --doc tls
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
@@ -28,6 +30,19 @@ test: setup ## check everything
 	cargo run --locked --example in_process
 	cargo run --locked --example shared
 	cargo run --locked --package demo
+
+# What has to hold on every server: the contracts of all primitives, faults, and a Redisson beside it.
+SERVERS ?= redis-6.2 redis-8.0 valkey-8.0 valkey-8.1
+SERVER_TESTS = contract_redis contract_lock_redis leased_recipes lost_reply reconnect restart failover sentinel \
+	interop_waiting interop_lock_waiting
+test-servers: setup ## check other versions of the server (SERVERS='redis-6.2 valkey-8.1')
+	scripts/servers.sh $(SERVERS)
+	cargo test --locked --no-run $(addprefix --test ,$(SERVER_TESTS))
+	set -e; for server in $(SERVERS); do \
+		echo "== $$server"; \
+		REDIS_SERVER=$(CURDIR)/target/servers/$$server/redis-server \
+			cargo test --locked $(addprefix --test ,$(SERVER_TESTS)); \
+	done
 
 bench: setup ## measure against Redisson and a plain client (BENCH=quick: in two minutes)
 	cargo bench --locked --bench compare

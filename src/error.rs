@@ -47,7 +47,7 @@ pub enum Error {
         /// The semaphore.
         name: String,
         /// What the handle is set to.
-        units: crate::recipes::Units,
+        units: crate::units::Units,
         /// A time that was found.
         found: String,
     },

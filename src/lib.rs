@@ -7,28 +7,32 @@ mod api;
 mod client;
 mod clock;
 mod config;
+mod credentials;
 mod engine;
 mod error;
-mod guard;
 mod lease;
 pub mod memory;
 #[doc(hidden)]
 pub mod outside;
 pub mod recipes;
 pub mod redisson;
+mod state;
 mod sync;
 mod tls;
 mod transport;
+mod units;
 
 pub use api::{
-    CountDownLatch, Held, Hold, Holder, LeasedSemaphore, Lock, MAX_PERMITS, RemainingTtl, Semaphore,
+    Answer, CountDownLatch, Held, Hold, Holder, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
+    MAX_PERMITS, Permit, RemainingTtl, Semaphore,
 };
 pub use client::{Client, ClientBuilder};
 pub use config::NameMapper;
+pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
-pub use guard::{LeasedPermit, LockGuard, Permit};
 pub use lease::Lease;
 pub use redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+pub use state::ConnectionState;
 #[cfg(feature = "tls-rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
 pub use tls::Tls;

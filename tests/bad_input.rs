@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Effect, Error, LeasedSemaphore, Lock, MAX_PERMITS, NameMapper};
+use redisson_semaphore::{Client, Effect, Error, Lock, MAX_PERMITS, NameMapper};
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, served};
 use support::refusals::{all_operations, assert_clear};

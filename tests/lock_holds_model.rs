@@ -9,7 +9,7 @@ use fastrand::Rng;
 use futures::future::join_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error, LockGuard, RFencedLock};
+use redisson_semaphore::{Client, Error, Lock, LockGuard, RFencedLock};
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
 

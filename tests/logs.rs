@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use redisson_semaphore::{Client, Effect, LeasedSemaphore};
+use redisson_semaphore::{Client, Effect};
 use support::clients::{LIMIT, builder};
 use support::log::{self, record};
 use support::proxy::Fate;

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use futures::future::join_all;
-use redisson_semaphore::{Client, LeasedSemaphore, Lock, NameMapper};
+use redisson_semaphore::{Client, NameMapper};
 use support::clients::{LIMIT, builder, stored};
 use support::server::RedisServer;
 use tokio::time::timeout;

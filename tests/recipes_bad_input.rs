@@ -8,7 +8,7 @@ use std::time::Duration;
 use layouts::{Handle, Layout, Shape, others};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error, Lock};
+use redisson_semaphore::{Client, Error};
 use support::server::RedisServer;
 use support::snapshot::snapshot_all;
 use support::waiters::until;

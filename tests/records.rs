@@ -5,7 +5,7 @@ mod support;
 use futures::{StreamExt, stream};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, LeasedSemaphore};
+use redisson_semaphore::Client;
 use support::clients::{LIMIT, builder, connect};
 use support::monitor::{Command, Monitor};
 use support::proxy::{Fate, Proxy};

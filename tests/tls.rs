@@ -1,6 +1,7 @@
 //! The same over TLS, with certificates that are good and ones that are not.
 
 mod certificates;
+mod sentinels;
 mod support;
 
 use certificates::{Authority, Certificate};
@@ -190,7 +191,7 @@ async fn settings_that_cannot_be_used_are_told_without_the_key() {
             trusting(&authority).server_name("no name"),
             "no name that",
         ),
-        ("redis://127.0.0.1:1", Tls::new(), "not rediss://"),
+        ("redis://127.0.0.1:1", Tls::new(), "no URL is rediss://"),
     ] {
         assert!(!format!("{tls:?}").contains("secret"));
         let error = builder(url.to_owned()).tls(tls).connect().await;
@@ -201,6 +202,35 @@ async fn settings_that_cannot_be_used_are_told_without_the_key() {
         assert!(reason.contains(words), "{reason}");
         assert!(!reason.contains("secret"), "{reason}");
     }
+}
+
+/// The sentinels have an authority of their own.
+#[tokio::test]
+async fn sentinels_and_their_master_are_reached_by_tls() {
+    let (authority, of_sentinels) = (Authority::new(), Authority::new());
+    let server = good(&authority).await;
+    let own = of_sentinels.certificate(HOST);
+    let sentinel = sentinels::sentinel()
+        .tls(&authority.file(), &own.chain_file, &own.key_file, false)
+        .setting("tls-replication", "yes")
+        .start()
+        .await;
+    sentinels::monitor(&sentinel, "secured", server.tls_port(), "harness", 1).await;
+    let asked = format!("{HOST}:{}", sentinel.tls_port());
+    let to = || {
+        builder("rediss://secured".to_owned())
+            .sentinels([format!("rediss://reader:read@{asked}")])
+            .tls(trusting(&authority))
+    };
+    let tls = trusting(&of_sentinels);
+    let client = to().sentinel_tls(tls).connect().await.unwrap();
+    client.semaphore("seats").release(1).await.unwrap();
+    assert_eq!(stored(&server, "seats").await, ["1"]);
+    let detail = told(to(), &format!("secured of the sentinels {asked}")).await;
+    assert!(
+        detail.contains("UnknownIssuer") && detail.contains(&asked),
+        "{detail}"
+    );
 }
 
 /// Runs in a process of its own, as the environment belongs to the process.

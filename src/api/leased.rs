@@ -1,15 +1,16 @@
-//! [`LeasedSemaphore`]: permits that have ids and last for a time.
+//! [`LeasedSemaphore`]: permits that have ids and last for a time; [`LeasedPermit`]: one that is refreshed and gives itself
+//! back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Sealed;
 use crate::clock::Moment;
 use crate::error::Result;
-use crate::guard::LeasedPermit;
 use crate::lease::Lease;
 use async_trait::async_trait;
 
-/// A semaphore whose permits have ids, wherever it is kept.
+/// A semaphore whose permits have ids, wherever it is kept. Implemented by this crate alone.
 ///
 /// There are as many permits as its limit says. Whoever acquires one is given an id that nobody else has, and
 /// releases by it. A permit that is not refreshed is free again after its [`lease`](LeasedSemaphore::lease).
@@ -24,7 +25,7 @@ use async_trait::async_trait;
 /// Callers that wait are served in the order of their arrival. `try_acquire` takes what is not due to those who
 /// wait.
 #[async_trait]
-pub trait LeasedSemaphore: Send + Sync + std::fmt::Debug + 'static {
+pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The semaphore's name, as the user gave it.
     fn name(&self) -> &str;
 
@@ -35,6 +36,7 @@ pub trait LeasedSemaphore: Send + Sync + std::fmt::Debug + 'static {
     fn lease(&self) -> Option<Duration>;
 
     /// Another handle to the same semaphore; costs no I/O.
+    #[doc(hidden)]
     fn clone_handle(&self) -> Arc<dyn LeasedSemaphore>;
 
     /// Takes a permit, waiting until there is one.
@@ -62,6 +64,7 @@ pub trait LeasedSemaphore: Send + Sync + std::fmt::Debug + 'static {
     /// Gives the permit with this id back without waiting for it: what a guard does when it is dropped.
     ///
     /// The release is carried out in the background; a failure is only logged. May be called outside of a runtime.
+    #[doc(hidden)]
     fn release_detached(&self, id: &str);
 
     /// Refreshes a permit in the background from now on, every third of its time, until it is released. The
@@ -69,9 +72,11 @@ pub trait LeasedSemaphore: Send + Sync + std::fmt::Debug + 'static {
     ///
     /// A permit that is kept already has one lease, which this returns again. What this client has refreshed since
     /// `held` was granted counts; where it has run out by what this client knows, it is lost.
+    #[doc(hidden)]
     fn keep(&self, held: &Held) -> Lease;
 
     /// Ends what [`keep`](LeasedSemaphore::keep) has begun.
+    #[doc(hidden)]
     fn unkeep(&self, id: &str);
 
     /// [`acquire`](LeasedSemaphore::acquire) with a guard that refreshes the permit and gives it back.
@@ -147,5 +152,117 @@ impl Holder {
     #[must_use]
     pub fn slot(&self) -> Option<u32> {
         self.slot
+    }
+}
+
+/// A permit held; refreshed in the background, and given back when dropped.
+///
+/// Dropping never blocks: the release is carried out in the background, and a failure is only logged.
+/// [`release`](LeasedPermit::release) waits for it and tells. [`forget`](LeasedPermit::forget) keeps the permit
+/// taken until its time is over.
+///
+/// A permit can be lost while the guard is there: somebody takes it away, or the server can't be reached for
+/// as long as it lasts; see [`lost`](LeasedPermit::lost).
+#[must_use = "the permit is given back when the guard is dropped"]
+#[derive(Debug)]
+pub struct LeasedPermit {
+    semaphore: Arc<dyn LeasedSemaphore>,
+    lease: Lease,
+    held: Held,
+    /// It has been given back or forgotten.
+    spent: bool,
+}
+
+impl LeasedPermit {
+    pub(crate) fn new(semaphore: Arc<dyn LeasedSemaphore>, held: Held) -> Self {
+        LeasedPermit {
+            lease: semaphore.keep(&held),
+            semaphore,
+            held,
+            spent: false,
+        }
+    }
+
+    /// The permit's id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.held.id()
+    }
+
+    /// The number of the permit, where it has one: see [`Held::slot`]. Good as the number of a shard or a worker.
+    #[must_use]
+    pub fn slot(&self) -> Option<u32> {
+        self.held.slot()
+    }
+
+    /// The semaphore that it was taken from.
+    #[must_use]
+    pub fn semaphore(&self) -> &Arc<dyn LeasedSemaphore> {
+        &self.semaphore
+    }
+
+    /// What is known of the lease. Outlives the guard.
+    #[must_use]
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Whether the permit has been lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lease.is_lost()
+    }
+
+    /// Ends when the permit is lost: at the latest when the time that was granted has run out by this process's
+    /// clock. Never ends where permits last for ever.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and asked again at any time.
+    pub async fn lost(&self) {
+        self.lease.lost().await;
+    }
+
+    /// Gives the permit back and waits until that is done; `false` if it had been lost.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LeasedSemaphore::release`]. The guard is spent either way: where nothing took effect the permit is
+    /// taken until its time is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// The release is on its way as soon as the future has been polled; a future dropped before that releases in
+    /// the background, as dropping the guard does.
+    pub async fn release(mut self) -> Result<bool> {
+        let semaphore = Arc::clone(&self.semaphore);
+        let id = Arc::clone(&self.held.id);
+        let release = semaphore.release(&id);
+        // From here on the semaphore's own future carries the release out, even when it is dropped.
+        self.spent = true;
+        semaphore.unkeep(&id);
+        let lease = self.lease.clone().ended_on_drop();
+        let done = release.await;
+        if done == Ok(false) {
+            lease.lose();
+        }
+        done
+    }
+
+    /// Keeps the permit taken: it is not given back on drop, and not refreshed any more.
+    #[must_use = "the permit stays taken"]
+    pub fn forget(mut self) -> Held {
+        self.spent = true;
+        self.semaphore.unkeep(&self.held.id);
+        self.held.clone()
+    }
+}
+
+impl Drop for LeasedPermit {
+    fn drop(&mut self) {
+        if !self.spent {
+            self.semaphore.release_detached(&self.held.id);
+            self.lease.end();
+        }
     }
 }

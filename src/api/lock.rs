@@ -1,4 +1,4 @@
-//! [`Lock`]: what every lock can do and promises.
+//! [`Lock`]: what every lock can do and promises; [`LockGuard`]: one that unlocks itself.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::RemainingTtl;
+use super::Sealed;
 use crate::error::{Error, Result};
-use crate::guard::LockGuard;
 use crate::lease::Lease;
 
-/// A lock that is held by an owner for a time, wherever it is kept.
+/// A lock that is held by an owner for a time, wherever it is kept. Implemented by this crate alone.
 ///
 /// # Owners
 ///
@@ -33,7 +33,7 @@ use crate::lease::Lease;
 /// Waiting callers of one process are served in the order of their arrival. `try_lock` takes the lock when it is
 /// free, whoever waits.
 #[async_trait]
-pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
+pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The lock's name, as the user gave it.
     fn name(&self) -> &str;
 
@@ -41,6 +41,7 @@ pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
     fn owner(&self) -> &str;
 
     /// Another handle to the same lock and of the same owner; costs no I/O.
+    #[doc(hidden)]
     fn clone_handle(&self) -> Arc<dyn Lock>;
 
     /// Takes the lock, waiting for `wait` at the most (without limit for `None`, not at all for zero), for as long
@@ -74,6 +75,7 @@ pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
     /// Gives the lock back without waiting for it: what a guard does when it is dropped.
     ///
     /// A failure is only logged. May be called outside of a runtime.
+    #[doc(hidden)]
     fn unlock_detached(&self);
 
     /// [`unlock`](Lock::unlock) of this one hold: what a guard does. A hold that was lost, or has been given back already,
@@ -82,6 +84,7 @@ pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
     /// # Errors
     ///
     /// As there; [`NotHeld`](crate::Error::NotHeld) also where it is not this hold that is held.
+    #[doc(hidden)]
     async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
         if !is_current(hold, &self.lease()) {
             return Err(Error::NotHeld {
@@ -93,6 +96,7 @@ pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
     }
 
     /// [`unlock_detached`](Lock::unlock_detached) of this one hold: what a guard does when it is dropped.
+    #[doc(hidden)]
     fn unlock_hold_detached(&self, hold: &Hold) {
         if is_current(hold, &self.lease()) {
             self.unlock_detached();
@@ -154,7 +158,17 @@ pub trait Lock: Send + Sync + std::fmt::Debug + 'static {
         self.guarded(Some(wait), None).await
     }
 
+    /// As [`guard_for`](Lock::guard_for), for as long as `lease` at the most.
+    async fn guard_for_with_lease(
+        &self,
+        wait: Duration,
+        lease: Duration,
+    ) -> Result<Option<LockGuard>> {
+        self.guarded(Some(wait), Some(lease)).await
+    }
+
     /// [`hold`](Lock::hold) with a guard; `None` when the time has run out.
+    #[doc(hidden)]
     async fn guarded(
         &self,
         wait: Option<Duration>,
@@ -208,5 +222,102 @@ impl Hold {
     #[must_use]
     pub fn token(&self) -> Option<u64> {
         self.token
+    }
+}
+
+/// A lock held; unlocked when dropped.
+///
+/// Dropping never blocks: the unlock is carried out in the background, and a failure is only logged.
+/// [`unlock`](LockGuard::unlock) waits for it and tells. [`forget`](LockGuard::forget) keeps the lock held.
+///
+/// A lock can be lost while the guard is there; see [`lost`](LockGuard::lost). A guard whose lock was lost gives
+/// nothing back, also when its owner has taken the lock again in the meantime.
+#[must_use = "the lock is given back when the guard is dropped"]
+#[derive(Debug)]
+pub struct LockGuard {
+    lock: Arc<dyn Lock>,
+    hold: Hold,
+    held: bool,
+}
+
+impl LockGuard {
+    pub(crate) fn new(lock: Arc<dyn Lock>, hold: Hold) -> Self {
+        LockGuard {
+            lock,
+            hold,
+            held: true,
+        }
+    }
+
+    /// The lock, of the owner that holds it.
+    #[must_use]
+    pub fn lock(&self) -> &Arc<dyn Lock> {
+        &self.lock
+    }
+
+    /// The fencing token, from locks that give one.
+    ///
+    /// Sent along with whatever is written under the lock, it lets the place that is written to refuse a holder
+    /// whose lock has been lost: it refuses any token lower than the highest that it has seen.
+    #[must_use]
+    pub fn token(&self) -> Option<u64> {
+        self.hold.token
+    }
+
+    /// What is known of the lease. Outlives the guard. An owner that has taken the lock several times has one lease for
+    /// all of them, which ends with the last that is given back.
+    #[must_use]
+    pub fn lease(&self) -> &Lease {
+        &self.hold.lease
+    }
+
+    /// Whether the lock has been lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.hold.lease.is_lost()
+    }
+
+    /// Ends when the lock is lost: at the latest when the lease that was granted has run out by this process's
+    /// clock.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and asked again at any time.
+    pub async fn lost(&self) {
+        self.hold.lease.lost().await;
+    }
+
+    /// Gives the lock back and waits until that is done.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::unlock`]; [`NotHeld`](crate::Error::NotHeld) where the lock had been lost. The guard is
+    /// spent either way.
+    ///
+    /// # Cancel safety
+    ///
+    /// The unlock is on its way as soon as the future has been polled; a future dropped before that unlocks in the
+    /// background, as dropping the guard does.
+    pub async fn unlock(mut self) -> Result<()> {
+        let (lock, hold) = (Arc::clone(&self.lock), self.hold.clone());
+        let unlock = lock.unlock_hold(&hold);
+        // From here on the lock's own future carries the unlock out, even when it is dropped.
+        self.held = false;
+        unlock.await
+    }
+
+    /// Keeps the lock held: it is not unlocked on drop. What was granted with it stays known.
+    #[must_use = "the lock stays held"]
+    pub fn forget(mut self) -> Hold {
+        self.held = false;
+        self.hold.clone()
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        if self.held {
+            self.lock.unlock_hold_detached(&self.hold);
+        }
     }
 }

@@ -1,16 +1,23 @@
-//! The object-safe traits that the implementations share, and what they all promise.
+//! The object-safe traits that the implementations share, what they all promise, and the guards.
 
+mod answer;
+mod inherent;
 mod latch;
 mod leased;
 mod lock;
 mod semaphore;
 mod ttl;
 
+pub use answer::Answer;
+pub(crate) use inherent::{inherent, inherent_leased_semaphore, inherent_lock};
 pub use latch::CountDownLatch;
-pub use leased::{Held, Holder, LeasedSemaphore};
+pub use leased::{Held, Holder, LeasedPermit, LeasedSemaphore};
 pub(crate) use lock::HoldId;
-pub use lock::{Hold, Lock};
-pub(crate) use semaphore::PASSING_LIMIT;
-pub use semaphore::{MAX_PERMITS, Semaphore};
+pub use lock::{Hold, Lock, LockGuard};
+pub use semaphore::{MAX_PERMITS, Permit, Semaphore};
+pub(crate) use semaphore::{PASSING_LIMIT, semaphore_by_inherent_methods};
 pub use ttl::RemainingTtl;
 pub(crate) use ttl::{LONGEST_MILLIS, check_millis, whole_millis};
+
+/// The traits are implemented in this crate alone: their hidden methods, of which the guards are made, may change.
+pub trait Sealed {}

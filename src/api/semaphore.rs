@@ -1,12 +1,12 @@
-//! [`Semaphore`]: what every counting semaphore can do and promises.
+//! [`Semaphore`]: what every counting semaphore can do and promises; [`Permit`]: permits that give themselves back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::Sealed;
 use crate::error::Result;
-use crate::guard::Permit;
 
 /// The most permits that one call can name, and that a counter can hold: 2^31-1, Java's `int`.
 pub const MAX_PERMITS: u32 = i32::MAX as u32;
@@ -14,7 +14,7 @@ pub const MAX_PERMITS: u32 = i32::MAX as u32;
 /// How long smaller requests may pass a larger one that does not fit, before the line stops for it.
 pub(crate) const PASSING_LIMIT: Duration = Duration::from_secs(5);
 
-/// A counting semaphore, wherever its permits are kept.
+/// A counting semaphore, wherever its permits are kept. Implemented by this crate alone.
 ///
 /// The counter is the number of permits available now. It may be negative (after
 /// [`add_permits`](Semaphore::add_permits) with a negative number), and nobody's name stands on a
@@ -37,11 +37,12 @@ pub(crate) const PASSING_LIMIT: Duration = Duration::from_secs(5);
 /// a larger one that does not fit for a bounded time only. `try_acquire` takes what is free now,
 /// whoever waits.
 #[async_trait]
-pub trait Semaphore: Send + Sync + std::fmt::Debug + 'static {
+pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The semaphore's name, as the user gave it.
     fn name(&self) -> &str;
 
     /// Another handle to the same semaphore; costs no I/O.
+    #[doc(hidden)]
     fn clone_handle(&self) -> Arc<dyn Semaphore>;
 
     /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
@@ -80,6 +81,7 @@ pub trait Semaphore: Send + Sync + std::fmt::Debug + 'static {
     ///
     /// The release is carried out in the background; a failure is only logged. May be called outside
     /// of a runtime.
+    #[doc(hidden)]
     fn release_detached(&self, permits: u32);
 
     /// [`acquire`](Semaphore::acquire) with a guard that gives the permits back.
@@ -100,3 +102,137 @@ pub trait Semaphore: Send + Sync + std::fmt::Debug + 'static {
         Ok(taken.then(|| Permit::new(self.clone_handle(), permits)))
     }
 }
+
+/// Permits held; given back when dropped.
+///
+/// Dropping never blocks: the release is carried out in the background, and a failure is only logged.
+/// [`release`](Permit::release) waits for it and tells. [`forget`](Permit::forget) keeps the permits
+/// taken, for someone else to release.
+#[must_use = "the permits are given back when the guard is dropped"]
+#[derive(Debug)]
+pub struct Permit {
+    semaphore: Arc<dyn Semaphore>,
+    permits: u32,
+}
+
+impl Permit {
+    pub(crate) fn new(semaphore: Arc<dyn Semaphore>, permits: u32) -> Self {
+        Permit { semaphore, permits }
+    }
+
+    /// How many permits are held.
+    #[must_use]
+    pub fn permits(&self) -> u32 {
+        self.permits
+    }
+
+    /// The semaphore that they were taken from.
+    #[must_use]
+    pub fn semaphore(&self) -> &Arc<dyn Semaphore> {
+        &self.semaphore
+    }
+
+    /// Gives the permits back and waits until that is done.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Semaphore::release`]. The guard is spent either way: where nothing took effect the permits are
+    /// still taken, and may be released again through [`semaphore`](Permit::semaphore), kept from before.
+    ///
+    /// # Cancel safety
+    ///
+    /// The release is on its way as soon as the future has been polled; a future dropped before that
+    /// releases in the background, as dropping the guard does.
+    pub async fn release(mut self) -> Result<()> {
+        let permits = self.permits;
+        let semaphore = Arc::clone(&self.semaphore);
+        let release = semaphore.release(permits);
+        // From here on the semaphore's own future carries the release out, even when it is dropped.
+        self.permits = 0;
+        release.await
+    }
+
+    /// Keeps the permits taken: they are not given back on drop. Returns how many.
+    pub fn forget(mut self) -> u32 {
+        std::mem::take(&mut self.permits)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if self.permits > 0 {
+            self.semaphore.release_detached(self.permits);
+        }
+    }
+}
+
+/// The trait, by inherent methods of the same names: they go before the trait's.
+macro_rules! semaphore_by_inherent_methods {
+    ($type:ty) => {
+        impl $crate::api::Sealed for $type {}
+
+        #[async_trait::async_trait]
+        impl $crate::api::Semaphore for $type {
+            fn name(&self) -> &str {
+                self.name()
+            }
+
+            fn clone_handle(&self) -> std::sync::Arc<dyn $crate::api::Semaphore> {
+                std::sync::Arc::new(self.clone())
+            }
+
+            async fn try_set_permits(&self, permits: u32) -> $crate::Result<bool> {
+                self.try_set_permits(permits).await
+            }
+
+            async fn try_set_permits_for(
+                &self,
+                permits: u32,
+                ttl: std::time::Duration,
+            ) -> $crate::Result<bool> {
+                self.try_set_permits_for(permits, ttl).await
+            }
+
+            async fn acquire(&self, permits: u32) -> $crate::Result<()> {
+                self.acquire(permits).await
+            }
+
+            async fn try_acquire(&self, permits: u32) -> $crate::Result<bool> {
+                self.try_acquire(permits).await
+            }
+
+            async fn try_acquire_for(
+                &self,
+                permits: u32,
+                wait: std::time::Duration,
+            ) -> $crate::Result<bool> {
+                self.try_acquire_for(permits, wait).await
+            }
+
+            async fn release(&self, permits: u32) -> $crate::Result<()> {
+                self.release(permits).await
+            }
+
+            async fn release_if_exists(&self, permits: u32) -> $crate::Result<bool> {
+                self.release_if_exists(permits).await
+            }
+
+            async fn add_permits(&self, delta: i32) -> $crate::Result<()> {
+                self.add_permits(delta).await
+            }
+
+            async fn drain_permits(&self) -> $crate::Result<i64> {
+                self.drain_permits().await
+            }
+
+            async fn available_permits(&self) -> $crate::Result<i64> {
+                self.available_permits().await
+            }
+
+            fn release_detached(&self, permits: u32) {
+                self.release_detached(permits);
+            }
+        }
+    };
+}
+pub(crate) use semaphore_by_inherent_methods;

@@ -56,10 +56,21 @@ impl Core {
     pub(crate) async fn connect(config: Config) -> Result<Arc<Self>> {
         let endpoint = Endpoint::new(&config)?;
         let connection = Connection::open(endpoint.clone()).await?;
+        Ok(Self::new(config, endpoint, connection))
+    }
+
+    /// Connects in the background.
+    pub(crate) fn connect_lazy(config: Config) -> Result<Arc<Self>> {
+        let endpoint = Endpoint::new(&config)?;
+        let connection = Connection::lazy(endpoint.clone());
+        Ok(Self::new(config, endpoint, connection))
+    }
+
+    fn new(config: Config, endpoint: Endpoint, connection: Connection) -> Arc<Self> {
         let wakeups = Wakeups::new(endpoint, config.safety_interval);
         let id = outside::uuid().to_string();
         let mapped_id = config.name_mapper.try_map(&id);
-        Ok(Arc::new(Core {
+        Arc::new(Core {
             config,
             connection,
             wakeups,
@@ -79,7 +90,7 @@ impl Core {
             finished: AtomicBool::new(false),
             ended: OnceCell::new(),
             idle: Notify::new(),
-        }))
+        })
     }
 
     /// The client's id: a random UUID, as Redisson's is.

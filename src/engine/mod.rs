@@ -10,12 +10,14 @@
 //! of one client on one object keep their order. Lone calls of many lines travel together ([`coalesce`]). Who carries the scripts out is told in [`drive`].
 
 pub(crate) mod answer;
+mod ask;
 pub(crate) mod batch;
 pub(crate) mod claim;
 pub(crate) mod coalesce;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod drive;
+mod forget;
 pub(crate) mod holds;
 pub(crate) mod in_hand;
 pub(crate) mod keys;
@@ -26,7 +28,7 @@ pub(crate) mod log;
 pub(crate) mod nudge;
 pub(crate) mod once;
 pub(crate) mod primitive;
-pub(crate) mod records;
+mod records;
 pub(crate) mod refusing;
 pub(crate) mod registry;
 pub(crate) mod renewal;

@@ -1,43 +1,23 @@
-//! Gives records back that nobody needs any more.
+//! Which records are not needed any more.
 //!
 //! A record (see [`once`](super::once)) is needed while its call is unanswered, and as long as a copy of the call may still
 //! arrive. Where every call of late was answered when it was sent for the first time, there is no copy: the record could
 //! go at once. It is left until nobody has used it for some seconds, as a busy object would only make it anew, and until
-//! there are [`TOGETHER`] of them, which one script deletes: fewer are not worth a command, and vanish by their time to
-//! live. So a client that uses a few objects sends nothing for this but at its shutdown, and one that uses a hundred
-//! thousand, each once, leaves fewer than [`TOGETHER`] keys behind.
-//!
-//! The script names the number of the last call on each record, and a record with a later one stays. So it may arrive
-//! late, twice, or never, and nobody has to wait for it: a call that is under way meanwhile has a later number.
+//! there are [`TOGETHER`] of them, which one script deletes ([`forget`](super::forget)): fewer are not worth a command, and
+//! vanish by their time to live. So a client that uses a few objects sends nothing for this but at its shutdown, and one that
+//! uses a hundred thousand, each once, leaves fewer than [`TOGETHER`] keys behind.
 //!
 //! A record of a call that was sent and not answered stays for its whole time.
-//!
-//! In a cluster the records of different objects are in different slots, and one script can't delete them: such a server
-//! refuses, and they are left to their time to live, too.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
-
-use super::core::Core;
-use super::request::{Arg, Request, Script};
 use crate::clock::Moment;
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::Failure;
-
-static FORGET: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../lua/engine/forget.lua")));
 
 /// One script deletes so many.
-const TOGETHER: usize = 64;
-/// A record is left for one of these at least, and for two at the most.
-const PACE: Duration = Duration::from_secs(3);
-/// So many scripts are on their way at once when a client is shut down.
-const AT_THE_END: usize = 16;
-/// The shutdown waits for them for so long.
-const LAST_CHANCE: Duration = Duration::from_secs(1);
+pub(super) const TOGETHER: usize = 64;
 
 /// The records of one client that could be given back.
 #[derive(Default)]
@@ -49,14 +29,14 @@ pub(crate) struct Records {
 type Numbers = BTreeMap<Arc<str>, u64>;
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// Used since the last look.
     recent: Numbers,
     /// Not used since then.
     older: Numbers,
     doubted: Doubted,
     /// A task looks.
-    watched: bool,
+    pub(super) watched: bool,
     /// The server won't have it.
     off: bool,
 }
@@ -88,19 +68,19 @@ impl Doubted {
 }
 
 impl Records {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
     /// Those that nobody has used for a while.
-    fn take_unused(&self, life: Duration) -> Numbers {
+    pub(super) fn take_unused(&self, life: Duration) -> Numbers {
         let mut state = self.lock();
         state.doubted.forget_old(life);
         let used = std::mem::take(&mut state.recent);
         std::mem::replace(&mut state.older, used)
     }
 
-    fn take_all(&self) -> Numbers {
+    pub(super) fn take_all(&self) -> Numbers {
         let mut state = self.lock();
         let mut all = std::mem::take(&mut state.recent);
         all.append(&mut state.older);
@@ -110,7 +90,7 @@ impl Records {
 
 impl State {
     /// Whether a task is to be started.
-    fn note(&mut self, key: &Arc<str>, number: u64) -> bool {
+    pub(super) fn note(&mut self, key: &Arc<str>, number: u64) -> bool {
         if let Some(known) = self.recent.get_mut(key) {
             *known = number;
             return false;
@@ -123,7 +103,7 @@ impl State {
         !std::mem::replace(&mut self.watched, true)
     }
 
-    fn doubt(&mut self, key: &Arc<str>, life: Duration) {
+    pub(super) fn doubt(&mut self, key: &Arc<str>, life: Duration) {
         if self.off {
             return;
         }
@@ -135,7 +115,7 @@ impl State {
     }
 
     /// These have not been deleted.
-    fn put_back(&mut self, unused: &[(Arc<str>, u64)]) {
+    pub(super) fn put_back(&mut self, unused: &[(Arc<str>, u64)]) {
         for (key, number) in unused {
             if !self.recent.contains_key(key) && !self.doubted.contains(key) {
                 self.older.entry(Arc::clone(key)).or_insert(*number);
@@ -143,85 +123,16 @@ impl State {
         }
     }
 
-    fn is_worth_a_look(&self) -> bool {
+    pub(super) fn is_worth_a_look(&self) -> bool {
         self.older.len() >= TOGETHER || !self.recent.is_empty() || !self.doubted.is_empty()
     }
 
     /// They are left to their time to live from now on.
-    fn switch_off(&mut self) {
+    pub(super) fn switch_off(&mut self) {
         *self = State {
             off: true,
             ..State::default()
         };
-    }
-}
-
-impl Core {
-    /// The call with this number on the record at `key` has been answered when it was sent for the first time.
-    pub(super) fn record_is_unneeded(self: &Arc<Self>, key: &Arc<str>, number: u64) {
-        let starts = self.records.lock().note(key, number);
-        if starts {
-            self.runtime.spawn(watch(Arc::downgrade(self)));
-        }
-    }
-
-    /// A call on the record at `key` has been sent, and not answered.
-    pub(super) fn record_is_needed(&self, key: &Arc<str>) {
-        let life = self.config.record_life();
-        self.records.lock().doubt(key, life);
-    }
-
-    /// Deletes what is left, as far as the server is there.
-    pub(super) async fn give_all_records_back(&self) {
-        let all: Vec<_> = self.records.take_all().into_iter().collect();
-        let requests: Vec<_> = all.chunks(TOGETHER).map(forget).collect();
-        let send = |request| async move { self.try_once(&request).await };
-        let each = requests.into_iter().map(send);
-        let mut each = stream::iter(each).buffer_unordered(AT_THE_END);
-        let giving = async { while let Some(Ok(_)) = each.next().await {} };
-        // What is left vanishes by itself.
-        let _ = tokio::time::timeout(LAST_CHANCE, giving).await.is_ok();
-    }
-
-    /// Gives those back that nobody has used for a while. Whether there may be more later.
-    async fn give_unused_records_back(&self) -> bool {
-        let unused = self.records.take_unused(self.config.record_life());
-        let unused: Vec<_> = unused.into_iter().collect();
-        let mut left = &unused[..];
-        while left.len() >= TOGETHER {
-            let (some, others) = left.split_at(TOGETHER);
-            match self.try_once(&forget(some)).await {
-                Ok(_) => left = others,
-                Err(Failure::Refused(refusal)) if refusal.is_final(false) => {
-                    self.records.lock().switch_off();
-                    return false;
-                }
-                Err(_) => break,
-            }
-        }
-        let mut state = self.records.lock();
-        state.put_back(left);
-        state.watched = state.is_worth_a_look();
-        state.watched
-    }
-}
-
-fn forget(unused: &[(Arc<str>, u64)]) -> Request {
-    let keys = unused.iter().map(|(key, _)| Arc::clone(key)).collect();
-    let numbers = unused.iter().map(|(_, number)| Arg::Sequence(*number));
-    Request::script(&FORGET, keys, numbers.collect())
-}
-
-/// Looks after the records as long as there are enough.
-async fn watch(core: Weak<Core>) {
-    loop {
-        tokio::time::sleep(PACE).await;
-        let Some(core) = core.upgrade().filter(|core| !core.is_finished()) else {
-            return;
-        };
-        if !core.give_unused_records_back().await {
-            return;
-        }
     }
 }
 

@@ -1,14 +1,11 @@
 //! Which key it is that holds something else than it should: the server says only that there is one.
 
-use std::sync::Arc;
-
 use super::core::Core;
 use super::request::Request;
 use crate::error::Error;
 use crate::transport::{Command, Value};
 
-/// A key, and the type that it has where it exists.
-pub(crate) type Typed = (Arc<str>, &'static str);
+use super::keys::Typed;
 
 /// An object with more keys is not searched through.
 const MOST_KEYS: usize = 64;

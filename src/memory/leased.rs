@@ -28,7 +28,7 @@ use crate::lease::Lease;
 /// effect on the first poll.
 ///
 /// ```
-/// use redisson_semaphore::{LeasedSemaphore, memory};
+/// use redisson_semaphore::memory;
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -132,6 +132,10 @@ impl Drop for Waiting<'_> {
         }
     }
 }
+
+api::inherent_leased_semaphore!(LeasedSemaphore);
+
+impl api::Sealed for LeasedSemaphore {}
 
 #[async_trait]
 impl api::LeasedSemaphore for LeasedSemaphore {

@@ -23,7 +23,7 @@ use crate::sync::Mutex;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> redisson_semaphore::Result<()> {
-/// use redisson_semaphore::{Lock, memory};
+/// use redisson_semaphore::memory;
 ///
 /// let mine = memory::Lock::new("door");
 /// let yours = mine.with_owner(2);
@@ -362,6 +362,10 @@ impl Drop for Place<'_> {
         }
     }
 }
+
+api::inherent_lock!(Lock);
+
+impl api::Sealed for Lock {}
 
 #[async_trait]
 impl api::Lock for Lock {

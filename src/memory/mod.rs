@@ -15,7 +15,6 @@
 //! | `lock.rs` | the lock |
 //! | `latch.rs` | the count-down latch |
 
-mod handle;
 mod latch;
 mod leased;
 mod leases;

@@ -9,9 +9,8 @@ use tokio::time::{Instant, timeout_at};
 use super::line::Wakers;
 use super::state::State;
 use super::wait::{Shared, Wait, wake};
-use crate::api::{MAX_PERMITS, check_millis};
+use crate::api::{MAX_PERMITS, Permit, check_millis, semaphore_by_inherent_methods};
 use crate::error::{Error, Result};
-use crate::guard::Permit;
 
 /// A counting semaphore inside this process.
 ///
@@ -269,9 +268,7 @@ impl Semaphore {
         Ok(self.shared.lock().counter().unwrap_or(0))
     }
 
-    /// Gives `permits` permits back at once, as a guard does when it is dropped; a failure is only
-    /// logged. May be called outside of a runtime.
-    pub fn release_detached(&self, permits: u32) {
+    pub(crate) fn release_detached(&self, permits: u32) {
         if let Err(error) = self.release_now(permits) {
             tracing::warn!(%error, permits, "permits could not be given back");
         }
@@ -383,6 +380,8 @@ impl Semaphore {
             })
     }
 }
+
+semaphore_by_inherent_methods!(Semaphore);
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

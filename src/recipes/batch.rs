@@ -16,10 +16,11 @@ use super::answer::Outcome;
 use super::line::keeping::Kept;
 use super::line::waiting::{Claim, Reply};
 use super::names::Names;
-use super::settings::{Layout, Settings, Units};
+use super::settings::{Layout, Settings};
 use crate::engine::log::list_of;
 use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use crate::outside;
+use crate::units::Units;
 
 static TIMESTAMP: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(

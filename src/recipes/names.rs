@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::settings::{Layout, Settings};
 use crate::config::NameMapper;
-use crate::engine::wrong_type::Typed;
+use crate::engine::keys::Typed;
 
 /// What the mapper, which is the user's code, has to say to the names of a line: all but its number.
 pub(super) struct Unnumbered {

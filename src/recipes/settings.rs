@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::config::NameMapper;
 use crate::engine::keys::{MOST_NAME_BYTES, TOO_LONG, shortened};
 use crate::error::{Error, Result};
+use crate::units::Units;
 
 /// How long a holder lasts without a refresh, where nothing else is said: as in the originals.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -17,16 +18,6 @@ const LONGEST: Duration = Duration::from_millis(1 << 53);
 const MOST_SLOTS: u32 = 1024;
 /// The most permits that a semaphore can have.
 const MOST_PERMITS: u32 = i32::MAX as u32;
-
-/// The unit of the times in a zset. All programs that share a semaphore must agree on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Units {
-    /// Seconds with fractions, as Python's `time.time()` gives them.
-    Seconds,
-    /// Whole milliseconds, as Java's `System.currentTimeMillis()` gives them. The default.
-    #[default]
-    Millis,
-}
 
 /// Where a semaphore keeps its holders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

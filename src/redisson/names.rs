@@ -11,8 +11,9 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
     let object = mapper.map(name);
     let channel = prefixed("redisson_sc", &object);
     let record = format!("{}:{client_id}", beside("redisson_sc_once", &object));
-    let turns = beside("redisson_sc_turns", &object);
-    Keys::new(name, object, "string", channel, record).with_turns(turns)
+    let line = beside("redisson_sc_turns", &object);
+    let notes = beside("redisson_sc_turns_notes", &object);
+    Keys::new(name, object, "string", channel, record).with_turns(line, notes, client_id)
 }
 
 /// The names of a lock.
@@ -35,6 +36,11 @@ pub(crate) fn of_latch(name: &str, mapper: &NameMapper, client_id: &str) -> Keys
 /// The counter of a lock's fencing tokens; `lock` is the mapped name.
 pub(crate) fn of_lock_token(lock: &str) -> String {
     prefixed("redisson_lock_token", lock)
+}
+
+/// Which client is next at a lock; `lock` is the mapped name.
+pub(crate) fn of_lock_next(lock: &str) -> String {
+    beside("redisson_lock_next", lock)
 }
 
 /// A key beside an object. `a` and `{a}` are two objects with one channel; what stands beside them must not be one.
@@ -68,11 +74,11 @@ mod tests {
         assert_eq!(&**keys("seats").channel(), "redisson_sc:{seats}");
         assert_eq!(&**keys("seats").record(), "redisson_sc_once:{seats}:id");
         assert_eq!(
-            keys("seats").turns().map(|key| &**key),
+            keys("seats").turns().map(|keys| &*keys.line),
             Some("redisson_sc_turns:{seats}")
         );
         assert_eq!(
-            keys("{seats}").turns().map(|key| &**key),
+            keys("{seats}").turns().map(|keys| &*keys.line),
             Some("redisson_sc_turns::{seats}")
         );
         assert_eq!(&**keys("a{b}c").channel(), "redisson_sc:a{b}c");
@@ -87,6 +93,8 @@ mod tests {
         assert_eq!(&**lock.record(), "redisson_lock_fence:{door}:id");
         assert_eq!(of_lock_token("door"), "redisson_lock_token:{door}");
         assert_eq!(of_lock_token("a{b}"), "redisson_lock_token:a{b}");
+        assert_eq!(of_lock_next("door"), "redisson_lock_next:{door}");
+        assert_eq!(of_lock_next("{door}"), "redisson_lock_next::{door}");
         for (name, channel, record) in [
             ("done", "{done}", ":{done}"),
             ("{job}:done", "{{job}:done}", "::{job}:done"),

@@ -5,7 +5,6 @@ use std::fmt;
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
 use crate::config::Config;
-use crate::error::Error;
 
 /// Where the server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +46,8 @@ impl fmt::Display for Address {
 }
 
 /// Reads the settings. No error repeats the URL, or a part of it: it may contain a password.
-pub(super) fn read(config: &Config) -> Result<Target, Error> {
-    let mut target = read_url(&config.url).map_err(|reason| Error::Configuration { reason })?;
+pub(super) fn read(config: &Config) -> Result<Target, String> {
+    let mut target = read_url(&config.url)?;
     let login = &mut target.login;
     if let Some(database) = config.database {
         login.database = database;
@@ -60,6 +59,48 @@ pub(super) fn read(config: &Config) -> Result<Target, Error> {
         login.password = Some(password.clone());
     }
     Ok(target)
+}
+
+/// Reads the URL of a sentinel.
+pub(super) fn read_sentinel(url: &str) -> Result<Target, String> {
+    let mut target = read_url(url).map_err(|reason| format!("a sentinel: {reason}"))?;
+    if target.login.database != 0 {
+        return Err(
+            "a sentinel has no databases: that of the master stands in its own URL".to_owned(),
+        );
+    }
+    if let Address::Tcp { port, .. } = &mut target.address
+        && host_of(url).1.is_none()
+    {
+        *port = SENTINEL_PORT;
+    }
+    Ok(target)
+}
+
+/// The master's name, where a URL has it in place of the host.
+pub(super) fn master_of(url: &str, address: &Address) -> Result<String, String> {
+    match (address, host_of(url)) {
+        (Address::Tcp { host, .. }, (_, None)) => Ok(host.clone()),
+        _ => Err(
+            "with sentinels the URL is redis://[[user]:password@]name[/database], with the master's name and no port"
+                .to_owned(),
+        ),
+    }
+}
+
+const SENTINEL_PORT: u16 = 26379;
+
+/// Host and port as they stand in a URL.
+fn host_of(url: &str) -> (&str, Option<&str>) {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (host, None),
+    }
 }
 
 const FORM: &str = "not a Redis URL (redis:// or rediss://[[user]:password@]host[:port][/database], with reserved characters of \
@@ -172,6 +213,25 @@ mod tests {
             read("redis+unix:///run/r.sock?db=2&user=u&pass=p"),
             (Address::Unix("/run/r.sock".into()), text("u"), text("p"), 2)
         );
+    }
+
+    #[test]
+    fn a_masters_name_stands_in_place_of_the_host() {
+        let master = |url: &str| master_of(url, &read_url(url).expect(url).address);
+        for (url, name) in [
+            ("redis://mymaster", "mymaster"),
+            ("rediss://u:p%40@My_Master-1.2/3", "My_Master-1.2"),
+            ("redis://:p@m/", "m"),
+        ] {
+            assert_eq!(master(url).as_deref(), Ok(name), "{url}");
+        }
+        for url in ["redis://m:6379", "redis://u:p@m:1/3", "redis+unix:///run/r"] {
+            assert!(master(url).is_err(), "{url}");
+        }
+        let sentinel = |url: &str| read_sentinel(url).map(|target| target.address.to_string());
+        assert_eq!(sentinel("redis://u:p@h").as_deref(), Ok("h:26379"));
+        assert_eq!(sentinel("redis://[::1]").as_deref(), Ok("[::1]:26379"));
+        assert_eq!(sentinel("rediss://[::1]:3/").as_deref(), Ok("[::1]:3"));
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Refusal {
 
     /// Reads the server's words, the error's code first.
     pub(crate) fn from_text(text: &str) -> Self {
+        let text = said_inside_a_script(text).unwrap_or(text);
         let detail = text.to_owned();
         let reason = match text.split(' ').next().unwrap_or_default() {
             "NOSCRIPT" => Reason::NoScript,
@@ -115,6 +116,22 @@ impl Refusal {
     pub(crate) fn at_connect(error: &RedisError) -> Self {
         Self::from_server(error).unwrap_or_else(|| Self::unreachable(error.to_string()))
     }
+}
+
+/// The words that a script's command was refused with. Redis 7.0 passes them on; before, they stand behind where in the
+/// script that was: `@user_script: 15: -READONLY ..`, and this behind `ERR Error running script (..): ` where the script ended
+/// by it.
+fn said_inside_a_script(text: &str) -> Option<&str> {
+    let place = "@user_script: ";
+    let (_line, words) = match text.strip_prefix(place) {
+        Some(rest) => rest,
+        None => {
+            let text = text.strip_prefix("ERR Error running script ")?;
+            text.split_once(": ")?.1.split_once(place)?.1
+        }
+    }
+    .split_once(": ")?;
+    Some(words.strip_prefix('-').unwrap_or(words))
 }
 
 impl fmt::Display for Failure {
@@ -168,6 +185,27 @@ mod tests {
         assert_eq!(reason("CROSSSLOT Keys in request"), Reason::CrossSlot);
         assert_eq!(reason("ERR max number of clients reached"), Reason::NotNow);
         assert_eq!(reason("ERR LOADING"), Reason::Other);
+    }
+
+    #[test]
+    fn what_was_said_inside_a_script_is_read_as_newer_servers_pass_it_on() {
+        let place =
+            "ERR Error running script (call to f_8d62): @user_script:15: @user_script: 15: ";
+        for (words, reason) in [
+            ("READONLY You can't write", Reason::ReadOnly),
+            ("OOM command not allowed", Reason::NotNow),
+            ("WRONGTYPE Operation against a key: x", Reason::WrongType),
+        ] {
+            let refusal = Refusal::from_text(&format!("{place}-{words}"));
+            assert_eq!((refusal.detail.as_str(), refusal.reason), (words, reason));
+            let refusal = Refusal::from_text(&format!("@user_script: 129: -{words}"));
+            assert_eq!((refusal.detail.as_str(), refusal.reason), (words, reason));
+        }
+        let forbidden = format!("{place}The user executing the script can't run this command");
+        assert_eq!(Refusal::from_text(&forbidden).reason, Reason::Permission);
+        let fault =
+            "ERR Error running script (call to f_8d62): @user_script:15: user_script:15: a fault";
+        assert_eq!(Refusal::from_text(fault).detail, fault);
     }
 
     #[test]

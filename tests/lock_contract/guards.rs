@@ -72,11 +72,16 @@ pub(crate) async fn no_guard_in_time(fixture: &impl Fixture) {
     let guard = lock.guard().await.unwrap();
     let other = fixture.stranger(&lock);
     assert!(other.guard_for(SHORT).await.unwrap().is_none());
-    let lease = Some(Duration::from_secs(5));
-    assert!(other.guarded(Some(SHORT), lease).await.unwrap().is_none());
+    let lease = Duration::from_secs(5);
+    let leased = other.guard_for_with_lease(SHORT, lease).await;
+    assert!(leased.unwrap().is_none());
     drop(guard);
     assert!(other.guard_for(LIMIT).await.unwrap().is_some());
     assert_free(&lock).await;
+    let leased = other.guard_for_with_lease(LIMIT, lease).await.unwrap();
+    let leased = leased.expect("it is free");
+    assert!(leased.lease().remaining().is_some_and(|left| left <= lease));
+    leased.unlock().await.unwrap();
 }
 
 pub(crate) async fn a_guard_with_a_lease(fixture: &impl Fixture) {

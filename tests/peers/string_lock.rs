@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redisson_semaphore::Lock;
 use serde_json::json;
 
 use super::support::{CHECK, LIMIT, Program, World, acquired, released, with};

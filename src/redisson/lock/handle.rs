@@ -13,6 +13,8 @@ use crate::lease::Lease;
 /// What a lock with fencing tokens can do, it does as the lock it is.
 macro_rules! lock_by_its_inherent_methods {
     ($type:ty) => {
+        impl crate::api::Sealed for $type {}
+
         #[async_trait]
         impl Lock for $type {
             fn name(&self) -> &str {

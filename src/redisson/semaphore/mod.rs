@@ -1,20 +1,19 @@
 //! [`RSemaphore`]: Redisson's counting semaphore.
 
-mod handle;
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::names;
 use super::object::{ExpireCondition, ExpireTime, Object};
-use crate::api::{MAX_PERMITS, RemainingTtl, Semaphore, check_millis};
+use crate::api::{
+    MAX_PERMITS, Permit, RemainingTtl, Semaphore, check_millis, semaphore_by_inherent_methods,
+};
 use crate::engine::batch::Operation;
 use crate::engine::command::Commands;
 use crate::engine::line::deadline;
 use crate::engine::{Core, Line};
 use crate::error::{Error, Result};
-use crate::guard::Permit;
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
 ///
@@ -454,12 +453,22 @@ impl RSemaphore {
         self.object().size_in_memory().await
     }
 
+    fn release_detached(&self, permits: u32) {
+        match self.check(permits) {
+            Ok(()) if permits > 0 => self.line.call_detached(Operation::Release(permits)),
+            Ok(()) => {}
+            Err(error) => tracing::error!(%error, permits, "not released"),
+        }
+    }
+
     fn other(&self, name: &str) -> Result<RSemaphore> {
         let other = RSemaphore::new(&self.core, name);
         other.line.keys().check()?;
         Ok(other)
     }
 }
+
+semaphore_by_inherent_methods!(RSemaphore);
 
 impl fmt::Debug for RSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

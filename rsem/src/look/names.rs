@@ -1,0 +1,79 @@
+//! What stands beside an object, and where its waiters listen; `name` is as it stands in Redis.
+//!
+//! Redisson puts braces around a name that has none, so that all keys of an object are in one slot of a cluster.
+
+pub(crate) fn semaphore_channel(name: &str) -> String {
+    prefixed("redisson_sc", name)
+}
+
+pub(crate) fn lock_channel(name: &str) -> String {
+    prefixed("redisson_lock__channel", name)
+}
+
+pub(crate) fn fencing_token(name: &str) -> String {
+    prefixed("redisson_lock_token", name)
+}
+
+pub(crate) fn fair_queue(name: &str) -> String {
+    prefixed("redisson_lock_queue", name)
+}
+
+/// The permits of Redisson's `RPermitExpirableSemaphore`.
+pub(crate) fn permit_leases(name: &str) -> String {
+    if name.contains('{') {
+        format!("{name}:timeout")
+    } else {
+        format!("{{{name}}}:timeout")
+    }
+}
+
+/// The keys beside it that have one name each.
+pub(crate) fn single_records(name: &str) -> Vec<String> {
+    vec![
+        turns(name),
+        fencing_token(name),
+        fair_queue(name),
+        prefixed("redisson_lock_timeout", name),
+        permit_leases(name),
+    ]
+}
+
+pub(crate) fn turns(name: &str) -> String {
+    beside("redisson_sc_turns", name)
+}
+
+/// How the keys begin of which each client has its own: a semaphore's, and a lock's.
+pub(crate) fn client_record_beginnings(name: &str) -> [String; 2] {
+    ["redisson_sc_once", "redisson_lock_fence"].map(|prefix| format!("{}:", beside(prefix, name)))
+}
+
+/// Whether a key is one of this crate's, beside whichever object.
+pub(crate) fn is_record(key: &str) -> bool {
+    [
+        "redisson_sc_once:",
+        "redisson_sc_turns:",
+        "redisson_lock_fence:",
+    ]
+    .iter()
+    .any(|beginning| key.starts_with(beginning))
+}
+
+/// What all of those begin with.
+pub(crate) const ALL_RECORDS: &str = "redisson_*";
+
+/// A key of this crate alone: the object's own braces must not be taken for those around it.
+fn beside(prefix: &str, name: &str) -> String {
+    if name.contains('{') {
+        format!("{prefix}::{name}")
+    } else {
+        format!("{prefix}:{{{name}}}")
+    }
+}
+
+fn prefixed(prefix: &str, name: &str) -> String {
+    if name.contains('{') {
+        format!("{prefix}:{name}")
+    } else {
+        format!("{prefix}:{{{name}}}")
+    }
+}

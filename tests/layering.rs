@@ -1,0 +1,377 @@
+//! Who may import whom. Read from the source: `use` and paths that begin with `crate`, but for tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// Each part of the crate, and what it may import: only parts above it.
+const PARTS: &[(&str, &[&str])] = &[
+    ("outside", &[]),
+    ("sync", &[]),
+    ("units", &[]),
+    ("clock", &["outside"]),
+    ("tls", &[]),
+    ("credentials", &[]),
+    ("state", &[]),
+    ("error", &["units"]),
+    ("config", &["credentials", "tls"]),
+    ("lease", &["clock", "sync"]),
+    ("api", &["clock", "error", "lease"]),
+    (
+        "transport",
+        &[
+            "clock",
+            "config",
+            "credentials",
+            "error",
+            "outside",
+            "state",
+            "tls",
+        ],
+    ),
+    (
+        "engine",
+        &[
+            "api",
+            "clock",
+            "config",
+            "error",
+            "lease",
+            "outside",
+            "sync",
+            "transport",
+        ],
+    ),
+    (
+        "memory",
+        &["api", "clock", "error", "lease", "outside", "sync"],
+    ),
+    (
+        "redisson",
+        &["api", "config", "engine", "error", "lease", "transport"],
+    ),
+    (
+        "recipes",
+        &[
+            "api",
+            "clock",
+            "config",
+            "engine",
+            "error",
+            "lease",
+            "outside",
+            "sync",
+            "transport",
+            "units",
+        ],
+    ),
+    (
+        "client",
+        &[
+            "api",
+            "config",
+            "credentials",
+            "engine",
+            "error",
+            "recipes",
+            "redisson",
+            "state",
+            "tls",
+        ],
+    ),
+    (
+        "lib",
+        &[
+            "api",
+            "client",
+            "config",
+            "credentials",
+            "error",
+            "lease",
+            "redisson",
+            "state",
+            "tls",
+        ],
+    ),
+];
+
+/// What in the engine is one primitive's, until it moves to it. Nothing else there may import it.
+const OF_THE_SEMAPHORE: &[&str] = &[
+    "batch", "claim", "coalesce", "line", "nudge", "turns", "unheard", "waiters",
+];
+const OF_THE_LOCKS: &[&str] = &["holds", "lock", "renewal"];
+/// What the primitives of Redisson's have in common; none of them imports another.
+const SHARED_BY_REDISSONS: &[&str] = &["names", "object"];
+/// The state of all objects of a client is in one place still. `Line` is known by a short name.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("core", "coalesce"),
+    ("core", "holds"),
+    ("core", "unheard"),
+    ("", "line"),
+];
+
+/// Of which primitive a module of the engine is; nothing for those that serve all.
+fn primitive(module: &str) -> &'static str {
+    if OF_THE_SEMAPHORE.contains(&module) {
+        "the semaphore"
+    } else if OF_THE_LOCKS.contains(&module) {
+        "the locks"
+    } else {
+        ""
+    }
+}
+
+/// A source file: where it is in the crate (`["engine", "once"]`), and its text.
+struct File {
+    module: Vec<String>,
+    text: String,
+}
+
+/// The code: without comments, and without what is for tests only, which stands at the end.
+fn code(source: &str) -> String {
+    let source = source.split("#[cfg(test)]\nmod tests {").next();
+    let lines = source.unwrap_or_default().lines();
+    let lines = lines.map(|line| line.split("//").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn files(directory: &Path, module: &[String], all: &mut Vec<File>) {
+    for entry in fs::read_dir(directory).expect("the sources are here") {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let inner = [module, &[stem.clone()]].concat();
+        if path.is_dir() {
+            files(&path, &inner, all);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let module = if stem == "mod" {
+                module.to_vec()
+            } else {
+                inner
+            };
+            // Written for tests only.
+            if module != ["any_value"] && !module.contains(&"tests".to_owned()) {
+                let text = code(&fs::read_to_string(&path).unwrap());
+                all.push(File { module, text });
+            }
+        }
+    }
+}
+
+fn source() -> Vec<File> {
+    let mut all = Vec::new();
+    files(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &[],
+        &mut all,
+    );
+    assert!(all.len() > 50);
+    all
+}
+
+/// The paths that a `use` tree names: `a::{b, c::{d}}`.
+fn expand(tree: &str, prefix: &[String], paths: &mut Vec<Vec<String>>) {
+    let tree = tree.trim();
+    if let Some((head, rest)) = tree.split_once("::")
+        && !head.contains(['{', ','])
+    {
+        let prefix = [prefix, &[head.trim().to_owned()]].concat();
+        return expand(rest, &prefix, paths);
+    }
+    let Some(list) = tree
+        .strip_prefix('{')
+        .and_then(|tree| tree.strip_suffix('}'))
+    else {
+        let name = tree.split(" as ").next().unwrap_or_default().to_owned();
+        return paths.push([prefix, &[name]].concat());
+    };
+    let mut depth = 0;
+    for item in list.split(|c| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    }) {
+        if !item.trim().is_empty() {
+            expand(item, prefix, paths);
+        }
+    }
+}
+
+/// All that a file names by a path from the crate's root: `use` with `super` and `self`, too.
+fn imports(file: &File) -> BTreeSet<Vec<String>> {
+    let mut paths = Vec::new();
+    for (start, _) in file.text.match_indices("use ") {
+        let before = file.text[..start].chars().next_back();
+        if before.is_none_or(|before| before.is_whitespace() || before == ')') {
+            let tree = file.text[start + 4..].split(';').next().unwrap_or_default();
+            let tree = tree.split_whitespace().collect::<Vec<_>>().join(" ");
+            expand(&tree, &[], &mut paths);
+        }
+    }
+    for root in ["crate::", "$crate::", "super::", "redis::"] {
+        for (start, _) in file.text.match_indices(root) {
+            let before = file.text[..start].chars().next_back();
+            if before.is_some_and(|before| before.is_alphanumeric() || "_:$".contains(before)) {
+                continue;
+            }
+            let path = |c: char| c.is_alphanumeric() || "_:$".contains(c);
+            let path: String = file.text[start..]
+                .chars()
+                .take_while(|c| path(*c))
+                .collect();
+            let parts = path.split("::").filter(|part| !part.is_empty());
+            paths.push(parts.map(str::to_owned).collect());
+        }
+    }
+    let resolved = paths.iter().filter_map(|path| resolve(path, &file.module));
+    resolved.filter(|path| !path.is_empty()).collect()
+}
+
+fn resolve(path: &[String], module: &[String]) -> Option<Vec<String>> {
+    let mut at = module.to_vec();
+    let mut rest = path;
+    match &*rest.first()?.clone() {
+        "crate" | "$crate" => at.clear(),
+        "redis" => return Some(path.to_vec()),
+        "self" => {}
+        "super" => {
+            while rest.get(1).is_some_and(|next| next == "super") {
+                at.pop();
+                rest = &rest[1..];
+            }
+            at.pop();
+        }
+        _ => return None,
+    }
+    Some([&at[..], &rest[1..]].concat())
+}
+
+/// What breaks the rules, and which exceptions were needed.
+fn broken(all: &[File]) -> (BTreeSet<String>, BTreeSet<(&'static str, &'static str)>) {
+    let parts: BTreeMap<&str, &[&str]> = PARTS.iter().copied().collect();
+    let (mut broken, mut needed) = (BTreeSet::new(), BTreeSet::new());
+    for file in all {
+        let name = file.module.join("/");
+        let part = &*file.module[0];
+        let Some(may) = parts.get(part) else {
+            broken.insert(format!("{part} has no place among the parts"));
+            continue;
+        };
+        for import in imports(file) {
+            let other = &*import[0];
+            if other == "redis" {
+                if part != "transport" {
+                    broken.insert(format!("{name} knows the redis crate"));
+                }
+                continue;
+            }
+            let is_part = parts.contains_key(other);
+            if is_part && other != part && !may.contains(&other) {
+                broken.insert(format!("{name} imports {other}"));
+            }
+            let inner = |path: &[String]| path.get(1).cloned().unwrap_or_default();
+            let (from, to) = (inner(&file.module), inner(&import));
+            if other != part || from == to {
+                continue;
+            }
+            if part == "engine"
+                && !matches!(primitive(&to), "")
+                && primitive(&from) != primitive(&to)
+            {
+                let known = EXCEPTIONS.iter().find(|known| **known == (&*from, &*to));
+                match known {
+                    Some(known) => _ = needed.insert(*known),
+                    None => {
+                        _ = broken.insert(format!("{name} imports {to}, of {}", primitive(&to)))
+                    }
+                }
+            }
+            let alone = |name: &str| !name.is_empty() && !SHARED_BY_REDISSONS.contains(&name);
+            if part == "redisson" && alone(&from) && alone(&to) {
+                broken.insert(format!("{name} imports the primitive {to}"));
+            }
+        }
+    }
+    (broken, needed)
+}
+
+#[test]
+fn dependencies_point_downwards() {
+    let (broken, needed) = broken(&source());
+    assert!(broken.is_empty(), "{broken:#?}");
+    let kept: BTreeSet<_> = EXCEPTIONS.iter().copied().collect();
+    assert_eq!(needed, kept, "an exception that nobody needs goes");
+}
+
+#[test]
+fn the_parts_are_in_order() {
+    for (place, (part, may)) in PARTS.iter().enumerate() {
+        for other in *may {
+            let above = PARTS[..place].iter().any(|(above, _)| above == other);
+            assert!(above, "{part} may import {other}, which is not above it");
+        }
+    }
+}
+
+/// What a server wants messages to be sent with is chosen in one place.
+#[test]
+fn the_command_for_messages_is_named_once() {
+    let all = source();
+    let named = all
+        .iter()
+        .filter(|file| file.text.contains("\"PUBLISH\"") || file.text.contains("\"NUMSUB\""));
+    let named: Vec<_> = named.map(|file| file.module.join("/")).collect();
+    assert_eq!(named, ["transport/messages"]);
+}
+
+#[test]
+fn what_is_forbidden_is_found() {
+    let forbidden = [
+        ("error", "use crate::recipes::Units;"),
+        ("error", "field: crate::recipes::Units,"),
+        ("transport/live", "use crate::engine::core::Core;"),
+        ("engine/once", "use super::{core::Core, line::Line};"),
+        ("engine/turns/ear", "use super::super::lock::LockLine;"),
+        (
+            "engine/lock/mod_",
+            "use crate::engine::{\n    core::Core,\n    waiters::{Waiter, Waiters},\n};",
+        ),
+        ("engine/once", "fn f(answer: redis::Value) {}"),
+        ("client", "pub(crate) use redis::Cmd;"),
+        (
+            "redisson/lock/other",
+            "use crate::redisson::semaphore::RSemaphore;",
+        ),
+        ("elsewhere", "use crate::error::Error;"),
+    ];
+    for (module, text) in forbidden {
+        let mut all = source();
+        let module = module.split('/').map(str::to_owned).collect();
+        let text = code(text);
+        all.push(File { module, text });
+        assert_eq!(broken(&all).0.len(), 1, "{:?}", all.last().unwrap().text);
+    }
+    for (module, text) in [
+        ("error", "// use crate::recipes::Units;"),
+        (
+            "error",
+            "#[cfg(test)]\nmod tests {\nuse crate::engine::Core;\n}",
+        ),
+        (
+            "engine/lock/other",
+            "use crate::engine::{core::Core, holds::Holds};",
+        ),
+        (
+            "engine/once",
+            "use super::core::Core;\nuse crate::transport::Value;",
+        ),
+    ] {
+        let mut all = source();
+        let module = module.split('/').map(str::to_owned).collect();
+        let text = code(text);
+        all.push(File { module, text });
+        assert_eq!(broken(&all).0, BTreeSet::new());
+    }
+}
