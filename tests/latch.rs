@@ -839,7 +839,7 @@ async fn count_downs_that_nobody_waits_for_are_carried_out_in_the_end() {
 #[tokio::test]
 async fn a_user_with_what_is_documented_can_do_all() {
     let (server, client) = limited(
-        "resetchannels ~mine ~redisson_countdownlatch_once* &redisson_countdownlatch__channel__* \
+        "resetchannels ~mine ~redisson_countdownlatch_* &redisson_countdownlatch__channel__* \
          +eval +evalsha +get +set +decrby +del +pttl +publish +subscribe +unsubscribe +ping",
     )
     .await;
