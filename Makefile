@@ -20,6 +20,7 @@ test: setup ## check everything
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --all-features --all-targets -- -D warnings
 	cargo test --locked
+	cargo test --locked --package rsem
 	cargo test --locked --all-features --lib --test tls
 	cargo test --locked --all-features --doc tls
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features

@@ -4,11 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::config::{Config, NameMapper};
+use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
 use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+use crate::state::ConnectionState;
 
 /// A client of one Redis server: two connections, however many objects and waiters.
 ///
@@ -115,6 +119,30 @@ impl Client {
         self.core.id()
     }
 
+    /// Asks the server whether it is there: for a readiness probe. Nothing is waited for but the answer, and that for the
+    /// response time-out; Redis: `PING`, which the ACL may forbid.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] at once where there is no connection at the moment, and when no answer comes;
+    /// [`Error::RefusedForNow`], [`Error::Authentication`] or [`Error::Tls`] where that is why;
+    /// [`Error::ShutDown`] after the shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time.
+    pub async fn ping(&self) -> Result<()> {
+        self.core.ping().await
+    }
+
+    /// Whether the connection for commands stands, and each change of that, without asking the server.
+    ///
+    /// It says nothing about the connection for wake-ups, which is there only while somebody waits.
+    #[must_use]
+    pub fn connection_state(&self) -> watch::Receiver<ConnectionState> {
+        self.core.connection.state()
+    }
+
     /// Carries out what is owed, above all the releases of dropped guards, and ends.
     ///
     /// Callers that wait for permits are told [`Error::ShutDown`], and so is every later call. A guard
@@ -182,11 +210,60 @@ impl ClientBuilder {
         self
     }
 
+    /// Asked for user and password each time that a connection is made, instead of those of the URL and the settings.
+    pub fn credentials(mut self, provider: impl CredentialsProvider + 'static) -> Self {
+        self.config.credentials = Some(Arc::new(provider));
+        self
+    }
+
     /// The settings of TLS for a URL `rediss://`: whom to trust, and a client certificate.
     #[cfg(feature = "tls-rustls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
     pub fn tls(mut self, tls: crate::Tls) -> Self {
         self.config.tls = Some(tls);
+        self
+    }
+
+    /// Asks these sentinels, of one and the same set, for the master. Redisson: `useSentinelServers()`.
+    ///
+    /// The client's URL then has the master's name in place of host and port: `redis://app:secret@mymaster/0`, or
+    /// `rediss://` where the master is reached by TLS. The sentinels have URLs of their own, with their own user and
+    /// password, or `rediss://`; their port is 26379 by default.
+    ///
+    /// All sentinels are asked at each connect, and the latest configuration counts. A server that they take for the
+    /// master, but that is a replica, is not written to (`ROLE`); and a failover is heard of as soon as they announce it,
+    /// whatever the old master does: nothing more is sent to it, and what it had not answered is asked about at the new one.
+    /// What it had carried out, answered and not passed on to the new one is lost, as always with Redis.
+    ///
+    /// The client connects to each sentinel, and keeps that connection. A user needs `+role` at the servers, and at the
+    /// sentinels `+sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping` and the channels `&+promoted-slave
+    /// &+switch-master`.
+    ///
+    /// [`connect`](Self::connect) tells [`Error::Server`] at once for a name that the sentinels do not know,
+    /// [`Error::Unavailable`] when no sentinel has answered within the connect time-out.
+    ///
+    /// ```no_run
+    /// # async fn connect() -> redisson_semaphore::Result<()> {
+    /// use redisson_semaphore::Client;
+    ///
+    /// let client = Client::builder("redis://app:secret@mymaster")
+    ///     .sentinels(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3:26380"])
+    ///     .connect()
+    ///     .await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinels(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.config.sentinels = Some(urls.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// The settings of TLS for sentinels with a URL `rediss://`; those of [`tls`](Self::tls) by default.
+    #[cfg(feature = "tls-rustls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
+    pub fn sentinel_tls(mut self, tls: crate::Tls) -> Self {
+        self.config.sentinel_tls = Some(tls);
         self
     }
 
@@ -273,6 +350,31 @@ impl ClientBuilder {
     /// not fit, [`Error::Unavailable`] or
     /// [`Error::RefusedForNow`] when the time is over.
     pub async fn connect(self) -> Result<Client> {
+        self.check()?;
+        let core = Core::connect(self.config).await?;
+        Ok(Client { core })
+    }
+
+    /// Returns at once and connects in the background, for as long as it takes: a service starts while Redis is down.
+    ///
+    /// Calls wait for the connection as they do for one that has been lost, through the retry window. What stands in the
+    /// way is told by them, by [`Client::connection_state`] and by the log; a wrong password, too, which
+    /// [`connect`](Self::connect) tells at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`] for a URL that is no Redis URL and a setting of zero or above a day.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn connect_lazy(self) -> Result<Client> {
+        self.check()?;
+        let core = Core::connect_lazy(self.config)?;
+        Ok(Client { core })
+    }
+
+    fn check(&self) -> Result<()> {
         let Config {
             response_timeout,
             connect_timeout,
@@ -311,8 +413,7 @@ impl ClientBuilder {
                 ),
             });
         }
-        let core = Core::connect(self.config).await?;
-        Ok(Client { core })
+        Ok(())
     }
 }
 

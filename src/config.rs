@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::credentials::CredentialsProvider;
 use crate::tls::Tls;
 
 /// How long the server's record of a client's last calls lives at the least; see `engine::once`.
@@ -75,7 +76,11 @@ pub(crate) struct Config {
     pub(crate) database: Option<i64>,
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
+    pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
     pub(crate) tls: Option<Tls>,
+    /// The sentinels' URLs.
+    pub(crate) sentinels: Option<Vec<String>>,
+    pub(crate) sentinel_tls: Option<Tls>,
     pub(crate) client_name: Option<String>,
     pub(crate) name_mapper: NameMapper,
     pub(crate) response_timeout: Duration,
@@ -94,7 +99,10 @@ impl Config {
             database: None,
             username: None,
             password: None,
+            credentials: None,
             tls: None,
+            sentinels: None,
+            sentinel_tls: None,
             client_name: None,
             name_mapper: NameMapper::default(),
             response_timeout: Duration::from_secs(3),

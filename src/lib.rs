@@ -7,6 +7,7 @@ mod api;
 mod client;
 mod clock;
 mod config;
+mod credentials;
 mod engine;
 mod error;
 mod lease;
@@ -15,6 +16,7 @@ pub mod memory;
 pub mod outside;
 pub mod recipes;
 pub mod redisson;
+mod state;
 mod sync;
 mod tls;
 mod transport;
@@ -26,9 +28,11 @@ pub use api::{
 };
 pub use client::{Client, ClientBuilder};
 pub use config::NameMapper;
+pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;
 pub use redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+pub use state::ConnectionState;
 #[cfg(feature = "tls-rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
 pub use tls::Tls;

@@ -9,13 +9,26 @@ const PARTS: &[(&str, &[&str])] = &[
     ("outside", &[]),
     ("sync", &[]),
     ("units", &[]),
+    ("state", &[]),
+    ("credentials", &[]),
     ("clock", &["outside"]),
     ("tls", &[]),
     ("error", &["units"]),
-    ("config", &["tls"]),
+    ("config", &["credentials", "tls"]),
     ("lease", &["clock", "sync"]),
     ("api", &["clock", "error", "lease"]),
-    ("transport", &["clock", "config", "error", "outside", "tls"]),
+    (
+        "transport",
+        &[
+            "clock",
+            "config",
+            "credentials",
+            "error",
+            "outside",
+            "state",
+            "tls",
+        ],
+    ),
     (
         "engine",
         &[
@@ -54,14 +67,19 @@ const PARTS: &[(&str, &[&str])] = &[
     ),
     (
         "client",
-        &["config", "engine", "error", "recipes", "redisson", "tls"],
-    ),
-    (
-        "lib",
         &[
-            "api", "client", "config", "error", "lease", "redisson", "tls",
+            "config",
+            "credentials",
+            "engine",
+            "error",
+            "recipes",
+            "redisson",
+            "state",
+            "tls",
         ],
     ),
+    // It re-exports, by paths of its own.
+    ("lib", &[]),
 ];
 
 /// What in the engine is one primitive's, until it moves to it. Nothing else there may import it.

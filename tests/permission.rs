@@ -616,7 +616,7 @@ async fn the_commands_that_the_readme_names_are_enough() {
     };
     let everybody = commands("Every user");
     let rule = format!(
-        "app on >secret ~seats ~redisson_sc* &redisson_sc:* {everybody} {} {}",
+        "app on >secret ~seats ~redisson_sc* &redisson_sc* {everybody} {} {}",
         commands("for a semaphore `name`"),
         commands("for turns"),
     );
@@ -658,10 +658,10 @@ async fn the_commands_that_the_readme_names_are_enough() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// Turns need a hash that expires: who may not keep one takes what is free, and leaves nothing behind.
+/// Turns need keys that expire: who may not keep them takes what is free, and leaves nothing behind.
 #[tokio::test]
 async fn without_a_record_of_turns_there_are_none() {
-    for missing in ["hset", "pexpire"] {
+    for missing in ["zadd", "hset", "pexpire"] {
         let (server, client) = limited(&format!("~* &* +@all -{missing}")).await;
         let mut control = server.connection().await;
         let elsewhere = connect(server.url_as("app", "pw")).await;
@@ -677,9 +677,14 @@ async fn without_a_record_of_turns_there_are_none() {
         semaphore.available_permits().await.unwrap();
         release_as_redisson(&mut control, "turns", 1).await;
         served(small).await;
-        // A hash that some may not have made has its end.
-        let end: i64 = control.pttl("redisson_sc_turns:{turns}").await.unwrap();
-        assert_ne!(end, -1, "without {missing} it stays for ever");
+        // What some may not have made has its end.
+        for key in [
+            "redisson_sc_turns:{turns}",
+            "redisson_sc_turns_notes:{turns}",
+        ] {
+            let end: i64 = control.pttl(key).await.unwrap();
+            assert_ne!(end, -1, "without {missing} {key} stays for ever");
+        }
         release_as_redisson(&mut control, "turns", 14).await;
         served(large).await;
         served(larger).await;

@@ -11,6 +11,7 @@ use futures::future::join_all;
 use redisson_semaphore::{Client, RSemaphore};
 use support::crowd::{Crowd, Tally};
 use support::server::RedisServer;
+use support::waiters::until;
 
 const HOLD: Duration = Duration::from_millis(5);
 const NAME: &str = "turns";
@@ -42,14 +43,14 @@ async fn run(semaphores: &[RSemaphore], sizes: &[usize], served: usize) -> Vec<T
 /// What happens behind the beginning, in which nobody waits yet, until all together have been served so often.
 async fn tallies(crowds: &[Crowd], served: usize) -> Vec<Tally> {
     let total = || crowds.iter().map(Crowd::served).sum::<usize>();
-    let until = async |goal: usize| {
-        support::waiters::until("served", Duration::from_secs(60), async || total() >= goal).await;
+    let until_served = async |goal: usize| {
+        until("served", Duration::from_secs(60), async || total() >= goal).await;
     };
-    until(served / 3).await;
+    until_served(served / 3).await;
     for crowd in crowds {
         crowd.take();
     }
-    until(served).await;
+    until_served(served).await;
     crowds.iter().map(Crowd::take).collect()
 }
 
@@ -210,7 +211,7 @@ async fn drained_negative_and_deleted_semaphores_come_back() {
 async fn keys(server: &RedisServer) -> Vec<String> {
     let mut connection = server.connection().await;
     redis::cmd("KEYS")
-        .arg("*turns:*")
+        .arg("redisson_sc_turns*")
         .query_async(&mut connection)
         .await
         .unwrap()
@@ -227,17 +228,31 @@ async fn nothing_is_kept_where_nobody_else_waits() {
 }
 
 #[tokio::test]
-async fn the_record_expires() {
+async fn what_is_stored_expires() {
     let server = RedisServer::start().await;
     let clients = semaphores(&server, 1, 2).await;
-    run(&clients, &[4, 4], 100).await;
+    let crowds = [&clients[0], &clients[1]].map(|client| Crowd::start(client, 4, 1, HOLD));
+    tallies(&crowds, 100).await;
     let mut connection = server.connection().await;
-    let life: i64 = redis::cmd("PTTL")
-        .arg("redisson_sc_turns:{turns}")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    assert!((1..=10_000).contains(&life), "{life} ms");
+    for key in [
+        "redisson_sc_turns:{turns}",
+        "redisson_sc_turns_notes:{turns}",
+    ] {
+        let life: i64 = redis::cmd("PTTL")
+            .arg(key)
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        assert!((1..=60_000).contains(&life), "{key}: {life} ms");
+    }
+    let crowds: Vec<_> = crowds.into_iter().map(Crowd::stop).collect();
+    join_all(crowds).await;
+    until("the line vanishes", Duration::from_secs(20), async || {
+        !keys(&server)
+            .await
+            .contains(&"redisson_sc_turns:{turns}".to_owned())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -253,7 +268,7 @@ async fn without_turns_no_record_is_kept_and_nobody_gives_way() {
         .map(|client| Crowd::start(client, 16, 1, HOLD))
         .collect();
     let total = || crowds.iter().map(Crowd::served).sum::<usize>();
-    support::waiters::until("served", Duration::from_secs(60), async || total() >= 300).await;
+    until("served", Duration::from_secs(60), async || total() >= 300).await;
     assert_eq!(keys(&server).await, Vec::<String>::new());
     let again = clients[0].clone();
     drop(clients);

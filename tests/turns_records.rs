@@ -1,11 +1,10 @@
-//! Whatever stands in the record of turns, permits are taken by those they fit.
+//! Whatever stands in the line of turns and its notes, permits are taken by those they fit.
 //!
-//! The record only says who comes first. A wrong one may cost fairness for a moment, never a permit, and never
+//! They only say who comes first. What is wrong there may cost fairness for a moment, never a permit, and never
 //! an idle one beside a caller for longer than a pause of some milliseconds.
 
 mod support;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,10 +12,12 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RSemaphore};
 use support::crowd::Crowd;
+use support::monitor::Monitor;
 use support::server::RedisServer;
 use support::waiters::until;
 
-const RECORD: &str = "redisson_sc_turns:{recorded}";
+const LINE: &str = "redisson_sc_turns:{recorded}";
+const NOTES: &str = "redisson_sc_turns_notes:{recorded}";
 const HOLD: Duration = Duration::from_millis(2);
 const PERMITS: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,15 +47,25 @@ async fn now(connection: &mut MultiplexedConnection) -> i64 {
     seconds * 1_000_000 + micros
 }
 
-/// A client's record.
-fn record(numbers: [i64; 6]) -> Vec<u8> {
-    numbers.map(i64::to_be_bytes).concat()
+/// What is known of a client that wants so many permits.
+fn note(want: i64, now: i64) -> String {
+    format!("{want} {now} 0 5000 0 1")
 }
 
-async fn write(connection: &mut MultiplexedConnection, field: &str, value: &[u8]) {
+async fn write(connection: &mut MultiplexedConnection, field: &[u8], value: &[u8]) {
     let () = redis::cmd("HSET")
-        .arg(&[RECORD, field])
+        .arg(NOTES)
+        .arg(field)
         .arg(value)
+        .query_async(connection)
+        .await
+        .unwrap();
+}
+
+async fn stand(connection: &mut MultiplexedConnection, member: &[u8], score: &str) {
+    let () = redis::cmd("ZADD")
+        .arg(&[LINE, score])
+        .arg(member)
         .query_async(connection)
         .await
         .unwrap();
@@ -89,33 +100,37 @@ async fn disturbed(disturb: impl AsyncFn(&mut MultiplexedConnection), served: us
 }
 
 #[tokio::test]
-async fn a_deleted_record_is_made_anew() {
-    disturbed(
-        async |connection| {
-            let () = redis::cmd("DEL")
-                .arg(RECORD)
-                .query_async(connection)
-                .await
-                .unwrap();
-        },
-        600,
-    )
-    .await;
+async fn what_is_deleted_is_made_anew() {
+    for key in [LINE, NOTES] {
+        disturbed(
+            async |connection| {
+                let () = redis::cmd("DEL")
+                    .arg(key)
+                    .query_async(connection)
+                    .await
+                    .unwrap();
+            },
+            300,
+        )
+        .await;
+    }
 }
 
 #[tokio::test]
 async fn a_key_of_another_type_is_left_alone() {
-    disturbed(
-        async |connection| {
-            let () = redis::cmd("SET")
-                .arg(&[RECORD, "7"])
-                .query_async(connection)
-                .await
-                .unwrap();
-        },
-        600,
-    )
-    .await;
+    for key in [LINE, NOTES] {
+        disturbed(
+            async |connection| {
+                let () = redis::cmd("SET")
+                    .arg(&[key, "7"])
+                    .query_async(connection)
+                    .await
+                    .unwrap();
+            },
+            300,
+        )
+        .await;
+    }
 }
 
 /// A field or value as nobody should write it.
@@ -130,41 +145,46 @@ fn nonsense(now: i64) -> Vec<u8> {
         6 => fastrand::i64(..),
         _ => fastrand::i64(0..1_000),
     };
-    let n = [(); 6].map(|()| number());
-    let [a, b, c, d, e, f] = n;
-    let text = match fastrand::u8(0..12) {
+    let [a, b, c, d, e, f] = [(); 6].map(|()| number());
+    let text = match fastrand::u8(0..10) {
         0 => String::new(),
         1 => "nan inf -inf 1e999 0x10".to_owned(),
         2 => (0..fastrand::usize(0..200))
             .map(|_| fastrand::char(..))
             .collect(),
         3 => format!("{a} {b} 99999999999999999999999999 {now} 1 0"),
-        4 => format!("{a} {b} {}.5 1.0.0 {e} {f}", fastrand::u8(..)),
-        5 => format!(
-            "{a} {b} {}.5 {}.25 {e} {f}",
-            fastrand::u8(..),
-            fastrand::u8(..)
-        ),
-        6 => format!("{a} {b} {c} {d} {e} {f}"),
-        7 => return record(n)[fastrand::usize(0..48)..].to_vec(),
-        8 => return record([a, b, c, now, e, f]),
-        _ => return record(n),
+        4 => format!("{a} {b}.5 1.0.0 {e} {f}"),
+        5 => format!("{a} {b}.5 {c}.25 {d} {e}.5"),
+        6 => "9".repeat(400),
+        _ => format!("{a} {b} {c} {d} {e} {f}"),
     };
     text.into_bytes()
 }
 
 #[tokio::test]
-async fn records_written_at_random_stop_nobody() {
+async fn what_is_written_at_random_stops_nobody() {
     disturbed(
         async |connection| {
             let now = now(connection).await;
-            let mut fields: Vec<String> = redis::cmd("HKEYS")
-                .arg(RECORD)
+            let mut fields: Vec<Vec<u8>> = redis::cmd("ZRANGE")
+                .arg(&[LINE, "0", "-1"])
                 .query_async(connection)
                 .await
                 .unwrap();
-            let any = String::from_utf8_lossy(&nonsense(now)).into_owned();
-            fields.extend(["*".to_owned(), "somebody".to_owned(), any]);
+            for member in &fields {
+                let score = match fastrand::u8(0..6) {
+                    0 => "-inf".to_owned(),
+                    1 => "inf".to_owned(),
+                    2 => "-1e300".to_owned(),
+                    3 => (now - fastrand::i64(0..20_000_000)).to_string(),
+                    4 => (now + fastrand::i64(0..20_000_000)).to_string(),
+                    _ => format!("{}.5", fastrand::i64(..)),
+                };
+                stand(connection, member, &score).await;
+            }
+            let any = nonsense(now);
+            stand(connection, &any, "-inf").await;
+            fields.extend([b"*".to_vec(), b"+".to_vec(), any]);
             for field in fields {
                 write(connection, &field, &nonsense(now)).await;
             }
@@ -180,24 +200,38 @@ async fn nobody_waits_for_clients_that_do_not_come() {
         async |connection| {
             // Always first, always waiting, never there.
             let now = now(connection).await;
-            let ghost = record([now - 9_000_000, now - 1_000_000, 1000, now, 1, 0]);
-            write(connection, "00000000-0000-0000-0000-000000000000", &ghost).await;
+            for ghost in 0..10 {
+                let ghost = format!("{ghost:036}");
+                stand(connection, ghost.as_bytes(), &(now - 9_000_000).to_string()).await;
+                write(connection, ghost.as_bytes(), note(1000, now).as_bytes()).await;
+            }
         },
         200,
     )
     .await;
 }
 
-/// Two permits are free, and the record of a client that is not there says that a thousand callers came before all.
-async fn two_permits_and_a_ghost(connection: &mut MultiplexedConnection) {
+/// Two permits are free, and a client that listens and does not come stands before all others. Its ear is returned.
+async fn two_permits_and_a_ghost(
+    server: &RedisServer,
+    connection: &mut MultiplexedConnection,
+) -> redis::aio::PubSub {
+    let ghost = "00000000-0000-0000-0000-000000000000";
+    let mut ear = redis::Client::open(server.url())
+        .unwrap()
+        .get_async_pubsub()
+        .await
+        .unwrap();
+    ear.subscribe(format!("{LINE}:{ghost}")).await.unwrap();
     let now = now(connection).await;
-    let ghost = record([now - 5_000_000, now - 1_000_000, 1000, now, 1, 0]);
-    write(connection, "00000000-0000-0000-0000-000000000000", &ghost).await;
+    stand(connection, ghost.as_bytes(), &(now - 5_000_000).to_string()).await;
+    write(connection, ghost.as_bytes(), note(2, now).as_bytes()).await;
     let () = redis::cmd("SET")
         .arg(&["recorded", "2"])
         .query_async(connection)
         .await
         .unwrap();
+    ear
 }
 
 #[tokio::test]
@@ -222,7 +256,7 @@ async fn a_permit_kept_for_a_ghost_is_free_for_all_after_a_moment() {
         })
         .collect();
     support::waiters::until_subscribers(&mut connection, "redisson_sc:{recorded}", 2).await;
-    two_permits_and_a_ghost(&mut connection).await;
+    let _ear = two_permits_and_a_ghost(&server, &mut connection).await;
     let () = redis::cmd("PUBLISH")
         .arg(&["redisson_sc:{recorded}", "2"])
         .query_async(&mut connection)
@@ -237,18 +271,13 @@ async fn a_permit_kept_for_a_ghost_is_free_for_all_after_a_moment() {
     assert!(served.load(Ordering::SeqCst));
 }
 
-/// How many permits the callers of each client want, as its record says.
-async fn wanted(connection: &mut MultiplexedConnection) -> Vec<u64> {
-    let fields: HashMap<String, Vec<u8>> = redis::cmd("HGETALL")
-        .arg(RECORD)
+/// How many clients stand in line.
+async fn in_line(connection: &mut MultiplexedConnection) -> u64 {
+    redis::cmd("ZCARD")
+        .arg(LINE)
         .query_async(connection)
         .await
-        .unwrap();
-    let want = |record: Vec<u8>| u64::from_be_bytes(record[16..24].try_into().expect("8 bytes"));
-    let clients = fields.into_iter().filter(|(field, _)| field != "*");
-    let mut wanted: Vec<u64> = clients.map(|(_, record)| want(record)).collect();
-    wanted.sort_unstable();
-    wanted
+        .unwrap()
 }
 
 /// Lets all who listen look in vain.
@@ -261,7 +290,7 @@ async fn publish(connection: &mut MultiplexedConnection) {
 }
 
 #[tokio::test]
-async fn who_gives_up_waiting_takes_its_record_back() {
+async fn who_gives_up_waiting_leaves_the_line() {
     let server = RedisServer::start().await;
     let clients = clients(&server).await;
     let mut connection = server.connection().await;
@@ -273,9 +302,9 @@ async fn who_gives_up_waiting_takes_its_record_back() {
             tokio::spawn(async move { client.acquire(3).await })
         })
         .collect();
-    until("both are on record", PATIENCE, async || {
+    until("both stand in line", PATIENCE, async || {
         publish(&mut connection).await;
-        wanted(&mut connection).await == [3, 3]
+        in_line(&mut connection).await == 2
     })
     .await;
     // What is under way would take it along: it comes to rest before.
@@ -283,8 +312,8 @@ async fn who_gives_up_waiting_takes_its_record_back() {
         clients[0].available_permits().await.unwrap();
     }
     waiting[0].abort();
-    until("one waits for nothing", PATIENCE, async || {
-        wanted(&mut connection).await == [0, 3]
+    until("one has left", PATIENCE, async || {
+        in_line(&mut connection).await == 1
     })
     .await;
     waiting[1].abort();
@@ -303,12 +332,12 @@ async fn who_is_held_back_comes_in_the_end_whatever_else_its_client_does() {
             tokio::spawn(async move { client.acquire(1).await.unwrap() })
         })
         .collect();
-    until("both are on record", PATIENCE, async || {
+    until("both stand in line", PATIENCE, async || {
         publish(&mut connection).await;
-        wanted(&mut connection).await == [1, 1]
+        in_line(&mut connection).await == 2
     })
     .await;
-    two_permits_and_a_ghost(&mut connection).await;
+    let _ear = two_permits_and_a_ghost(&server, &mut connection).await;
     publish(&mut connection).await;
     // Both look, are held back, and are asked all the time what is free.
     until("both are served", PATIENCE, async || {
@@ -319,55 +348,44 @@ async fn who_is_held_back_comes_in_the_end_whatever_else_its_client_does() {
     .await;
 }
 
-/// How many microseconds a call of a command has taken.
-fn mean(stats: &str, command: &str) -> f64 {
-    stats
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix(&format!("cmdstat_{command}:"))?
-                .split("usec_per_call=")
-                .nth(1)
-        })
-        .and_then(|rest| rest.split(',').next()?.parse().ok())
-        .expect("the server counts")
-}
-
 #[tokio::test]
-async fn two_hundred_records_keep_the_script_short() {
+async fn of_a_long_line_the_first_few_are_read() {
     let server = RedisServer::start().await;
     let clients = clients(&server).await;
     let mut connection = server.connection().await;
     let time = now(&mut connection).await;
-    for number in 0..200 {
-        let other = record([time - number, time, 64, time, 1, 0]);
-        write(&mut connection, &format!("{number:036}"), &other).await;
+    for number in 0..500 {
+        // They come later than all others.
+        let member = format!("{number:036}");
+        stand(
+            &mut connection,
+            member.as_bytes(),
+            &(time + 3_600_000_000).to_string(),
+        )
+        .await;
+        write(&mut connection, member.as_bytes(), note(1, time).as_bytes()).await;
     }
     let crowds: Vec<Crowd> = clients
         .iter()
         .map(|client| Crowd::start(client, 8, 1, HOLD))
         .collect();
-    // Meanwhile: what it costs any script to read as much, on this machine and beside this load.
-    until("all are served", PATIENCE, async || {
-        let () = redis::cmd("EVAL")
-            .arg("redis.call('HGETALL', KEYS[1])")
-            .arg(&["1", RECORD])
-            .query_async(&mut connection)
-            .await
-            .unwrap();
-        crowds.iter().all(|crowd| crowd.served() >= 300)
-    })
-    .await;
-    let stats: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    let (script, reading) = (mean(&stats, "evalsha"), mean(&stats, "eval"));
-    assert!(
-        script < 4.0 * reading,
-        "{script} microseconds, of which reading takes {reading}"
-    );
+    let mut monitor = Monitor::start(&server).await;
+    for crowd in &crowds {
+        crowd.until_served(100).await;
+    }
+    let commands = monitor.until_marker().await;
     for crowd in crowds {
         crowd.stop().await;
     }
+    let reads: Vec<_> = commands
+        .iter()
+        .filter(|command| command.name == "ZRANGE" && command.args[0] == LINE)
+        .collect();
+    assert!(!reads.is_empty());
+    // The first four, and the next four behind three clients.
+    let far = reads
+        .iter()
+        .filter(|command| !["0", "4"].contains(&&*command.args[1]) || command.args[2].len() > 1)
+        .count();
+    assert!(10 * far < reads.len(), "{far} of {}", reads.len());
 }

@@ -5,7 +5,8 @@
 -- KEYS[1] semaphore: string, the permits available as a decimal integer
 -- KEYS[2] channel: where waiters of every client listen
 -- KEYS[3] record: string, "<sequence number> <answer>" of this client's last batch that is on record
--- KEYS[4] turns: hash, whose callers wait and since when; given where others listen, see src/engine/turns
+-- KEYS[4] line: zset, whose callers wait and since when, and a fifth key beside it; given where others may listen, see
+--   turns.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] sequence number of this batch, rising within a client
 -- ARGV[3] time to live of the record in milliseconds
@@ -28,7 +29,8 @@
 --   "unreadable <text>" for a counter that is no integer;
 --   "refused <error>" for a key of another type, and for a repeated number that ended with an error
 -- Publishes: the new total, 2^31-1 at the most, where permits were added and some are left, then "0" for each
---   further permit added, as long as somebody hears it, so that each async waiter of a JVM is started
+--   further permit added, as long as somebody hears it, so that each async waiter of a JVM is started. With "+"
+--   before each where turns are kept, as those who take part are told in another way; nothing then if no other listens
 -- Repeat-safe: yes, the record answers a repeated sequence number; once that was asked about, it does nothing any more
 -- Invariant: the counter changes by exactly what the results say, keeps its time to live, and stays
 --   within 32 bits; after an error nothing has changed. Nothing depends on what KEYS[4] holds but who comes first
@@ -105,7 +107,7 @@ if recorded then
   if earlier then return earlier end
 end
 
-local failure
+local failure, word, sign = nil, '', turn and '+' or ''
 if changed then
   local written
   if not created then
@@ -118,17 +120,21 @@ if changed then
   failure = written.err and written
 end
 
+if turn and not failure then
+  word = close_turn(total, announce and total > 0)
+end
+
 if failure then
   changed = false
-elseif announce and total > 0 then
+elseif announce and total > 0 and not (turn and turn.strangers == 0) then
   -- A JVM would take a larger number for a negative one.
-  local heard = redis.pcall(ARGV[1], KEYS[2], total > HIGHEST and '2147483647' or number)
+  local heard = redis.pcall(ARGV[1], KEYS[2], sign .. (total > HIGHEST and '2147483647' or number))
   failure = type(heard) == 'table' and heard
   -- Who hears all channels by a pattern waits for nothing.
   if heard == 0 then listeners = 0 elseif not KEYS[4] then listeners = count_listeners() end
   for _ = 2, failure and 0 or min(added, total, MOST_ZEROS) do
     if heard == 0 then break end
-    heard = redis.call(ARGV[1], KEYS[2], '0')
+    heard = redis.call(ARGV[1], KEYS[2], sign .. '0')
   end
 elseif added > 0 and taken and not KEYS[4] then
   -- All that was given back went to this client's own callers: does anybody else wait for permits?
@@ -157,4 +163,4 @@ if failure then
   return failure
 end
 
-return listeners .. ' ' .. answer .. (turn and leave_turn(total, announce and total > 0) or '')
+return listeners .. ' ' .. answer .. word

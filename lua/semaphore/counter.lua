@@ -21,11 +21,12 @@ local function record(answer)
   return old, last == sequence and ARGV[4] == '1' and string.sub(old, space + 1) or 'stale'
 end
 
--- How many listen; -1 if that can't be learned.
-local function count_listeners()
+-- How many listen; -1 if that can't be learned. And how many listen to another channel.
+local function count_listeners(other)
   local counting = ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
-  local counted = redis.pcall('PUBSUB', counting, KEYS[2])
-  return counted.err and -1 or counted[2]
+  local counted = redis.pcall('PUBSUB', counting, KEYS[2], other or KEYS[2])
+  if counted.err then return -1, 0 end
+  return counted[2], counted[4]
 end
 
 -- Below 10^14 a Lua number and its text are both exact. Only a text that Redis itself would write is an

@@ -1,5 +1,5 @@
 //! Calls that travel to the server together, as one call of a script: `lua/semaphore/batch.lua` behind `counter.lua`,
-//! which reads the counter, and `turns.lua`, which knows whose turn it is.
+//! which reads the counter, `line.lua` and `turns.lua`, which know whose turn it is.
 //!
 //! All calls of a batch were waiting for an answer at the same time, so any order among them is one that
 //! an observer could have seen. The order chosen: releases before acquisitions, so that what one caller
@@ -25,6 +25,7 @@ use crate::transport::Value;
 static BATCH: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("../../lua/semaphore/counter.lua"),
+        include_str!("../../lua/engine/line.lua"),
         include_str!("../../lua/semaphore/turns.lua"),
         include_str!("../../lua/semaphore/batch.lua"),
     ))
@@ -41,7 +42,7 @@ const MOST_STEPS: usize = 128;
 /// record in any case.
 const SEQUENCE: usize = 1;
 const RECORD_FLAG: usize = 3;
-/// Where the steps begin; without them, and without the key for turns, a batch asks what has become of its number.
+/// Where the steps begin; without them, and without the keys for turns, a batch asks what has become of its number.
 const FIRST_STEP: usize = 4;
 const KEYS_OF_QUESTION: usize = 3;
 /// Which of the script's keys is the record.
@@ -331,18 +332,19 @@ impl Batch {
         for step in &self.after {
             step.push_to(&mut args);
         }
-        let mut keys_used = Vec::with_capacity(4);
+        let mut keys_used = Vec::with_capacity(5);
         keys_used.extend([keys.object(), keys.channel(), keys.record()].map(Arc::clone));
-        if let Some(report) = self.report {
-            keys_used.extend(keys.turns().map(Arc::clone));
-            args.extend([report.head, report.last, report.tail].map(Arg::micros));
+        if let Some((report, turns)) = self.report.zip(keys.turns()) {
+            keys_used.extend([&turns.line, &turns.notes].map(Arc::clone));
+            args.extend([report.head, report.last].map(Arg::micros));
             args.extend([
                 count(report.named),
-                Arg::Number(i64::try_from(report.want).unwrap_or(i64::MAX)),
+                count(report.waiting),
+                Arg::Number(report.ticket.cast_signed()),
                 Arg::Number(report.own.cast_signed()),
                 Arg::Number(report.strict.into()),
-                Arg::Number(report.offer),
                 Arg::Number(report.handed_over),
+                Arg::Number(report.heard),
             ]);
         }
         Request::Script(ScriptCall {

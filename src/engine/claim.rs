@@ -77,10 +77,9 @@ impl Claim {
         self.runs.iter().zip(served).all(full)
     }
 
-    /// How many permits those in line were given.
-    pub(crate) fn taken_in_line(&self, served: &[usize]) -> u64 {
-        let taken = |(run, &count): (&Run, &usize)| u64::from(run.permits) * count as u64;
-        self.runs.iter().zip(served).map(taken).sum()
+    /// How many of those in line were served.
+    pub(crate) fn served_in_line(&self, served: &[usize]) -> usize {
+        served.iter().take(self.runs.len()).sum()
     }
 
     /// Whether another search for those whom `available` permits fit would find nobody new.

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::coalesce::Coalescer;
 use super::holds::Holds;
+use super::once::refused;
 use super::records::Records;
 use super::refusing::Refusing;
 use super::registry::Registry;
@@ -18,7 +19,7 @@ use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside;
-use crate::transport::{Connection, Endpoint};
+use crate::transport::{Command, Connection, Endpoint, Failure, Reason, Refusal};
 
 /// The shared part of a client: its connections, its identity, its objects.
 pub(crate) struct Core {
@@ -56,10 +57,21 @@ impl Core {
     pub(crate) async fn connect(config: Config) -> Result<Arc<Self>> {
         let endpoint = Endpoint::new(&config)?;
         let connection = Connection::open(endpoint.clone()).await?;
+        Ok(Self::new(config, endpoint, connection))
+    }
+
+    /// Connects in the background.
+    pub(crate) fn connect_lazy(config: Config) -> Result<Arc<Self>> {
+        let endpoint = Endpoint::new(&config)?;
+        let connection = Connection::lazy(endpoint.clone());
+        Ok(Self::new(config, endpoint, connection))
+    }
+
+    fn new(config: Config, endpoint: Endpoint, connection: Connection) -> Arc<Self> {
         let wakeups = Wakeups::new(endpoint, config.safety_interval);
         let id = outside::uuid().to_string();
         let mapped_id = config.name_mapper.try_map(&id);
-        Ok(Arc::new(Core {
+        Arc::new(Core {
             config,
             connection,
             wakeups,
@@ -79,7 +91,34 @@ impl Core {
             finished: AtomicBool::new(false),
             ended: OnceCell::new(),
             idle: Notify::new(),
-        }))
+        })
+    }
+
+    /// Asks the server whether it is there, once.
+    pub(crate) async fn ping(&self) -> Result<()> {
+        let began = Instant::now();
+        let name = self.connection.server();
+        let refusal = match self.connection.live_for(None) {
+            Err(refusal) => refusal,
+            Ok(live) => match live.send(&Command::new("PING")).await {
+                Ok(_) => return Ok(()),
+                Err(Failure::Refused(refusal) | Failure::NoConnection(refusal)) => refusal,
+                Err(Failure::Unanswered { detail, .. }) => Refusal::unreachable(detail),
+            },
+        };
+        match refusal.reason {
+            // It answers.
+            Reason::Permission => Ok(()),
+            _ if self.is_finished() => Err(Error::ShutDown {
+                name: name.to_owned(),
+            }),
+            Reason::Unreachable => Err(Error::Unavailable {
+                name: name.to_owned(),
+                waited: began.elapsed(),
+                detail: refusal.detail,
+            }),
+            _ => Err(refused(name, &refusal)),
+        }
     }
 
     /// The client's id: a random UUID, as Redisson's is.

@@ -16,8 +16,19 @@ pub(crate) struct Keys {
     kind: &'static str,
     channel: Arc<str>,
     record: Arc<str>,
-    turns: Option<Arc<str>>,
+    turns: Option<TurnKeys>,
     flaw: Option<&'static str>,
+}
+
+/// Where the clients of an object keep turns.
+#[derive(Debug, Clone)]
+pub(crate) struct TurnKeys {
+    /// Whose callers wait since when. Those who take part listen to a channel of the same name.
+    pub(crate) line: Arc<str>,
+    /// What is known of each of them.
+    pub(crate) notes: Arc<str>,
+    /// Where this client is told that its turn has come.
+    pub(crate) own_channel: Arc<str>,
 }
 
 impl Keys {
@@ -67,14 +78,18 @@ impl Keys {
         &self.record
     }
 
-    /// The same, and the key in which the clients of an object keep turns.
-    pub(crate) fn with_turns(mut self, turns: String) -> Self {
-        self.turns = Some(turns.into());
+    /// The same, and the keys in which the clients of an object keep turns.
+    pub(crate) fn with_turns(mut self, line: String, notes: String, client_id: &str) -> Self {
+        self.turns = Some(TurnKeys {
+            own_channel: format!("{line}:{client_id}").into(),
+            line: line.into(),
+            notes: notes.into(),
+        });
         self
     }
 
-    /// Whose callers wait since when, for objects whose clients keep turns; see `engine::turns`.
-    pub(crate) fn turns(&self) -> Option<&Arc<str>> {
+    /// Where turns are kept, for objects whose clients do; see `engine::turns`.
+    pub(crate) fn turns(&self) -> Option<&TurnKeys> {
         self.turns.as_ref()
     }
 
@@ -84,7 +99,10 @@ impl Keys {
             (Arc::clone(&self.object), self.kind),
             (Arc::clone(&self.record), "string"),
         ];
-        all.extend(self.turns.iter().map(|turns| (Arc::clone(turns), "hash")));
+        if let Some(turns) = &self.turns {
+            all.push((Arc::clone(&turns.line), "zset"));
+            all.push((Arc::clone(&turns.notes), "hash"));
+        }
         all
     }
 

@@ -47,8 +47,6 @@ pub(crate) struct Waiters {
     /// How many wait for each amount.
     amounts: BTreeMap<u32, usize>,
     next_ticket: u64,
-    /// How many permits all of them want.
-    want: u64,
     /// The server has answered all that joined before this one, if only by serving others first.
     answered_before: u64,
     /// The waiter that others have passed, and since when.
@@ -72,7 +70,6 @@ impl Waiters {
             ending: BTreeMap::new(),
             amounts: BTreeMap::new(),
             next_ticket: 0,
-            want: 0,
             answered_before: 0,
             passed: None,
             reach: FIRST_REACH,
@@ -94,7 +91,6 @@ impl Waiters {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         *self.amounts.entry(waiter.permits).or_default() += 1;
-        self.want += u64::from(waiter.permits);
         self.by_ticket.insert(ticket, waiter);
         ticket
     }
@@ -109,7 +105,6 @@ impl Waiters {
 
     fn leave_line(&mut self, ticket: u64) -> Option<Waiter> {
         let waiter = self.by_ticket.remove(&ticket)?;
-        self.want -= u64::from(waiter.permits);
         if let Some(count) = self.amounts.get_mut(&waiter.permits) {
             *count -= 1;
             if *count == 0 {
@@ -131,7 +126,6 @@ impl Waiters {
     /// Empties the line; those at the end of their wait are still answered.
     pub(crate) fn take_line(&mut self) -> Vec<Waiter> {
         self.amounts.clear();
-        self.want = 0;
         std::mem::take(&mut self.by_ticket).into_values().collect()
     }
 
@@ -199,9 +193,9 @@ impl Waiters {
         Report {
             head: waited(self.by_ticket.values().next()),
             last: waited(last.and_then(|ticket| self.by_ticket.get(ticket))),
-            tail: waited(self.by_ticket.values().next_back()),
             named: claim.runs.iter().map(|run| run.tickets.len()).sum(),
-            want: self.want,
+            waiting: self.by_ticket.len(),
+            ticket: self.by_ticket.keys().next().map_or(0, |first| first + 1),
             strict: claim.strict,
             ..Report::default()
         }

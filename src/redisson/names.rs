@@ -11,8 +11,9 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
     let object = mapper.map(name);
     let channel = prefixed("redisson_sc", &object);
     let record = format!("{}:{client_id}", beside("redisson_sc_once", &object));
-    let turns = beside("redisson_sc_turns", &object);
-    Keys::new(name, object, "string", channel, record).with_turns(turns)
+    let line = beside("redisson_sc_turns", &object);
+    let notes = beside("redisson_sc_turns_notes", &object);
+    Keys::new(name, object, "string", channel, record).with_turns(line, notes, client_id)
 }
 
 /// The names of a lock.
@@ -68,11 +69,11 @@ mod tests {
         assert_eq!(&**keys("seats").channel(), "redisson_sc:{seats}");
         assert_eq!(&**keys("seats").record(), "redisson_sc_once:{seats}:id");
         assert_eq!(
-            keys("seats").turns().map(|key| &**key),
+            keys("seats").turns().map(|keys| &*keys.line),
             Some("redisson_sc_turns:{seats}")
         );
         assert_eq!(
-            keys("{seats}").turns().map(|key| &**key),
+            keys("{seats}").turns().map(|keys| &*keys.line),
             Some("redisson_sc_turns::{seats}")
         );
         assert_eq!(&**keys("a{b}c").channel(), "redisson_sc:a{b}c");

@@ -5,7 +5,6 @@ use std::fmt;
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
 use crate::config::Config;
-use crate::error::Error;
 
 /// Where the server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +46,8 @@ impl fmt::Display for Address {
 }
 
 /// Reads the settings. No error repeats the URL, or a part of it: it may contain a password.
-pub(super) fn read(config: &Config) -> Result<Target, Error> {
-    let mut target = read_url(&config.url).map_err(|reason| Error::Configuration { reason })?;
+pub(super) fn read(config: &Config) -> Result<Target, String> {
+    let mut target = read_url(&config.url)?;
     let login = &mut target.login;
     if let Some(database) = config.database {
         login.database = database;
@@ -60,6 +59,48 @@ pub(super) fn read(config: &Config) -> Result<Target, Error> {
         login.password = Some(password.clone());
     }
     Ok(target)
+}
+
+/// Reads the URL of a sentinel.
+pub(super) fn read_sentinel(url: &str) -> Result<Target, String> {
+    let mut target = read_url(url).map_err(|reason| format!("a sentinel: {reason}"))?;
+    if target.login.database != 0 {
+        return Err(
+            "a sentinel has no databases: that of the master stands in its own URL".to_owned(),
+        );
+    }
+    if let Address::Tcp { port, .. } = &mut target.address
+        && host_of(url).1.is_none()
+    {
+        *port = SENTINEL_PORT;
+    }
+    Ok(target)
+}
+
+/// The master's name, where a URL has it in place of the host.
+pub(super) fn master_of(url: &str, address: &Address) -> Result<String, String> {
+    match (address, host_of(url)) {
+        (Address::Tcp { host, .. }, (_, None)) => Ok(host.clone()),
+        _ => Err(
+            "with sentinels the URL is redis://[[user]:password@]name[/database], with the master's name and no port"
+                .to_owned(),
+        ),
+    }
+}
+
+const SENTINEL_PORT: u16 = 26379;
+
+/// Host and port as they stand in a URL.
+fn host_of(url: &str) -> (&str, Option<&str>) {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (host, None),
+    }
 }
 
 const FORM: &str = "not a Redis URL (redis:// or rediss://[[user]:password@]host[:port][/database], with reserved characters of \

@@ -12,6 +12,7 @@ use super::failure::Reason;
 use super::live::{CLOSED, End, Keeper, Live};
 use super::{Backoff, Endpoint, Refusal};
 use crate::error::Error;
+use crate::state::ConnectionState;
 
 /// The state of the connection.
 enum Link {
@@ -25,6 +26,8 @@ enum Link {
 struct Shared {
     endpoint: Endpoint,
     link: watch::Sender<Link>,
+    /// The same for users, who may be slow to look.
+    state: watch::Sender<ConnectionState>,
     broken: Notify,
     /// The log tells of a loss; it will tell of its end, too.
     told: AtomicBool,
@@ -40,7 +43,7 @@ struct Shared {
 /// would keep its place for ever.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
-    keeper: AbortHandle,
+    tasks: Vec<AbortHandle>,
 }
 
 impl Connection {
@@ -63,16 +66,33 @@ impl Connection {
             }
             tokio::time::sleep(pause).await;
         };
-        let down = Refusal::unreachable("not connected yet");
+        let connection = Self::new(endpoint, false);
+        connection.shared.set_up(0, first);
+        Ok(connection)
+    }
+
+    /// Connects in the background, for as long as it takes.
+    pub(crate) fn lazy(endpoint: Endpoint) -> Self {
+        let connection = Self::new(endpoint, true);
+        connection.shared.broken.notify_one();
+        connection
+    }
+
+    /// `lazy`: nobody makes the first one but the keeper.
+    fn new(endpoint: Endpoint, lazy: bool) -> Self {
+        let down = Link::Down(Refusal::unreachable("not connected yet"));
         let shared = Arc::new(Shared {
             endpoint,
-            link: watch::Sender::new(Link::Down(down)),
+            state: watch::Sender::new(down.state()),
+            link: watch::Sender::new(down),
             broken: Notify::new(),
             told: AtomicBool::new(false),
         });
-        shared.set_up(0, first);
-        let keeper = tokio::spawn(keep(Arc::clone(&shared))).abort_handle();
-        Ok(Connection { shared, keeper })
+        let mut tasks = vec![tokio::spawn(keep(Arc::clone(&shared), lazy)).abort_handle()];
+        if let Some(watching) = shared.endpoint.watch() {
+            tasks.push(tokio::spawn(watching).abort_handle());
+        }
+        Connection { shared, tasks }
     }
 
     /// The connection to the server that has `key` as it is now, or why there is none. A standalone server has all keys.
@@ -93,6 +113,11 @@ impl Connection {
         self.live_for(None).map(drop)
     }
 
+    /// What is known of the connection.
+    pub(crate) fn state(&self) -> watch::Receiver<ConnectionState> {
+        self.shared.state.subscribe()
+    }
+
     /// The server's address.
     pub(crate) fn server(&self) -> &str {
         self.shared.endpoint.address()
@@ -100,8 +125,8 @@ impl Connection {
 
     /// Closes the connection for good.
     pub(crate) fn close(&self) {
-        self.keeper.abort();
-        self.shared.link.send_replace(Link::Closed);
+        self.tasks.iter().for_each(AbortHandle::abort);
+        self.shared.put(Link::Closed);
     }
 }
 
@@ -124,13 +149,36 @@ impl Shared {
 
     /// The new state, unless the connection has been closed.
     fn put(&self, new: Link) {
+        self.replace(new, |link| !matches!(link, Link::Closed));
+    }
+
+    /// The new state if the old one is such; whether it was.
+    fn replace(&self, new: Link, old: impl FnOnce(&Link) -> bool) -> bool {
         self.link.send_if_modified(|link| {
-            let open = !matches!(link, Link::Closed);
-            if open {
+            let replaced = old(link);
+            if replaced {
+                let state = new.state();
                 *link = new;
+                self.state.send_if_modified(|known| {
+                    let changed = *known != state;
+                    *known = state;
+                    changed
+                });
             }
-            open
-        });
+            replaced
+        })
+    }
+}
+
+impl Link {
+    fn state(&self) -> ConnectionState {
+        match self {
+            Link::Up(_) => ConnectionState::Connected,
+            Link::Down(refusal) => ConnectionState::Disconnected {
+                detail: refusal.detail.clone(),
+            },
+            Link::Closed => ConnectionState::ShutDown,
+        }
     }
 }
 
@@ -138,13 +186,9 @@ impl Keeper for Shared {
     fn ended(&self, generation: u64, end: End) {
         let server = self.endpoint.address();
         let replaced = |why: Refusal| {
-            self.link.send_if_modified(|link| {
-                let current = matches!(link, Link::Up(live) if live.generation == generation);
-                if current {
-                    *link = Link::Down(why);
-                }
-                current
-            })
+            let current =
+                |link: &Link| matches!(link, Link::Up(live) if live.generation == generation);
+            self.replace(Link::Down(why), current)
         };
         // What is noticed in passing, and done again and again, is no news.
         let replaced = match end {
@@ -166,11 +210,12 @@ impl Keeper for Shared {
 }
 
 /// Makes the connection anew each time that it is found broken.
-async fn keep(shared: Arc<Shared>) {
+async fn keep(shared: Arc<Shared>, lazy: bool) {
     let server = shared.endpoint.address();
     let mut generation = 0;
     let mut backoff = Backoff::new();
     let mut since = Instant::now();
+    let mut first = lazy;
     loop {
         shared.broken.notified().await;
         // The first attempt is made at once, unless there was one just now.
@@ -184,6 +229,8 @@ async fn keep(shared: Arc<Shared>) {
                     let why = refusal.detail.clone();
                     if shared.told.swap(true, Ordering::SeqCst) {
                         tracing::debug!(server, why, "not connected");
+                    } else if first {
+                        tracing::warn!(server, why, "no connection");
                     } else {
                         tracing::warn!(server, why, "connection lost");
                     }
@@ -195,7 +242,10 @@ async fn keep(shared: Arc<Shared>) {
         generation += 1;
         shared.set_up(generation, opened);
         since = Instant::now();
-        if shared.told.swap(false, Ordering::SeqCst) {
+        let told = shared.told.swap(false, Ordering::SeqCst);
+        if std::mem::take(&mut first) {
+            tracing::info!(server, "connected");
+        } else if told {
             tracing::info!(server, "connected again");
         } else {
             tracing::debug!(server, "connected again");

@@ -1,33 +1,49 @@
 //! How connections to the server are opened.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use futures::FutureExt;
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, RedisConnectionInfo};
 
 use super::Refusal;
 use super::address::{self, Address, Login, Target};
-use super::handshake::introduce;
+use super::handshake::Entry;
+use super::sentinel::Sentinels;
 use super::socket::{Socket, Traffic};
-use super::tls::{self, Tls};
+use super::tls::Tls;
 use crate::config::Config;
+use crate::credentials::{Credentials, CredentialsProvider};
 use crate::error::Error;
 
 /// A connection for commands takes so many at once before it lets callers wait.
 pub(super) const MOST_UNDER_WAY: usize = 1024;
 
+/// A sentinel may take this part of the connect time-out to answer.
+const PATIENCE_SHARE: u32 = 4;
+
 /// A server, and what it takes to get in.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    address: Address,
+    place: Place,
     /// The same as text.
     printed: String,
     tls: Option<Tls>,
     login: Login,
+    credentials: Option<Arc<dyn CredentialsProvider>>,
     client_name: Option<String>,
     connect_timeout: Duration,
     response_timeout: Duration,
+}
+
+/// Where the server is.
+#[derive(Clone)]
+enum Place {
+    Fixed(Address),
+    /// Wherever the master is.
+    Sentinels(Arc<Sentinels>),
 }
 
 /// A connection for commands, before anybody uses it.
@@ -40,21 +56,72 @@ pub(super) struct Opened<Driver> {
 
 impl Endpoint {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        Self::read(config).map_err(|reason| Error::Configuration { reason })
+    }
+
+    fn read(config: &Config) -> Result<Self, String> {
         let Target {
             address,
             tls,
             login,
         } = address::read(config)?;
-        let tls = secured(tls, config.tls.as_ref());
+        let secured = |wanted: bool, settings: Option<&crate::tls::Tls>| {
+            let default = crate::tls::Tls::default();
+            let settings = settings.or(config.tls.as_ref()).unwrap_or(&default);
+            wanted.then(|| Tls::new(settings)).transpose()
+        };
+        let mut wanted = tls;
+        let place = match &config.sentinels {
+            None => Place::Fixed(address),
+            Some(urls) => {
+                let master = address::master_of(&config.url, &address)?;
+                let mut sentinels = Vec::new();
+                for url in urls {
+                    let target = address::read_sentinel(url)?;
+                    wanted |= target.tls;
+                    let tls = secured(target.tls, config.sentinel_tls.as_ref())?;
+                    sentinels.push((target, tls));
+                }
+                if sentinels.is_empty() {
+                    return Err("there is no sentinel to ask".to_owned());
+                }
+                let patience = config.connect_timeout / PATIENCE_SHARE;
+                Place::Sentinels(Arc::new(Sentinels::new(master, sentinels, patience)))
+            }
+        };
+        if !wanted && (config.tls.is_some() || config.sentinel_tls.is_some()) {
+            let problem = "there are settings of TLS, but no URL is rediss://";
+            return Err(problem.to_owned());
+        }
         Ok(Endpoint {
-            printed: address.to_string(),
-            address,
-            tls: tls.map_err(|reason| Error::Configuration { reason })?,
+            printed: match &place {
+                Place::Fixed(address) => address.to_string(),
+                Place::Sentinels(sentinels) => sentinels.printed(),
+            },
+            place,
+            tls: secured(tls, None)?,
             login,
+            credentials: config.credentials.clone(),
             client_name: config.client_name.clone(),
             connect_timeout: config.connect_timeout,
             response_timeout: config.response_timeout,
         })
+    }
+
+    /// Finds out by itself when the server is another one, as long as this is polled.
+    pub(super) fn watch(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        match &self.place {
+            Place::Fixed(_) => None,
+            Place::Sentinels(sentinels) => Some(Arc::clone(sentinels).watch()),
+        }
+    }
+
+    /// Returns when the server is known to be another one than that at `address`.
+    pub(super) async fn until_not(&self, address: &Address) {
+        match &self.place {
+            Place::Fixed(_) => std::future::pending().await,
+            Place::Sentinels(sentinels) => sentinels.until_not(address).await,
+        }
     }
 
     /// The server's address, without user and password.
@@ -78,7 +145,7 @@ impl Endpoint {
             .set_response_timeout(Some(self.response_timeout))
             .set_pipeline_buffer_size(MOST_UNDER_WAY);
         self.limited(async {
-            let socket = self.open().await?;
+            let (address, socket) = self.open().await?;
             let Socket { stream, traffic } = socket;
             let (connection, driver) =
                 MultiplexedConnection::new_with_config(&INTRODUCED, stream, config)
@@ -86,29 +153,72 @@ impl Endpoint {
                     .map_err(|error| Refusal::at_connect(&error))?;
             Ok(Opened {
                 connection,
-                driver,
                 traffic,
+                driver: self.clone().drive(driver, address),
             })
         })
         .await
     }
 
-    /// Opens a connection for subscriptions.
-    pub(super) async fn connect_pubsub(&self) -> Result<PubSub, Refusal> {
+    /// What is under way at a server that is not the master any more is not answered, and asked about at the new one.
+    async fn drive(self, driver: impl Future<Output = ()>, address: Address) {
+        tokio::select! {
+            () = driver => {}
+            () = self.until_not(&address) => {}
+        }
+    }
+
+    /// Opens a connection for subscriptions; where it leads.
+    pub(super) async fn connect_pubsub(&self) -> Result<(Address, PubSub), Refusal> {
         self.limited(async {
-            let socket = self.open().await?;
-            PubSub::new(&INTRODUCED, socket.stream)
-                .await
-                .map_err(|error| Refusal::at_connect(&error))
+            let (address, socket) = self.open().await?;
+            let pubsub = PubSub::new(&INTRODUCED, socket.stream).await;
+            let pubsub = pubsub.map_err(|error| Refusal::at_connect(&error))?;
+            Ok((address, pubsub))
         })
         .await
     }
 
-    async fn open(&self) -> Result<Socket, Refusal> {
-        let socket = Socket::connect(&self.address, self.tls.as_ref()).await;
-        let mut socket = socket.map_err(|error| tls::refusal(&error))?;
-        introduce(&mut socket.stream, &self.login, self.client_name.as_deref()).await?;
-        Ok(socket)
+    async fn open(&self) -> Result<(Address, Socket), Refusal> {
+        let login = self.login().await?;
+        let (address, master) = match &self.place {
+            Place::Fixed(address) => (address.clone(), false),
+            Place::Sentinels(sentinels) => (sentinels.locate().await?, true),
+        };
+        let entry = Entry {
+            address: &address,
+            tls: self.tls.as_ref(),
+            login: &login,
+            client_name: self.client_name.as_deref(),
+            master,
+        };
+        let socket = tokio::select! {
+            socket = entry.enter() => socket?,
+            // One that is gone may take long to be found so.
+            () = self.until_not(&address) => {
+                return Err(Refusal::unreachable(format!("{address} is not the master any more")));
+            }
+        };
+        Ok((address, socket))
+    }
+
+    /// As it is at this moment.
+    async fn login(&self) -> Result<Login, Refusal> {
+        let mut login = self.login.clone();
+        let Some(provider) = &self.credentials else {
+            return Ok(login);
+        };
+        // It is the user's: whatever it does, connections come back.
+        let asked = AssertUnwindSafe(async { provider.credentials().await });
+        let trouble = match asked.catch_unwind().await {
+            Ok(Ok(Credentials { username, password })) => {
+                (login.username, login.password) = (username, Some(password));
+                return Ok(login);
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "their provider has panicked".to_owned(),
+        };
+        Err(Refusal::unreachable(format!("no credentials: {trouble}")))
     }
 
     async fn limited<T>(
@@ -129,18 +239,6 @@ impl Endpoint {
     }
 }
 
-/// How TLS is spoken where a URL `wants` it.
-fn secured(wants: bool, settings: Option<&crate::tls::Tls>) -> Result<Option<Tls>, String> {
-    match (wants, settings) {
-        (true, Some(settings)) => Tls::new(settings).map(Some),
-        (true, None) => Tls::new(&crate::tls::Tls::default()).map(Some),
-        (false, None) => Ok(None),
-        (false, Some(_)) => {
-            Err("there are settings of TLS, but the URL is not rediss://".to_owned())
-        }
-    }
-}
-
 /// What the redis crate is told to say on a connection where everything has been said.
-static INTRODUCED: LazyLock<RedisConnectionInfo> =
+pub(super) static INTRODUCED: LazyLock<RedisConnectionInfo> =
     LazyLock::new(|| RedisConnectionInfo::default().set_skip_set_lib_name());

@@ -5,9 +5,10 @@ use std::io;
 use redis::{Cmd, RedisResult, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::address::Login;
+use super::address::{Address, Login};
 use super::failure::{Reason, Refusal};
-use super::tls;
+use super::socket::Socket;
+use super::tls::{self, Tls};
 use crate::outside::Stream;
 
 /// What a command of the introduction has to be answered with.
@@ -15,22 +16,107 @@ use crate::outside::Stream;
 enum Need {
     /// Anything but an error.
     Success,
+    /// That it is a master.
+    Master,
     /// An ACL may forbid it, but the server has to be ready.
     Readiness,
     /// It is for the reader of `CLIENT LIST` only.
     Nothing,
 }
 
-/// Logs in, selects the database, tells the client's name, and sees that the server is ready: one that is loading
-/// its data, or wants a password, accepts a connection all the same.
-pub(super) async fn introduce(
+/// Where, as whom and how a connection is made.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'a> {
+    pub(super) address: &'a Address,
+    pub(super) tls: Option<&'a Tls>,
+    pub(super) login: &'a Login,
+    pub(super) client_name: Option<&'a str>,
+    /// Whether a replica will not do.
+    pub(super) master: bool,
+}
+
+impl Entry<'_> {
+    /// Connects, logs in, selects the database, tells the client's name, and sees that the server is ready: one that is
+    /// loading its data, or wants a password, accepts a connection all the same.
+    pub(super) async fn enter(&self) -> Result<Socket, Refusal> {
+        let socket = Socket::connect(self.address, self.tls).await;
+        let mut socket = socket.map_err(|error| tls::refusal(&error))?;
+        let (commands, needs): (Vec<_>, Vec<_>) = self.commands().into_iter().unzip();
+        let answers = exchange(&mut socket.stream, &commands).await?;
+        for (answer, need) in answers.into_iter().zip(needs) {
+            let answer = answer.map_err(|error| Refusal::at_connect(&error));
+            match (need, answer) {
+                (Need::Master, Ok(role)) => self.check(&role)?,
+                (Need::Success | Need::Master, Err(refusal)) => return Err(refusal),
+                (Need::Readiness, Err(refusal)) if refusal.reason != Reason::Permission => {
+                    return Err(refusal);
+                }
+                _ => {}
+            }
+        }
+        Ok(socket)
+    }
+
+    /// The answer to `ROLE` begins with it.
+    fn check(&self, role: &Value) -> Result<(), Refusal> {
+        let role = match role {
+            Value::Array(items) => items.first(),
+            _ => None,
+        };
+        match role {
+            Some(Value::BulkString(role)) if role == b"master" => Ok(()),
+            _ => Err(Refusal {
+                reason: Reason::ReadOnly,
+                detail: format!("READONLY {} is not the master", self.address),
+            }),
+        }
+    }
+
+    fn commands(&self) -> Vec<(Cmd, Need)> {
+        let login = self.login;
+        let mut commands = Vec::new();
+        let command = |words: &[&str]| {
+            let mut command = Cmd::new();
+            command.arg(words);
+            command
+        };
+        match (&login.username, &login.password) {
+            (None, None) => {}
+            (None, Some(password)) => commands.push((command(&["AUTH", password]), Need::Success)),
+            (Some(username), password) => {
+                // Without a password it is for the server to say whether the user needs one.
+                let password = password.as_deref().unwrap_or_default();
+                commands.push((command(&["AUTH", username, password]), Need::Success));
+            }
+        }
+        if login.database != 0 {
+            let database = login.database.to_string();
+            commands.push((command(&["SELECT", &database]), Need::Success));
+        }
+        if let Some(name) = self.client_name {
+            commands.push((command(&["CLIENT", "SETNAME", name]), Need::Nothing));
+        }
+        for (key, value) in [
+            ("LIB-NAME", env!("CARGO_PKG_NAME")),
+            ("LIB-VER", env!("CARGO_PKG_VERSION")),
+        ] {
+            commands.push((command(&["CLIENT", "SETINFO", key, value]), Need::Nothing));
+        }
+        commands.push((command(&["PING"]), Need::Readiness));
+        if self.master {
+            commands.push((command(&["ROLE"]), Need::Master));
+        }
+        commands
+    }
+}
+
+/// Sends `commands` and takes the answers, which may be errors.
+pub(super) async fn exchange(
     stream: &mut Box<dyn Stream>,
-    login: &Login,
-    client_name: Option<&str>,
-) -> Result<(), Refusal> {
-    let commands = commands(login, client_name);
+    commands: &[Cmd],
+) -> Result<Vec<RedisResult<Value>>, Refusal> {
     let mut packed = Vec::new();
-    for (command, _) in &commands {
+    for command in commands {
         packed.extend(command.get_packed_command());
     }
     let beginning = ask(stream, &packed).await;
@@ -40,25 +126,16 @@ pub(super) async fn introduce(
         }
         _ => tls::refusal(&error),
     })?;
-    let mut answers = beginning.as_slice().chain(stream);
+    let mut replies = beginning.as_slice().chain(stream);
     let mut decoder = Default::default();
-    for (_, need) in commands {
-        let answer: RedisResult<Value> =
-            redis::parse_redis_value_async(&mut decoder, &mut answers).await;
+    let mut answers = Vec::with_capacity(commands.len());
+    for _ in commands {
+        let answer = redis::parse_redis_value_async(&mut decoder, &mut replies).await;
         // An answer that is an error, and a connection that ends.
-        let answer = match answer {
-            Ok(answer) => answer.extract_error(),
-            Err(error) => return Err(Refusal::at_connect(&error)),
-        };
-        let Err(error) = answer else { continue };
-        let refusal = Refusal::at_connect(&error);
-        match need {
-            Need::Success => return Err(refusal),
-            Need::Readiness if refusal.reason != Reason::Permission => return Err(refusal),
-            Need::Readiness | Need::Nothing => {}
-        }
+        let answer: Value = answer.map_err(|error| Refusal::at_connect(&error))?;
+        answers.push(answer.extract_error());
     }
-    Ok(())
+    Ok(answers)
 }
 
 /// What a server does, too, that is spoken to without the TLS that it wants.
@@ -73,37 +150,4 @@ async fn ask(stream: &mut Box<dyn Stream>, commands: &[u8]) -> io::Result<Vec<u8
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(beginning)
-}
-
-fn commands(login: &Login, client_name: Option<&str>) -> Vec<(Cmd, Need)> {
-    let mut commands = Vec::new();
-    let command = |words: &[&str]| {
-        let mut command = Cmd::new();
-        command.arg(words);
-        command
-    };
-    match (&login.username, &login.password) {
-        (None, None) => {}
-        (None, Some(password)) => commands.push((command(&["AUTH", password]), Need::Success)),
-        (Some(username), password) => {
-            // Without a password it is for the server to say whether the user needs one.
-            let password = password.as_deref().unwrap_or_default();
-            commands.push((command(&["AUTH", username, password]), Need::Success));
-        }
-    }
-    if login.database != 0 {
-        let database = login.database.to_string();
-        commands.push((command(&["SELECT", &database]), Need::Success));
-    }
-    if let Some(name) = client_name {
-        commands.push((command(&["CLIENT", "SETNAME", name]), Need::Nothing));
-    }
-    for (key, value) in [
-        ("LIB-NAME", env!("CARGO_PKG_NAME")),
-        ("LIB-VER", env!("CARGO_PKG_VERSION")),
-    ] {
-        commands.push((command(&["CLIENT", "SETINFO", key, value]), Need::Nothing));
-    }
-    commands.push((command(&["PING"]), Need::Readiness));
-    commands
 }

@@ -1,5 +1,5 @@
 //! The only code that knows the `redis` crate: one command connection and one subscription connection
-//! to a standalone server, and what their failures mean for a call.
+//! to a standalone server or the master that sentinels tell, and what their failures mean for a call.
 
 mod address;
 mod backoff;
@@ -10,6 +10,7 @@ mod failure;
 mod handshake;
 mod live;
 mod messages;
+mod sentinel;
 mod socket;
 mod subscriber;
 mod tls;

@@ -3,6 +3,7 @@
 use futures::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
 
+use super::address::Address;
 use super::{Endpoint, Failure, Message, Refusal};
 use crate::clock::Moment;
 
@@ -15,21 +16,33 @@ pub(crate) struct Subscriptions {
 /// The half that hears messages.
 pub(crate) struct Subscriber {
     stream: PubSubStream,
+    endpoint: Endpoint,
+    /// Where it leads.
+    address: Address,
 }
 
 impl Subscriber {
     pub(crate) async fn connect(endpoint: &Endpoint) -> Result<(Subscriptions, Self), Refusal> {
-        let (sink, stream) = endpoint.connect_pubsub().await?.split();
+        let (address, pubsub) = endpoint.connect_pubsub().await?;
+        let (sink, stream) = pubsub.split();
         let subscriptions = Subscriptions {
             sink,
             response_timeout: endpoint.response_timeout(),
         };
-        Ok((subscriptions, Subscriber { stream }))
+        let subscriber = Subscriber {
+            stream,
+            endpoint: endpoint.clone(),
+            address,
+        };
+        Ok((subscriptions, subscriber))
     }
 
-    /// The next message; `None` when the connection is gone.
+    /// The next message; `None` when the connection is gone, or leads to a server that is not the master any more.
     pub(crate) async fn next(&mut self) -> Option<Message> {
-        let message = self.stream.next().await?;
+        let message = tokio::select! {
+            message = self.stream.next() => message?,
+            () = self.endpoint.until_not(&self.address) => return None,
+        };
         Some(Message {
             channel: message.get_channel_name().to_owned(),
             payload: message.get_payload_bytes().to_vec(),

@@ -2,6 +2,7 @@
 
 pub const SEMAPHORE: &str = concat!(
     include_str!("../../lua/semaphore/counter.lua"),
+    include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/semaphore/turns.lua"),
     include_str!("../../lua/semaphore/batch.lua"),
 );

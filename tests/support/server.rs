@@ -24,6 +24,7 @@ pub struct RedisServer {
     port: u16,
     /// Where it speaks TLS.
     tls_port: Option<u16>,
+    sentinel: bool,
     password: Option<String>,
     /// `NAME=value` each.
     environment: Vec<String>,
@@ -36,6 +37,7 @@ pub struct RedisServer {
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     tls: bool,
+    sentinel: bool,
     password: Option<String>,
     environment: Vec<String>,
     lines: Vec<String>,
@@ -62,6 +64,12 @@ impl Options {
     /// Makes it a replica. It answers before it is in step: see [`until_linked`](super::waiters::until_linked).
     pub fn replica_of(self, primary: &RedisServer) -> Self {
         self.setting("replicaof", &format!("127.0.0.1 {}", primary.port))
+    }
+
+    /// Makes it a sentinel.
+    pub fn sentinel(mut self) -> Self {
+        self.sentinel = true;
+        self
     }
 
     /// Speaks TLS at a port of its own, by PEM files. A client has to show a certificate of the same authority where
@@ -93,6 +101,7 @@ impl Options {
             let mut server = RedisServer {
                 port: free_port(),
                 tls_port: self.tls.then(free_port),
+                sentinel: self.sentinel,
                 password: self.password.clone(),
                 environment: self.environment.clone(),
                 keeper: None,
@@ -212,26 +221,33 @@ impl RedisServer {
 
     fn configure(&self, lines: &[String]) {
         let mut text = format!(
-            "bind 127.0.0.1\nport {}\ndir \"{}\"\nsave \"\"\nrepl-diskless-sync-delay 0\n\
-             user {HARNESS} on >{HARNESS} ~* &* +@all\nmasteruser {HARNESS}\nmasterauth {HARNESS}\n",
+            "bind 127.0.0.1\nport {}\ndir \"{}\"\nuser {HARNESS} on >{HARNESS} ~* &* +@all\n",
             self.port,
             self.dir.0.display(),
         );
+        text += &if self.sentinel {
+            format!("sentinel sentinel-user {HARNESS}\nsentinel sentinel-pass {HARNESS}\n")
+        } else {
+            format!(
+                "save \"\"\nrepl-diskless-sync-delay 0\nmasteruser {HARNESS}\nmasterauth {HARNESS}\n"
+            )
+        };
         if let Some(port) = self.tls_port {
             writeln!(text, "tls-port {port}").expect("a String takes everything");
         }
         for line in lines {
             writeln!(text, "{line}").expect("a String takes everything");
         }
-        std::fs::write(self.dir.0.join("redis.conf"), text).expect("the directory is ours");
+        std::fs::write(self.file(), text).expect("the directory is ours");
     }
 
     /// Starts the process and waits for its answer; `Err` is what it printed before it ended.
     async fn launch(&mut self) -> Result<(), String> {
-        let file = self.dir.0.join("redis.conf");
+        let file = self.file();
         let file = file.to_str().expect("a path of plain characters");
         let mut arguments: Vec<&str> = self.environment.iter().map(String::as_str).collect();
         arguments.extend(["redis-server", file]);
+        arguments.extend(self.sentinel.then_some("--sentinel"));
         let mut keeper = Keeper::spawn(&self.dir.0, "env", &arguments);
         let mut exited = None;
         until("redis-server answers", DEADLINE, async || {
@@ -252,14 +268,22 @@ impl RedisServer {
     /// Whether this very server, not another that took the port, is ready.
     async fn answers(&self) -> RedisResult<bool> {
         let mut connection = self.connect(Duration::from_secs(1)).await?;
-        let ((_, dir),): ((String, String),) = redis::pipe()
+        let (info,): (String,) = redis::pipe()
             .cmd("PING")
             .ignore()
-            .cmd("CONFIG")
-            .arg(&["GET", "dir"])
+            .cmd("INFO")
+            .arg("server")
             .query_async(&mut connection)
             .await?;
-        Ok(Path::new(&dir) == self.dir.0)
+        let file = self.file();
+        let mut lines = info
+            .lines()
+            .filter_map(|line| line.strip_prefix("config_file:"));
+        Ok(lines.any(|known| Path::new(known) == file))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.0.join("redis.conf")
     }
 
     async fn connect(&self, timeout: Duration) -> RedisResult<MultiplexedConnection> {

@@ -48,7 +48,11 @@ impl Line {
             let before = std::mem::replace(&mut state.available, available);
             let found = std::mem::take(&mut state.looking_unprompted) && available > before;
             let served_now = state.waiters.serve(&claim, &served, now);
-            let held = sent.verdict.is_some_and(|verdict| verdict.pause.is_some());
+            let turns = match sent.verdict {
+                Some(Verdict::Seen(seen)) => Some(seen),
+                _ => None,
+            };
+            let held = turns.is_some_and(|turns| turns.held);
             if !claim.runs.is_empty() && !state.waiters.is_empty() {
                 let satisfied = claim.is_satisfied(&served);
                 let fits = !satisfied && state.waiters.somebody_fits(available, now);
@@ -65,20 +69,20 @@ impl Line {
                 state.turns.seen(others, now);
             }
             if let Some(report) = batch.report {
-                let waiting = report.want > claim.taken_in_line(&served);
+                let waiting = report.waiting > claim.served_in_line(&served);
                 let asked = !claim.runs.is_empty();
-                let held = state
+                let due = state
                     .turns
                     .answered(sent.verdict, asked, waiting, sent.at, now);
-                if let Some(until) = held {
-                    self.look_again_at(until);
+                if let Some(due) = due {
+                    self.look_again_at(due);
                 }
             }
             let left = available > 0 && (adds || found);
             let unheard = left && !found && others == Some(0);
             let known = (available < i64::MAX).then_some(available);
             // An answer out of the record does not know how many listen.
-            let asleep = left && !unheard;
+            let asleep = left && !unheard && turns.is_none_or(|turns| turns.strangers > 0);
             let nudge = asleep && state.leavings.leave(known, found);
             if asleep && !nudge {
                 self.left_more.notify_one();

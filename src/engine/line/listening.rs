@@ -2,10 +2,13 @@
 
 use std::sync::{Arc, MutexGuard, Weak};
 
+use tokio::time::Instant;
+
 use super::{Line, State, tell_all};
 use crate::engine::drive;
 use crate::engine::nudge::{self, Left, Seen, Series};
 use crate::engine::once::refused;
+use crate::engine::turns::{Call, Ear};
 use crate::engine::wakeups::{Listener, Wake};
 
 impl Line {
@@ -14,13 +17,59 @@ impl Line {
     pub(super) fn listen_if_needed(&self, state: &mut State, confirmed: bool) {
         self.leave_if_unneeded(state);
         if state.waiters.somebody_was_answered() {
-            let channel = self.keys.channel();
+            let (wakeups, channel) = (&self.core.wakeups, self.keys.channel());
+            let turns = (!state.listening.is_wanted() && state.turns.are_kept(Instant::now()))
+                .then(|| self.keys.turns())
+                .flatten();
+            // Who is taken for somebody who does not take part costs less than one who is not known to listen.
+            if let Some(turns) = turns {
+                wakeups.listen(&turns.own_channel, &self.ear(Call::Turn));
+            }
             // A message between their question and the subscription would have been missed.
-            state.look |=
-                state
-                    .listening
-                    .begin(&self.core.wakeups, channel, &self.listener(), confirmed);
+            state.look |= state
+                .listening
+                .begin(wakeups, channel, &self.listener(), confirmed);
+            if let Some(turns) = turns {
+                wakeups.listen(&turns.line, &self.ear(Call::NewLine));
+            }
         }
+    }
+
+    fn ear(&self, hears: Call) -> Weak<dyn Listener> {
+        let ear: Weak<Ear> = Arc::downgrade(match hears {
+            Call::Turn => &self.ears[0],
+            Call::NewLine => &self.ears[1],
+        });
+        ear
+    }
+
+    /// A line has begun: whoever waits is to stand in it. Or it can't use what is free: some of `all` are to look.
+    pub(crate) fn is_to_come(self: &Arc<Self>, all: bool) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        if !all && state.turns.is_in_line() && !state.turns.answers(now) {
+            return;
+        }
+        // Perhaps it is this client who has begun it.
+        if state.coming || all && state.turns.has_just_come(now) {
+            return;
+        }
+        state.turns.forget();
+        drop(state);
+        self.has_its_turn();
+    }
+
+    /// The turn of this client has come: those who wait look. Whether there are any.
+    pub(crate) fn has_its_turn(self: &Arc<Self>) -> bool {
+        let mut state = self.lock();
+        let waiting = !state.waiters.is_empty();
+        if waiting {
+            state.look = true;
+            self.note_busy(&mut state);
+            drop(state);
+            drive::kick(self);
+        }
+        waiting
     }
 
     pub(super) fn listener(&self) -> Weak<dyn Listener> {
@@ -34,11 +83,13 @@ impl Line {
     }
 
     pub(super) fn leave_if_unneeded(&self, state: &mut State) {
-        if state.waiters.is_empty() {
-            let channel = self.keys.channel();
-            state
-                .listening
-                .end(&self.core.wakeups, channel, &self.listener());
+        if state.waiters.is_empty() && state.listening.is_wanted() {
+            let (wakeups, channel) = (&self.core.wakeups, self.keys.channel());
+            if let Some(turns) = self.keys.turns() {
+                wakeups.leave(&turns.line, &self.ear(Call::NewLine));
+                wakeups.leave(&turns.own_channel, &self.ear(Call::Turn));
+            }
+            state.listening.end(wakeups, channel, &self.listener());
         }
     }
 
@@ -114,30 +165,37 @@ impl Line {
     }
 }
 
-/// How a message begins that is news to JVMs only: see `lua/semaphore/nudge.lua`.
-const FOR_JVMS: &[u8] = b"+";
+/// How a message begins that is meant for JVMs, and for those who are not told in another way: see
+/// `lua/semaphore/nudge.lua` and `batch.lua`.
+pub(crate) const FOR_OTHERS: &[u8] = b"+";
 
 impl Listener for Line {
     fn wake(&self, _channel: &str, wake: &Wake) {
-        if matches!(wake, Wake::Message(payload) if payload.starts_with(FOR_JVMS)) {
-            return;
-        }
         let Some(line) = self.itself.upgrade() else {
             return;
         };
         let mut state = self.lock();
-        let look = state.listening.hear(wake);
+        let now = Instant::now();
+        let mut look = state.listening.hear(wake);
         match wake {
+            Wake::Message(payload) if payload.starts_with(FOR_OTHERS) => {
+                look = !state.turns.are_kept(now);
+            }
             // A zero follows the announcement of the same permits.
-            Wake::Message(payload) if payload == b"0" => {}
+            Wake::Message(payload) if payload == b"0" => look = state.turns.answers(now),
             Wake::Message(_) => {
                 state.turns.heard();
+                look = state.turns.answers(now);
                 // Whoever has sent it sees to the others.
                 (state.unprompted, state.looking_unprompted) = (false, false);
             }
+            Wake::Look => {
+                look = state.turns.looks(self.core.config.safety_interval);
+                state.unprompted |= look;
+            }
+            Wake::ConfirmedAgain => state.unprompted = true,
+            Wake::Confirmed => state.turns.forget(),
             Wake::Lost | Wake::Ended => state.turns.deaf(),
-            Wake::Look | Wake::ConfirmedAgain => state.unprompted = true,
-            Wake::Confirmed => {}
             Wake::Refused(refusal) => {
                 let waiters = state.waiters.take_answered();
                 drop(state);

@@ -20,7 +20,7 @@
 
 mod alone;
 mod answers;
-mod listening;
+pub(crate) mod listening;
 mod queue;
 mod round;
 mod seat;
@@ -42,7 +42,7 @@ use super::nudge::Leavings;
 use super::once::{CLIENT_CLOSED, Trouble};
 use super::registry::Shared;
 use super::request::Request;
-use super::turns::Turns;
+use super::turns::{self, Ear, Turns};
 use super::waiters::{Waiter, Waiters};
 use crate::error::{Error, Result};
 use crate::sync::{Mutex, MutexGuard};
@@ -58,6 +58,8 @@ pub(crate) struct Line {
     state: Mutex<State>,
     /// Tells a series of nudges that is under way.
     left_more: Notify,
+    /// On the channels of turns.
+    ears: [Arc<Ear>; 2],
     itself: Weak<Line>,
 }
 
@@ -66,6 +68,8 @@ struct State {
     waiters: Waiters,
     /// The last ticket of those in line whom the question under way names.
     asking: Option<u64>,
+    /// The question under way puts this client into the line of those who take turns.
+    coming: bool,
     /// Permits may have become free since the waiters last asked.
     look: bool,
     /// What was free when those who asked could not use it, and others behind them may: they are searched for when there
@@ -97,7 +101,7 @@ enum Queued {
 impl State {
     /// Whether others may wait for callers of this client who have all gone.
     fn is_awaited_in_vain(&self) -> bool {
-        self.waiters.is_empty() && self.turns.is_on_record()
+        self.waiters.is_empty() && self.turns.is_in_line()
     }
 
     /// Whether a release of `permits` may serve the first in line without Redis.
@@ -134,11 +138,14 @@ impl Line {
             keys,
             driver: Driver::default(),
             left_more: Notify::new(),
+            ears: [turns::Call::Turn, turns::Call::NewLine]
+                .map(|call| Arc::new(Ear::new(itself.clone(), call))),
             itself: itself.clone(),
             state: Mutex::new(State {
                 queue: Queue::new(),
                 waiters: Waiters::new(),
                 asking: None,
+                coming: false,
                 look: false,
                 free: None,
                 available: 0,
@@ -275,7 +282,7 @@ impl Line {
         // wakes those in front looks for the newcomer, too.
         let wait_quietly = !state.waiters.is_empty()
             && state.listening.is_confirmed()
-            && (i64::from(permits) > state.available || state.turns.is_held(now));
+            && (i64::from(permits) > state.available || state.turns.is_held());
         state.look |= !wait_quietly;
         let ticket = state.waiters.join(Waiter {
             permits,

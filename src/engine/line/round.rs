@@ -9,11 +9,11 @@ use super::alone::Alone;
 use super::answers::Sent;
 use super::{Line, Queue, Queued, State, Task};
 use crate::engine::answer;
-use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS, StepResult};
+use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS, Operation, StepResult};
 use crate::engine::claim::Claim;
 use crate::engine::coalesce::Outcome;
 use crate::engine::command::Command;
-use crate::engine::drive::{self, Driver, Round, Rounds};
+use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::in_hand::InHand;
 use crate::engine::log;
 use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
@@ -44,8 +44,7 @@ impl Line {
             state.look = true;
         }
         let answered = state.waiters.somebody_was_answered();
-        let waiting = !state.waiters.is_empty();
-        let reports = state.turns.wants_report(now, waiting, answered);
+        let reports = state.turns.wants_report(now, answered);
         let awaited_in_vain = state.is_awaited_in_vain();
         let mut claim = Claim::default();
         if state.look && !state.waiters.is_empty() {
@@ -55,6 +54,7 @@ impl Line {
             state.looking_unprompted = std::mem::take(&mut state.unprompted);
         }
         state.asking = claim.last_in_line();
+        state.coming = reports && state.asking.is_some();
         state.waiters.name_ending(&mut claim);
         let own = u64::from(state.listening.is_confirmed());
         let report = reports.then(|| state.turns.report(state.waiters.report(&claim, now), own));
@@ -63,21 +63,17 @@ impl Line {
         (batch.len() > 0 || awaited_in_vain).then_some(Task::Batch(batch))
     }
 
-    /// Looks for waiters at `instant`, when they have been held back for others.
+    /// Looks at `instant` whether those came who were told that it is their turn.
     pub(super) fn look_again_at(&self, instant: Instant) {
         let line = self.itself.clone();
         self.core.runtime.spawn(async move {
             tokio::time::sleep_until(instant).await;
-            if let Some(line) = line.upgrade() {
-                let mut state = line.lock();
-                let held = state.turns.is_held_until(instant);
-                if held {
-                    state.look = true;
-                }
-                drop(state);
-                if held {
-                    drive::kick(&line);
-                }
+            let Some(line) = line.upgrade() else {
+                return;
+            };
+            let due = line.lock().turns.is_due(instant);
+            if due && !line.has_its_turn() {
+                let _ = line.call(Operation::Available).await;
             }
         });
     }
@@ -250,7 +246,7 @@ impl Rounds for Line {
 
     fn has_work(&self) -> bool {
         let mut state = self.lock();
-        state.asking = None;
+        (state.asking, state.coming) = (None, false);
         let claims = state.look && !state.waiters.is_empty();
         let ends = state.waiters.somebody_ends();
         if !state.queue.is_empty() || claims || ends || state.is_awaited_in_vain() {

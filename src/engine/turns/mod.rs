@@ -2,89 +2,104 @@
 //!
 //! # The rule
 //!
-//! *A caller may take its permits if what is left will do for all callers elsewhere who came clearly before it*:
-//! more than 5 ms and a tenth of its own wait earlier. That holds between the clients of one semaphore, as long as
-//! more than one listens. Within a client callers are served in the order of their arrival, as ever; the
-//! allowance lets a client hand a permit on within its process instead of passing it round for every caller. It
-//! does so for 20 ms (four times `local_hand_over`) after it last asked, and asks early enough to go on, with a look
-//! at the others' records.
+//! The clients of a semaphore whose callers wait stand in one *line*, ordered by the arrival of each one's first caller.
+//! *Walk the line from the earliest. What is free and does for a client's first caller is kept for it, and it is told, on
+//! a channel of its own. If it does not do, the client is passed; once it has been passed for 5 s, nobody behind it takes
+//! anything. Stop where nothing is left.* A caller takes what the walk leaves to its client, so a script reads the first
+//! few of the line, and costs by what is free and not by who waits.
 //!
-//! Nothing is kept for ever. Permits that have been free for 5 ms, while callers whom they would fit were held
-//! back, are *free for all*; those for whom they were kept are skipped for 20 ms and a quarter of their wait, or
-//! until they come, and then as long as there is not enough for the first of them. So a client that is frozen or dead,
-//! or a record that nobody knows, costs a few milliseconds now and then, for ten seconds at the most; a client whose
-//! last caller gives up takes its record back at once. A large request is waited for in the same way: for 5 ms
-//! small ones leave it what comes free, then they pass.
+//! Only callers elsewhere who came *clearly before* count: more than 5 ms and a tenth of a wait earlier. That
+//! allowance lets a process hand a permit on to its next caller instead of passing it round for each. It does so for 20 ms
+//! (four times `local_hand_over`) after it last asked, and asks early enough to go on.
 //!
-//! *Strangers*, listeners without a record (JVMs), are given an equal share. When `n` callers have got permits in `m`
-//! clients, each stranger has `n / m` permits to its credit; so many are kept free, and 5 ms later (10 ms where the
-//! stranger has missed three or more), if they have not been taken, they are free for all, and the stranger gets half
-//! the credit from then on (all of it again as soon as it takes some). A stranger that has had more than its share
-//! all the same, as [`strangers`] finds by counting messages, gets no credit, and permits are handed over within
-//! processes as if it were not there.
+//! Nothing is kept for ever. Who was told and does not come in its *patience*, 5 ms, is taken out of the line; it enters
+//! again, at its true place, when it asks. Whoever has told it looks after that time, and tells the next. Who does
+//! not listen any more is out at once. A client that comes late because it is far away is given the time it needed and half
+//! as much again, 150 ms at the most; what is kept for it lies idle meanwhile, so those who need more than 20 ms together
+//! cost the others a quarter of one request's time at the most. Who stops the line must have asked within the last second,
+//! or do so when told; it stops it for 5 s and a quarter of its wait, and is then passed again, for as long as it has waited: a
+//! request for more than there ever is delays the others, and does not end their progress.
+//!
+//! *No herd.* Where all that is free is kept for clients that were told, nobody else needs to hear of it: a message on the
+//! semaphore's channel is sent for the sake of strangers only, and marked (`+8`, which Java reads as 8), so that
+//! clients in line pass it over. Any other message, of a release by Java or of permits that nobody in line can use,
+//! is answered by some three of those who wait: one is enough to tell whose turn it is. By themselves
+//! all together look some 50 times a second, each at most once in `safety_interval`.
+//!
+//! *Strangers*, listeners that do not take part (JVMs, clients without turns), have one account together. For each caller of
+//! ours that is served they are owed as many permits as they are for one client in line, 8 at the most. So many are kept
+//! free; what they took, by the counter, is subtracted. If 5 ms bring nothing the debt is forgotten, and grows half
+//! as fast from then on, and twice as fast again when they take some. Beside strangers all releases go through Redis.
 //!
 //! Who only tries (`try_acquire`) takes what is free.
 //!
-//! # The record
+//! # What is stored
 //!
-//! A hash beside the semaphore, `redisson_sc_turns:{name}` (`redisson_sc_turns::name` where the name has braces of
-//! its own), written by `lua/semaphore/turns.lua` where others listen, and only then. It vanishes 10 s after its last
-//! use, and 1.5 s after the last caller who waited. A client none of whose callers wait, and that has seen within the
-//! last second that no stranger listens, leaves it alone: its releases need no count. Times are microseconds since
-//! 1970 by the server's clock. Clients' records are binary, since a script may have to read hundreds of them.
+//! Written by `lua/engine/line.lua` and `lua/semaphore/turns.lua` where others listen, and only then. It vanishes a minute
+//! after its last use, the line with the last who stands in it. Times are microseconds since 1970 by the server's clock.
 //!
-//! | field | value | form |
-//! |---|---|---|
-//! | a client's id (36 bytes) | when its first caller in line came; when its last one came; how many permits all of them want, 0 where nobody waits any more; when this was written; how many the first one wants, 0 if it has not come since it was last skipped; until when it is skipped, or 0 | 48 bytes: six unsigned integers of 64 bits, the most significant byte first |
-//! | `*` | since when permits are free while callers are held back, or 0; the counter behind the last script; what is to the strangers' credit; how much of it they are given (0.0313 to 1); how many messages have announced permits; how many callers have had permits | decimal ASCII with one space between the numbers: `^\d+ -?\d+ \d+\.\d+ \d+\.\d+ \d+ \d+$` |
+//! | Where | What |
+//! |---|---|
+//! | zset `redisson_sc_turns:{name}` (`redisson_sc_turns::name` where the name has braces of its own) | the line: a client's id; when its first caller came |
+//! | hash `redisson_sc_turns_notes:{name}`, field of a client's id | six numbers: how many permits its first caller wants; when it last asked; since when it has been told, or 0; its patience; when it stops the line, or 0; its first caller's ticket |
+//! | field `+` | when somebody who is far away may be told again |
+//! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (0.0313 to 1); since when permits are kept for them, or 0 |
+//! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come |
+//! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new`: a line begins, whoever waits is to come |
 //!
-//! Callers between the first and the last are taken to have come evenly. A client's field counts for 10 s from
-//! when it was written. What is not in this form counts as missing. Deleting it costs the order of a few callers;
-//! permits and answers do not depend on it: once-only execution has a key of its own ([`once`](super::once)).
-//! Where the server does not let it be written, or expire, there is none, and callers take what is free; once a second
-//! that is tried again. A hash of more than 1,000 fields is begun anew, since reading it would hold the server up.
+//! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
+//! callers; permits and answers do not depend on it: once-only execution has a key of its own
+//! ([`once`](super::once)). Where the server does not let it be written, or expire, there are no turns, and callers take
+//! what is free; once a second that is tried again. A script reads the first 64 of a line at the most.
 //!
 //! | File | What it holds |
 //! |---|---|
 //! | `mod.rs` | what a client knows of the others, and what that allows it |
+//! | `ear.rs` | what it hears of turns |
 //! | `report.rs` | what travels with a batch, and what comes back |
-//! | `strangers.rs` | how listeners without a record get on |
 
+mod ear;
 mod report;
-mod strangers;
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub(crate) use ear::{Call, Ear};
 pub(crate) use report::{Report, Verdict};
-use strangers::Strangers;
 
 /// What a client knows of others is believed for this long while its callers wait.
 const FRESH: Duration = Duration::from_millis(20);
-/// That all others who listen keep records is believed for this long, by clients none of whose callers wait.
-const KNOWN: Duration = Duration::from_secs(1);
+/// A line that may not be kept is tried again after this.
+const REFUSED: Duration = Duration::from_secs(1);
+/// A message that is for everybody is answered by so many of those who wait, more or less.
+const ANSWERS: f64 = 3.0;
+/// Without any message so many of them look in a second, if each looked less often by itself.
+const LOOKS: f64 = 50.0;
 
 /// Whose turn it is, as far as this process knows.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     off: bool,
-    /// The server has refused the record: none is kept until then.
+    /// The server has refused the line: none is kept until then.
     refused_until: Option<Instant>,
     others: u64,
     /// When `others` was learned.
     learned: Option<Instant>,
-    /// The record in Redis says that callers of this client wait.
-    on_record: bool,
-    strangers: Strangers,
-    /// So many others listened when there was no stranger among them, and when that was.
-    no_strangers: Option<(u64, Instant)>,
+    /// This client stands in line.
+    in_line: bool,
+    /// How many clients do.
+    clients: u32,
     /// How many callers were served without Redis since the last report.
     handed_over: i64,
+    /// How many messages of strangers were heard since then.
+    heard: i64,
     /// Callers who came before this may be served within the process.
     keep_before: Option<Instant>,
-    /// Until then what is free is kept for others.
-    held_until: Option<Instant>,
+    /// Callers of this process were held back while permits were free.
+    held: bool,
+    /// When this client looks whether those came who were told.
+    look_at: Option<Instant>,
 }
 
 impl Turns {
@@ -93,18 +108,15 @@ impl Turns {
         self.off = true;
     }
 
-    /// Whether the next batch carries a report. `waiting`: callers wait; `answered`: the server has said so to some.
-    pub(crate) fn wants_report(&self, now: Instant, waiting: bool, answered: bool) -> bool {
-        if self.off || self.refused_until.is_some_and(|until| now < until) {
-            return false;
-        }
-        let within = |at: Instant, time: Duration| now.saturating_duration_since(at) < time;
-        let fresh = |at: Instant| within(at, FRESH);
-        // What is released is counted for the sake of strangers.
-        let uncounted = |(others, at)| others == self.others && within(at, KNOWN);
-        self.on_record
-            || answered && !self.learned.is_some_and(fresh)
-            || self.others > 0 && (waiting || !self.no_strangers.is_some_and(uncounted))
+    /// Whether turns are kept; else each message is for this client, too.
+    pub(crate) fn are_kept(&self, now: Instant) -> bool {
+        !self.off && self.refused_until.is_none_or(|until| until <= now)
+    }
+
+    /// Whether the next batch carries a report. `answered`: the server has told some that they have to wait.
+    pub(crate) fn wants_report(&self, now: Instant, answered: bool) -> bool {
+        let known = self.learned.is_some_and(|at| is_fresh(at, now));
+        self.are_kept(now) && (self.in_line || self.others > 0 || answered && !known)
     }
 
     /// Whether the rule is to be kept.
@@ -115,20 +127,10 @@ impl Turns {
     /// Whether a release may serve callers of this process without Redis, the first of whom came at `came`
     /// and can be served by it, or not.
     pub(crate) fn may_keep(&self, came: Instant, fits: bool) -> bool {
-        if self.off || self.others == 0 {
+        if !self.others_listen() {
             return true;
         }
-        fits && self.strangers.offer() == 0 && self.keep_before.is_some_and(|before| came <= before)
-    }
-
-    /// A message that announces permits has come.
-    pub(crate) fn heard(&mut self) {
-        self.strangers.heard();
-    }
-
-    /// Messages may have been missed.
-    pub(crate) fn deaf(&mut self) {
-        self.strangers.deaf();
+        fits && self.keep_before.is_some_and(|before| came <= before)
     }
 
     /// Callers have been served without Redis.
@@ -138,31 +140,66 @@ impl Turns {
         }
     }
 
-    /// Whether the record says that callers of this client wait.
-    pub(crate) fn is_on_record(&self) -> bool {
-        self.on_record && !self.off
+    /// Somebody who does not take part has released permits.
+    pub(crate) fn heard(&mut self) {
+        self.heard += 1;
+    }
+
+    /// Messages may have been missed.
+    pub(crate) fn deaf(&mut self) {
+        self.heard = 0;
+    }
+
+    /// Whether this client stands in line.
+    pub(crate) fn is_in_line(&self) -> bool {
+        self.in_line && !self.off
+    }
+
+    /// What is known of others may not be so any more.
+    pub(crate) fn forget(&mut self) {
+        self.learned = None;
+    }
+
+    /// Whether it did so a moment ago.
+    pub(crate) fn has_just_come(&self, now: Instant) -> bool {
+        self.in_line && self.learned.is_some_and(|at| is_fresh(at, now))
     }
 
     /// Completes what a batch reports; `own`: how many of the listeners are this client.
-    pub(crate) fn report(&mut self, of_line: Report, own: u64) -> Report {
-        // Taken back with it; if that fails, it is not tried again: the record will not be believed for long.
-        self.on_record &= of_line.want > 0;
+    pub(crate) fn report(&mut self, of_waiters: Report, own: u64) -> Report {
+        // It leaves with it; if that fails, it is not tried again: who is told in vain is out.
+        self.in_line &= of_waiters.waiting > 0;
         Report {
             own,
-            offer: self.strangers.offer(),
             handed_over: std::mem::take(&mut self.handed_over),
-            ..of_line
+            heard: std::mem::take(&mut self.heard),
+            ..of_waiters
         }
     }
 
-    /// Whether the pause that ends at `instant` still holds: no answer has come since.
-    pub(crate) fn is_held_until(&self, instant: Instant) -> bool {
-        self.held_until == Some(instant)
+    /// Whether it is to be looked at `instant` whether others came: no answer has said since that they did. It is asked
+    /// once.
+    pub(crate) fn is_due(&mut self, instant: Instant) -> bool {
+        let due = self.look_at == Some(instant);
+        if due {
+            self.look_at = None;
+        }
+        due
     }
 
-    /// Whether callers of this process are held back while permits are free.
-    pub(crate) fn is_held(&self, now: Instant) -> bool {
-        self.held_until.is_some_and(|until| now < until)
+    /// Whether callers of this process are held back while permits are free: they will be told.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Whether this client looks at a message that is for everybody.
+    pub(crate) fn answers(&self, now: Instant) -> bool {
+        !self.are_kept(now) || fastrand::f64() * f64::from(self.clients) < ANSWERS
+    }
+
+    /// Whether this client looks by itself, once in `interval`.
+    pub(crate) fn looks(&self, interval: Duration) -> bool {
+        fastrand::f64() * f64::from(self.clients) < LOOKS * interval.as_secs_f64()
     }
 
     /// How many other listeners a batch has seen.
@@ -172,8 +209,7 @@ impl Turns {
     }
 
     /// The server's answer to a batch with a report, sent at `sent`, in which callers who wait have `asked` or not,
-    /// and that leaves some of those `waiting` who were reported, or none. Says when those who were held back
-    /// should look again.
+    /// and that leaves some of those `waiting` who were reported, or none. Says when it is to be looked, if that is new.
     pub(crate) fn answered(
         &mut self,
         verdict: Option<Verdict>,
@@ -182,146 +218,157 @@ impl Turns {
         sent: Instant,
         now: Instant,
     ) -> Option<Instant> {
-        self.on_record = verdict.is_some() && waiting;
+        self.in_line = verdict.is_some() && waiting && (asked || self.in_line);
         if asked {
-            self.held_until = None;
+            self.held = false;
         }
-        let verdict = verdict?;
-        if verdict.off {
-            self.refused_until = Some(now + KNOWN);
-            self.on_record = false;
-        }
-        if let Some(seen) = verdict.seen {
-            let distance = Duration::from_micros(seen.keep.unsigned_abs());
-            self.keep_before = if seen.keep < 0 {
+        let seen = match verdict? {
+            Verdict::Off => {
+                self.refused_until = Some(now + REFUSED);
+                self.in_line = false;
+                self.look_at = None;
+                return None;
+            }
+            Verdict::Seen(seen) => seen,
+        };
+        self.held |= seen.held;
+        self.clients = seen.clients;
+        self.keep_before = seen.keep.and_then(|keep| {
+            let distance = Duration::from_micros(keep.unsigned_abs());
+            if keep < 0 {
                 sent.checked_add(distance)
             } else {
                 sent.checked_sub(distance)
-            };
-            (self.strangers.count, self.strangers.clients) = (seen.strangers, seen.clients);
-            self.no_strangers = (seen.strangers == 0).then_some((self.others, now));
+            }
+        });
+        let Some(pause) = seen.pause else {
+            self.look_at = None;
+            return None;
+        };
+        let due = now + pause;
+        // Whoever has told them does, and a few others, as that one may be gone.
+        let looks = seen.told || self.answers(now);
+        if !looks || self.look_at.is_some_and(|at| at <= due) {
+            return None;
         }
-        self.strangers
-            .counted(verdict.announced, verdict.granted, now);
-        let until = now + verdict.pause?;
-        Some(*self.held_until.insert(until))
+        Some(*self.look_at.insert(due))
     }
+}
+
+fn is_fresh(learned: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(learned) < FRESH
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn verdict(keep: i64, strangers: u32) -> Option<Verdict> {
-        Verdict::read(&format!("turn:0:{keep}:{strangers}:2:0:0"))
+    fn verdict(text: &str) -> Option<Verdict> {
+        Some(Verdict::read(text).expect("as the script writes it"))
+    }
+
+    fn kept(keep: i64) -> Option<Verdict> {
+        verdict(&format!("turn:0:0:0:{keep}:0:2"))
     }
 
     #[test]
     fn alone_nothing_is_reported_and_all_is_kept() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         assert!(
-            !turns.wants_report(now, false, false),
+            !turns.wants_report(now, false),
             "a caller who has not been told to wait"
         );
-        assert!(
-            turns.wants_report(now, true, true),
-            "does anybody else listen?"
-        );
+        assert!(turns.wants_report(now, true), "does anybody else listen?");
         turns.seen(0, now);
-        assert!(!turns.wants_report(now, true, true));
+        assert!(!turns.wants_report(now, true));
         assert!(
-            turns.wants_report(now + FRESH, true, true),
+            turns.wants_report(now + FRESH, true),
             "does anybody by now?"
         );
         assert!(turns.may_keep(now, false));
+        turns.forget();
+        assert!(turns.wants_report(now, true), "perhaps somebody does");
     }
 
     #[test]
     fn beside_others_callers_are_served_within_the_process_until_theirs_are_older() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         turns.seen(1, now);
-        assert!(turns.wants_report(now, false, false));
+        assert!(turns.wants_report(now, false));
         assert!(
             !turns.may_keep(now, true),
             "nothing is known of the others yet"
         );
         let sent = now + Duration::from_secs(1);
-        turns.answered(verdict(30_000, 0), true, true, sent, sent);
+        turns.answered(kept(30_000), true, true, sent, sent);
         assert!(turns.may_keep(sent - Duration::from_millis(30), true));
         assert!(!turns.may_keep(sent - Duration::from_millis(29), true));
         assert!(
             !turns.may_keep(sent - Duration::from_millis(30), false),
             "a large one is not passed"
         );
-        turns.answered(verdict(-5_000, 0), true, true, sent, sent);
+        turns.answered(kept(-5_000), true, true, sent, sent);
         assert!(turns.may_keep(sent + Duration::from_millis(5), true));
+        turns.answered(verdict("turn:0:0:0:-:1:2"), true, true, sent, sent);
+        assert!(!turns.may_keep(sent - Duration::from_secs(1), true));
     }
 
     #[test]
-    fn beside_strangers_who_wait_for_their_share_nothing_is_kept() {
+    fn who_has_told_others_looks_whether_they_came_until_it_hears_that_they_did() {
         let (mut turns, now) = (Turns::default(), Instant::now());
-        turns.seen(1, now);
-        turns.answered(verdict(-5_000, 1), true, true, now, now);
-        assert!(!turns.may_keep(now, true));
-    }
-
-    #[test]
-    fn whose_callers_do_not_wait_reports_for_the_sake_of_strangers_only() {
-        let (mut turns, now) = (Turns::default(), Instant::now());
-        turns.seen(1, now);
-        assert!(
-            turns.wants_report(now, false, false),
-            "one of ours, or not?"
+        let told = verdict("turn:0:1:5000:0:0:2");
+        let waits = verdict("turn:1:0:4000:0:0:1000000000");
+        assert_eq!(
+            turns.answered(waits, true, true, now, now),
+            None,
+            "somebody else has told them"
         );
-        turns.answered(verdict(0, 0), true, false, now, now);
-        assert!(!turns.wants_report(now, false, false));
-        assert!(turns.wants_report(now, true, false));
-        assert!(turns.wants_report(now + KNOWN, false, false));
-        turns.seen(2, now);
-        assert!(
-            turns.wants_report(now, false, false),
-            "who is the other one?"
+        assert!(turns.is_held());
+        let due = turns.answered(told, true, true, now, now).expect("a look");
+        assert_eq!(due, now + Duration::from_millis(5));
+        assert_eq!(
+            turns.answered(told, true, true, now, now + FRESH),
+            None,
+            "one look for all of them"
         );
-        turns.answered(verdict(0, 1), true, false, now, now);
-        assert!(turns.wants_report(now, false, false));
+        assert!(turns.is_due(due) && !turns.is_due(due));
+        let due = turns.answered(told, true, true, now, now).expect("a look");
+        turns.answered(kept(0), true, true, now, now);
+        assert!(!turns.is_due(due), "they came");
+        assert!(!turns.is_held());
     }
 
     #[test]
-    fn who_is_held_back_looks_again_unless_an_answer_comes_before() {
+    fn its_place_is_taken_back_when_nobody_waits_any_more() {
         let (mut turns, now) = (Turns::default(), Instant::now());
-        let held = Verdict::read("turn:5000:0:0:2:0:0");
-        let until = turns.answered(held, true, true, now, now).expect("a pause");
-        assert_eq!(until, now + Duration::from_millis(5));
-        assert!(turns.is_held(now) && turns.is_held_until(until));
-        assert_eq!(turns.answered(verdict(0, 0), false, true, now, now), None);
-        assert!(
-            turns.is_held_until(until),
-            "others of this process have asked for something else"
-        );
-        assert_eq!(turns.answered(verdict(0, 0), true, true, now, now), None);
-        assert!(!turns.is_held(now) && !turns.is_held_until(until));
-    }
-
-    #[test]
-    fn the_record_is_taken_back_when_nobody_waits_any_more() {
-        let (mut turns, now) = (Turns::default(), Instant::now());
-        turns.answered(verdict(0, 0), true, true, now, now);
+        turns.answered(kept(0), true, true, now, now);
         turns.seen(0, now);
-        assert!(turns.wants_report(now, false, false));
-        turns.answered(verdict(0, 0), true, false, now, now);
-        assert!(!turns.wants_report(now, false, false));
+        assert!(turns.wants_report(now, false) && turns.is_in_line());
+        turns.answered(kept(0), true, false, now, now);
+        assert!(!turns.wants_report(now, false));
     }
 
     #[test]
-    fn where_no_record_may_be_kept_nobody_is_held_back_and_it_is_tried_later() {
+    fn where_no_line_may_be_kept_it_is_tried_later() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         turns.seen(1, now);
-        assert!(turns.wants_report(now, true, true));
-        let until = turns.answered(Verdict::read("turn:off"), true, true, now, now);
-        assert_eq!(until, Some(now), "they look again at once");
-        assert!(!turns.is_on_record() && !turns.is_held(now));
-        assert!(!turns.wants_report(now, true, true));
-        assert!(turns.wants_report(now + KNOWN, true, true));
+        assert!(turns.wants_report(now, true));
+        turns.answered(verdict("turn:off"), true, true, now, now);
+        assert!(!turns.is_in_line() && !turns.are_kept(now));
+        assert!(!turns.wants_report(now, true));
+        assert!(turns.wants_report(now + REFUSED, true));
+    }
+
+    #[test]
+    fn of_a_crowd_a_few_answer_what_is_for_all() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        let times = |happens: &dyn Fn() -> bool| (0..10_000).filter(|_| happens()).count();
+        turns.answered(verdict("turn:0:0:0:0:0:3"), true, true, now, now);
+        assert_eq!(times(&|| turns.answers(now)), 10_000);
+        turns.answered(verdict("turn:0:0:0:0:0:1000"), true, true, now, now);
+        assert!((1..200).contains(&times(&|| turns.answers(now))));
+        let interval = Duration::from_secs(5);
+        assert!((1_500..3_500).contains(&times(&|| turns.looks(interval))));
     }
 
     #[test]
@@ -329,25 +376,7 @@ mod tests {
         let (mut turns, now) = (Turns::default(), Instant::now());
         turns.switch_off();
         turns.seen(3, now);
-        assert!(!turns.wants_report(now, true, true));
-        assert!(turns.may_keep(now, false));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn any_words_are_read(words in proptest::collection::vec(crate::any_value::text(), 1..6)) {
-            let (mut turns, now) = (Turns::default(), Instant::now());
-            turns.seen(3, now);
-            for word in words {
-                let verdict = Verdict::read(&String::from_utf8_lossy(&word));
-                if let Some(until) = turns.answered(verdict, true, true, now, now) {
-                    assert!(until <= now + Duration::from_secs(1));
-                }
-                turns.may_keep(now, true);
-                let offer = turns.strangers.offer();
-                assert!((0..=1000).contains(&offer), "{offer}");
-                turns.heard();
-            }
-        }
+        assert!(!turns.wants_report(now, true));
+        assert!(turns.may_keep(now, false) && turns.answers(now));
     }
 }

@@ -197,16 +197,20 @@ impl Registry {
         tell(channel, known, wake);
     }
 
-    /// What to subscribe and what to unsubscribe, seen from what is subscribed.
+    /// What to subscribe and what to unsubscribe, seen from what is subscribed: in order, so that of the channels that
+    /// belong together `redisson_sc:` comes first, and goes last.
     fn difference(&self, subscribed: &BTreeSet<String>) -> (Vec<String>, Vec<String>) {
         let channels = self.lock();
         // One that was dropped and is wanted again is subscribed once more, for the confirmation's sake.
         let missing = |(name, known): (&String, &Channel)| (!known.confirmed).then(|| name.clone());
-        let wanted = channels.iter().filter_map(missing).collect();
+        let mut wanted: Vec<String> = channels.iter().filter_map(missing).collect();
+        wanted.sort_unstable();
         let gone = subscribed
             .iter()
             .filter(|name| !channels.contains_key(*name));
-        (wanted, gone.cloned().collect())
+        let mut gone: Vec<String> = gone.cloned().collect();
+        gone.sort_unstable_by(|one, two| two.cmp(one));
+        (wanted, gone)
     }
 
     fn confirm(&self, names: &[String]) {

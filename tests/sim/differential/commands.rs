@@ -5,8 +5,9 @@ use fastrand::Rng;
 use super::step::Words;
 
 pub const KEYS: &[&str] = &[
-    "s", "s2", "lock", "fence", "token", "turns", "times", "owners", "counter", "tokens", "line",
-    "slot1", "slot2", "slot3", "set", "list", "zset", "hash", "k", "", "peers", "r1", "r2", "once",
+    "s", "s2", "lock", "fence", "token", "turns", "notes", "times", "owners", "counter", "tokens",
+    "line", "slot1", "slot2", "slot3", "set", "list", "zset", "hash", "k", "", "peers", "r1", "r2",
+    "once",
 ];
 
 pub const CHANNELS: &[&str] = &["ch:s", "ch:lock", "ch:line", "news"];

@@ -160,19 +160,18 @@ fn semaphore(rng: &mut Rng, mood: &mut Mood, in_turn: bool) -> Call {
         arguments.extend([kind.to_owned(), amount, count]);
     }
     if in_turn {
-        keys.push("turns".to_owned());
-        let [head, last, tail] = [
+        keys.extend(texts(&["turns", "notes"]));
+        arguments.extend(texts(&[
             choose(rng, &["9000", "25000"]),
             choose(rng, &["0", "4000"]),
-            "0",
-        ];
-        arguments.extend(texts(&[head, last, tail]));
+        ]));
         arguments.extend([
             number(rng, 4),
             number(rng, 6),
+            number(rng, 3),
             number(rng, 2),
             number(rng, 2),
-            number(rng, 1500),
+            number(rng, 3),
             number(rng, 3),
         ]);
     }

@@ -1,7 +1,8 @@
 package compat;
 
 /** What the command line says. */
-record Options(String redis, String password, String prefix, boolean cluster, Long watchdogMs, String truststore) {
+record Options(String redis, String password, String prefix, boolean cluster, Long watchdogMs, String truststore,
+        String sentinelOf) {
 
     static Options parse(String[] args) {
         String redis = null;
@@ -10,6 +11,7 @@ record Options(String redis, String password, String prefix, boolean cluster, Lo
         boolean cluster = false;
         Long watchdogMs = null;
         String truststore = null;
+        String sentinelOf = null;
         for (int i = 0; i < args.length; i++) {
             switch (args[i]) {
                 case "--redis" -> redis = valueOf(args, i++);
@@ -18,13 +20,14 @@ record Options(String redis, String password, String prefix, boolean cluster, Lo
                 case "--cluster" -> cluster = true;
                 case "--watchdog" -> watchdogMs = Long.valueOf(valueOf(args, i++));
                 case "--truststore" -> truststore = valueOf(args, i++);
+                case "--sentinel-of" -> sentinelOf = valueOf(args, i++);
                 default -> throw new IllegalArgumentException("unknown option " + args[i]);
             }
         }
         if (redis == null) {
             throw new IllegalArgumentException("--redis redis://HOST:PORT is required");
         }
-        return new Options(redis, password, prefix, cluster, watchdogMs, truststore);
+        return new Options(redis, password, prefix, cluster, watchdogMs, truststore, sentinelOf);
     }
 
     private static String valueOf(String[] args, int option) {

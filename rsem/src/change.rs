@@ -1,0 +1,272 @@
+//! `rsem set`, `add`, `drain`, `release` and `unlock`: changes, and the questions before those that touch what others hold.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use redisson_semaphore::RSemaphore;
+
+use crate::connect::Connect;
+use crate::exit::{self, Failure};
+use crate::look::{Looker, show};
+use crate::say::say;
+use crate::span;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Change {
+    /// Set how many permits of a semaphore are available; creates it
+    ///
+    /// One that exists is asked for first. It is changed by the difference, so that permits that come and go meanwhile count.
+    Set {
+        name: String,
+        /// Those that are held come on top when they are given back
+        permits: u32,
+        /// It vanishes after this time. Without it, it stays; also if it had a time to live before
+        #[arg(long, value_name = "TIME", value_parser = span::parse)]
+        ttl: Option<Duration>,
+        /// Leave one that exists as it is: the status is 1 then
+        #[arg(long)]
+        if_missing: bool,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Add permits to a semaphore, or take some away (-3); creates it
+    ///
+    /// As in Redisson, a time to live is dropped. Asks before it takes some away: the counter may become negative.
+    Add {
+        name: String,
+        #[arg(allow_negative_numbers = true)]
+        permits: i32,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Take all permits of a semaphore that are available
+    ///
+    /// As in Redisson, a time to live is dropped.
+    Drain {
+        name: String,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Give permits back that somebody else has taken and can't give back any more
+    Release {
+        name: String,
+        #[arg(default_value_t = 1)]
+        permits: u32,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Take a lock away from whoever holds it
+    Unlock {
+        name: String,
+        /// Its holder learns of it up to a third of the lock's time-out later, and may go on until then
+        #[arg(long, required = true)]
+        force: bool,
+        #[command(flatten)]
+        consent: Consent,
+    },
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Consent {
+    /// Don't ask
+    #[arg(short, long)]
+    yes: bool,
+}
+
+impl Change {
+    pub(crate) async fn carry_out(self, connect: &Connect) -> Result<u8, Failure> {
+        let client = connect.client().await?;
+        let semaphore = client.semaphore(self.name());
+        let done = match self {
+            Change::Set {
+                permits,
+                ttl,
+                if_missing,
+                consent,
+                ..
+            } => {
+                set(
+                    connect,
+                    &semaphore,
+                    permits,
+                    ttl,
+                    (!if_missing).then_some(consent),
+                )
+                .await
+            }
+            Change::Add {
+                permits, consent, ..
+            } => add(connect, &semaphore, permits, consent).await,
+            Change::Drain { consent, .. } => drain(connect, &semaphore, consent).await,
+            Change::Release {
+                permits, consent, ..
+            } => release(connect, &semaphore, permits, consent).await,
+            Change::Unlock { name, consent, .. } => {
+                let asked = format!(
+                    "{}. Take it away from its holder?",
+                    state(connect, &name).await?
+                );
+                if consent.given(&asked)? {
+                    let held = client.lock(&name).force_unlock().await?;
+                    say(format_args!(
+                        "{name}: {}",
+                        if held { "unlocked" } else { "nobody held it" }
+                    ));
+                    Ok(held)
+                } else {
+                    Ok(false)
+                }
+            }
+        };
+        client.shutdown().await?;
+        done.map(|done| if done { 0 } else { exit::NO })
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Change::Set { name, .. }
+            | Change::Add { name, .. }
+            | Change::Drain { name, .. }
+            | Change::Release { name, .. }
+            | Change::Unlock { name, .. } => name,
+        }
+    }
+}
+
+/// Whether it was set; one that exists only with the consent.
+async fn set(
+    connect: &Connect,
+    semaphore: &RSemaphore,
+    permits: u32,
+    ttl: Option<Duration>,
+    consent: Option<Consent>,
+) -> Result<bool, Failure> {
+    let name = semaphore.name();
+    let created = match ttl {
+        Some(ttl) => semaphore.try_set_permits_for(permits, ttl).await?,
+        None => semaphore.try_set_permits(permits).await?,
+    };
+    if created {
+        say(format_args!("{name}: {permits} available, created"));
+        return Ok(true);
+    }
+    let Some(consent) = consent else {
+        eprintln!("rsem: {name:?} exists");
+        return Ok(false);
+    };
+    let asked = format!("{}. Set it to {permits}?", state(connect, name).await?);
+    if !consent.given(&asked)? {
+        return Ok(false);
+    }
+    let before = semaphore.available_permits().await?;
+    let delta = i32::try_from(i64::from(permits) - before).map_err(|_| {
+        Failure::new(
+            exit::DATA,
+            format!("{name:?} has {before}: too far from {permits}"),
+        )
+    })?;
+    semaphore.add_permits(delta).await?;
+    if let Some(ttl) = ttl {
+        semaphore.expire(ttl).await?;
+    }
+    say(format_args!(
+        "{name}: {before} available before, {permits} now"
+    ));
+    Ok(true)
+}
+
+async fn add(
+    connect: &Connect,
+    semaphore: &RSemaphore,
+    permits: i32,
+    consent: Consent,
+) -> Result<bool, Failure> {
+    let name = semaphore.name();
+    if permits < 0 {
+        let asked = format!(
+            "{}. Take {} away?",
+            state(connect, name).await?,
+            permits.unsigned_abs()
+        );
+        if !consent.given(&asked)? {
+            return Ok(false);
+        }
+    }
+    semaphore.add_permits(permits).await?;
+    tell(semaphore).await
+}
+
+async fn drain(
+    connect: &Connect,
+    semaphore: &RSemaphore,
+    consent: Consent,
+) -> Result<bool, Failure> {
+    let name = semaphore.name();
+    let asked = format!(
+        "{}. Take all that are available?",
+        state(connect, name).await?
+    );
+    if !consent.given(&asked)? {
+        return Ok(false);
+    }
+    say(format_args!(
+        "{name}: {} taken",
+        semaphore.drain_permits().await?
+    ));
+    Ok(true)
+}
+
+async fn release(
+    connect: &Connect,
+    semaphore: &RSemaphore,
+    permits: u32,
+    consent: Consent,
+) -> Result<bool, Failure> {
+    let name = semaphore.name();
+    let asked = format!(
+        "{}. Give {permits} back? If they are still held, there will be too many.",
+        state(connect, name).await?
+    );
+    if !consent.given(&asked)? {
+        return Ok(false);
+    }
+    // A misspelled name would create a semaphore.
+    if !semaphore.release_if_exists(permits).await? {
+        eprintln!("rsem: {name:?} does not exist");
+        return Ok(false);
+    }
+    tell(semaphore).await
+}
+
+async fn tell(semaphore: &RSemaphore) -> Result<bool, Failure> {
+    let available = semaphore.available_permits().await?;
+    say(format_args!("{}: {available} available", semaphore.name()));
+    Ok(true)
+}
+
+/// What is found, for the question.
+async fn state(connect: &Connect, name: &str) -> Result<String, Failure> {
+    let looker = Looker::new(connect.plain().await?);
+    let object = looker.object(&connect.mapped(name)).await?;
+    Ok(format!("{name} {}", show::in_words(&object)))
+}
+
+impl Consent {
+    /// Who can't be asked has to say so beforehand.
+    fn given(self, question: &str) -> Result<bool, Failure> {
+        if self.yes {
+            return Ok(true);
+        }
+        if !std::io::stdin().is_terminal() {
+            return Err(Failure::usage(format!(
+                "{question} There is no terminal to ask: --yes does it"
+            )));
+        }
+        eprint!("{question} [y/N] ");
+        let _ = std::io::stderr().flush();
+        let mut answer = String::new();
+        let read = std::io::stdin().read_line(&mut answer);
+        Ok(read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+}

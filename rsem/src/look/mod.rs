@@ -1,0 +1,288 @@
+//! What stands in Redis under a name. Nothing here changes anything, and nobody is woken.
+//!
+//! | File | What it holds |
+//! |---|---|
+//! | `mod.rs` | an object as it is found, and how it is looked at |
+//! | `names.rs` | the keys beside it, and its channels |
+//! | `show.rs` | `rsem show` |
+//! | `watch.rs`, `screen.rs` | `rsem watch`, and its picture |
+
+pub(crate) mod names;
+mod screen;
+pub(crate) mod show;
+pub(crate) mod watch;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redis::{FromRedisValue, RedisResult};
+
+/// So many holders are looked at; the others are counted.
+const HOLDERS: usize = 100;
+/// So much of a string: numbers and owners are shorter.
+const TEXT: usize = 64;
+
+/// An object as it was found.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Object {
+    /// As it stands in Redis.
+    pub(crate) key: String,
+    pub(crate) kind: Kind,
+    /// `None` for ever.
+    pub(crate) ttl: Option<Duration>,
+    /// Connections that listen for permits or the lock: a client has one, however many callers of it wait. Not known
+    /// where the server does not let this user ask.
+    pub(crate) listeners: Option<u64>,
+}
+
+/// What it is. A counter may be the semaphore's, a latch's, or anybody's: nothing in Redis tells these apart.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Kind {
+    Missing,
+    /// `RSemaphore`, or with `leases` an `RPermitExpirableSemaphore`.
+    Semaphore {
+        available: i64,
+        leases: Option<u64>,
+    },
+    /// `RLock`, with `token` an `RFencedLock`, with `queued` an `RFairLock`.
+    Lock {
+        /// Owners, each with how often it holds the lock.
+        holders: Vec<(String, String)>,
+        token: Option<u64>,
+        queued: Option<u64>,
+    },
+    /// `RReadWriteLock`.
+    ReadWriteLock {
+        mode: String,
+        holders: Vec<(String, String)>,
+    },
+    /// The classic recipes' zset (with the time of each holder) or set (without).
+    Holders {
+        count: u64,
+        holders: Vec<(String, Option<f64>)>,
+    },
+    /// A string that is not a number: a string lock's owner, perhaps.
+    Text(String),
+    Other(String),
+}
+
+impl Kind {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Kind::Missing => "missing",
+            Kind::Semaphore { leases: None, .. } => "semaphore",
+            Kind::Semaphore { .. } => "permit-expirable semaphore",
+            Kind::Lock {
+                queued: Some(_), ..
+            } => "fair lock",
+            Kind::Lock { token: Some(_), .. } => "fenced lock",
+            Kind::Lock { .. } => "lock",
+            Kind::ReadWriteLock { .. } => "read-write lock",
+            Kind::Holders { .. } => "semaphore with ids",
+            Kind::Text(_) => "string",
+            Kind::Other(kind) => kind,
+        }
+    }
+}
+
+impl Object {
+    /// The number that moves, and what it is called.
+    pub(crate) fn level(&self) -> Option<(&'static str, i64)> {
+        let held = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        match &self.kind {
+            Kind::Semaphore { available, .. } => Some(("available", *available)),
+            Kind::Lock { holders, .. } | Kind::ReadWriteLock { holders, .. } => {
+                Some(("held", held(holders.len())))
+            }
+            Kind::Holders { count, .. } => {
+                Some(("held", i64::try_from(*count).unwrap_or(i64::MAX)))
+            }
+            Kind::Missing | Kind::Text(_) | Kind::Other(_) => None,
+        }
+    }
+}
+
+/// A key beside an object.
+#[derive(Debug, Clone)]
+pub(crate) struct Record {
+    pub(crate) key: String,
+    /// Not known where the server does not let this user ask.
+    pub(crate) bytes: Option<u64>,
+}
+
+/// Looks at Redis.
+#[derive(Clone)]
+pub(crate) struct Looker {
+    connection: MultiplexedConnection,
+}
+
+impl Looker {
+    pub(crate) fn new(connection: MultiplexedConnection) -> Self {
+        Looker { connection }
+    }
+
+    /// One command. Those that are waited for together travel together.
+    pub(crate) async fn ask<'w, T: FromRedisValue>(
+        &self,
+        words: impl AsRef<[&'w str]>,
+    ) -> RedisResult<T> {
+        let words = words.as_ref();
+        let mut connection = self.connection.clone();
+        redis::cmd(words[0])
+            .arg(&words[1..])
+            .query_async(&mut connection)
+            .await
+    }
+
+    /// The object that stands under `key`.
+    pub(crate) async fn object(&self, key: &str) -> RedisResult<Object> {
+        let (found, ttl, listeners) = tokio::join!(
+            self.ask::<String>(["TYPE", key]),
+            self.ask::<i64>(["PTTL", key]),
+            self.listeners(key),
+        );
+        let kind = match found?.as_str() {
+            "none" => Kind::Missing,
+            "string" => self.string(key).await?,
+            "hash" => self.hash(key).await?,
+            "zset" => self.zset(key).await?,
+            "set" => self.set(key).await?,
+            other => Kind::Other(other.to_owned()),
+        };
+        Ok(Object {
+            key: key.to_owned(),
+            kind,
+            ttl: u64::try_from(ttl?).ok().map(Duration::from_millis),
+            listeners: listeners.ok(),
+        })
+    }
+
+    async fn listeners(&self, key: &str) -> RedisResult<u64> {
+        let (semaphore, lock) = (names::semaphore_channel(key), names::lock_channel(key));
+        let counts: HashMap<String, u64> =
+            self.ask(["PUBSUB", "NUMSUB", &semaphore, &lock]).await?;
+        Ok(counts.values().sum())
+    }
+
+    async fn string(&self, key: &str) -> RedisResult<Kind> {
+        let end = (TEXT - 1).to_string();
+        let leases = names::permit_leases(key);
+        let (text, leases) = tokio::join!(
+            self.ask::<Vec<u8>>(["GETRANGE", key, "0", &end]),
+            self.ask::<u64>(["ZCARD", &leases]),
+        );
+        let text = String::from_utf8_lossy(&text?).into_owned();
+        Ok(match text.parse() {
+            Ok(available) => Kind::Semaphore {
+                available,
+                leases: leases.ok().filter(|leases| *leases > 0),
+            },
+            Err(_) => Kind::Text(text),
+        })
+    }
+
+    async fn hash(&self, key: &str) -> RedisResult<Kind> {
+        let (token, queue) = (names::fencing_token(key), names::fair_queue(key));
+        let count = HOLDERS.to_string();
+        let (fields, token, queued) = tokio::join!(
+            self.ask::<(String, Vec<(String, String)>)>(["HSCAN", key, "0", "COUNT", &count]),
+            self.ask::<Option<u64>>(["GET", &token]),
+            self.ask::<u64>(["LLEN", &queue]),
+        );
+        let mut holders = fields?.1;
+        holders.truncate(HOLDERS);
+        if let Some(at) = holders.iter().position(|(field, _)| field == "mode") {
+            let (_, mode) = holders.swap_remove(at);
+            return Ok(Kind::ReadWriteLock { mode, holders });
+        }
+        // `<uuid>:<number>`, and how often.
+        let owner =
+            |(field, count): &(String, String)| field.contains(':') && count.parse::<u64>().is_ok();
+        if !holders.iter().all(owner) {
+            return Ok(Kind::Other("hash".to_owned()));
+        }
+        Ok(Kind::Lock {
+            holders,
+            token: token.ok().flatten(),
+            queued: queued.ok().filter(|queued| *queued > 0),
+        })
+    }
+
+    async fn zset(&self, key: &str) -> RedisResult<Kind> {
+        let end = (HOLDERS - 1).to_string();
+        let (count, holders) = tokio::join!(
+            self.ask::<u64>(["ZCARD", key]),
+            self.ask::<Vec<(String, f64)>>(["ZRANGE", key, "0", &end, "WITHSCORES"]),
+        );
+        let holders = holders?.into_iter();
+        Ok(Kind::Holders {
+            count: count?,
+            holders: holders.map(|(id, score)| (id, Some(score))).collect(),
+        })
+    }
+
+    async fn set(&self, key: &str) -> RedisResult<Kind> {
+        let most = HOLDERS.to_string();
+        let (count, holders) = tokio::join!(
+            self.ask::<u64>(["SCARD", key]),
+            self.ask::<Vec<String>>(["SRANDMEMBER", key, &most]),
+        );
+        let mut holders = holders?;
+        holders.sort();
+        Ok(Kind::Holders {
+            count: count?,
+            holders: holders.into_iter().map(|id| (id, None)).collect(),
+        })
+    }
+
+    /// The keys beside it that have one name each.
+    pub(crate) async fn records(&self, key: &str) -> Vec<Record> {
+        self.sizes(names::single_records(key)).await
+    }
+
+    /// Those of these keys that there are.
+    pub(crate) async fn sizes(&self, keys: Vec<String>) -> Vec<Record> {
+        let sizes = keys.into_iter().map(async |key| {
+            match self.ask::<Option<u64>>(["MEMORY", "USAGE", &key]).await {
+                Ok(bytes) => bytes.map(|bytes| (key, Some(bytes))),
+                Err(_) => {
+                    let there = self.ask(["EXISTS", &key]).await.unwrap_or(false);
+                    there.then_some((key, None))
+                }
+            }
+        });
+        let found = join_all(sizes).await.into_iter().flatten();
+        found.map(|(key, bytes)| Record { key, bytes }).collect()
+    }
+
+    /// Goes through the names of all keys, up to so many of them, and keeps those that `take` wants. Also tells whether
+    /// that were all.
+    pub(crate) async fn scan(
+        &self,
+        pattern: &str,
+        most: u64,
+        mut take: impl FnMut(&str) -> bool,
+    ) -> RedisResult<(Vec<String>, bool)> {
+        const STEP: u64 = 1_000;
+        let (mut cursor, mut found, mut looked) = ("0".to_owned(), Vec::new(), 0);
+        loop {
+            let step = STEP.to_string();
+            let (next, keys): (String, Vec<Vec<u8>>) = self
+                .ask(["SCAN", &cursor, "MATCH", pattern, "COUNT", &step])
+                .await?;
+            let keys = keys
+                .into_iter()
+                .filter_map(|key| String::from_utf8(key).ok());
+            found.extend(keys.filter(|key| take(key)));
+            cursor = next;
+            looked += STEP;
+            if cursor == "0" || looked >= most {
+                found.sort();
+                found.dedup();
+                return Ok((found, cursor == "0"));
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What stands beside an object, and where its waiters listen; `name` is as it stands in Redis.
+//!
+//! Redisson puts braces around a name that has none, so that all keys of an object are in one slot of a cluster.
+
+pub(crate) fn semaphore_channel(name: &str) -> String {
+    prefixed("redisson_sc", name)
+}
+
+pub(crate) fn lock_channel(name: &str) -> String {
+    prefixed("redisson_lock__channel", name)
+}
+
+pub(crate) fn fencing_token(name: &str) -> String {
+    prefixed("redisson_lock_token", name)
+}
+
+pub(crate) fn fair_queue(name: &str) -> String {
+    prefixed("redisson_lock_queue", name)
+}
+
+/// The permits of Redisson's `RPermitExpirableSemaphore`.
+pub(crate) fn permit_leases(name: &str) -> String {
+    if name.contains('{') {
+        format!("{name}:timeout")
+    } else {
+        format!("{{{name}}}:timeout")
+    }
+}
+
+/// The keys beside it that have one name each.
+pub(crate) fn single_records(name: &str) -> Vec<String> {
+    vec![
+        beside("redisson_sc_turns", name),
+        fencing_token(name),
+        fair_queue(name),
+        prefixed("redisson_lock_timeout", name),
+        permit_leases(name),
+    ]
+}
+
+/// How the keys begin of which each client has its own.
+pub(crate) fn client_records(name: &str) -> Vec<String> {
+    ["redisson_sc_once", "redisson_lock_fence"]
+        .map(|prefix| format!("{}:", beside(prefix, name)))
+        .to_vec()
+}
+
+/// What all of those begin with.
+pub(crate) const ALL_RECORDS: &str = "redisson_*";
+
+/// A key of this crate alone: the object's own braces must not be taken for those around it.
+fn beside(prefix: &str, name: &str) -> String {
+    if name.contains('{') {
+        format!("{prefix}::{name}")
+    } else {
+        format!("{prefix}:{{{name}}}")
+    }
+}
+
+fn prefixed(prefix: &str, name: &str) -> String {
+    if name.contains('{') {
+        format!("{prefix}:{name}")
+    } else {
+        format!("{prefix}:{{{name}}}")
+    }
+}

@@ -1,0 +1,305 @@
+//! `rsem show`, `set`, `add`, `drain`, `release` and `unlock`.
+
+mod program;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use program::terminal::Terminal;
+use program::{Program, command, rsem};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use serde_json::{Value, json};
+use support::server::RedisServer;
+use support::waiters::{channel, until_subscribers};
+
+async fn show(url: &str, name: &str) -> Value {
+    let ended = rsem(url, &["show", "--json", name]).await;
+    let all: Value = serde_json::from_str(&ended.out).expect("JSON");
+    all[0].clone()
+}
+
+async fn available(connection: &mut MultiplexedConnection, name: &str) -> Option<i64> {
+    connection.get(name).await.expect("a number")
+}
+
+#[tokio::test]
+async fn each_kind_is_shown_for_what_it_is() {
+    let server = RedisServer::start().await;
+    let url = server.url();
+    let mut connection = server.connection().await;
+    let owner = "12e1ee62-5cda-4d59-8592-fd41bffb9937:7";
+    let mut pipe = redis::pipe();
+    pipe.pset_ex("seats", 4, 600_000);
+    pipe.set("leased", 1).zadd("{leased}:timeout", "id", 1);
+    pipe.hset("door", owner, 2);
+    pipe.hset("ledger", owner, 1)
+        .set("redisson_lock_token:{ledger}", 12);
+    pipe.hset("fair", owner, 1)
+        .rpush("redisson_lock_queue:{fair}", "other:1");
+    pipe.hset("book", "mode", "read").hset("book", owner, 1);
+    pipe.zadd("zset", "a", 5)
+        .zadd("zset", "b", 6)
+        .sadd("set", "a");
+    pipe.set("text", "an owner")
+        .rpush("list", 1)
+        .hset("hash", "field", "value");
+    let () = pipe.query_async(&mut connection).await.unwrap();
+    let holder = json!([{"owner": owner, "count": 1}]);
+    let cases = [
+        (
+            "seats",
+            json!({"kind": "semaphore", "available": 4, "leases": null, "listening": 0}),
+        ),
+        (
+            "leased",
+            json!({"kind": "permit-expirable semaphore", "available": 1, "leases": 1}),
+        ),
+        (
+            "door",
+            json!({"kind": "lock", "holders": [{"owner": owner, "count": 2}]}),
+        ),
+        (
+            "ledger",
+            json!({"kind": "fenced lock", "holders": holder, "token": 12}),
+        ),
+        (
+            "fair",
+            json!({"kind": "fair lock", "holders": holder, "queued": 1}),
+        ),
+        (
+            "book",
+            json!({"kind": "read-write lock", "mode": "read", "holders": holder}),
+        ),
+        (
+            "zset",
+            json!({"kind": "semaphore with ids", "held": 2,
+            "holders": [{"id": "a", "time": 5.0}, {"id": "b", "time": 6.0}]}),
+        ),
+        (
+            "set",
+            json!({"kind": "semaphore with ids", "held": 1, "holders": [{"id": "a", "time": null}]}),
+        ),
+        ("text", json!({"kind": "string", "text": "an owner"})),
+        ("list", json!({"kind": "list"})),
+        ("hash", json!({"kind": "hash"})),
+        ("none", json!({"kind": "missing"})),
+    ];
+    for (name, expected) in cases {
+        let shown = show(&url, name).await;
+        for (field, value) in expected.as_object().unwrap() {
+            assert_eq!(&shown[field], value, "{name}: {shown}");
+        }
+    }
+    let ttl = show(&url, "seats").await["ttl_ms"].as_u64().unwrap();
+    assert!((1..=600_000).contains(&ttl));
+}
+
+#[tokio::test]
+async fn who_waits_and_what_stands_beside_it_is_shown() {
+    let server = RedisServer::start().await;
+    let url = server.url();
+    assert_eq!(
+        rsem(&url, &["run", "-s", "seats", "--create", "1", "true"])
+            .await
+            .status,
+        0
+    );
+    let mut running = Program::start(
+        &url,
+        &["run", "-s", "seats", "sh", "-c", "echo up; read line; :"],
+    );
+    assert_eq!(running.line().await, "up");
+    let waiting = Program::start(&url, &["run", "-s", "seats", "true"]);
+    until_subscribers(&mut server.connection().await, &channel("seats"), 1).await;
+    let ended = rsem(&url, &["show", "--records", "seats"]).await;
+    assert_eq!(ended.status, 0);
+    assert!(
+        ended
+            .out
+            .starts_with("seats: semaphore\n  available     0\n"),
+        "{}",
+        ended.out
+    );
+    assert!(ended.out.contains("  listening     1\n"), "{}", ended.out);
+    assert!(
+        ended
+            .out
+            .contains("  beside it     redisson_sc_once:{seats}:"),
+        "{}",
+        ended.out
+    );
+    assert_eq!(running.ended().await.status, 0);
+    assert_eq!(waiting.ended().await.status, 0);
+}
+
+#[tokio::test]
+async fn what_others_have_written_does_not_reach_the_terminal_as_it_is() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let _: () = connection.sadd("set", "\x1b[2Jgone\n").await.unwrap();
+    let shown = rsem(&server.url(), &["show", "set"]).await.out;
+    assert!(shown.contains("\\u{1b}[2Jgone\\n\n"), "{shown:?}");
+}
+
+/// For whom only some commands are allowed, the rest is shown.
+#[tokio::test]
+async fn what_may_not_be_asked_is_told() {
+    let rules = "poor on >p ~* +type +pttl +getrange +exists";
+    let server = RedisServer::options().user(rules).start().await;
+    let mut connection = server.connection().await;
+    let _: () = connection.set("seats", 3).await.unwrap();
+    let ended = rsem(&server.url_as("poor", "p"), &["show", "seats"]).await;
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    assert!(ended.out.contains("available     3"), "{}", ended.out);
+    assert!(ended.out.contains("PUBSUB is forbidden"), "{}", ended.out);
+}
+
+#[tokio::test]
+async fn a_name_is_prefixed_and_the_password_comes_from_where_it_is_safe() {
+    let server = RedisServer::options().password("se:cret").start().await;
+    let mut connection = server.connection().await;
+    let _: () = connection.set("shop:seats", 3).await.unwrap();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let file = server.directory().join("password");
+    std::fs::write(&file, "se:cret\n").unwrap();
+    let from_file = [
+        "show",
+        "seats",
+        "--prefix",
+        "shop:",
+        "--password-file",
+        file.to_str().unwrap(),
+    ];
+    assert_eq!(rsem(&url, &from_file).await.status, 0);
+    for variable in ["REDIS_PASSWORD", "REDISCLI_AUTH"] {
+        let mut shown = command(&url, &["add", "seats", "1", "--prefix", "shop:"]);
+        shown.env(variable, "se:cret");
+        let ended = Program::of(shown).ended().await;
+        assert_eq!(ended.status, 0, "{}", ended.err);
+    }
+    assert_eq!(available(&mut connection, "shop:seats").await, Some(5));
+    let ended = rsem(&url, &["show", "seats"]).await;
+    assert_eq!(ended.status, 77, "{}", ended.err);
+}
+
+#[tokio::test]
+async fn permits_are_set_added_drained_and_given_back() {
+    let server = RedisServer::start().await;
+    let url = server.url();
+    let mut connection = server.connection().await;
+    let steps: [(&[&str], i32, &str, Option<i64>); 12] = [
+        (&["set", "seats", "5"], 0, "5 available, created", Some(5)),
+        (&["set", "seats", "7", "--if-missing"], 1, "", Some(5)),
+        (
+            &["set", "seats", "7", "--yes"],
+            0,
+            "5 available before, 7 now",
+            Some(7),
+        ),
+        (
+            &["set", "seats", "3", "-y", "--ttl", "1h"],
+            0,
+            "7 available before, 3 now",
+            Some(3),
+        ),
+        (&["add", "seats", "2"], 0, "5 available", Some(5)),
+        (
+            &["add", "seats", "-6", "--yes"],
+            0,
+            "-1 available",
+            Some(-1),
+        ),
+        (
+            &["release", "seats", "3", "--yes"],
+            0,
+            "2 available",
+            Some(2),
+        ),
+        (&["drain", "seats", "--yes"], 0, "2 taken", Some(0)),
+        (&["release", "other", "--yes"], 1, "", None),
+        (&["set", "list", "3", "--yes"], 65, "", None),
+        (&["set", "seats", "3000000000"], 64, "", None),
+        (
+            &["add", "seats", "2147483647"],
+            0,
+            "2147483647 available",
+            Some(2_147_483_647),
+        ),
+    ];
+    let _: () = connection.lpush("list", 0).await.unwrap();
+    for (arguments, status, words, after) in steps {
+        let ended = rsem(&url, arguments).await;
+        assert_eq!(ended.status, status, "{arguments:?}: {ended:?}");
+        assert!(ended.out.contains(words), "{arguments:?}: {ended:?}");
+        if let Some(after) = after {
+            assert_eq!(
+                available(&mut connection, arguments[1]).await,
+                Some(after),
+                "{arguments:?}"
+            );
+        }
+        if arguments.contains(&"--ttl") {
+            let ttl: i64 = connection.pttl("seats").await.unwrap();
+            assert!((1..=3_600_000).contains(&ttl));
+        }
+    }
+    assert_eq!(available(&mut connection, "other").await, None);
+}
+
+#[tokio::test]
+async fn without_a_terminal_nothing_of_others_is_touched_unless_told_so() {
+    let server = RedisServer::start().await;
+    let url = server.url();
+    let mut connection = server.connection().await;
+    let () = redis::pipe()
+        .set("seats", 5)
+        .hset("door", "12e1ee62-5cda-4d59-8592-fd41bffb9937:7", 1)
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    let refused: [&[&str]; 6] = [
+        &["set", "seats", "1"],
+        &["add", "seats", "-1"],
+        &["drain", "seats"],
+        &["release", "seats"],
+        &["unlock", "door", "--force"],
+        &["unlock", "door", "--yes"],
+    ];
+    for arguments in refused {
+        let ended = rsem(&url, arguments).await;
+        assert_eq!(ended.status, 64, "{arguments:?}: {ended:?}");
+        assert!(
+            ended.err.contains("--yes") || ended.err.contains("--force"),
+            "{ended:?}"
+        );
+    }
+    assert_eq!(available(&mut connection, "seats").await, Some(5));
+    let locked: bool = connection.exists("door").await.unwrap();
+    assert!(locked);
+    let unlocked = rsem(&url, &["unlock", "door", "--force", "--yes"]).await;
+    assert_eq!(
+        (unlocked.status, unlocked.out.as_str()),
+        (0, "door: unlocked\n")
+    );
+    let again = rsem(&url, &["unlock", "door", "--force", "--yes"]).await;
+    assert_eq!(
+        (again.status, again.out.as_str()),
+        (1, "door: nobody held it\n")
+    );
+}
+
+#[tokio::test]
+async fn in_a_terminal_it_asks() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let _: () = connection.set("seats", 5).await.unwrap();
+    for (answer, status, after) in [("n\n", 1, 5), ("\n", 1, 5), ("y\n", 0, 0)] {
+        let mut asking = command(&server.url(), &["drain", "seats"]);
+        asking.env("TERM", "xterm");
+        let mut terminal = Terminal::start(asking);
+        terminal.until("seats has 5 available. Take all that are available? [y/N] ");
+        terminal.press(answer);
+        assert_eq!(terminal.ended().await.0, status);
+        assert_eq!(available(&mut connection, "seats").await, Some(after));
+    }
+}

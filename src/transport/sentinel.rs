@@ -1,0 +1,386 @@
+//! Where the master is, as the sentinels say.
+//!
+//! All of them are asked at the same time. The answer with the highest configuration epoch counts, as every failover has
+//! an epoch above those before: a sentinel that has been cut off does not lead back to an old master. Nor does it when it
+//! is the only one that answers: what is older than what has been seen is believed only when all sentinels say so (as
+//! after they were set up anew).
+//!
+//! They tell of a failover by themselves, too. Who has a connection to another server then ends it at once, even where that
+//! server goes on taking itself for the master.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use redis::Value;
+use redis::aio::PubSub;
+use tokio::sync::{Mutex, Notify, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::Backoff;
+use super::address::{Address, Login, Target};
+use super::endpoint::INTRODUCED;
+use super::failure::{Reason, Refusal};
+use super::handshake::{Entry, exchange};
+use super::socket::Socket;
+use super::tls::Tls;
+
+/// What they have said is not asked again for this long.
+const FRESH: Duration = Duration::from_millis(500);
+/// How long the others are waited for when most have answered.
+const GRACE: Duration = Duration::from_millis(100);
+/// How often one that is listened to is asked whether it is still there.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+/// The pauses between attempts to listen to one.
+const AGAIN: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// What they publish when a replica has been promoted, and when all of that failover is done.
+const NEWS: [&str; 2] = ["+promoted-slave", "+switch-master"];
+
+/// The sentinels of one master.
+pub(super) struct Sentinels {
+    /// The master's name.
+    master: String,
+    sentinels: Vec<Sentinel>,
+    /// How long one may take to answer.
+    patience: Duration,
+    /// When they were asked last.
+    asked: Mutex<Option<Instant>>,
+    known: watch::Sender<Option<Master>>,
+    news: Notify,
+}
+
+/// How to come in to one of them.
+struct Sentinel {
+    address: Address,
+    tls: Option<Tls>,
+    login: Login,
+}
+
+/// A master, and since which configuration it is that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Master {
+    address: Address,
+    epoch: u64,
+}
+
+/// What a sentinel says: nothing if it does not know the master's name.
+type Answer = Option<Master>;
+
+impl Sentinels {
+    pub(super) fn new(
+        master: String,
+        sentinels: Vec<(Target, Option<Tls>)>,
+        patience: Duration,
+    ) -> Self {
+        let sentinels = sentinels.into_iter().map(|(target, tls)| Sentinel {
+            address: target.address,
+            login: target.login,
+            tls,
+        });
+        Sentinels {
+            master,
+            sentinels: sentinels.collect(),
+            patience,
+            asked: Mutex::default(),
+            known: watch::Sender::new(None),
+            news: Notify::new(),
+        }
+    }
+
+    /// The master's name, and whom to ask for it.
+    pub(super) fn printed(&self) -> String {
+        let sentinels: Vec<_> = self
+            .sentinels
+            .iter()
+            .map(|s| s.address.to_string())
+            .collect();
+        format!("{} of the sentinels {}", self.master, sentinels.join(", "))
+    }
+
+    /// The master's address.
+    pub(super) async fn locate(&self) -> Result<Address, Refusal> {
+        self.locate_unless(FRESH).await
+    }
+
+    /// Returns when the master is known to be somewhere else than at `address`.
+    pub(super) async fn until_not(&self, address: &Address) {
+        let mut known = self.known.subscribe();
+        let moved = known.wait_for(|known| known.as_ref().is_some_and(|m| m.address != *address));
+        if moved.await.is_err() {
+            // Never, as the sender is this one's own.
+            std::future::pending().await
+        }
+    }
+
+    /// The same without asking if it was asked less than `fresh` ago.
+    async fn locate_unless(&self, fresh: Duration) -> Result<Address, Refusal> {
+        let mut asked = self.asked.lock().await;
+        let known = self.known.borrow().clone();
+        if let (Some(at), Some(known)) = (*asked, &known)
+            && at.elapsed() < fresh
+        {
+            return Ok(known.address.clone());
+        }
+        let answers = self.ask_all().await;
+        let master = choose(known.as_ref(), &answers, &self.master)?;
+        *asked = Some(Instant::now());
+        if let Some(known) = known
+            && known.address != master.address
+        {
+            let (from, to) = (known.address, &master.address);
+            tracing::info!(master = %self.master, %from, %to, "the master has moved");
+        }
+        let address = master.address.clone();
+        self.known.send_if_modified(|known| {
+            let changed = known.as_ref() != Some(&master);
+            *known = Some(master);
+            changed
+        });
+        Ok(address)
+    }
+
+    /// What they say: as many as there are, or most of them if the others take long.
+    async fn ask_all(&self) -> Vec<Result<Answer, Refusal>> {
+        let asking = self.sentinels.iter().map(|sentinel| async move {
+            let asking = timeout(self.patience, sentinel.ask(&self.master));
+            asking
+                .await
+                .unwrap_or_else(|_| {
+                    let patience = self.patience;
+                    Err(Refusal::unreachable(format!(
+                        "no answer within {patience:?}"
+                    )))
+                })
+                .map_err(|Refusal { reason, detail }| Refusal {
+                    reason,
+                    detail: format!("sentinel {}: {detail}", sentinel.address),
+                })
+        });
+        let mut asking: FuturesUnordered<_> = asking.collect();
+        let mut answers = Vec::new();
+        let mut end = None;
+        loop {
+            let next = match end {
+                None => asking.next().await,
+                Some(end) => timeout_at(end, asking.next()).await.unwrap_or_else(|_| {
+                    let detail = "others were faster".to_owned();
+                    Some(Err(Refusal::unreachable(detail)))
+                }),
+            };
+            let Some(answer) = next else { return answers };
+            answers.push(answer);
+            let good = answers.iter().filter(|answer| answer.is_ok()).count();
+            if end.is_some_and(|end| end <= Instant::now()) {
+                return answers;
+            }
+            if end.is_none() && good > self.sentinels.len() / 2 {
+                end = Some(Instant::now() + GRACE);
+            }
+        }
+    }
+
+    /// Listens to all of them, and asks again when one has news.
+    pub(super) async fn watch(self: Arc<Self>) {
+        let listening = self.sentinels.iter().map(|sentinel| self.listen(sentinel));
+        let mut listening: FuturesUnordered<_> = listening.collect();
+        let asking = async {
+            loop {
+                self.news.notified().await;
+                if let Err(refusal) = self.locate_unless(Duration::ZERO).await {
+                    tracing::debug!(master = %self.master, detail = %refusal.detail, "not located");
+                }
+            }
+        };
+        tokio::join!(asking, async { while listening.next().await.is_some() {} });
+    }
+
+    async fn listen(&self, sentinel: &Sentinel) {
+        let mut backoff = Backoff::between(AGAIN, LONGEST_PAUSE);
+        loop {
+            if let Err(refusal) = self.hear(sentinel).await {
+                tracing::debug!(sentinel = %sentinel.address, detail = %refusal.detail, "not heard");
+            }
+            tokio::time::sleep(backoff.next()).await;
+        }
+    }
+
+    /// Listens to one of them until its connection ends.
+    async fn hear(&self, sentinel: &Sentinel) -> Result<(), Refusal> {
+        let at_connect = |error| Refusal::at_connect(&error);
+        let connecting = async {
+            let socket = sentinel.enter().await?;
+            let pubsub = PubSub::new(&INTRODUCED, socket.stream).await;
+            let mut pubsub = pubsub.map_err(at_connect)?;
+            pubsub.subscribe(&NEWS).await.map_err(at_connect)?;
+            Ok(pubsub)
+        };
+        let pubsub = timeout(self.patience, connecting).await;
+        let pubsub = pubsub.unwrap_or_else(|_| Err(Refusal::unreachable("no answer")))?;
+        let (mut sink, mut messages) = pubsub.split();
+        // Some may have been missed.
+        self.news.notify_one();
+        loop {
+            match timeout(PING_INTERVAL, messages.next()).await {
+                Ok(None) => return Err(Refusal::unreachable("the connection has ended")),
+                Ok(Some(message)) => {
+                    let text = String::from_utf8_lossy(message.get_payload_bytes());
+                    if text.split(' ').any(|word| word == self.master) {
+                        self.news.notify_one();
+                    }
+                }
+                Err(_) => {
+                    let pong = timeout(self.patience, sink.ping::<Value>()).await;
+                    if !matches!(pong, Ok(Ok(_))) {
+                        return Err(Refusal::unreachable("it has fallen silent"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Sentinel {
+    async fn enter(&self) -> Result<Socket, Refusal> {
+        let entry = Entry {
+            address: &self.address,
+            tls: self.tls.as_ref(),
+            login: &self.login,
+            client_name: None,
+            master: false,
+        };
+        entry.enter().await
+    }
+
+    async fn ask(&self, master: &str) -> Result<Answer, Refusal> {
+        let mut stream = self.enter().await?.stream;
+        let mut commands = [redis::cmd("SENTINEL"), redis::cmd("SENTINEL")];
+        // The address of a replica that has just been promoted is told only by the first, the epoch by the second.
+        commands[0].arg(&["GET-MASTER-ADDR-BY-NAME", master]);
+        commands[1].arg(&["MASTER", master]);
+        let answers = exchange(&mut stream, &commands).await?;
+        let [address, details] = answers
+            .try_into()
+            .map_err(|_| Refusal::unreachable("not two answers"))?;
+        let address = address.map_err(|error| Refusal::at_connect(&error))?;
+        let address: Option<(String, u16)> = redis::from_redis_value(address)
+            .map_err(|error| Refusal::unreachable(format!("no address: {error}")))?;
+        let Some((host, port)) = address else {
+            return Ok(None);
+        };
+        Ok(Some(Master {
+            address: Address::Tcp { host, port },
+            epoch: details.ok().and_then(epoch).unwrap_or_default(),
+        }))
+    }
+}
+
+/// The configuration epoch among what a sentinel tells of a master; one may not be allowed to tell.
+fn epoch(details: Value) -> Option<u64> {
+    let details: std::collections::HashMap<String, String> =
+        redis::from_redis_value(details).ok()?;
+    details.get("config-epoch")?.parse().ok()
+}
+
+/// Whom to believe; `answers` are those of all sentinels, in any order.
+fn choose(
+    known: Option<&Master>,
+    answers: &[Result<Answer, Refusal>],
+    name: &str,
+) -> Result<Master, Refusal> {
+    let masters = || answers.iter().flatten().flatten();
+    let votes = |master: &Master| masters().filter(|other| *other == master).count();
+    let Some(best) = masters().max_by_key(|master| (master.epoch, votes(master))) else {
+        return Err(nobody(answers, name));
+    };
+    match known {
+        Some(known) if known.epoch > best.epoch && masters().count() < answers.len() => {
+            Err(Refusal::unreachable(format!(
+                "the sentinels that answer know only an older master than {}",
+                known.address
+            )))
+        }
+        _ => Ok(best.clone()),
+    }
+}
+
+/// Why there is no master.
+fn nobody(answers: &[Result<Answer, Refusal>], name: &str) -> Refusal {
+    if answers.iter().any(Result::is_ok) {
+        return Refusal {
+            reason: Reason::Other,
+            detail: format!("the sentinels do not know a master called {name:?}"),
+        };
+    }
+    let refusals = || answers.iter().filter_map(|answer| answer.as_ref().err());
+    // A password that is wrong does not become right by trying again.
+    let lasting = refusals().find(|refusal| refusal.reason != Reason::Unreachable);
+    lasting.cloned().unwrap_or_else(|| {
+        let details: Vec<_> = refusals().map(|refusal| refusal.detail.as_str()).collect();
+        Refusal::unreachable(format!("no sentinel answers: {}", details.join("; ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn master(port: u16, epoch: u64) -> Master {
+        let host = "h".to_owned();
+        let address = Address::Tcp { host, port };
+        Master { address, epoch }
+    }
+
+    fn says(port: u16, epoch: u64) -> Result<Answer, Refusal> {
+        Ok(Some(master(port, epoch)))
+    }
+
+    fn silent() -> Result<Answer, Refusal> {
+        Err(Refusal::unreachable("sentinel h:9: refused"))
+    }
+
+    #[test]
+    fn the_latest_configuration_counts() {
+        let chosen = |known: Option<&Master>, answers: &[_]| choose(known, answers, "m");
+        let old = master(1, 4);
+        for (known, answers, expected) in [
+            (None, vec![says(1, 0)], master(1, 0)),
+            (None, vec![says(1, 4), says(2, 5), says(1, 4)], master(2, 5)),
+            (None, vec![silent(), says(1, 4), Ok(None)], master(1, 4)),
+            (
+                Some(&old),
+                vec![silent(), says(2, 5), silent()],
+                master(2, 5),
+            ),
+            (Some(&old), vec![silent(), says(1, 4)], master(1, 4)),
+            // Set up anew.
+            (Some(&old), vec![says(2, 0), says(2, 0)], master(2, 0)),
+            // As many as say so.
+            (None, vec![says(1, 0), says(2, 0), says(2, 0)], master(2, 0)),
+        ] {
+            assert_eq!(chosen(known, &answers).unwrap(), expected, "{answers:?}");
+        }
+        let refused = chosen(Some(&old), &[says(2, 3), silent()]).unwrap_err();
+        assert_eq!(refused.reason, Reason::Unreachable);
+        assert!(refused.detail.contains("older"), "{}", refused.detail);
+    }
+
+    #[test]
+    fn why_there_is_none_is_told() {
+        let wrong = || {
+            Err(Refusal {
+                reason: Reason::Authentication,
+                detail: "WRONGPASS".to_owned(),
+            })
+        };
+        for (answers, reason, words) in [
+            (vec![silent(), silent()], Reason::Unreachable, "h:9"),
+            (vec![silent(), wrong()], Reason::Authentication, "WRONGPASS"),
+            (vec![silent(), Ok(None), wrong()], Reason::Other, "\"m\""),
+        ] {
+            let refusal = choose(None, &answers, "m").unwrap_err();
+            assert_eq!(refusal.reason, reason, "{answers:?}");
+            assert!(refusal.detail.contains(words), "{}", refusal.detail);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! A master with two replicas, and three sentinels over them, which let nobody in without a password.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{ClientBuilder, RSemaphore, Result};
+use tokio::task::JoinHandle;
+
+use crate::support::clients::{LIMIT, builder};
+use crate::support::server::RedisServer;
+use crate::support::waiters::{channel, until, until_linked};
+
+pub(crate) const MASTER: &str = "mymaster";
+/// What the code under test is called at the servers.
+pub(crate) const CLIENT: &str = "under-test";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a client of the crate may do at a sentinel, and no more.
+const READER: &str = "reader on >read resetkeys resetchannels &+promoted-slave &+switch-master -@all \
+                      +sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping";
+
+pub(crate) struct Deployment {
+    /// The first master, and its replicas.
+    pub(crate) servers: Vec<RedisServer>,
+    pub(crate) sentinels: Vec<RedisServer>,
+}
+
+impl Deployment {
+    pub(crate) async fn start() -> Deployment {
+        let master = data_server(RedisServer::options()).start().await;
+        let mut servers = vec![];
+        for _ in 0..2 {
+            let replica = data_server(RedisServer::options()).replica_of(&master);
+            servers.push(replica.start().await);
+        }
+        for replica in &servers {
+            until_linked(&mut replica.connection().await).await;
+        }
+        servers.insert(0, master);
+        let mut sentinels = vec![];
+        for _ in 0..3 {
+            let sentinel = sentinel().start().await;
+            monitor(&sentinel, MASTER, servers[0].port(), "sentinel", 2).await;
+            sentinels.push(sentinel);
+        }
+        let deployment = Deployment { servers, sentinels };
+        for sentinel in &deployment.sentinels {
+            until("the sentinels know each other", PATIENCE, async || {
+                let known = details(sentinel).await;
+                let has = |key: &str, value: &str| {
+                    known
+                        .windows(2)
+                        .any(|pair| pair[0] == key && pair[1] == value)
+                };
+                has("num-other-sentinels", "2") && has("num-slaves", "2") && has("flags", "master")
+            })
+            .await;
+        }
+        deployment
+    }
+
+    /// Settings for a client of it.
+    pub(crate) fn builder(&self) -> ClientBuilder {
+        builder(format!("redis://{MASTER}"))
+            .sentinels(self.sentinels.iter().map(url))
+            .retry_window(PATIENCE)
+            .client_name(CLIENT)
+    }
+
+    /// Which of the servers is the master, as a sentinel says it.
+    pub(crate) async fn master(&self) -> usize {
+        let address: (String, u16) = redis::cmd("SENTINEL")
+            .arg(&["GET-MASTER-ADDR-BY-NAME", MASTER])
+            .query_async(&mut self.sentinels[0].connection().await)
+            .await
+            .expect("the sentinel answers");
+        let found = self
+            .servers
+            .iter()
+            .position(|server| server.port() == address.1);
+        found.expect("it is one of them")
+    }
+
+    /// Waits until all sentinels know a master other than the first one; which it is.
+    pub(crate) async fn until_failed_over(&self) -> usize {
+        until("a failover", PATIENCE, async || self.master().await != 0).await;
+        self.master().await
+    }
+
+    /// Orders a failover, as an operator does.
+    pub(crate) async fn fail_over(&self) {
+        until("it can be failed over", LIMIT, async || {
+            let ordered: redis::RedisResult<()> = redis::cmd("SENTINEL")
+                .arg(&["FAILOVER", MASTER])
+                .query_async(&mut self.sentinels[0].connection().await)
+                .await;
+            ordered.is_ok()
+        })
+        .await;
+    }
+
+    /// Waits until all servers have `value` for `name`.
+    pub(crate) async fn until_all_have(&self, name: &str, value: &str) {
+        for server in &self.servers {
+            until_has(server, name, value).await;
+        }
+    }
+
+    /// The sentinels cannot reach the first master any more; clients can. Or they can again.
+    pub(crate) async fn cut_off(&self, cut: bool) {
+        // Who is not let in by name is the default user.
+        let rules: [&[&str]; 2] = if cut {
+            let default = &[
+                "default",
+                "-ping",
+                "-info",
+                "-multi",
+                "-slaveof",
+                "-replicaof",
+            ];
+            [&["sentinel", "off"], default]
+        } else {
+            [&["sentinel", "on"], &["default", "+@all"]]
+        };
+        let mut control = self.servers[0].connection().await;
+        for rule in rules {
+            let _: () = redis::cmd("ACL")
+                .arg("SETUSER")
+                .arg(rule)
+                .query_async(&mut control)
+                .await
+                .expect("the server answers");
+        }
+        if cut {
+            self.servers[0].disconnect("sentinel").await;
+        }
+    }
+}
+
+/// Waits until a server has `value` for `name`.
+pub(crate) async fn until_has(server: &RedisServer, name: &str, value: &str) {
+    let what = format!("{value} for {name} at {}", server.port());
+    until(&what, LIMIT, async || {
+        let found: Option<Option<String>> = asked(server, &["GET", name]).await;
+        found.flatten().as_deref() == Some(value)
+    })
+    .await;
+}
+
+/// What a server says, if it is not just being promoted or demoted: sentinels cut all connections then.
+pub(crate) async fn asked<T: redis::FromRedisValue>(
+    server: &RedisServer,
+    words: &[&str],
+) -> Option<T> {
+    let connection = server.client().get_multiplexed_async_connection().await;
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query_async(&mut connection.ok()?).await.ok()
+}
+
+/// `acquire` in a task that stands in line, at this master, when this returns.
+pub(crate) async fn waiter(
+    server: &RedisServer,
+    semaphore: &RSemaphore,
+    permits: u32,
+) -> JoinHandle<Result<()>> {
+    let call = semaphore.clone();
+    let task = tokio::spawn(async move { call.acquire(permits).await });
+    let channel = channel(semaphore.name());
+    until("it waits", LIMIT, async || {
+        let listeners: Option<(String, u64)> = asked(server, &["PUBSUB", "NUMSUB", &channel]).await;
+        listeners.is_some_and(|(_, count)| count == 1)
+    })
+    .await;
+    // Answered behind the waiter's own question.
+    semaphore.available_permits().await.unwrap();
+    task
+}
+
+/// With the user that sentinels come in by.
+fn data_server(options: crate::support::server::Options) -> crate::support::server::Options {
+    options.user("sentinel on >sentinel ~* &* +@all")
+}
+
+pub(crate) fn sentinel() -> crate::support::server::Options {
+    RedisServer::options()
+        .sentinel()
+        .user("default off")
+        .user(READER)
+        .user("redisson on >redisson ~* &* +@all")
+}
+
+/// The URL by which clients ask a sentinel.
+pub(crate) fn url(sentinel: &RedisServer) -> String {
+    sentinel.url_as("reader", "read")
+}
+
+/// Sets a sentinel over a master, and makes it hasty.
+pub(crate) async fn monitor(
+    sentinel: &RedisServer,
+    name: &str,
+    port: u16,
+    user: &str,
+    quorum: u32,
+) {
+    let mut connection = sentinel.connection().await;
+    let (port, quorum) = (port.to_string(), quorum.to_string());
+    let commands: [&[&str]; 3] = [
+        &["MONITOR", name, "127.0.0.1", &port, &quorum],
+        &[
+            "SET",
+            name,
+            "auth-user",
+            user,
+            "auth-pass",
+            user,
+            "down-after-milliseconds",
+            "1500",
+            "failover-timeout",
+            "4000",
+            "parallel-syncs",
+            "2",
+        ],
+        &[
+            "DEBUG",
+            "publish-period",
+            "500",
+            "info-period",
+            "300",
+            "ask-period",
+            "200",
+        ],
+    ];
+    for arguments in commands {
+        let done: redis::RedisResult<redis::Value> = redis::cmd("SENTINEL")
+            .arg(arguments)
+            .query_async(&mut connection)
+            .await;
+        done.unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
+    }
+}
+
+async fn details(sentinel: &RedisServer) -> Vec<String> {
+    let mut connection: MultiplexedConnection = sentinel.connection().await;
+    redis::cmd("SENTINEL")
+        .arg(&["MASTER", MASTER])
+        .query_async(&mut connection)
+        .await
+        .expect("it knows the master")
+}

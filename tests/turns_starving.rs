@@ -1,0 +1,143 @@
+//! Turns where somebody could wait for ever, and what a grant costs in a crowd of clients.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, RSemaphore};
+use support::crowd::Crowd;
+use support::proxy::Proxy;
+use support::server::RedisServer;
+use support::waiters::until;
+
+const NAME: &str = "starving";
+const LIMIT: Duration = Duration::from_secs(60);
+
+async fn semaphore(url: String) -> RSemaphore {
+    let client = Client::connect(url).await;
+    client.expect("the server runs").semaphore(NAME)
+}
+
+async fn semaphores(server: &RedisServer, permits: u32, count: usize) -> Vec<RSemaphore> {
+    let all = join_all((0..count).map(|_| semaphore(server.url()))).await;
+    assert!(all[0].try_set_permits(permits).await.unwrap());
+    all
+}
+
+/// How many scripts the server has carried out.
+async fn scripts(connection: &mut MultiplexedConnection) -> u64 {
+    let stats: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(connection)
+        .await
+        .unwrap();
+    let calls = |name: &str| -> u64 {
+        let line = stats.lines().find_map(|line| line.strip_prefix(name));
+        let calls = line.and_then(|rest| rest.split(',').next());
+        calls.map_or(0, |calls| calls.parse().expect("a number"))
+    };
+    calls("cmdstat_evalsha:calls=") + calls("cmdstat_eval:calls=")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_clients_have_equal_shares_at_the_cost_of_two() {
+    const CLIENTS: usize = 100;
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let clients = semaphores(&server, 1, CLIENTS).await;
+    let hold = Duration::from_millis(5);
+    let crowds: Vec<Crowd> = clients
+        .iter()
+        .map(|client| Crowd::start(client, 1, 1, hold))
+        .collect();
+    until("each has been served", LIMIT, async || {
+        crowds.iter().all(|crowd| crowd.served() > 0)
+    })
+    .await;
+    for crowd in &crowds {
+        crowd.take();
+    }
+    let before = scripts(&mut connection).await;
+    let total = || crowds.iter().map(Crowd::served).sum::<usize>();
+    until("all are served five times", LIMIT, async || {
+        total() >= 5 * CLIENTS
+    })
+    .await;
+    let cost = (scripts(&mut connection).await - before) as f64 / total() as f64;
+    let shares: Vec<usize> = crowds.iter().map(Crowd::served).collect();
+    assert!(
+        shares.iter().all(|share| (3..=7).contains(share)),
+        "{shares:?}"
+    );
+    assert!(cost <= 8.0, "{cost} scripts a grant");
+}
+
+/// How long `acquire(8)` of all 8 permits takes beside 16 callers of another client, each with one for `hold`.
+async fn large_beside_small(hold: Duration) -> Duration {
+    let server = RedisServer::start().await;
+    let clients = semaphores(&server, 8, 2).await;
+    let crowd = Crowd::start(&clients[0], 16, 1, hold);
+    crowd.until_served(32).await;
+    let began = Instant::now();
+    tokio::time::timeout(LIMIT, clients[1].acquire(8))
+        .await
+        .expect("served before the test's limit")
+        .unwrap();
+    let waited = began.elapsed();
+    clients[1].release(8).await.unwrap();
+    crowd.until_served(16).await;
+    crowd.stop().await;
+    waited
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_request_is_not_passed_for_ever_by_small_ones_of_another_process() {
+    let holds = [4, 20, 100].map(Duration::from_millis);
+    let waits = join_all(holds.map(large_beside_small)).await;
+    for waited in waits {
+        assert!(waited < Duration::from_secs(10), "{waited:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_for_more_than_there_ever_is_does_not_stop_the_others() {
+    let server = RedisServer::start().await;
+    let clients = semaphores(&server, 8, 3).await;
+    let impossible = tokio::spawn({
+        let client = clients[0].clone();
+        async move { client.acquire(9).await }
+    });
+    let crowds = [&clients[1], &clients[2]]
+        .map(|client| Crowd::start(client, 8, 1, Duration::from_millis(5)));
+    for crowd in &crowds {
+        crowd.until_served(400).await;
+    }
+    impossible.abort();
+    for crowd in crowds {
+        crowd.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_far_away_has_its_turns_beside_one_that_is_near_and_busy() {
+    for millis in [20, 60, 100] {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::start(&server).await;
+        let near = semaphores(&server, 1, 1).await.remove(0);
+        proxy.set_round_trip(Duration::from_millis(millis));
+        let far = semaphore(proxy.url()).await;
+        let busy = Crowd::start(&near, 16, 1, Duration::from_millis(5));
+        busy.until_served(16).await;
+        let distant = Crowd::start(&far, 1, 1, Duration::from_millis(5));
+        distant.until_served(2).await;
+        busy.take();
+        distant.take();
+        distant.until_served(10).await;
+        let share = busy.served() / 16;
+        assert!(share < 150, "10 turns of {share}, {millis} ms away");
+        busy.stop().await;
+        distant.stop().await;
+    }
+}
