@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::api::Answer;
 use crate::config::{Config, NameMapper};
 use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
@@ -133,6 +134,25 @@ impl Client {
     /// May be dropped at any time.
     pub async fn ping(&self) -> Result<()> {
         self.core.ping().await
+    }
+
+    /// Sends a command that only looks, once, and hands the answer back: for tools, which show what no object tells.
+    ///
+    /// The words stand as they are: keys are not mapped. Nothing is repeated, and nothing is waited for but the answer, and that
+    /// for the response time-out. A command that changes something may have done so although an error is told: that is what
+    /// the objects are for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] at once where there is no connection at the moment, and when no answer comes;
+    /// [`Error::Server`], [`Error::PermissionDenied`] and the others where the server refuses;
+    /// [`Error::ShutDown`] after the shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time.
+    pub async fn ask(&self, words: &[&str]) -> Result<Answer> {
+        self.core.ask(words).await
     }
 
     /// Whether the connection for commands stands, and each change of that, without asking the server.

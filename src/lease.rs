@@ -254,6 +254,7 @@ mod tests {
         let later = until.after_suspension(Duration::from_secs(3601));
         lease.change(Change::Until(Some(later)));
         assert!(lease.is_lost());
+        assert!(Lease::until(Some(later)).is_lost());
     }
 
     #[tokio::test(start_paused = true)]

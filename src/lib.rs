@@ -23,7 +23,7 @@ mod transport;
 mod units;
 
 pub use api::{
-    CountDownLatch, Held, Hold, Holder, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
+    Answer, CountDownLatch, Held, Hold, Holder, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
     MAX_PERMITS, Permit, RemainingTtl, Semaphore,
 };
 pub use client::{Client, ClientBuilder};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redisson_semaphore::{
-    Client, ClientBuilder, ConnectionState, Credentials, CredentialsProvider, Effect, Error,
+    Answer, Client, ClientBuilder, ConnectionState, Credentials, CredentialsProvider, Effect, Error,
 };
 use support::clients::{KINDS, LIMIT, builder, connect, served, stored};
 use support::proxy::Proxy;
@@ -229,4 +229,47 @@ async fn a_provider_that_fails_is_told() {
         shown.contains("app") && !shown.contains("secret"),
         "{shown}"
     );
+}
+
+#[tokio::test]
+async fn what_a_tool_asks_is_answered_as_the_server_does() {
+    let mut server = RedisServer::options()
+        .user("poor on >p ~mine +ping +get +set")
+        .start()
+        .await;
+    let client = connect(server.url()).await;
+    let bytes = |text: &str| Answer::Bytes(text.as_bytes().to_vec());
+    let () = redis::pipe()
+        .set("text", "a")
+        .zadd("zset", "b", 3)
+        .query_async(&mut server.connection().await)
+        .await
+        .unwrap();
+    for (words, answer) in [
+        (&["GET", "text"][..], bytes("a")),
+        (&["GET", "none"], Answer::Nil),
+        (&["TYPE", "text"], bytes("string")),
+        (&["STRLEN", "text"], Answer::Int(1)),
+        (
+            &["ZRANGE", "zset", "0", "-1", "WITHSCORES"],
+            Answer::Array(vec![bytes("b"), bytes("3")]),
+        ),
+    ] {
+        assert_eq!(client.ask(words).await, Ok(answer), "{words:?}");
+    }
+    let error = client.ask(&["LLEN", "text"]).await.unwrap_err();
+    assert!(matches!(error, Error::WrongType { .. }), "{error}");
+    let error = client.ask(&["NONSENSE"]).await.unwrap_err();
+    assert!(matches!(error, Error::Server { .. }), "{error}");
+    let error = client.ask(&[]).await.unwrap_err();
+    assert!(matches!(error, Error::Configuration { .. }), "{error}");
+    let poor = connect(server.url_as("poor", "p")).await;
+    let error = poor.ask(&["GET", "text"]).await.unwrap_err();
+    assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+    server.stop().await;
+    let error = client.ask(&["GET", "text"]).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    client.shutdown().await.unwrap();
+    let error = client.ask(&["GET", "text"]).await.unwrap_err();
+    assert!(matches!(error, Error::ShutDown { .. }), "{error}");
 }

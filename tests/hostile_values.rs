@@ -301,12 +301,21 @@ async fn lines_of_recipes_that_nobody_of_ours_has_written() {
             let semaphore = layout.make(&client, &name, Shape::new(2));
             use_recipe(&semaphore).await;
             assert_no_panic(text);
-            for key in [&line, &notes] {
-                let _: () = control.del(&line).await.unwrap();
-                let _: () = control.del(&notes).await.unwrap();
-                let _: () = control.zadd(&line, "somebody", 0).await.unwrap();
+            for (key, somebody) in [(&line, true), (&notes, true), (&notes, false)] {
+                let _: () = control.del(&[&line, &notes]).await.unwrap();
+                if somebody {
+                    let _: () = control.zadd(&line, "somebody", 0).await.unwrap();
+                }
                 let _: () = control.del(key).await.unwrap();
                 write_a_list(&mut control, key).await;
+                // It costs those who wait their order, and nothing else.
+                let held = [(); 2].map(|()| semaphore.acquire());
+                let held = futures::future::try_join_all(held).await.unwrap();
+                let wait = Duration::from_millis(5);
+                assert_eq!(semaphore.try_acquire_for(wait).await, Ok(None));
+                for one in held {
+                    semaphore.release(one.id()).await.unwrap();
+                }
                 use_recipe(&semaphore).await;
                 assert_no_panic(text);
             }

@@ -314,8 +314,13 @@ async fn what_is_no_latch_is_told_and_left_alone() {
         assert_eq!(stored(&server, "odd").await, [text]);
     }
     // Who travels with others is told of his own trouble only.
-    let (down, set, deleted) =
-        tokio::join!(latch.count_down(), latch.try_set_count(1), latch.delete());
+    // (They travel behind the first one, together.)
+    let (_, down, set, deleted) = tokio::join!(
+        latch.exists(),
+        latch.count_down(),
+        latch.try_set_count(1),
+        latch.delete(),
+    );
     assert!(matches!(down, Err(Error::NotANumber { .. })), "{down:?}");
     assert_eq!((set, deleted), (Ok(false), Ok(true)));
     // What only Java can set.
@@ -413,7 +418,8 @@ async fn a_refusal_leaves_everything_as_it_was() {
                     assert!(close(&after, &before), "{what}");
                     // The record says that it was refused where it could not be taken back.
                     let record = snapshot(&mut control, &mine).await;
-                    let told = record.value.iter().any(|text| text.contains(" refused "));
+                    let told = rules.contains("-del")
+                        && record.value.iter().any(|text| text.contains(" refused "));
                     assert!(close(&record, &records) || told, "{what}: {record:?}");
                 }
             }
@@ -755,4 +761,76 @@ fn who_waits_on_another_runtime_is_told_that_the_clients_own_has_ended() {
         let told = timeout(LIMIT, waits).await.expect("it is told").unwrap();
         assert!(told.is_err(), "{told:?}");
     });
+}
+
+/// What refuses the question about a call says nothing of the call itself.
+#[tokio::test]
+async fn a_refusal_behind_a_lost_reply_denies_nothing() {
+    let (server, proxy) = start().await;
+    let mut control = server.connection().await;
+    let client = builder(proxy.url())
+        .response_timeout(Duration::from_millis(60))
+        .connect()
+        .await
+        .unwrap();
+    let latch = client.count_down_latch("denied");
+    let mine = record("denied", &client);
+    // The server knows that script, too, from now on.
+    assert_eq!(latch.unlink().await, Ok(false));
+    // By both ways in which calls travel: with others, and on their own.
+    for (operation, left) in [("count_down", &["4"][..]), ("unlink", &[])] {
+        let _: () = control.del(&mine).await.unwrap();
+        let _: () = control.set("denied", 5).await.unwrap();
+        let struck = proxy.struck();
+        proxy.at_script(1, Fate::LoseReply);
+        let call = latch.clone();
+        let call = tokio::spawn(async move {
+            match operation {
+                "count_down" => call.count_down().await.unwrap_err(),
+                _ => call.unlink().await.unwrap_err(),
+            }
+        });
+        proxy.until_struck(struck + 1).await;
+        // Before the reply is missed, the record becomes unreadable.
+        let _: () = redis::pipe()
+            .atomic()
+            .del(&mine)
+            .lpush(&mine, "of others")
+            .query_async(&mut control)
+            .await
+            .unwrap();
+        let error = timeout(LIMIT, call).await.expect("it ends").unwrap();
+        assert_eq!(error.effect(), Effect::Unknown, "{operation}: {error}");
+        assert_eq!(stored(&server, "denied").await, left, "it has happened");
+    }
+    let _: () = control.set("denied", 4).await.unwrap();
+    // Who comes later is told what is wrong, and that his call has done nothing.
+    let error = latch.count_down().await.unwrap_err();
+    let wrong = matches!(&error, Error::WrongType { key, .. } if *key == mine);
+    assert!(wrong, "{error}");
+    assert_eq!(stored(&server, "denied").await, ["4"]);
+    let _: () = control.del(&mine).await.unwrap();
+    latch.count_down().await.unwrap();
+    assert_eq!(stored(&server, "denied").await, ["3"]);
+}
+
+/// Calls whose callers go while the server is away are added up, and none is forgotten.
+#[tokio::test]
+async fn count_downs_that_nobody_waits_for_are_carried_out_in_the_end() {
+    let (server, proxy) = start().await;
+    let client = connect(proxy.url()).await;
+    let latch = client.count_down_latch("owed");
+    latch.try_set_count(100_000).await.unwrap();
+    proxy.blackhole();
+    for _ in 0..50_000 {
+        let mut down = pin!(latch.count_down());
+        assert!(poll_once(&mut down).await.is_pending());
+    }
+    proxy.clear();
+    until("all are carried out", LIMIT, async || {
+        stored(&server, "owed").await == ["50000"]
+    })
+    .await;
+    client.shutdown().await.unwrap();
+    assert_eq!(stored(&server, "owed").await, ["50000"], "each once");
 }

@@ -68,6 +68,7 @@ const PARTS: &[(&str, &[&str])] = &[
     (
         "client",
         &[
+            "api",
             "config",
             "credentials",
             "engine",

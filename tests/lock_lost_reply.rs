@@ -240,10 +240,16 @@ async fn each_request_of_a_sequence_arrives_again_at_the_end() {
         proxy.deliver(1).await;
         let after = snapshot_all(&mut control).await;
         for (key, one) in &before {
-            let same = one.matches(&after[key], Duration::from_secs(60));
+            let Some(now) = after.get(key) else {
+                // The last call of a client gives its fence back, where no copy of another one can arrive.
+                assert!(key.starts_with("redisson_lock_fence:"), "{key}");
+                continue;
+            };
+            let same = one.matches(now, Duration::from_secs(60));
             assert!(same, "{key} was changed by script call {n}");
         }
-        assert_eq!(before.len(), after.len(), "script call {n} made a key");
+        let made = after.keys().find(|key| !before.contains_key(*key));
+        assert_eq!(made, None, "script call {n} made a key");
     }
 }
 

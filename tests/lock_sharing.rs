@@ -5,11 +5,14 @@ mod support;
 use std::time::Duration;
 
 use futures::future::join_all;
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
 use redisson_semaphore::Client;
 use support::lock_crowd::{LockCrowd, Way};
 use support::proxy::Proxy;
 use support::server::RedisServer;
-use support::waiters::until;
+use support::waiters::{until, until_subscribers};
+use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(30);
 async fn connect(url: String) -> Client {
@@ -117,6 +120,98 @@ async fn a_client_that_is_far_away_has_its_turns() {
         far.stop().await;
         near.stop().await;
     }
+}
+
+async fn held_by(redis: &mut MultiplexedConnection, client: &Client) -> bool {
+    let owners: Vec<String> = redis.hkeys("door").await.unwrap();
+    owners
+        .iter()
+        .any(|owner| owner.starts_with(&client.id().to_string()))
+}
+
+/// A client that is too far away to win any race is next when others have been served for long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_been_passed_for_long_is_next() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let near = [connect(server.url()).await, connect(server.url()).await];
+    let way = Proxy::start(&server).await;
+    way.set_round_trip(Duration::from_millis(300));
+    let far = Client::builder(way.url()).safety_interval(Duration::from_secs(1));
+    let far = far.connect().await.unwrap();
+    let holder = near[0].lock("door");
+    holder.lock().await.unwrap();
+    let patient = LockCrowd::start(
+        &far,
+        1,
+        Way::Patient(Duration::from_secs(2)),
+        Duration::ZERO,
+    );
+    until_subscribers(&mut redis, "redisson_lock__channel:{door}", 1).await;
+    until("it is settled who is next", LIMIT, async || {
+        redis
+            .clone()
+            .exists("redisson_lock_next:{door}")
+            .await
+            .unwrap()
+    })
+    .await;
+    let crowds = near
+        .each_ref()
+        .map(|client| LockCrowd::start(client, 2, Way::Lock, Duration::from_millis(1)));
+    until_subscribers(&mut redis, "redisson_lock__channel:{door}", 3).await;
+    holder.unlock().await.unwrap();
+    until("somebody has it", LIMIT, async || {
+        redis.clone().exists("door").await.unwrap()
+    })
+    .await;
+    assert!(held_by(&mut redis, &far).await);
+    until("the others go on", LIMIT, async || {
+        crowds.iter().all(|crowd| crowd.grants() > 0)
+    })
+    .await;
+    patient.stop().await;
+    for crowd in crowds {
+        crowd.stop().await;
+    }
+    let settled: bool = redis.exists("redisson_lock_next:{door}").await.unwrap();
+    assert!(!settled);
+}
+
+/// The lock is free a little longer for it, and the others go on.
+#[tokio::test]
+async fn who_is_next_and_does_not_come_is_passed() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url()).await;
+    let next = "redisson_lock_next:{door}";
+    for text in [
+        "50 somebody",
+        "99999999999999999999 somebody",
+        "",
+        "x",
+        "5 ",
+    ] {
+        let _: () = redis.set(next, text).await.unwrap();
+        let door = client.lock("door");
+        assert!(door.try_lock().await.unwrap(), "{text}: it does not wait");
+        door.unlock().await.unwrap();
+        let _: () = redis.set(next, text).await.unwrap();
+        assert!(door.try_lock_for(LIMIT).await.unwrap(), "{text}");
+        let waits = client.lock("door");
+        let waits = tokio::spawn(async move { waits.guard().await.map(drop) });
+        until_subscribers(&mut redis, "redisson_lock__channel:{door}", 1).await;
+        let _: () = redis.set(next, text).await.unwrap();
+        door.unlock().await.unwrap();
+        timeout(LIMIT, waits).await.expect(text).unwrap().unwrap();
+    }
+    let _: () = redis.del(next).await.unwrap();
+    let _: () = redis.lpush(next, "x").await.unwrap();
+    let door = client.lock("door");
+    door.lock().await.unwrap();
+    door.unlock().await.unwrap();
+    let left: bool = redis.exists(next).await.unwrap();
+    assert!(!left);
 }
 
 /// Clients of one caller each, who are all the same.

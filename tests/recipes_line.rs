@@ -11,8 +11,10 @@ use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Held, Result};
+use support::monitor::{Command, Monitor};
 use support::proxy::Proxy;
 use support::server::RedisServer;
+use support::waiters::until_listening;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -160,6 +162,7 @@ async fn those_who_wait_for_something_else_of_the_same_name_are_not_in_the_way()
 #[tokio::test]
 async fn a_waiter_with_a_lower_limit_stops_nobody_with_a_higher_one() {
     let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
     let [one, two] = [
         Client::connect(server.url()).await.unwrap(),
         Client::connect(server.url()).await.unwrap(),
@@ -180,6 +183,13 @@ async fn a_waiter_with_a_lower_limit_stops_nobody_with_a_higher_one() {
             "{layout:?}: the lower limit leaves it none"
         );
         let second = waiter(&high).await;
+        if layout == Layout::Fair {
+            // Room under one limit that is none under the other is no reason to call each other.
+            let before = scripts(&mut redis).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let looks = scripts(&mut redis).await - before;
+            assert!(looks <= 10, "{looks} scripts");
+        }
         // What comes free goes to the one whose limit leaves room, though he has come later.
         assert!(high.release(third.id()).await.unwrap());
         served(second).await;
@@ -252,4 +262,156 @@ async fn a_crowd_costs_a_few_scripts_a_grant() {
         "{cost} scripts for {} grants",
         CLIENTS * TIMES
     );
+}
+
+/// As many are told as there are permits, the first in line, and nobody else.
+#[tokio::test]
+async fn a_release_tells_those_whose_turn_it_is() {
+    const CLIENTS: usize = 20;
+    const LIMIT_OF_ALL: u32 = 3;
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    for layout in layouts::ALL {
+        let name = format!("told-{layout:?}");
+        let mut clients = Vec::new();
+        let mut waiting = Vec::new();
+        for number in 0..=CLIENTS {
+            let client = Client::connect(server.url()).await.unwrap();
+            let semaphore = layout.make(&client, &name, Shape::new(LIMIT_OF_ALL));
+            clients.push(client);
+            if number == 0 {
+                for _ in 0..LIMIT_OF_ALL {
+                    semaphore.acquire().await.unwrap();
+                }
+            } else {
+                waiting.push(waiter(&semaphore).await);
+                until_listening(&mut redis, &name, number).await;
+            }
+        }
+        let releasing = layout.make(&clients[0], &name, Shape::new(LIMIT_OF_ALL));
+        let mut monitor = Monitor::start(&server).await;
+        assert_eq!(
+            releasing.release_all().await.unwrap(),
+            u64::from(LIMIT_OF_ALL)
+        );
+        for task in waiting.drain(..LIMIT_OF_ALL as usize) {
+            served(task).await;
+        }
+        assert!(waiting.iter().all(|task| !task.is_finished()));
+        let commands = monitor.until_marker().await;
+        let told = commands.iter().filter(|command| {
+            command.name == "PUBLISH" && command.args[1..] == ["turn".to_owned()]
+        });
+        // Under a peers' lock the new first in line comes to look at that; a message may be one too many for who is slow.
+        let most = LIMIT_OF_ALL as usize + 3;
+        let told = told.count();
+        assert!(
+            (LIMIT_OF_ALL as usize..=most).contains(&told),
+            "{layout:?}: {told} messages"
+        );
+        let scripts = commands
+            .iter()
+            .filter(|command| command.name.starts_with("EVAL"));
+        let scripts = scripts.count();
+        assert!(
+            scripts <= 15,
+            "{layout:?}: {scripts} scripts for three grants"
+        );
+    }
+}
+
+/// A look reads the first few, however many wait.
+#[tokio::test]
+async fn a_look_at_a_long_line_is_a_short_script() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    for layout in layouts::ALL {
+        let name = format!("long-{layout:?}");
+        let semaphore = layout.make(&client, &name, Shape::new(1));
+        let held = semaphore.acquire().await.unwrap();
+        let (line, notes) = keys_of(layout, &name);
+        let mut pipe = redis::pipe();
+        for number in 0..1_000_u64 {
+            pipe.zadd(&line, number, 1_000_000_000 + number).ignore();
+            pipe.hset(&notes, number, "1 1 250000 0 0 0").ignore();
+        }
+        let () = pipe.query_async(&mut redis).await.unwrap();
+        let waiting = waiter(&semaphore).await;
+        let mut monitor = Monitor::start(&server).await;
+        assert!(semaphore.refresh(held.id()).await.unwrap());
+        let commands = monitor.until_marker().await;
+        let of_script: Vec<&Command> = commands.iter().filter(|one| one.is_lua()).collect();
+        assert!(!of_script.is_empty());
+        let words: usize = of_script.iter().map(|one| 1 + one.args.len()).sum();
+        assert!(
+            of_script.len() <= 25 && words <= 150,
+            "{layout:?}: {} commands of {words} words",
+            of_script.len()
+        );
+        waiting.abort();
+    }
+}
+
+/// What stands in line and nobody of ours has written: it costs those behind it no more than a moment, whatever it says.
+#[tokio::test]
+async fn entries_that_nobody_of_ours_has_made_hold_nobody_up() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let far = 9e15;
+    let texts = [
+        "1 1 250000 1 0 1",
+        "99999999999 2147483647 9999999999999999 0 0 0",
+        "1 1 9999999999999999 0 8999999999999999 1",
+        "0 0 0 0 0 0",
+        "none",
+    ];
+    for layout in layouts::ALL {
+        let name = format!("foreign-{layout:?}");
+        let semaphore = layout.make(&client, &name, Shape::new(1));
+        let held = semaphore.acquire().await.unwrap();
+        let (line, notes) = keys_of(layout, &name);
+        for (number, text) in texts.iter().enumerate() {
+            let arrival = if number % 2 == 0 { 0.0 } else { -far };
+            let _: () = redis.zadd(&line, number, arrival).await.unwrap();
+            let _: () = redis.hset(&notes, number, text).await.unwrap();
+        }
+        let waiting = waiter(&semaphore).await;
+        assert!(semaphore.release(held.id()).await.unwrap());
+        let held = served(waiting).await;
+        assert!(semaphore.release(held.id()).await.unwrap());
+    }
+}
+
+/// A message that is lost with its connection: who reconnects looks.
+#[tokio::test]
+async fn a_turn_that_is_told_to_nobody_is_found_on_reconnection() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let [one, two] = [
+        Client::connect(server.url()).await.unwrap(),
+        Client::connect(server.url()).await.unwrap(),
+    ];
+    for layout in layouts::ALL {
+        let name = format!("deaf-{layout:?}");
+        let [one, two] = [&one, &two].map(|client| layout.make(client, &name, Shape::new(1)));
+        let held = one.acquire().await.unwrap();
+        let waiting = waiter(&two).await;
+        until_listening(&mut redis, &name, 1).await;
+        let killed: u64 = redis::cmd("CLIENT")
+            .arg(&["KILL", "TYPE", "pubsub"])
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        assert!(killed >= 1);
+        assert!(one.release(held.id()).await.unwrap());
+        served(waiting).await;
+    }
+}
+
+/// Where a line stands, and what is known of those in it.
+fn keys_of(layout: Layout, name: &str) -> (String, String) {
+    let key = |what: &str| format!("redisson_sc_recipe_{what}:{}:{{{name}}}", layout.word());
+    (key("line"), key("notes"))
 }

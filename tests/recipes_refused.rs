@@ -6,6 +6,7 @@ mod support;
 use std::time::Duration;
 
 use layouts::{Layout, Shape};
+use redis::AsyncCommands;
 use redisson_semaphore::{Client, Error};
 use support::server::RedisServer;
 use support::waiters::until;
@@ -43,6 +44,33 @@ async fn a_user_with_the_commands_that_are_needed() {
         let permit = tokio::time::timeout(LIMIT, waiter).await.unwrap();
         drop(permit.unwrap().unwrap());
         one.release_all().await.unwrap();
+    }
+}
+
+/// Who may not tell others is told so; and holds nothing that nobody knows of.
+#[tokio::test]
+async fn a_user_who_may_not_publish() {
+    let server = RedisServer::options()
+        .user("user on >secret ~* &* +@all -publish")
+        .start()
+        .await;
+    let mut redis = server.connection().await;
+    let client = as_user(&server, "user").await;
+    for layout in layouts::ALL {
+        let name = format!("silent-{layout:?}");
+        let word = layout.word();
+        let key = |what: &str| format!("redisson_sc_recipe_{what}:{word}:{{{name}}}");
+        let _: () = redis.zadd(key("line"), "somebody", 9e15).await.unwrap();
+        let note = "1 1 250000 0 0 0";
+        let _: () = redis.hset(key("notes"), "somebody", note).await.unwrap();
+        let semaphore = layout.make(&client, &name, Shape::new(1));
+        let error = semaphore.try_acquire_for(LIMIT).await.unwrap_err();
+        assert!(
+            matches!(error, Error::PermissionDenied { .. }),
+            "{layout:?}: {error}"
+        );
+        let left = semaphore.holders().await.unwrap();
+        assert!(left.is_empty(), "{layout:?}: {left:?}");
     }
 }
 

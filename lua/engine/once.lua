@@ -41,6 +41,8 @@ local answer = redis.pcall(unpack(command))
 if type(answer) == 'table' and answer.err then
   if ARGV[5] == '1' then
     redis.call('SET', KEYS[1], ARGV[1] .. ' refused ' .. answer.err, 'PX', ARGV[2])
+    -- An error would say nothing of the earlier copy.
+    return 'refused ' .. answer.err
   elseif record then
     redis.call('SET', KEYS[1], record, 'PX', ARGV[2])
   else

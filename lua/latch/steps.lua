@@ -1,7 +1,7 @@
 -- Purpose: what the calls that the tasks of one client made on one count-down latch come to
 -- Counterpart: RCountDownLatch.trySetCount, countDown, await, delete; the last part of the script, behind envelope.lua
 -- ARGV[1..] those of envelope.lua; its steps are pairs of kind and number
---   set: the count, where there is no latch      down: by one; the number is 0
+--   set: the count, where there is no latch      down: so often by one
 --   delete: 0                                    await: whether it is open now, or a step of this batch has opened it; 0
 -- Returns: "open", or in how many milliseconds it vanishes by itself, for an await of a latch that stood before (-1:
 --   never); then for each set and delete whether it did something, for each down "1"
@@ -33,11 +33,12 @@ return carry_out(function()
         publish('1')
       end
     elseif kind == 'down' and exists then
-      left, down = left - 1, down + 1
-      if left == 0 then
+      local by = tonumber(ARGV[i + 1])
+      if left > 0 and left <= by then
         publish('0')
         opened = true
       end
+      left, down = left - by, down + by
       if left <= 0 then exists, left = false, 0 end
     end
     if kind == 'await' then asked = true else results = results .. ' ' .. result end

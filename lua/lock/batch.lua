@@ -5,21 +5,25 @@
 -- KEYS[2] channel: where waiters of every client listen
 -- KEYS[3] fence: string, a number of this client in sixteen digits, what it sent before that is refused; and " forced"
 --   if the call with this number took the lock away from somebody
--- KEYS[4] token: string, the last fencing token; where a step asks for one
+-- KEYS[4] next: string, which client is next, as its callers have been passed for long: for how many milliseconds the
+--   others leave the free lock to it, and its fence; with a time to live
+-- KEYS[5] token: string, the last fencing token; where a step asks for one
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] number of this sending, rising within a client
 -- ARGV[3] time to live of the fence in milliseconds
 -- ARGV[4] "0", or the number of this call's first sending: that one may have been carried out, or may still arrive
 -- ARGV[5] a fence that somebody else must have written, as it is ahead of this client: it does not count, nor does
 --   anything that does not look like a fence. It is replaced
--- ARGV[6..] steps of four: kind, owner, how often it held the lock before, as its client knows (-1: not any more, but
+-- ARGV[6] "0", or this client is to be next if it finds the lock held, and for how many milliseconds it is left free then
+-- ARGV[7..] steps of four: kind, owner, how often it held the lock before, as its client knows (-1: not any more, but
 --   what it held may be left over), lease in milliseconds
 --   acquire: also by the owner that holds it       acquire_fenced: the same, with a token
+--   wait, wait_fenced: the same, but the lock is left to the client that is next
 --   release: one hold; the lease is that of those which are left
 --   force: whoever holds it
 -- Returns: listeners (-1: unknown), then two values for each step. acquire: how often the owner holds it now,
---   and the token, or 0 and the remaining time to live (-1: none), or -3 and 0 if the owner does not hold it, though it
---   did. release: how many holds are left, -1 if there was none, and 0. force: 1 or 0, and 0. A step that is refused:
+--   and the token, or 0 and the remaining time to live (-1: none), or for how long the lock is left to others, or -3
+--   and 0 if the owner does not hold it, though it did. release: how many holds are left, -1 if there was none, and 0. force: 1 or 0, and 0. A step that is refused:
 --   -2 and the error.
 --   "stale" and the fence for a sending older than that. An error, and nothing has changed, where the server takes no
 --   changes at the time
@@ -28,7 +32,7 @@
 --   been carried out, and the fence keeps late copies out
 -- Invariant: at most one owner; always with a time to live; an owner's count is what the results say
 
-local lock, token = KEYS[1], KEYS[4]
+local lock, token = KEYS[1], KEYS[5]
 local doubtful = ARGV[4] ~= '0'
 
 local fence, forced = redis.call('GET', KEYS[3]), false
@@ -53,7 +57,7 @@ elseif last_token and tonumber(last_token) >= 9007199254740991 then
 end
 if no_token then
   local only_taken = true
-  for i = 6, #ARGV, 4 do only_taken = only_taken and string.sub(ARGV[i], 1, 7) == 'acquire' end
+  for i = 7, #ARGV, 4 do only_taken = only_taken and ARGV[i] ~= 'release' and ARGV[i] ~= 'force' end
   if only_taken then return no_token end
 end
 
@@ -80,7 +84,24 @@ local function free(held, force)
   return done
 end
 
-for i = 6, #ARGV, 4 do
+-- Who is next. What nobody of ours has written there is nobody.
+local settled = redis.pcall('GET', KEYS[4])
+local patience, first = string.match(type(settled) == 'string' and settled or '', '^(%d+) (.*)$')
+if settled and not first then redis.pcall('DEL', KEYS[4]) end
+
+-- For how long those who wait leave the free lock to another client, whose time begins when the first of them sees it.
+local function left_to_another()
+  if not first or first == KEYS[3] then return nil end
+  local most = math.min(tonumber(patience), 2000)
+  local left = redis.call('PTTL', KEYS[4])
+  if left < 0 or left > most then
+    redis.call('PEXPIRE', KEYS[4], most)
+    left = most
+  end
+  return left
+end
+
+for i = 7, #ARGV, 4 do
   local kind, owner, expected, lease = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3]
   local result, extra = 0, 0
   if kind == 'force' then
@@ -108,16 +129,23 @@ for i = 6, #ARGV, 4 do
     local ttl = not leaving and redis.call('PTTL', lock) or -2
     local held = ttl ~= -2 and redis.call('HGET', lock, owner)
     local count = math.max(expected, 0) + 1
-    if ttl ~= -2 and not held then
+    local waits, fenced = string.sub(kind, 1, 4) == 'wait', string.sub(kind, -7) == '_fenced'
+    local left = waits and ttl == -2 and left_to_another()
+    if left then
+      extra = left
+    elseif ttl ~= -2 and not held then
       extra = ttl
+      if waits and ARGV[6] ~= '0' and (not first or first == KEYS[3]) then
+        redis.pcall('SET', KEYS[4], ARGV[6] .. ' ' .. KEYS[3], 'PX', 5000)
+      end
     elseif not held and expected > 0 then
       -- Taken now, a repetition could not tell it from what was lost.
       result = -3
     else
       local given, written = 0, true
-      if kind == 'acquire_fenced' and no_token then
+      if fenced and no_token then
         written = no_token
-      elseif kind == 'acquire_fenced' then
+      elseif fenced then
         local repeated = doubtful and expected >= 0 and tonumber(held or 0) == count
         given = repeated and tonumber(last_token) or redis.pcall('INCR', token)
         if type(given) == 'table' then written = given end
@@ -142,6 +170,10 @@ for i = 6, #ARGV, 4 do
       else
         result, extra = count, given
         changed = true
+        if waits and first == KEYS[3] then
+          redis.call('DEL', KEYS[4])
+          first = nil
+        end
         if leaving then leaving, handed_over = nil, true end
       end
     end

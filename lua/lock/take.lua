@@ -1,8 +1,9 @@
--- Purpose: the usual case of taking a lock: nobody holds it, and no call of this client was repeated lately.
---   Everything else is left to batch.lua.
+-- Purpose: the usual case of taking a lock: nobody holds it, nobody has been passed for long, and no call of this client
+--   was repeated lately. Everything else is left to batch.lua.
 -- Counterpart: RLock.tryLock
 -- KEYS[1] lock: hash, the owner that holds it -> how often
 -- KEYS[2] fence: string, there if late copies of this client's calls may arrive
+-- KEYS[3] next: string, there if it is settled who of those who wait is next
 -- ARGV[1] owner
 -- ARGV[2] lease in milliseconds
 -- Returns: 1 taken; -1 held by others, without a time to live; -2 and below: held by others for as many milliseconds
@@ -11,7 +12,7 @@
 -- Repeat-safe: no, a late copy finds the fence
 -- Invariant: at most one owner; always with a time to live
 
-if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
   redis.call('HSET', KEYS[1], ARGV[1], 1)
   local kept = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
   if type(kept) == 'table' then

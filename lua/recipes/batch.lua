@@ -190,13 +190,16 @@ local function work()
   local rank, total = line.close(left, arrival, tonumber(ARGV[18]), tonumber(ARGV[19]), ARGV[11], setting.locked or setting.repair)
   store.settle(setting, freed, granted)
 
+  -- Who has stood back for one who is gone looks again now.
+  local again = left > 0 and line.missed and 0 or (line.told or left > 0) and line.pause or -1
+
   local first_end = -1
   if waiting > served then first_end = store.first_end(setting, ARGV[17]) end
   -- Who waits for a string lock is told who holds it.
   if setting.repair and waiting > served then lock = store.holder() end
   local answer = {
     'done', string.format('%.0f', setting.now), string.format('%.0f', first_end), rank, total,
-    string.format('%.0f', (line.told or left > 0) and line.pause or -1), more and 1 or 0, lock or '-', served, tried, cleared, bits(dropped, releases), bits(kept, refreshes),
+    string.format('%.0f', again), more and 1 or 0, lock or '-', served, tried, cleared, bits(dropped, releases), bits(kept, refreshes),
     slots and table.concat(slots, ',') or '-', failure,
   }
   return table.concat(answer, ' '), granted + freed + releases + refreshes > 0
@@ -204,6 +207,8 @@ end
 
 local done, answer, changed = pcall(work)
 if refused or not done then
+  -- Nobody holds what nobody is told of.
+  if holders then pcall(store.drop, setting, holders) end
   answer = refused or answer
   local text = type(answer) == 'table' and answer.err or tostring(answer)
   if ARGV[4] ~= '0' then redis.call('SET', RECORD, ARGV[2] .. ' refused ' .. text, 'PX', ARGV[3]) end

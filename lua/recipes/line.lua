@@ -13,11 +13,12 @@
 -- `id`: the client that runs this, `limit`: its limit; `room(limit)`: how many permits are left under a limit.
 local function open_line(id, limit, now, publish, room)
   local LINE, NOTES = KEYS[#KEYS - 1], KEYS[#KEYS]
-  local CHUNK, MOST, LEAST_PATIENCE, MOST_PATIENCE = 4, 64, 1000, 1e6
+  local CHUNK, MOST, LEAST_PATIENCE, MOST_PATIENCE = 4, 64, 1000, 250000
   local entries, loaded, complete, place = {}, 0, false, 1
   local gone = {}
-  -- `given`: how many permits are due to those who have been passed by the walk; `further`: how many more those want.
-  local line = { given = 0, further = 0, told = false, pause = -1 }
+  -- `given`: how many permits are due to those who have been passed by the walk; `further`: how many more those want;
+  -- `told`: somebody was told now; `missed`: so was one who is gone; `pause`: how long until somebody's patience ends.
+  local line = { given = 0, further = 0, told = false, missed = false, pause = -1 }
 
   local function read(member, arrival, note)
     local n = { string.match(note or '', '^(%d+) (%d+) (%d+) ([01]) (%d+) ([01])$') }
@@ -105,7 +106,10 @@ local function open_line(id, limit, now, publish, room)
       if its_turn and one.told == 0 and (changed or #gone > 0) then
         one.told, line.told = now, true
         -- It has said that it listens, and its connection is gone.
-        if say(one, 'turn') == 0 and one.listens == 1 then leave(i) end
+        if say(one, 'turn') == 0 and one.listens == 1 then
+          leave(i)
+          line.missed = true
+        end
       end
       if entries[i] == one then
         i = i + 1
@@ -142,7 +146,6 @@ local function open_line(id, limit, now, publish, room)
         id = id, count = count, limit = limit, patience = patience, listens = listens, told = 0,
         first = own_first and 1 or 0,
       })
-      redis.call('ZADD', LINE, string.format('%.0f', arrival), id)
     elseif loaded > 0 then
       gone[#gone + 1] = id
     end
@@ -150,8 +153,15 @@ local function open_line(id, limit, now, publish, room)
       redis.call('ZREM', LINE, unpack(gone))
       redis.call('HDEL', NOTES, unpack(gone))
     end
-    if #notes > 0 then redis.call('HSET', NOTES, unpack(notes)) end
+    if #notes > 0 then
+      local noted = redis.pcall('HSET', NOTES, unpack(notes))
+      if type(noted) == 'table' then
+        if not string.find(noted.err, '^WRONGTYPE') then error(noted) end
+        waits = false
+      end
+    end
     if not waits then return 0, 0 end
+    redis.call('ZADD', LINE, string.format('%.0f', arrival), id)
     redis.call('PEXPIRE', LINE, life)
     redis.call('PEXPIRE', NOTES, life)
     if complete and not first then return 0, 1 end

@@ -247,7 +247,7 @@ async fn tell(semaphore: &RSemaphore) -> Result<bool, Failure> {
 
 /// What is found, for the question.
 async fn state(connect: &Connect, name: &str) -> Result<String, Failure> {
-    let looker = Looker::new(connect.plain().await?);
+    let looker = Looker::new(connect.client().await?);
     let object = looker.object(&connect.mapped(name)).await?;
     Ok(format!("{name} {}", show::in_words(&object)))
 }

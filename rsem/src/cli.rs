@@ -1,9 +1,13 @@
 //! The command line.
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::change::Change;
 use crate::connect::Connect;
+use crate::doctor::Doctor;
 use crate::exit;
 use crate::look::show::Show;
 use crate::look::watch::Watch;
@@ -28,4 +32,16 @@ pub(crate) enum Action {
     Watch(Watch),
     #[command(flatten)]
     Change(Change),
+    Doctor(Doctor),
+    /// Print the completions of a shell
+    ///
+    /// bash: rsem completions bash > /etc/bash_completion.d/rsem
+    Completions {
+        shell: Shell,
+    },
+    /// Write the manual pages, one for each command
+    Man {
+        /// Where to: rsem.1, rsem-run.1, ...
+        directory: PathBuf,
+    },
 }

@@ -1,12 +1,10 @@
 //! Where Redis is and who comes in: the options that every command has.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo};
-use redisson_semaphore::{Client, ClientBuilder, NameMapper};
+use redisson_semaphore::{Client, ClientBuilder, NameMapper, Tls};
 
 use crate::exit::Failure;
 use crate::span;
@@ -17,7 +15,7 @@ const PASSWORDS: [&str; 2] = ["REDIS_PASSWORD", "REDISCLI_AUTH"];
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connect {
-    /// redis://[[user]:password@]host[:port][/database] or redis+unix:///path
+    /// redis://[[user]:password@]host[:port][/database], rediss:// for TLS, or redis+unix:///path
     #[arg(
         long,
         global = true,
@@ -26,6 +24,27 @@ pub(crate) struct Connect {
         default_value = "redis://127.0.0.1:6379"
     )]
     url: String,
+
+    /// Ask this sentinel, redis://host[:port], for the master; may be given several times. The URL then has the master's name
+    /// in place of host and port
+    #[arg(long, global = true, value_name = "URL")]
+    sentinel: Vec<String>,
+
+    /// Trust the authorities of this PEM file, and no others
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+
+    /// The certificate, in PEM, to show to the server
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// Its key, in PEM, without a passphrase
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// The name that the server's certificate is for, where it is not the host of the URL
+    #[arg(long, global = true, value_name = "NAME")]
+    tls_server_name: Option<String>,
 
     /// The user of the server's ACL
     #[arg(long, global = true, env = "REDIS_USER", hide_env_values = true)]
@@ -68,7 +87,6 @@ pub(crate) struct Connect {
 }
 
 impl Connect {
-    /// The library's client, for everything that changes something.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
         Ok(self.builder()?.connect().await?)
     }
@@ -92,36 +110,14 @@ impl Connect {
         if let Some(database) = self.database {
             builder = builder.database(database);
         }
+        if !self.sentinel.is_empty() {
+            builder = builder.sentinels(&self.sentinel);
+        }
+        // Without TLS its settings are a mistake, and told as one.
+        if let Some(tls) = self.tls()? {
+            builder = builder.tls(tls);
+        }
         Ok(builder)
-    }
-
-    /// A plain connection, for commands that only look: what they ask for is no operation of the library's objects.
-    pub(crate) async fn plain(&self) -> Result<MultiplexedConnection, Failure> {
-        let info = self.info()?;
-        let mut settings = info.redis_settings().clone();
-        if let Some(user) = &self.user {
-            settings = settings.set_username(user);
-        }
-        if let Some(password) = self.password()? {
-            settings = settings.set_password(password);
-        }
-        if let Some(database) = self.database {
-            settings = settings.set_db(database.into());
-        }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
-            .set_response_timeout(Some(self.response_timeout));
-        let client =
-            redis::Client::open(info.set_redis_settings(settings.set_skip_set_lib_name()))?;
-        let mut connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
-        // A server that refuses the name, or the command, is none the worse for it.
-        let _: redis::RedisResult<()> = redis::cmd("CLIENT")
-            .arg(&["SETNAME", &self.client_name])
-            .query_async(&mut connection)
-            .await;
-        Ok(connection)
     }
 
     /// As it stands in Redis.
@@ -129,26 +125,76 @@ impl Connect {
         format!("{}{name}", self.prefix)
     }
 
-    fn info(&self) -> Result<ConnectionInfo, Failure> {
-        // The error does not repeat the URL: there may be a password in it.
-        self.url
-            .as_str()
-            .into_connection_info()
-            .map_err(|error| Failure::usage(format!("--url: {error}")))
+    fn tls(&self) -> Result<Option<Tls>, Failure> {
+        let given = [&self.tls_ca, &self.tls_cert]
+            .iter()
+            .any(|file| file.is_some());
+        if !given && self.tls_server_name.is_none() {
+            return Ok(None);
+        }
+        let mut tls = Tls::new();
+        if let Some(file) = &self.tls_ca {
+            tls = tls.trust_only(read("--tls-ca", file)?);
+        }
+        if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            tls = tls.client_certificate(read("--tls-cert", certificate)?, read("--tls-key", key)?);
+        }
+        if let Some(name) = &self.tls_server_name {
+            tls = tls.server_name(name);
+        }
+        Ok(Some(tls))
     }
 
     /// The password to use in place of the URL's.
     fn password(&self) -> Result<Option<String>, Failure> {
         if let Some(file) = &self.password_file {
-            let text = std::fs::read_to_string(file)
-                .map_err(|error| Failure::usage(format!("--password-file {file:?}: {error}")))?;
+            let text = read("--password-file", file)?;
+            let text = String::from_utf8_lossy(&text);
             return Ok(Some(text.lines().next().unwrap_or_default().to_owned()));
         }
-        let in_url = (self.info()).is_ok_and(|info| info.redis_settings().password().is_some());
-        if in_url {
+        if has_password(&self.url) {
             return Ok(None);
         }
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Ok(PASSWORDS.into_iter().find_map(set))
+    }
+}
+
+fn read(option: &str, file: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(file)
+        .map_err(|error| Failure::usage(format!("{option} {}: {error}", file.display())))
+}
+
+fn has_password(url: &str) -> bool {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = place.split('/').next().unwrap_or_default();
+    let in_authority = (authority.rsplit_once('@')).is_some_and(|(login, _)| login.contains(':'));
+    in_authority || parameters.split('&').any(|pair| pair.starts_with("pass="))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_the_url_is_seen() {
+        for url in [
+            "redis://:p@h",
+            "rediss://u:p@h:1/2",
+            "redis+unix:///r.sock?db=1&pass=p",
+        ] {
+            assert!(has_password(url), "{url}");
+        }
+        for url in [
+            "redis://h:1",
+            "redis://u@h:1",
+            "redis://[::1]:1",
+            "redis+unix:///a:b@c",
+            "",
+            "h",
+        ] {
+            assert!(!has_password(url), "{url}");
+        }
     }
 }

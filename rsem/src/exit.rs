@@ -70,6 +70,7 @@ impl From<Error> for Failure {
             Error::Unavailable { .. }
             | Error::RefusedForNow { .. }
             | Error::OutcomeUnknown { .. }
+            | Error::Tls { .. }
             | Error::Unfinished { .. } => REDIS_AWAY,
             Error::Authentication { .. } | Error::PermissionDenied { .. } => DENIED,
             Error::Configuration { .. }
@@ -77,27 +78,6 @@ impl From<Error> for Failure {
             | Error::InvalidName { .. }
             | Error::InvalidDuration { .. } => USAGE,
             Error::WrongType { .. } | Error::NotANumber { .. } | Error::OutOfRange { .. } => DATA,
-            _ => FAILED,
-        };
-        Failure::new(status, error.to_string())
-    }
-}
-
-impl From<redis::RedisError> for Failure {
-    fn from(error: redis::RedisError) -> Self {
-        use redis::{ErrorKind, ServerErrorKind};
-        let status = match error.kind() {
-            _ if matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => DENIED,
-            ErrorKind::AuthenticationFailed => DENIED,
-            ErrorKind::InvalidClientConfig => USAGE,
-            ErrorKind::Io => REDIS_AWAY,
-            ErrorKind::Server(
-                ServerErrorKind::BusyLoading
-                | ServerErrorKind::MasterDown
-                | ServerErrorKind::TryAgain
-                | ServerErrorKind::ClusterDown,
-            ) => REDIS_AWAY,
-            _ if error.is_timeout() || error.is_connection_dropped() => REDIS_AWAY,
             _ => FAILED,
         };
         Failure::new(status, error.to_string())

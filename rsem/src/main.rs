@@ -8,11 +8,13 @@
 //! | `signals.rs` | the signals that `rsem` gets |
 //! | `run/` | runs a command while a permit or a lock is held |
 //! | `look/` | what stands in Redis: `show`, `watch` |
+//! | `doctor/` | is the server fit for it? |
 //! | `change.rs` | `set`, `add`, `drain`, `release`, `unlock` |
 
 mod change;
 mod cli;
 mod connect;
+mod doctor;
 mod exit;
 mod look;
 mod run;
@@ -22,7 +24,7 @@ mod span;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use tokio::runtime::Builder;
 
 use cli::{Action, Cli};
@@ -61,5 +63,16 @@ async fn act(cli: Cli) -> Result<u8, Failure> {
         Action::Show(show) => show.carry_out(&cli.connect).await,
         Action::Watch(watch) => watch.carry_out(&cli.connect).await,
         Action::Change(change) => change.carry_out(&cli.connect).await,
+        Action::Doctor(doctor) => doctor.carry_out(&cli.connect).await,
+        Action::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "rsem", &mut script);
+            say::say(String::from_utf8_lossy(&script).trim_end());
+            Ok(0)
+        }
+        Action::Man { directory } => match clap_mangen::generate_to(Cli::command(), &directory) {
+            Ok(()) => Ok(0),
+            Err(error) => Err(Failure::usage(format!("{}: {error}", directory.display()))),
+        },
     }
 }

@@ -51,6 +51,12 @@ impl Signals {
         Ok(Signals { received })
     }
 
+    #[cfg(test)]
+    pub(crate) fn by_hand() -> (mpsc::UnboundedSender<Received>, Signals) {
+        let (sender, received) = mpsc::unbounded_channel();
+        (sender, Signals { received })
+    }
+
     /// The next one. May be dropped and asked again.
     pub(crate) async fn next(&mut self) -> Received {
         self.received.recv().await.expect("the thread goes on")

@@ -111,6 +111,14 @@ async fn who_waits_and_what_stands_beside_it_is_shown() {
     assert_eq!(running.line().await, "up");
     let waiting = Program::start(&url, &["run", "-s", "seats", "true"]);
     until_subscribers(&mut server.connection().await, &channel("seats"), 1).await;
+    let mut connection = server.connection().await;
+    let () = redis::pipe()
+        .set("redisson_sc_once:{seats}:a-client", 1)
+        .set("redisson_sc_once:{other}:a-client", 1)
+        .hset("redisson_sc_turns:{seats}", "field", 1)
+        .query_async(&mut connection)
+        .await
+        .unwrap();
     let ended = rsem(&url, &["show", "--records", "seats"]).await;
     assert_eq!(ended.status, 0);
     assert!(
@@ -121,13 +129,14 @@ async fn who_waits_and_what_stands_beside_it_is_shown() {
         ended.out
     );
     assert!(ended.out.contains("  listening     1\n"), "{}", ended.out);
-    assert!(
-        ended
-            .out
-            .contains("  beside it     redisson_sc_once:{seats}:"),
-        "{}",
-        ended.out
-    );
+    for key in [
+        "redisson_sc_once:{seats}:a-client",
+        "redisson_sc_turns:{seats}",
+    ] {
+        let line = format!("  beside it     {key} (");
+        assert!(ended.out.contains(&line), "{key}: {}", ended.out);
+    }
+    assert!(!ended.out.contains("{other}"), "{}", ended.out);
     assert_eq!(running.ended().await.status, 0);
     assert_eq!(waiting.ended().await.status, 0);
 }

@@ -56,17 +56,22 @@ async fn a_shell_stops_the_command_and_goes_on_with_it() {
     let words = ["bash", "--norc", "--noprofile", "-i"];
     let mut terminal = in_terminal(&server.url(), &words);
     let script = "echo up; read a; echo got $a";
-    terminal.press("PS1='$ '\n");
+    // At its prompt the shell reads.
+    terminal.until("bash-");
     terminal.press(&format!("{RSEM} run --lock door -- sh -c '{script}'\n"));
     terminal.until("\rup");
     terminal.press("\x1a");
     terminal.until("Stopped");
+    terminal.until("bash-");
     terminal.press("echo $((40 + 2))\n");
     terminal.until("42");
+    terminal.until("bash-");
     terminal.press("fg\n");
-    terminal.until("\n");
+    // The shell says what goes on, and does not read any more.
+    terminal.until("rsem run");
     terminal.press("on\n");
     terminal.until("got on");
+    terminal.until("bash-");
     terminal.press("exit 0\n");
     assert_eq!(terminal.ended().await.0, 0);
 }

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use super::Sealed;
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::lease::Lease;
+use async_trait::async_trait;
 
 /// A semaphore whose permits have ids, wherever it is kept. Implemented by this crate alone.
 ///
@@ -169,34 +168,31 @@ impl Holder {
 pub struct LeasedPermit {
     semaphore: Arc<dyn LeasedSemaphore>,
     lease: Lease,
-    /// `None` once it has been given back or forgotten.
-    held: Option<Held>,
-    id: Arc<str>,
-    slot: Option<u32>,
+    held: Held,
+    /// It has been given back or forgotten.
+    spent: bool,
 }
 
 impl LeasedPermit {
     pub(crate) fn new(semaphore: Arc<dyn LeasedSemaphore>, held: Held) -> Self {
         LeasedPermit {
             lease: semaphore.keep(&held),
-            id: Arc::clone(&held.id),
-            slot: held.slot,
-            held: Some(held),
             semaphore,
+            held,
+            spent: false,
         }
     }
 
     /// The permit's id.
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.id
+        self.held.id()
     }
 
-    /// Which of the permits it is, from 1 to the limit, where they are told apart. It stays the same while it is held:
-    /// good as the number of a shard or a worker.
+    /// The number of the permit, where it has one: see [`Held::slot`]. Good as the number of a shard or a worker.
     #[must_use]
     pub fn slot(&self) -> Option<u32> {
-        self.slot
+        self.held.slot()
     }
 
     /// The semaphore that it was taken from.
@@ -240,11 +236,11 @@ impl LeasedPermit {
     /// the background, as dropping the guard does.
     pub async fn release(mut self) -> Result<bool> {
         let semaphore = Arc::clone(&self.semaphore);
-        let id = Arc::clone(&self.id);
+        let id = Arc::clone(&self.held.id);
         let release = semaphore.release(&id);
         // From here on the semaphore's own future carries the release out, even when it is dropped.
-        self.held = None;
-        semaphore.unkeep(&self.id);
+        self.spent = true;
+        semaphore.unkeep(&id);
         let lease = self.lease.clone().ended_on_drop();
         let done = release.await;
         if done == Ok(false) {
@@ -256,15 +252,16 @@ impl LeasedPermit {
     /// Keeps the permit taken: it is not given back on drop, and not refreshed any more.
     #[must_use = "the permit stays taken"]
     pub fn forget(mut self) -> Held {
-        self.semaphore.unkeep(&self.id);
-        self.held.take().expect("held until it is given back")
+        self.spent = true;
+        self.semaphore.unkeep(&self.held.id);
+        self.held.clone()
     }
 }
 
 impl Drop for LeasedPermit {
     fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            self.semaphore.release_detached(&held.id);
+        if !self.spent {
+            self.semaphore.release_detached(&self.held.id);
             self.lease.end();
         }
     }

@@ -1,5 +1,6 @@
 //! The object-safe traits that the implementations share, what they all promise, and the guards.
 
+mod answer;
 mod inherent;
 mod latch;
 mod leased;
@@ -7,6 +8,7 @@ mod lock;
 mod semaphore;
 mod ttl;
 
+pub use answer::Answer;
 pub(crate) use inherent::{inherent, inherent_leased_semaphore, inherent_lock};
 pub use latch::CountDownLatch;
 pub use leased::{Held, Holder, LeasedPermit, LeasedSemaphore};

@@ -10,7 +10,7 @@ use super::keys::Keys;
 use super::once::{Ending, Patience, Trouble, refused};
 use super::request::Request;
 use crate::error::{Error, Result};
-use crate::transport::Value;
+use crate::transport::{Refusal, Value};
 
 /// An object that takes such calls.
 pub(crate) trait Commands: Send + Sync {
@@ -102,7 +102,9 @@ impl Core {
         } = command;
         let name = keys.name();
         let due = caller.since + self.config.retry_window;
+        let mut unanswered = false;
         let callers = |trouble: &Trouble<'_>| {
+            unanswered |= trouble.doubtful;
             others(trouble);
             if !trouble.is_over(due) && !caller.has_gone() {
                 return Patience::Until(due);
@@ -111,8 +113,19 @@ impl Core {
             Patience::Forgotten
         };
         request.number(self.next_sequence());
+        let mut settled = true;
         let answer = match self.carry_out(&mut request, callers).await {
             Ending::Answer(value) => Ok(value),
+            // An earlier sending may have been carried out all the same.
+            Ending::Refused(Refusal { detail, .. }) if unanswered && !request.is_plain() => {
+                settled = false;
+                Err(Error::OutcomeUnknown {
+                    name: name.to_owned(),
+                    operation: caller.operation,
+                    waited: caller.since.elapsed(),
+                    detail,
+                })
+            }
             Ending::Refused(refusal) => {
                 let error = refused(name, &refusal);
                 Err(Box::pin(self.explain(error, || keys.typed())).await)
@@ -126,6 +139,6 @@ impl Core {
         if let Some(reply) = caller.reply {
             let _ = reply.send(answer);
         }
-        true
+        settled
     }
 }

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::coalesce::Coalescer;
 use super::holds::Holds;
-use super::once::refused;
 use super::records::Records;
 use super::refusing::Refusing;
 use super::registry::Registry;
@@ -19,7 +18,7 @@ use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside;
-use crate::transport::{Command, Connection, Endpoint, Failure, Reason, Refusal};
+use crate::transport::{Connection, Endpoint};
 
 /// The shared part of a client: its connections, its identity, its objects.
 pub(crate) struct Core {
@@ -92,33 +91,6 @@ impl Core {
             ended: OnceCell::new(),
             idle: Notify::new(),
         })
-    }
-
-    /// Asks the server whether it is there, once.
-    pub(crate) async fn ping(&self) -> Result<()> {
-        let began = Instant::now();
-        let name = self.connection.server();
-        let refusal = match self.connection.live_for(None) {
-            Err(refusal) => refusal,
-            Ok(live) => match live.send(&Command::new("PING")).await {
-                Ok(_) => return Ok(()),
-                Err(Failure::Refused(refusal) | Failure::NoConnection(refusal)) => refusal,
-                Err(Failure::Unanswered { detail, .. }) => Refusal::unreachable(detail),
-            },
-        };
-        match refusal.reason {
-            // It answers.
-            Reason::Permission => Ok(()),
-            _ if self.is_finished() => Err(Error::ShutDown {
-                name: name.to_owned(),
-            }),
-            Reason::Unreachable => Err(Error::Unavailable {
-                name: name.to_owned(),
-                waited: began.elapsed(),
-                detail: refusal.detail,
-            }),
-            _ => Err(refused(name, &refusal)),
-        }
     }
 
     /// The client's id: a random UUID, as Redisson's is.

@@ -10,6 +10,7 @@
 //! of one client on one object keep their order. Lone calls of many lines travel together ([`coalesce`]). Who carries the scripts out is told in [`drive`].
 
 pub(crate) mod answer;
+mod ask;
 pub(crate) mod batch;
 pub(crate) mod claim;
 pub(crate) mod coalesce;

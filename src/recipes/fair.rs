@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handle::{Handle, leased};
+use super::handle::{Handle, leased, setting};
 use super::settings::Layout;
 use crate::engine::Core;
 use crate::units::Units;
@@ -52,27 +52,19 @@ impl FairSemaphore {
         }
     }
 
-    /// How long a permit lasts without a refresh; 10 s by default. Must be the same for all programs.
-    #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self {
-        let handle = self.handle.with(|settings| settings.timeout = timeout);
-        FairSemaphore { handle }
+    setting! {
+        /// How long a permit lasts without a refresh; 10 s by default. Must be the same for all programs.
+        timeout: Duration
     }
 
-    /// The unit of the times in the first zset; milliseconds by default.
-    #[must_use]
-    pub fn units(self, units: Units) -> Self {
-        let handle = self.handle.with(|settings| settings.units = units);
-        FairSemaphore { handle }
+    setting! {
+        /// The unit of the times in the first zset; milliseconds by default.
+        units: Units
     }
 
-    /// How often those who wait look for what other programs have released; 100 ms by default.
-    #[must_use]
-    pub fn check_interval(self, interval: Duration) -> Self {
-        let handle = self
-            .handle
-            .with(|settings| settings.check_interval = interval);
-        FairSemaphore { handle }
+    setting! {
+        /// How often those who wait look for what other programs have released; 100 ms by default.
+        check_interval: Duration
     }
 
     /// Peers do their steps under the lock `lock:name`, that of [`StringLock`](super::StringLock).
@@ -90,11 +82,9 @@ impl FairSemaphore {
         FairSemaphore { handle }
     }
 
-    /// How long a peer's lock that has no expiry lasts from when it is seen; 10 s by default.
-    #[must_use]
-    pub fn lock_timeout(self, timeout: Duration) -> Self {
-        let handle = self.handle.with(|settings| settings.lock_timeout = timeout);
-        FairSemaphore { handle }
+    setting! {
+        /// How long a peer's lock that has no expiry lasts from when it is seen; 10 s by default.
+        lock_timeout: Duration
     }
 
     /// Other names for the zset of owners and the counter than `name:owner` and `name:counter`.

@@ -145,6 +145,19 @@ fn granted(done: Done) -> Option<Held> {
     }
 }
 
+/// A setting that is given as it is to the type's `handle`.
+macro_rules! setting {
+    ($(#[$doc:meta])* $name:ident: $of:ty) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $name: $of) -> Self {
+            self.handle = self.handle.with(|settings| settings.$name = $name);
+            self
+        }
+    };
+}
+pub(super) use setting;
+
 /// The trait for a type that has a `handle`, and what is the same in all of them.
 macro_rules! leased {
     ($name:ident) => {

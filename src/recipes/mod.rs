@@ -24,7 +24,7 @@
 //!   they wait: each client by the first of its callers, so that those behind it may be served with it where several permits
 //!   come free at once. It stands in the zset `redisson_sc_recipe_line:<layout>:{name}`, with the hash
 //!   `redisson_sc_recipe_notes:<layout>:{name}`, which go when nobody waits. They have their place as soon as the server has
-//!   seen them, also when a peer's lock keeps them waiting. A client that is told and does not come within 5 ms and two of
+//!   seen them, also when a peer's lock keeps them waiting. A client that is told and does not come within 20 ms and two of
 //!   its round trips (0.25 s at the most) is passed by until it comes; one whose connection is gone, at once.
 //!   Other programs know nothing of that line: they take what they find.
 //! - **The list** of holders is read 256 at a time, so that no script is a long one: who holds all the while is listed,

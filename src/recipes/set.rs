@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handle::{Handle, leased};
+use super::handle::{Handle, leased, setting};
 use super::settings::Layout;
 use crate::engine::Core;
 
@@ -29,13 +29,9 @@ impl SetSemaphore {
         }
     }
 
-    /// How often those who wait look for what other programs have released; 100 ms by default.
-    #[must_use]
-    pub fn check_interval(self, interval: Duration) -> Self {
-        let handle = self
-            .handle
-            .with(|settings| settings.check_interval = interval);
-        SetSemaphore { handle }
+    setting! {
+        /// How often those who wait look for what other programs have released; 100 ms by default.
+        check_interval: Duration
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::handle::Handle;
+use super::handle::{Handle, setting};
 use super::settings::Layout;
 use crate::api::{Held, Hold, HoldId, Lock, RemainingTtl, Sealed, inherent_lock};
 use crate::engine::Core;
@@ -64,14 +64,10 @@ impl StringLock {
         StringLock { handle, ..self }
     }
 
-    /// How often those who wait look for what other programs have released, at the least; 100 ms by default. The first of
-    /// them looks 1 ms, 2 ms and so on after the lock was seen in other hands, up to this.
-    #[must_use]
-    pub fn check_interval(self, interval: Duration) -> Self {
-        let handle = self
-            .handle
-            .with(|settings| settings.check_interval = interval);
-        StringLock { handle, ..self }
+    setting! {
+        /// How often those who wait look for what other programs have released, at the least; 100 ms by default. The first of
+        /// them looks 1 ms, 2 ms and so on after the lock was seen in other hands, up to this.
+        check_interval: Duration
     }
 
     fn own(&self) -> MutexGuard<'_, Option<Own>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handle::{Handle, leased};
+use super::handle::{Handle, leased, setting};
 use super::settings::Layout;
 use crate::engine::Core;
 use crate::units::Units;
@@ -44,27 +44,19 @@ impl TimestampSemaphore {
         }
     }
 
-    /// How long a permit lasts without a refresh; 10 s by default. Must be the same for all programs.
-    #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self {
-        let handle = self.handle.with(|settings| settings.timeout = timeout);
-        TimestampSemaphore { handle }
+    setting! {
+        /// How long a permit lasts without a refresh; 10 s by default. Must be the same for all programs.
+        timeout: Duration
     }
 
-    /// The unit of the times in the zset; milliseconds by default.
-    #[must_use]
-    pub fn units(self, units: Units) -> Self {
-        let handle = self.handle.with(|settings| settings.units = units);
-        TimestampSemaphore { handle }
+    setting! {
+        /// The unit of the times in the zset; milliseconds by default.
+        units: Units
     }
 
-    /// How often those who wait look for what other programs have released; 100 ms by default.
-    #[must_use]
-    pub fn check_interval(self, interval: Duration) -> Self {
-        let handle = self
-            .handle
-            .with(|settings| settings.check_interval = interval);
-        TimestampSemaphore { handle }
+    setting! {
+        /// How often those who wait look for what other programs have released; 100 ms by default.
+        check_interval: Duration
     }
 }
 

@@ -38,6 +38,11 @@ pub(crate) fn of_lock_token(lock: &str) -> String {
     prefixed("redisson_lock_token", lock)
 }
 
+/// Which client is next at a lock; `lock` is the mapped name.
+pub(crate) fn of_lock_next(lock: &str) -> String {
+    beside("redisson_lock_next", lock)
+}
+
 /// A key beside an object. `a` and `{a}` are two objects with one channel; what stands beside them must not be one.
 fn beside(prefix: &str, object: &str) -> String {
     if object.contains('{') {
@@ -88,6 +93,8 @@ mod tests {
         assert_eq!(&**lock.record(), "redisson_lock_fence:{door}:id");
         assert_eq!(of_lock_token("door"), "redisson_lock_token:{door}");
         assert_eq!(of_lock_token("a{b}"), "redisson_lock_token:a{b}");
+        assert_eq!(of_lock_next("door"), "redisson_lock_next:{door}");
+        assert_eq!(of_lock_next("{door}"), "redisson_lock_next::{door}");
         for (name, channel, record) in [
             ("done", "{done}", ":{done}"),
             ("{job}:done", "{{job}:done}", "::{job}:done"),

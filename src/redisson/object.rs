@@ -176,7 +176,7 @@ impl<L: Commands> Object<'_, L> {
     }
 
     /// A command that changes nothing, about the object's key.
-    async fn read(&self, operation: &'static str, command: &'static str) -> Result<i64> {
+    pub(crate) async fn read(&self, operation: &'static str, command: &'static str) -> Result<i64> {
         let command = Command::new(command).key(self.line.keys().object());
         self.read_with(operation, command).await
     }
@@ -266,14 +266,17 @@ impl<L: Commands> Object<'_, L> {
     }
 
     fn number(&self, operation: &'static str, value: &Value) -> Result<i64> {
-        let number = match value {
-            Value::Int(number) => Some(*number),
-            Value::Nil => Some(0),
+        match value {
+            Value::Int(number) => Ok(*number),
+            Value::Nil => Ok(0),
             Value::BulkString(bytes) => {
-                std::str::from_utf8(bytes).ok().and_then(|s| s.parse().ok())
+                let text = String::from_utf8_lossy(bytes);
+                text.parse().map_err(|_| Error::NotANumber {
+                    name: self.line.keys().name().to_owned(),
+                    found: text.chars().take(64).collect(),
+                })
             }
-            _ => None,
-        };
-        number.ok_or_else(|| self.unexpected(operation, value))
+            _ => Err(self.unexpected(operation, value)),
+        }
     }
 }

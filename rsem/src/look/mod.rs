@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `mod.rs` | an object as it is found, and how it is looked at |
 //! | `names.rs` | the keys beside it, and its channels |
+//! | `read.rs` | what is made of a server's answers |
 //! | `show.rs` | `rsem show` |
 //! | `watch.rs`, `screen.rs` | `rsem watch`, and its picture |
 
 pub(crate) mod names;
+mod read;
 mod screen;
 pub(crate) mod show;
 pub(crate) mod watch;
@@ -15,9 +17,9 @@ pub(crate) mod watch;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use futures::future::join_all;
-use redis::aio::MultiplexedConnection;
-use redis::{FromRedisValue, RedisResult};
+use futures::future::{join_all, try_join_all};
+use read::{List, Pairs, Read};
+use redisson_semaphore::{Client, Error, Result};
 
 /// So many holders are looked at; the others are counted.
 const HOLDERS: usize = 100;
@@ -115,29 +117,25 @@ pub(crate) struct Record {
 /// Looks at Redis.
 #[derive(Clone)]
 pub(crate) struct Looker {
-    connection: MultiplexedConnection,
+    client: Client,
 }
 
 impl Looker {
-    pub(crate) fn new(connection: MultiplexedConnection) -> Self {
-        Looker { connection }
+    pub(crate) fn new(client: Client) -> Self {
+        Looker { client }
     }
 
     /// One command. Those that are waited for together travel together.
-    pub(crate) async fn ask<'w, T: FromRedisValue>(
-        &self,
-        words: impl AsRef<[&'w str]>,
-    ) -> RedisResult<T> {
+    pub(crate) async fn ask<'w, T: Read>(&self, words: impl AsRef<[&'w str]>) -> Result<T> {
         let words = words.as_ref();
-        let mut connection = self.connection.clone();
-        redis::cmd(words[0])
-            .arg(&words[1..])
-            .query_async(&mut connection)
-            .await
+        let answer = self.client.ask(words).await?;
+        T::read(answer).ok_or_else(|| Error::Configuration {
+            reason: format!("{} is not answered as Redis does", words[0]),
+        })
     }
 
     /// The object that stands under `key`.
-    pub(crate) async fn object(&self, key: &str) -> RedisResult<Object> {
+    pub(crate) async fn object(&self, key: &str) -> Result<Object> {
         let (found, ttl, listeners) = tokio::join!(
             self.ask::<String>(["TYPE", key]),
             self.ask::<i64>(["PTTL", key]),
@@ -159,14 +157,19 @@ impl Looker {
         })
     }
 
-    async fn listeners(&self, key: &str) -> RedisResult<u64> {
+    /// Several, at about the same time.
+    pub(crate) async fn objects(&self, keys: &[String]) -> Result<Vec<Object>> {
+        try_join_all(keys.iter().map(|key| self.object(key))).await
+    }
+
+    async fn listeners(&self, key: &str) -> Result<u64> {
         let (semaphore, lock) = (names::semaphore_channel(key), names::lock_channel(key));
         let counts: HashMap<String, u64> =
             self.ask(["PUBSUB", "NUMSUB", &semaphore, &lock]).await?;
         Ok(counts.values().sum())
     }
 
-    async fn string(&self, key: &str) -> RedisResult<Kind> {
+    async fn string(&self, key: &str) -> Result<Kind> {
         let end = (TEXT - 1).to_string();
         let leases = names::permit_leases(key);
         let (text, leases) = tokio::join!(
@@ -183,15 +186,15 @@ impl Looker {
         })
     }
 
-    async fn hash(&self, key: &str) -> RedisResult<Kind> {
+    async fn hash(&self, key: &str) -> Result<Kind> {
         let (token, queue) = (names::fencing_token(key), names::fair_queue(key));
         let count = HOLDERS.to_string();
         let (fields, token, queued) = tokio::join!(
-            self.ask::<(String, Vec<(String, String)>)>(["HSCAN", key, "0", "COUNT", &count]),
+            self.ask::<(String, Pairs<String, String>)>(["HSCAN", key, "0", "COUNT", &count]),
             self.ask::<Option<u64>>(["GET", &token]),
             self.ask::<u64>(["LLEN", &queue]),
         );
-        let mut holders = fields?.1;
+        let mut holders = fields?.1.0;
         holders.truncate(HOLDERS);
         if let Some(at) = holders.iter().position(|(field, _)| field == "mode") {
             let (_, mode) = holders.swap_remove(at);
@@ -210,26 +213,26 @@ impl Looker {
         })
     }
 
-    async fn zset(&self, key: &str) -> RedisResult<Kind> {
+    async fn zset(&self, key: &str) -> Result<Kind> {
         let end = (HOLDERS - 1).to_string();
         let (count, holders) = tokio::join!(
             self.ask::<u64>(["ZCARD", key]),
-            self.ask::<Vec<(String, f64)>>(["ZRANGE", key, "0", &end, "WITHSCORES"]),
+            self.ask::<Pairs<String, f64>>(["ZRANGE", key, "0", &end, "WITHSCORES"]),
         );
-        let holders = holders?.into_iter();
+        let holders = holders?.0.into_iter();
         Ok(Kind::Holders {
             count: count?,
             holders: holders.map(|(id, score)| (id, Some(score))).collect(),
         })
     }
 
-    async fn set(&self, key: &str) -> RedisResult<Kind> {
+    async fn set(&self, key: &str) -> Result<Kind> {
         let most = HOLDERS.to_string();
         let (count, holders) = tokio::join!(
             self.ask::<u64>(["SCARD", key]),
-            self.ask::<Vec<String>>(["SRANDMEMBER", key, &most]),
+            self.ask::<List<String>>(["SRANDMEMBER", key, &most]),
         );
-        let mut holders = holders?;
+        let mut holders = holders?.0;
         holders.sort();
         Ok(Kind::Holders {
             count: count?,
@@ -264,15 +267,16 @@ impl Looker {
         pattern: &str,
         most: u64,
         mut take: impl FnMut(&str) -> bool,
-    ) -> RedisResult<(Vec<String>, bool)> {
+    ) -> Result<(Vec<String>, bool)> {
         const STEP: u64 = 1_000;
         let (mut cursor, mut found, mut looked) = ("0".to_owned(), Vec::new(), 0);
         loop {
             let step = STEP.to_string();
-            let (next, keys): (String, Vec<Vec<u8>>) = self
+            let (next, keys): (String, List<Vec<u8>>) = self
                 .ask(["SCAN", &cursor, "MATCH", pattern, "COUNT", &step])
                 .await?;
             let keys = keys
+                .0
                 .into_iter()
                 .filter_map(|key| String::from_utf8(key).ok());
             found.extend(keys.filter(|key| take(key)));

@@ -30,7 +30,7 @@ pub(crate) fn permit_leases(name: &str) -> String {
 /// The keys beside it that have one name each.
 pub(crate) fn single_records(name: &str) -> Vec<String> {
     vec![
-        beside("redisson_sc_turns", name),
+        turns(name),
         fencing_token(name),
         fair_queue(name),
         prefixed("redisson_lock_timeout", name),
@@ -38,11 +38,24 @@ pub(crate) fn single_records(name: &str) -> Vec<String> {
     ]
 }
 
-/// How the keys begin of which each client has its own.
-pub(crate) fn client_records(name: &str) -> Vec<String> {
-    ["redisson_sc_once", "redisson_lock_fence"]
-        .map(|prefix| format!("{}:", beside(prefix, name)))
-        .to_vec()
+pub(crate) fn turns(name: &str) -> String {
+    beside("redisson_sc_turns", name)
+}
+
+/// How the keys begin of which each client has its own: a semaphore's, and a lock's.
+pub(crate) fn client_record_beginnings(name: &str) -> [String; 2] {
+    ["redisson_sc_once", "redisson_lock_fence"].map(|prefix| format!("{}:", beside(prefix, name)))
+}
+
+/// Whether a key is one of this crate's, beside whichever object.
+pub(crate) fn is_record(key: &str) -> bool {
+    [
+        "redisson_sc_once:",
+        "redisson_sc_turns:",
+        "redisson_lock_fence:",
+    ]
+    .iter()
+    .any(|beginning| key.starts_with(beginning))
 }
 
 /// What all of those begin with.

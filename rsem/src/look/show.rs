@@ -34,7 +34,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) async fn carry_out(self, connect: &Connect) -> Result<u8, Failure> {
-        let looker = Looker::new(connect.plain().await?);
+        let looker = Looker::new(connect.client().await?);
         let keys: Vec<String> = self.names.iter().map(|name| connect.mapped(name)).collect();
         let of_clients = if self.records {
             looker.scan(names::ALL_RECORDS, u64::MAX, |_| true).await?.0
@@ -45,7 +45,7 @@ impl Show {
         for (name, key) in self.names.iter().zip(&keys) {
             let object = looker.object(key).await?;
             let mut records = looker.records(key).await;
-            let beginnings = names::client_records(key);
+            let beginnings = names::client_record_beginnings(key);
             let own = |found: &&String| beginnings.iter().any(|begin| found.starts_with(begin));
             let own = of_clients.iter().filter(own).cloned().collect();
             records.extend(looker.sizes(own).await);

@@ -4,7 +4,6 @@ use std::io::IsTerminal;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use redis::RedisResult;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::screen::Screen;
@@ -46,12 +45,8 @@ pub(crate) type Look = Result<Vec<Object>, Failure>;
 impl Watch {
     pub(crate) async fn carry_out(self, connect: &Connect) -> Result<u8, Failure> {
         let mut signals = Signals::watch()?;
-        let mut eyes = Eyes {
-            connect,
-            keys: self.names.iter().map(|name| connect.mapped(name)).collect(),
-            // Who is not let in is told at once, and not for ever.
-            looker: Some(Looker::new(connect.plain().await?)),
-        };
+        let looker = Looker::new(connect.client().await?);
+        let keys: Vec<String> = self.names.iter().map(|name| connect.mapped(name)).collect();
         let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
         let mut screen = (terminal && !self.lines).then(|| Screen::open(self.names.clone()));
         let mut ticks = interval(self.interval.max(SHORTEST));
@@ -60,7 +55,7 @@ impl Watch {
         let watch = async {
             while left > 0 {
                 ticks.tick().await;
-                let look = eyes.look().await;
+                let look = looker.objects(&keys).await.map_err(Failure::from);
                 match &mut screen {
                     Some(screen) => screen.show(look)?,
                     None if self.print(look) => {}
@@ -127,27 +122,5 @@ async fn screen_keys(screen: bool) {
         super::screen::quit().await;
     } else {
         std::future::pending().await
-    }
-}
-
-/// Looks through a connection that comes back.
-struct Eyes<'a> {
-    connect: &'a Connect,
-    keys: Vec<String>,
-    looker: Option<Looker>,
-}
-
-impl Eyes<'_> {
-    async fn look(&mut self) -> Look {
-        if self.looker.is_none() {
-            self.looker = Some(Looker::new(self.connect.plain().await?));
-        }
-        let looker = self.looker.as_ref().expect("it has just been made");
-        let objects: RedisResult<Vec<Object>> =
-            futures::future::try_join_all(self.keys.iter().map(|key| looker.object(key))).await;
-        if objects.is_err() {
-            self.looker = None;
-        }
-        Ok(objects?)
     }
 }

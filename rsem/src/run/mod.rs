@@ -252,3 +252,37 @@ async fn unless_ended_again<T>(
         _ = again => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use signal_hook::consts::SIGINT;
+
+    use super::*;
+    use crate::signals::Received;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_owed_is_not_cut_short_by_the_signal_that_ended_the_command() {
+        let (sender, mut signals) = Signals::by_hand();
+        let interrupt = Received {
+            signal: SIGINT,
+            sent: false,
+        };
+        let press_after = async |wait: Duration| {
+            sleep(wait).await;
+            sender.send(interrupt).unwrap();
+            std::future::pending::<()>().await
+        };
+        let owed = unless_ended_again(&mut signals, sleep(SAME_SIGNAL * 10));
+        let told = tokio::select! {
+            told = owed => told,
+            () = press_after(SAME_SIGNAL / 2) => unreachable!("it has no end"),
+        };
+        assert_eq!(told, Some(()), "the same key press");
+        let owed = unless_ended_again(&mut signals, sleep(SAME_SIGNAL * 10));
+        let told = tokio::select! {
+            told = owed => told,
+            () = press_after(SAME_SIGNAL * 2) => unreachable!("it has no end"),
+        };
+        assert_eq!(told, None, "another one");
+    }
+}

@@ -35,11 +35,21 @@ pub(crate) struct Usual {
 
 impl Usual {
     /// The request for `step` alone, where it is a usual case.
-    pub(crate) fn request(&self, keys: &Keys, step: &Step, known: Known) -> Option<Request> {
+    pub(crate) fn request(
+        &self,
+        keys: &Keys,
+        next: &Arc<str>,
+        step: &Step,
+        known: Known,
+    ) -> Option<Request> {
         let (script, script_keys, args) = match step {
             Step::Acquire(claim) if known.holds == Count::Held(0) && !claim.fenced => (
                 self.take,
-                vec![Arc::clone(keys.object()), Arc::clone(keys.record())],
+                vec![
+                    Arc::clone(keys.object()),
+                    Arc::clone(keys.record()),
+                    Arc::clone(next),
+                ],
                 vec![
                     Arg::Text(Arc::clone(&claim.owner)),
                     Arg::millis(known.lease),
@@ -86,6 +96,8 @@ const DOUBTFUL: usize = 3;
 const FENCE_KEY: usize = 2;
 /// Where a fence stands that somebody else has written.
 const DISOWNED: usize = 4;
+/// Where it stands for how long the lock is to be left free for this client.
+const PATIENCE: usize = 5;
 
 /// Who takes the lock, and how.
 #[derive(Debug, Clone)]
@@ -94,6 +106,8 @@ pub(crate) struct Claim {
     pub(crate) term: Term,
     /// Asks for a fencing token.
     pub(crate) fenced: bool,
+    /// Leaves the free lock to a client that is next.
+    pub(crate) waits: bool,
 }
 
 /// What a caller asks for.
@@ -191,6 +205,7 @@ pub(crate) struct Known {
 pub(crate) fn request(
     kind: &Kind,
     keys: &Keys,
+    next: &Arc<str>,
     token: Option<&Arc<str>>,
     record_life: Duration,
     steps: &[Step],
@@ -200,20 +215,26 @@ pub(crate) fn request(
         Arc::clone(keys.object()),
         Arc::clone(keys.channel()),
         Arc::clone(keys.record()),
+        Arc::clone(next),
     ];
     if steps.iter().any(Step::is_fenced) {
         script_keys.extend(token.map(Arc::clone));
     }
-    let mut args = Vec::with_capacity(5 + 4 * steps.len());
+    let mut args = Vec::with_capacity(6 + 4 * steps.len());
     args.push(Arg::PUBLISH);
     args.push(Arg::Number(0));
     args.push(Arg::millis(record_life));
     args.push(Arg::Number(0));
     args.push(Arg::Word(""));
+    args.push(Arg::Number(0));
     for (step, known) in steps.iter().zip(known) {
         let word = match step {
-            Step::Acquire(Claim { fenced: true, .. }) => "acquire_fenced",
-            Step::Acquire(_) => "acquire",
+            Step::Acquire(claim) => match (claim.waits, claim.fenced) {
+                (true, true) => "wait_fenced",
+                (true, false) => "wait",
+                (false, true) => "acquire_fenced",
+                (false, false) => "acquire",
+            },
             Step::Release(..) => "release",
             Step::Force => "force",
         };
@@ -263,6 +284,13 @@ pub(crate) fn disown(request: &mut Request, fence: String, number: u64) {
     request.number(number);
     if let Request::Script(call) = request {
         call.args[DISOWNED] = Arg::Text(fence.into());
+    }
+}
+
+/// This client has been passed for long: it is to be next, and the lock is left free for it for so long.
+pub(crate) fn come_next(request: &mut Request, patience: Duration) {
+    if let Request::Script(call) = request {
+        call.args[PATIENCE] = Arg::millis(patience);
     }
 }
 
@@ -354,6 +382,7 @@ mod tests {
             owner: "a".into(),
             term: Term::Watched,
             fenced: false,
+            waits: false,
         })
     }
 

@@ -24,12 +24,21 @@
 //! The usual cases (nobody holds the lock; its owner holds it once) travel as shorter scripts, which need neither
 //! number nor count: they do nothing while there is a fence.
 //!
+//! # Who is next
+//!
+//! A client leaves the lock to others for a time ([`sharing`]), in which those who are far away may come too late every
+//! time. Once its callers have waited for five seconds, the question of the first one says so, and if it finds the lock
+//! held, the key `redisson_lock_next:{name}` names this client: those who wait in other clients leave the free lock to
+//! it then, for three of its round trips and a little. That time begins when the first of them sees the free lock, so a client that
+//! has died costs it once. Calls that do not wait, and JVMs, take the lock all the same.
+//!
 //! | File | What it holds |
 //! |---|---|
 //! | `mod.rs` | the queue, and how calls get into it |
 //! | `calls.rs` | the calls, and how they travel |
 //! | `round.rs` | what a round takes along, and how it is carried out |
-//! | `answers.rs` | who is told what |
+//! | `answers.rs` | who is told what by an answer |
+//! | `trouble.rs` | who is told what without one |
 //! | `waiting.rs` | the queue of those who wait, and when they ask |
 //! | `sharing.rs` | when the lock is left to other clients |
 //! | `locked.rs` | the state while it is locked |
@@ -43,6 +52,7 @@ mod locked;
 mod round;
 mod seat;
 mod sharing;
+mod trouble;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -77,6 +87,8 @@ pub(crate) struct LockLine {
     core: Arc<Core>,
     kind: &'static Kind,
     keys: Keys,
+    /// Which client is next, where that is settled.
+    next: Arc<str>,
     /// The counter of fencing tokens, for locks that have one.
     token: Option<Arc<str>>,
     driver: Driver,
@@ -91,6 +103,8 @@ struct State {
     asking: Vec<u64>,
     /// The server has just said that somebody of this client has the lock.
     held: Option<Held>,
+    /// How long the last answer took.
+    round_trip: Duration,
     /// A request was given up whose copies may still reach the server.
     doubtful: bool,
     /// A fence has been left that is there until then.
@@ -153,6 +167,7 @@ impl LockLine {
         core: &Arc<Core>,
         kind: &'static Kind,
         keys: Keys,
+        next: String,
         token: Option<String>,
     ) -> Arc<Self> {
         let object = Arc::clone(keys.object());
@@ -161,6 +176,7 @@ impl LockLine {
                 core: Arc::clone(core),
                 kind,
                 keys,
+                next: next.into(),
                 token: token.map(Arc::from),
                 driver: Driver::default(),
                 state: Mutex::new(State {
@@ -168,6 +184,7 @@ impl LockLine {
                     waiting: Waiting::default(),
                     asking: Vec::new(),
                     held: None,
+                    round_trip: Duration::ZERO,
                     doubtful: false,
                     fenced_until: None,
                     busy: false,

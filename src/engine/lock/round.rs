@@ -1,6 +1,7 @@
 //! One round: what it takes along, and how that is carried out.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -21,6 +22,9 @@ use crate::engine::once::{
 };
 use crate::engine::request::Request;
 
+/// Nobody is waited for longer than this.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(2);
+
 /// A script call takes this many steps at the most.
 const MOST_STEPS: usize = 64;
 
@@ -32,6 +36,8 @@ pub(crate) struct Batch {
     pub(super) turns: Vec<Turn>,
     /// If it frees the lock, this client hears of it.
     pub(super) echo: bool,
+    /// The client has been passed for long, and is to be next.
+    passed: bool,
 }
 
 impl Batch {
@@ -52,8 +58,15 @@ struct Departure {
     usual: Option<Request>,
     /// An earlier request may still be on its way.
     doubtful: bool,
+    /// This client is to be next, and the lock is left free for it for so long.
+    patience: Option<Duration>,
     /// The channel was heard.
     confirmed: bool,
+}
+
+/// How long the lock is left free for a client to which everything takes so long: it hears of that, and asks.
+fn patience(round_trip: Duration) -> Duration {
+    (3 * round_trip + Duration::from_millis(20)).min(LONGEST_PATIENCE)
 }
 
 /// What a round carries out.
@@ -141,6 +154,7 @@ impl LockLine {
         // There is always room for one: no call waits for another round because of the waiting.
         let most = (MOST_STEPS - batch.calls.len()).max(1);
         batch.turns = waiting.ask(now, stays, most, |owner| batch.has_owner(owner));
+        batch.passed = !batch.turns.is_empty() && waiting.is_passed(now);
         state.asking = batch.turns.iter().map(|turn| turn.ticket).collect();
     }
 
@@ -182,7 +196,7 @@ impl LockLine {
         let steps: Vec<Step> = calls.chain(turns).collect();
         let began = Instant::now();
         let sent = Moment::now();
-        let departure = self.prepare(&steps, began, sent);
+        let departure = self.prepare(&steps, batch.passed, began, sent);
         let mut answered = Answered {
             answers: Vec::new(),
             listeners: None,
@@ -299,7 +313,7 @@ impl LockLine {
     }
 
     /// What is known of `steps` when they depart.
-    fn prepare(&self, steps: &[Step], now: Instant, sent: Moment) -> Departure {
+    fn prepare(&self, steps: &[Step], passed: bool, now: Instant, sent: Moment) -> Departure {
         let known: Vec<Known> = steps.iter().map(|step| self.known(step)).collect();
         for (step, known) in steps.iter().zip(&known) {
             self.note_departure(step, known, sent + known.lease);
@@ -307,13 +321,16 @@ impl LockLine {
         let state = self.lock();
         let fenced = state.doubtful || state.fenced_until.is_some_and(|until| now < until);
         let usual = match (&self.kind.usual, steps) {
-            (Some(usual), [step]) if !fenced => usual.request(&self.keys, step, known[0]),
+            (Some(usual), [step]) if !fenced && !passed => {
+                usual.request(&self.keys, &self.next, step, known[0])
+            }
             _ => None,
         };
         Departure {
             known,
             usual,
             doubtful: state.doubtful,
+            patience: passed.then(|| patience(state.round_trip)),
             confirmed: state.waiting.listening.is_confirmed(),
         }
     }
@@ -356,17 +373,22 @@ impl LockLine {
         let token = self.token.as_ref();
         let life = self.core.config.record_life();
         let known = &departure.known;
-        let mut request = calls::request(self.kind, &self.keys, token, life, steps, known);
+        let mut request =
+            calls::request(self.kind, &self.keys, &self.next, token, life, steps, known);
         request.number(self.core.next_sequence());
         if departure.doubtful {
             request.doubt();
+        }
+        if let Some(patience) = departure.patience {
+            calls::come_next(&mut request, patience);
         }
         request
     }
 
     fn typed_keys(&self) -> Vec<Typed> {
-        let token = self.token.iter().map(|key| (Arc::clone(key), "string"));
-        self.keys.typed().into_iter().chain(token).collect()
+        let others = self.token.iter().chain([&self.next]);
+        let others = others.map(|key| (Arc::clone(key), "string"));
+        self.keys.typed().into_iter().chain(others).collect()
     }
 
     async fn carry_out_command(&self, command: Command) {

@@ -15,6 +15,11 @@ use crate::engine::listening::Listening;
 use crate::engine::once::refused;
 use crate::engine::wakeups::{Listener, Wake};
 
+/// Others are served before a client for so long, then it is next.
+const LONGEST_PASSED: Duration = Duration::from_secs(5);
+/// Who comes back within this time has not been away.
+const LONGEST_ABSENCE: Duration = Duration::from_secs(1);
+
 /// A caller that waits for the lock.
 pub(super) struct Waiter {
     ticket: u64,
@@ -49,6 +54,9 @@ pub(super) struct Waiting {
     last_ticket: u64,
     /// The lock may have become free since the first one last asked.
     look: bool,
+    /// Since when they have waited in vain, these or those before them; and when somebody last came or left.
+    unserved_since: Option<Instant>,
+    last_seen: Option<Instant>,
     /// How many there are whose time is up.
     ending: usize,
     /// Since when the server has not answered anything, once that has been noticed.
@@ -67,11 +75,19 @@ impl Waiting {
     /// Adds a caller: at the end, or in front if it `holds` the lock already. In front it `asks`. Returns its ticket.
     pub(super) fn join(&mut self, claim: Claim, reply: Reply, holds: bool, asks: bool) -> u64 {
         self.last_ticket += 1;
+        let now = Instant::now();
+        // A caller that comes back has waited all the while.
+        let is_back = |seen| now < seen + LONGEST_ABSENCE;
+        if self.waiters.is_empty() && !self.last_seen.is_some_and(is_back) {
+            self.unserved_since = None;
+        }
+        self.unserved_since.get_or_insert(now);
+        self.last_seen = Some(now);
         let waiter = Waiter {
             ticket: self.last_ticket,
             claim,
             reply,
-            unanswered: Some(Instant::now()),
+            unanswered: Some(now),
             ends: false,
             in_doubt: false,
         };
@@ -83,6 +99,17 @@ impl Waiting {
             self.waiters.push_back(waiter);
         }
         self.last_ticket
+    }
+
+    /// One of them has the lock.
+    pub(super) fn served(&mut self, now: Instant) {
+        self.unserved_since = Some(now);
+    }
+
+    /// Whether others have been served for too long.
+    pub(super) fn is_passed(&self, now: Instant) -> bool {
+        self.unserved_since
+            .is_some_and(|since| now >= since + LONGEST_PASSED)
     }
 
     fn place(&self, ticket: u64) -> Option<usize> {
@@ -101,6 +128,7 @@ impl Waiting {
     /// Takes the waiter with this ticket out, who has been answered.
     pub(super) fn take(&mut self, ticket: u64) -> Option<Waiter> {
         let waiter = self.waiters.remove(self.place(ticket)?)?;
+        self.last_seen = Some(Instant::now());
         self.ending -= usize::from(waiter.ends);
         Some(waiter)
     }
@@ -213,7 +241,11 @@ impl Waiting {
             self.look &= !asks;
             turns.push(Turn {
                 ticket: waiter.ticket,
-                claim: waiter.claim.clone(),
+                claim: Claim {
+                    // The last try takes what is free.
+                    waits: !waiter.ends,
+                    ..waiter.claim.clone()
+                },
                 last: waiter.ends,
             });
         }

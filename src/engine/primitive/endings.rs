@@ -100,7 +100,7 @@ impl<P: Primitive> State<P> {
         for queued in batch.calls {
             match queued.reply {
                 Some(reply) => told.add(reply, Err(error.clone())),
-                None => tracing::error!(%error, call = %queued.call, "not carried out"),
+                None => tracing::error!(%error, call = P::name(&queued.call), "not carried out"),
             }
         }
         told
@@ -143,7 +143,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// Nobody carries anything out any more. Also says what is owed.
-    pub(super) fn abandon(&mut self, name: &str, now: Instant) -> (Told<P>, Vec<String>) {
+    pub(super) fn abandon(&mut self, name: &str, now: Instant) -> (Told<P>, Vec<&'static str>) {
         self.closed = true;
         let mut told = self.end_waits(self.waiters.tickets(), now, |_, _| shut_down(name));
         let mut owed = Vec::new();
@@ -153,7 +153,7 @@ impl<P: Primitive> State<P> {
                 Item::Call(queued) => match queued.reply {
                     Some(reply) => told.add(reply, Err(shut_down(name))),
                     None if pointless => {}
-                    None => owed.push(queued.call.to_string()),
+                    None => owed.push(P::name(&queued.call)),
                 },
                 // Its caller is told by the drop.
                 Item::Command(_) => {}

@@ -14,11 +14,13 @@ const SEQUENCE: usize = 1;
 const RECORD_FLAG: usize = 3;
 const BEFORE_STEPS: usize = 4;
 
-/// What a batch is sent in. `doubtful`: an earlier one may still arrive.
+/// What a batch is sent in. `changes`: it is put on record if it does something. `doubtful`: in any case, as an earlier one
+/// may still arrive.
 pub(super) fn request(
     script: &'static LazyLock<Script>,
     keys: &Keys,
     record_life: Duration,
+    changes: bool,
     doubtful: bool,
     steps: Vec<Arg>,
 ) -> Request {
@@ -41,7 +43,7 @@ pub(super) fn request(
         question: Some((1, BEFORE_STEPS)),
         record: Some(RecordKey {
             index: 0,
-            always: true,
+            always: changes || doubtful,
         }),
     })
 }

@@ -85,7 +85,7 @@ impl<P: Primitive> Line<P> {
         self.begin(|state| state.call(call, Some(reply), Instant::now()))?;
         match Pending::new(self, outcome, None).outcome().await? {
             Outcome::Reply(reply) => Ok(reply),
-            Outcome::Granted(_) | Outcome::InVain => Err(self.shut_down()),
+            Outcome::Granted(_) | Outcome::InVain => unreachable!("a call does not wait"),
         }
     }
 
@@ -104,8 +104,14 @@ impl<P: Primitive> Line<P> {
         let pending = Pending::new(self, outcome, Some(ticket));
         match pending.outcome().await? {
             Outcome::Granted(grant) => Ok(Some(grant)),
-            Outcome::Reply(_) | Outcome::InVain => Ok(None),
+            Outcome::InVain => Ok(None),
+            Outcome::Reply(_) => unreachable!("a wait is no call"),
         }
+    }
+
+    /// The client that it belongs to.
+    pub(crate) fn client(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// Something new has come, unless the client has been shut down.
@@ -220,7 +226,7 @@ impl<P: Primitive> Commands for Line<P> {
 
     async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
         let (command, mut answer) = Command::new(operation, request);
-        self.begin(|state| state.queue.push_back(Item::Command(command)))?;
+        self.begin(|state| state.push(Item::Command(command)))?;
         let answer = answer_of(&mut self.drive(), &mut answer).await;
         answer.unwrap_or_else(|| Err(self.shut_down()))
     }
@@ -273,6 +279,7 @@ impl<P: Primitive> Shared for Line<P> {
 
 impl<P: Primitive> Drop for Line<P> {
     fn drop(&mut self) {
+        self.lock().timer.end();
         self.core.objects.forget(P::KIND, self.keys.object());
     }
 }

@@ -36,8 +36,7 @@
 //! | look `After` | a pause for others | the holder's end, the others' time | first expiry, peers' lock, pace |
 //!
 //! What they need and this does not have yet, since nothing here would use it: serving a waiter inside the process
-//! (hand-over), a result for a step that was refused alone or must be sent again (the lock's `Lost`), adding up what
-//! is owed while the server is away, how many hear the channel, a message's payload, a short form for a usual case, and a
+//! (hand-over), a result for a step that was refused alone or must be sent again (the lock's `Lost`), how many hear the channel, a message's payload, a short form for a usual case, and a
 //! place in front (the lock's owner who holds it already).
 
 mod channels;
@@ -53,7 +52,6 @@ mod waiters;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Display;
 use std::str::SplitAsciiWhitespace;
 use std::time::Duration;
 
@@ -74,7 +72,7 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     const WAIT: &'static str;
 
     /// What a caller asks for that is answered by the next round.
-    type Call: Display + Send;
+    type Call: Send;
     /// The answer to a call.
     type Reply: Send;
     /// What a caller waits for.
@@ -82,11 +80,17 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     /// What it gets at the end.
     type Grant: Send;
 
-    /// What errors name a call.
+    /// What errors and the log name a call.
     fn name(call: &Self::Call) -> &'static str;
 
     /// Whether a call is carried out although its caller has gone.
     fn is_owed(call: &Self::Call) -> bool;
+
+    /// Adds a call to an earlier one, where that comes to the same; whether it did. For what is owed while the server does
+    /// not answer.
+    fn add_up(_earlier: &mut Self::Call, _call: &Self::Call) -> bool {
+        false
+    }
 
     /// Whether those who wait may be served behind a call.
     fn frees(call: &Self::Call) -> bool;
@@ -109,8 +113,10 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         true
     }
 
-    /// Who asks, when there is a reason to. Those whose time is up ask in any case.
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket>;
+    /// Who asks, when there is a reason to: all, if nothing else is said. Those whose time is up ask in any case.
+    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
+        waiters.iter().map(|(ticket, _)| ticket).collect()
+    }
 
     /// Writes the steps of a batch: at least one for a batch that is not empty.
     fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>);
@@ -123,7 +129,9 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     ) -> Option<Verdict<Self>>;
 
     /// What gives back what was granted to a caller who has gone.
-    fn give_back(grant: Self::Grant) -> Option<Self::Call>;
+    fn give_back(_grant: Self::Grant) -> Option<Self::Call> {
+        None
+    }
 
     /// What a waiter owes that has gone, or was told that it waits in vain. Never called while its question is under way.
     fn left(&mut self, _ticket: Ticket, _want: &Self::Want) -> Option<Self::Call> {
@@ -179,8 +187,8 @@ impl<P: Primitive> Batch<P> {
 
     /// What is in it, for the log.
     fn contents(&self) -> String {
-        let calls = self.calls.iter().map(|queued| (queued.call.to_string(), 1));
-        let asks = (!self.asks.is_empty()).then(|| (P::WAIT.to_owned(), self.asks.len()));
+        let calls = self.calls.iter().map(|queued| (P::name(&queued.call), 1));
+        let asks = (!self.asks.is_empty()).then_some((P::WAIT, self.asks.len()));
         super::log::list_of(calls.chain(asks))
     }
 }

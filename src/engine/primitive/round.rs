@@ -42,7 +42,9 @@ impl<P: Primitive> Line<P> {
             inner.state.doubtful
         };
         let life = self.core.config.record_life();
-        let mut request = envelope::request(self.script, &self.keys, life, doubtful, steps);
+        let changes = !batch.calls.is_empty() || batch.asks.iter().any(|ask| P::takes(&ask.want));
+        let mut request =
+            envelope::request(self.script, &self.keys, life, changes, doubtful, steps);
         request.number(self.core.next_sequence());
         let mut batch = InHand::new(self, batch);
         let began = Instant::now();

@@ -10,6 +10,9 @@ use crate::engine::command::Command;
 /// A round takes this many calls at the most.
 const MOST_CALLS: usize = 1024;
 
+/// A queue that is shorter is not looked through.
+const SHORT: usize = 1024;
+
 /// What a round carries out.
 pub(super) enum Task<P: Primitive> {
     Batch(Batch<P>),
@@ -51,6 +54,8 @@ impl<P: Primitive> Item<P> {
 pub(super) struct State<P: Primitive> {
     pub(super) primitive: P,
     pub(super) queue: VecDeque<Item<P>>,
+    /// The length at which it is looked through.
+    sweep_at: usize,
     pub(super) waiters: Waiters<P>,
     /// There is a reason to ask.
     pub(super) look: bool,
@@ -72,6 +77,7 @@ impl<P: Primitive> State<P> {
         State {
             primitive,
             queue: VecDeque::new(),
+            sweep_at: SHORT,
             waiters: Waiters::new(),
             look: false,
             look_at: None,
@@ -85,11 +91,38 @@ impl<P: Primitive> State<P> {
 
     /// Queues a call for the next round.
     pub(super) fn call(&mut self, call: P::Call, reply: Option<Reply<P>>, now: Instant) {
-        self.queue.push_back(Item::Call(Queued {
+        self.push(Item::Call(Queued {
             call,
             reply,
             since: now,
         }));
+    }
+
+    /// The last one from now on. The queue stays short while the server does not answer: whenever it has doubled, it is
+    /// looked through.
+    pub(super) fn push(&mut self, item: Item<P>) {
+        if self.queue.len() >= self.sweep_at {
+            self.sweep();
+            self.sweep_at = (2 * self.queue.len()).max(SHORT);
+        }
+        self.queue.push_back(item);
+    }
+
+    /// Drops what nobody waits for, and adds up what is owed.
+    pub(super) fn sweep(&mut self) {
+        for mut item in std::mem::take(&mut self.queue) {
+            if item.is_pointless() {
+                continue;
+            }
+            if let (Some(Item::Call(last)), Item::Call(next)) = (self.queue.back_mut(), &item)
+                && !last.has_caller()
+                && !next.has_caller()
+                && P::add_up(&mut last.call, &next.call)
+            {
+                continue;
+            }
+            self.queue.push_back(item);
+        }
     }
 
     /// Queues calls that nobody waits for.

@@ -43,6 +43,11 @@ impl Timer {
         None
     }
 
+    /// The line has gone: the task need not sleep any longer.
+    pub(super) fn end(&self) {
+        self.earlier.notify_one();
+    }
+
     /// The task sleeps until then; it ends where there is nothing to wait for.
     pub(super) fn sleeps(&mut self, until: Option<Instant>) {
         self.until = until;

@@ -34,10 +34,10 @@ impl<F: Fn()> Drop for Asking<F> {
 }
 
 /// Two calls wait; the first is dropped, and `free` is what the second one waits for.
-fn woken<F: Fn() + Send + Sync + 'static>(
+fn woken<F: Fn() + Clone + Send + Sync + 'static>(
     waiting: impl Fn() -> Task + Send + 'static,
     free: impl FnOnce() + Send + 'static,
-    ask: impl Fn() -> F + Send + 'static,
+    ask: F,
 ) {
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || {
@@ -48,7 +48,7 @@ fn woken<F: Fn() + Send + Sync + 'static>(
         let _runtime = runtime.enter();
         let asking = || {
             Arc::new(Asking {
-                ask: ask(),
+                ask: ask.clone(),
                 woken: AtomicUsize::new(0),
             })
         };
@@ -85,15 +85,12 @@ fn of_those_who_wait_for_a_semaphore() {
         },
         move || semaphore.release_detached(1),
         move || {
-            let asked = asked.clone();
-            move || {
-                drop(
-                    asked
-                        .available_permits()
-                        .now_or_never()
-                        .expect("it answers at once"),
-                )
-            }
+            drop(
+                asked
+                    .available_permits()
+                    .now_or_never()
+                    .expect("it answers at once"),
+            )
         },
     );
 }
@@ -110,15 +107,12 @@ fn of_those_who_wait_for_a_lock() {
         },
         move || held.unlock_detached(),
         move || {
-            let asked = asked.clone();
-            move || {
-                drop(
-                    asked
-                        .is_locked()
-                        .now_or_never()
-                        .expect("it answers at once"),
-                )
-            }
+            drop(
+                asked
+                    .is_locked()
+                    .now_or_never()
+                    .expect("it answers at once"),
+            )
         },
     );
 }
@@ -134,10 +128,7 @@ fn of_those_who_wait_for_a_permit_with_an_id() {
             Box::pin(async move { drop(jobs.acquire().await.unwrap()) })
         },
         move || jobs.release_detached(held.id()),
-        move || {
-            let asked = asked.clone();
-            move || drop(asked.holders().now_or_never().expect("it answers at once"))
-        },
+        move || drop(asked.holders().now_or_never().expect("it answers at once")),
     );
 }
 
@@ -154,15 +145,12 @@ fn of_those_who_wait_for_a_loss() {
         },
         move || assert!(lock.force_unlock().now_or_never().unwrap().unwrap()),
         move || {
-            let asked = asked.clone();
-            move || {
-                drop(
-                    asked
-                        .is_locked()
-                        .now_or_never()
-                        .expect("it answers at once"),
-                )
-            }
+            drop(
+                asked
+                    .is_locked()
+                    .now_or_never()
+                    .expect("it answers at once"),
+            )
         },
     );
 }

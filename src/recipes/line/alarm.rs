@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_millis(250);
 const FIRST: &[u8] = b"first";
 /// How long others wait for a client that has been told that it is its turn, besides its round trips; for one that does
 /// not listen yet; and at the most.
-const LEAST_PATIENCE: Duration = Duration::from_millis(5);
+const LEAST_PATIENCE: Duration = Duration::from_millis(20);
 const MOST_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Where this client stands in the line of all clients, as far as is known.
@@ -94,7 +94,7 @@ impl Line {
         {
             let mut state = self.lock();
             // One that was to end later may have been overtaken by this one's successor.
-            if state.alarm.timer != Some(timer) {
+            if state.alarm.timer != Some(timer) || state.closed {
                 return;
             }
             state.alarm.timer = None;

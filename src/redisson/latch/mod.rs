@@ -3,7 +3,6 @@
 mod handle;
 mod steps;
 
-use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -12,9 +11,8 @@ use super::object::Object;
 use crate::engine::Core;
 use crate::engine::command::Commands;
 use crate::engine::primitive::Line;
-use crate::engine::request::{Request, Script};
-use crate::error::{Error, Result};
-use crate::transport::{Command, Value};
+use crate::engine::request::Script;
+use crate::error::Result;
 use steps::{Call, Latch};
 
 static STEPS: LazyLock<Script> = LazyLock::new(|| {
@@ -50,11 +48,11 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 ///
 /// # Errors
 ///
-/// What every operation can answer with: [`InvalidName`](Error::InvalidName), [`WrongType`](Error::WrongType) and
-/// [`NotANumber`](Error::NotANumber) for a key that holds something else,
-/// [`PermissionDenied`](Error::PermissionDenied), [`RefusedForNow`](Error::RefusedForNow),
-/// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable) and
-/// [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](Error::ShutDown). A wait
+/// What every operation can answer with: [`InvalidName`](crate::Error::InvalidName), [`WrongType`](crate::Error::WrongType) and
+/// [`NotANumber`](crate::Error::NotANumber) for a key that holds something else,
+/// [`PermissionDenied`](crate::Error::PermissionDenied), [`RefusedForNow`](crate::Error::RefusedForNow),
+/// [`Server`](crate::Error::Server) for any other refusal, [`Unavailable`](crate::Error::Unavailable) and
+/// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](crate::Error::ShutDown). A wait
 /// changes nothing, and is never told that its outcome is unknown.
 ///
 /// # Cancel safety
@@ -68,9 +66,8 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 /// - Callers that wait for a latch that is deleted go through, as they would if they came then; Redisson's wait on.
 /// - A waiting call whose time runs out looks once more at the end.
 /// - Counts are set up to 2^32-1; higher ones of Java's are counted down and shown as they are.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct RCountDownLatch {
-    core: Arc<Core>,
     line: Arc<Line<Latch>>,
 }
 
@@ -78,7 +75,6 @@ impl RCountDownLatch {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let keys = names::of_latch(name, &core.config.name_mapper, core.id());
         RCountDownLatch {
-            core: Arc::clone(core),
             line: Line::of(core, keys, &STEPS, Latch),
         }
     }
@@ -103,22 +99,12 @@ impl RCountDownLatch {
     /// Redis: `name` falls by one and keeps its time to live; at zero it is deleted, and `0` is published. Redisson:
     /// `countDown()`.
     pub async fn count_down(&self) -> Result<()> {
-        self.line.call(Call::CountDown).await.map(drop)
+        self.line.call(Call::CountDown(1)).await.map(drop)
     }
 
     /// The count; 0 where the latch does not exist. Redis: `GET`. Redisson: `getCount()`.
     pub async fn count(&self) -> Result<i64> {
-        self.line.keys().check()?;
-        let get = Command::new("GET").key(self.line.keys().object());
-        let count = self.line.command("count", Request::Plain(get)).await?;
-        let Value::BulkString(text) = count else {
-            return Ok(0);
-        };
-        let text = String::from_utf8_lossy(&text);
-        text.parse().map_err(|_| Error::NotANumber {
-            name: self.name().to_owned(),
-            found: text.chars().take(64).collect(),
-        })
+        self.object().read("count", "GET").await
     }
 
     /// Waits until the count is zero, or there is none.
@@ -164,7 +150,7 @@ impl RCountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
+    /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
     pub async fn rename(&self, new_name: &str) -> Result<RCountDownLatch> {
         let renamed = self.other(new_name)?;
         self.object().rename(renamed.line.keys()).await?;
@@ -177,7 +163,7 @@ impl RCountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
+    /// [`NoSuchObject`](crate::Error::NoSuchObject) if it does not exist.
     pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RCountDownLatch>> {
         let renamed = self.other(new_name)?;
         let done = self.object().rename_nx(renamed.line.keys()).await?;
@@ -207,16 +193,8 @@ impl RCountDownLatch {
     }
 
     fn other(&self, name: &str) -> Result<RCountDownLatch> {
-        let other = RCountDownLatch::new(&self.core, name);
+        let other = RCountDownLatch::new(self.line.client(), name);
         other.line.keys().check()?;
         Ok(other)
-    }
-}
-
-impl fmt::Debug for RCountDownLatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RCountDownLatch")
-            .field("name", &self.name())
-            .finish_non_exhaustive()
     }
 }

@@ -1,26 +1,16 @@
 //! The latch as a primitive: all who wait ask together, take nothing, and go through at once.
 
-use std::fmt;
 use std::str::SplitAsciiWhitespace;
 use std::time::Duration;
 
-use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
+use crate::engine::primitive::{Batch, Look, Primitive, Verdict};
 use crate::engine::request::Arg;
 
 /// A call on a latch, answered by whether it did something.
 pub(super) enum Call {
     TrySet(u32),
-    CountDown,
+    CountDown(i64),
     Delete,
-}
-
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Call::TrySet(count) => write!(f, "try_set_count({count})"),
-            Call::CountDown | Call::Delete => f.write_str(Latch::name(self)),
-        }
-    }
 }
 
 /// Nothing has to be known about a latch.
@@ -37,13 +27,21 @@ impl Primitive for Latch {
     fn name(call: &Call) -> &'static str {
         match call {
             Call::TrySet(_) => "try_set_count",
-            Call::CountDown => "count_down",
+            Call::CountDown(_) => "count_down",
             Call::Delete => "delete",
         }
     }
 
     fn is_owed(call: &Call) -> bool {
-        matches!(call, Call::CountDown)
+        matches!(call, Call::CountDown(_))
+    }
+
+    fn add_up(earlier: &mut Call, call: &Call) -> bool {
+        let (Call::CountDown(sum), Call::CountDown(more)) = (earlier, call) else {
+            return false;
+        };
+        *sum += more;
+        true
     }
 
     fn frees(call: &Call) -> bool {
@@ -54,15 +52,11 @@ impl Primitive for Latch {
         false
     }
 
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
-        waiters.iter().map(|(ticket, ())| ticket).collect()
-    }
-
     fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
         for queued in &batch.calls {
             let (word, number) = match queued.call {
                 Call::TrySet(count) => ("set", count.into()),
-                Call::CountDown => ("down", 0),
+                Call::CountDown(count) => ("down", count),
                 Call::Delete => ("delete", 0),
             };
             args.extend([Arg::Word(word), Arg::Number(number)]);
@@ -77,39 +71,22 @@ impl Primitive for Latch {
         batch: &Batch<Self>,
         words: &mut SplitAsciiWhitespace<'_>,
     ) -> Option<Verdict<Self>> {
-        let (open, look) = match words.next()? {
-            "open" => (true, Look::No),
+        let word = words.next()?;
+        let look = match word {
+            "open" | "-1" => Look::No,
             // Nobody tells that it has vanished.
-            millis => match millis.parse::<i64>().ok()? {
-                -1 => (false, Look::No),
-                millis => {
-                    let millis = u64::try_from(millis).ok()?.saturating_add(1);
-                    (false, Look::After(Duration::from_millis(millis)))
-                }
-            },
+            millis => Look::After(Duration::from_millis(
+                millis.parse::<u64>().ok()?.saturating_add(1),
+            )),
         };
-        let replies = batch
-            .calls
-            .iter()
-            .map(|_| flag(words))
-            .collect::<Option<_>>()?;
-        let grants = batch.asks.iter().map(|_| open.then_some(())).collect();
+        let mut flag = || Some(words.next()?.parse::<u8>().ok()? == 1);
+        let replies = batch.calls.iter().map(|_| flag());
+        let replies = replies.collect::<Option<_>>()?;
+        let grant = (word == "open").then_some(());
         Some(Verdict {
             replies,
-            grants,
+            grants: vec![grant; batch.asks.len()],
             look,
         })
-    }
-
-    fn give_back((): ()) -> Option<Call> {
-        None
-    }
-}
-
-fn flag(words: &mut SplitAsciiWhitespace<'_>) -> Option<bool> {
-    match words.next()? {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
     }
 }

@@ -1,7 +1,6 @@
 //! A fair lock: the queue stands in the server, every waiter has a channel of its own, and who goes withdraws.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::fmt;
 use std::str::SplitAsciiWhitespace;
 use std::time::Duration;
 
@@ -15,12 +14,6 @@ pub(super) type Owner = usize;
 pub(super) enum Call {
     Unlock(Owner),
     Withdraw(Owner),
-}
-
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
 }
 
 /// Who stands in the server's queue, and who was told that it is his turn.

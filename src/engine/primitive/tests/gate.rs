@@ -1,19 +1,13 @@
 //! A latch: who waits takes nothing, and all go through at once.
 
-use std::fmt;
 use std::str::SplitAsciiWhitespace;
 
 use super::{Server, Subject};
-use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
+use crate::engine::primitive::{Batch, Look, Primitive, Verdict};
 use crate::engine::request::Arg;
 
-pub(super) struct Down;
-
-impl fmt::Display for Down {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("down")
-    }
-}
+/// To count down, so often.
+pub(super) struct Down(pub(super) i64);
 
 pub(super) struct Gate;
 
@@ -33,16 +27,17 @@ impl Primitive for Gate {
         true
     }
 
+    fn add_up(earlier: &mut Down, call: &Down) -> bool {
+        earlier.0 += call.0;
+        true
+    }
+
     fn frees(_: &Down) -> bool {
         true
     }
 
     fn takes((): &()) -> bool {
         false
-    }
-
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
-        waiters.iter().map(|(ticket, ())| ticket).collect()
     }
 
     fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
@@ -65,10 +60,6 @@ impl Primitive for Gate {
             grants,
             look: Look::No,
         })
-    }
-
-    fn give_back((): ()) -> Option<Down> {
-        None
     }
 }
 

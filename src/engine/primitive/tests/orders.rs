@@ -1,8 +1,11 @@
 //! Every order of arriving, leaving, answering and losing, for two waiters.
 
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
 use super::fair::{Call, FairLock};
-use super::gate::Gate;
-use super::rwlock::RwLock;
+use super::gate::{Down, Gate};
+use super::rwlock::{Holders, RwLock};
 use super::world::{Step, World};
 use super::{Server, Subject};
 use crate::engine::primitive::state::Item;
@@ -84,4 +87,51 @@ fn the_last_try_at_the_deadline_has_the_same_place() {
     world.step(Step::Answer);
     assert_eq!(world.refused, 1, "it has waited in vain");
     world.finish();
+}
+
+/// Else the owner's place is taken before the withdrawal that was owed.
+#[test]
+fn no_question_overtakes_a_call_that_did_not_fit() {
+    let steps = [Step::Try(0), Step::Arrive(1), Step::Again, Step::LoseReply];
+    let answers = [Step::Answer, Step::Answer, Step::Answer];
+    after::<FairLock>(&[&steps[..], &answers[..]].concat()).finish();
+}
+
+#[test]
+fn who_leaves_the_first_place_lets_those_behind_ask() {
+    let mut world = World::<RwLock>::new(2);
+    world.server = Holders::read();
+    // A writer, and a reader behind it, which has not asked.
+    for step in [Step::Arrive(1), Step::Answer, Step::Arrive(0)] {
+        world.step(step);
+    }
+    assert!(
+        !world.steps().contains(&Step::Answer),
+        "nothing is under way"
+    );
+    world.step(Step::Leave(1));
+    world.step(Step::Answer);
+    assert!(world.steps().contains(&Step::Release(0)), "it reads");
+    world.finish();
+}
+
+/// While the server does not answer, a call takes no more memory than its caller.
+#[test]
+fn what_nobody_waits_for_takes_no_room_however_much_it_is() {
+    let mut state = super::state::<Gate>();
+    let now = Instant::now();
+    let (waiting, _outcome) = oneshot::channel();
+    state.call(Down(1), Some(waiting), now);
+    for _ in 0..100_000 {
+        // Its caller goes at once.
+        state.call(Down(1), Some(oneshot::channel().0), now);
+        assert!(state.queue.len() <= 1024, "it grows");
+    }
+    state.sweep();
+    let down = |item: &Item<Gate>| match item {
+        Item::Call(queued) => queued.call.0,
+        Item::Command(_) => unreachable!("there are none here"),
+    };
+    let downs: Vec<_> = state.queue.iter().map(down).collect();
+    assert_eq!(downs, [1, 100_000]);
 }

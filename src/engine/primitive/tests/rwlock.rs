@@ -1,7 +1,6 @@
 //! A read-write lock: a run of readers asks together, and a writer alone.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::str::SplitAsciiWhitespace;
 
 use super::{Server, Subject};
@@ -22,12 +21,6 @@ pub(super) struct Want {
 
 #[derive(Debug)]
 pub(super) struct Unlock(usize);
-
-impl fmt::Display for Unlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
-}
 
 pub(super) struct RwLock;
 
@@ -155,6 +148,14 @@ impl Default for Holders {
 }
 
 impl Holders {
+    /// The outsider reads.
+    pub(super) fn read() -> Self {
+        Holders {
+            readers: [OUTSIDER].into(),
+            writer: None,
+        }
+    }
+
     fn unlock(&mut self, owner: usize) -> bool {
         let wrote = self.writer == Some(owner);
         if wrote {

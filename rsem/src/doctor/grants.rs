@@ -1,0 +1,202 @@
+//! What the server's ACL lets the user do: each command is asked about, none is carried out.
+
+use std::collections::BTreeSet;
+
+use super::Finding;
+use crate::look::{Looker, names};
+
+const ABOUT: &str = "grants";
+const SHA: &str = "0000000000000000000000000000000000000000";
+/// Stands for a name where none was given: only its commands are looked at.
+const ANY: &str = "rsem-doctor";
+
+/// What the user is to use, by names as they stand in Redis.
+pub(super) struct Uses {
+    pub(super) semaphores: Vec<String>,
+    pub(super) locks: Vec<String>,
+}
+
+pub(super) async fn examine(looker: &Looker, user: Option<&str>, uses: &Uses) -> Vec<Finding> {
+    let user = match user {
+        Some(user) => user.to_owned(),
+        None => match looker.ask(["ACL", "WHOAMI"]).await {
+            Ok(user) => user,
+            Err(error) => return vec![unknown(&error.to_string())],
+        },
+    };
+    let mut findings = Vec::new();
+    for (kind, given) in [
+        (Kind::Semaphore, &uses.semaphores),
+        (Kind::Turns, &uses.semaphores),
+        (Kind::Lock, &uses.locks),
+    ] {
+        let any = [ANY.to_owned()];
+        let names: &[String] = if given.is_empty() { &any } else { given };
+        for name in names {
+            let mut missing = Missing::default();
+            for command in kind.commands(name) {
+                let words = ["ACL", "DRYRUN", &user].into_iter();
+                let words: Vec<&str> = words.chain(command.iter().map(String::as_str)).collect();
+                match looker.ask::<String>(&words).await {
+                    Ok(answer) => missing.take(&command, &answer, !given.is_empty()),
+                    Err(error) => return vec![unknown(&error.to_string())],
+                }
+            }
+            let what = match given.is_empty() {
+                true => format!("{user:?} and the commands of {}s", kind.word()),
+                false => format!("{user:?} and {} {name:?}", kind.word()),
+            };
+            findings.push(missing.finding(&user, what, &kind, name));
+        }
+    }
+    findings
+}
+
+fn unknown(error: &str) -> Finding {
+    let advice = "run this as an administrator (+acl), with --acl-user for the services' user";
+    Finding::note(ABOUT, format!("not known: {error}"), advice)
+}
+
+enum Kind {
+    Semaphore,
+    /// Of a semaphore, between processes. It works without.
+    Turns,
+    Lock,
+}
+
+impl Kind {
+    fn word(&self) -> &'static str {
+        match self {
+            Kind::Semaphore => "semaphore",
+            Kind::Turns => "turns at semaphore",
+            Kind::Lock => "lock",
+        }
+    }
+
+    /// Each command that is used, with the keys and channels that it is used on.
+    fn commands(&self, name: &str) -> Vec<Vec<String>> {
+        match self {
+            Kind::Semaphore => {
+                let [record, _] = names::client_record_beginnings(name);
+                let record = format!("{record}{ANY}");
+                let mut all = around(&names::semaphore_channel(name));
+                for key in [name, &record] {
+                    all.extend([
+                        words(&["GET", key]),
+                        words(&["SET", key, "1"]),
+                        words(&["DEL", key]),
+                    ]);
+                }
+                all.push(words(&["INCRBY", name, "1"]));
+                all
+            }
+            Kind::Turns => {
+                let turns = names::turns(name);
+                vec![
+                    words(&["TIME"]),
+                    words(&["HLEN", &turns]),
+                    words(&["HGETALL", &turns]),
+                    words(&["HMGET", &turns, "f"]),
+                    words(&["HSET", &turns, "f", "1"]),
+                    words(&["HDEL", &turns, "f"]),
+                    words(&["PEXPIRE", &turns, "1"]),
+                ]
+            }
+            Kind::Lock => {
+                let [_, fence] = names::client_record_beginnings(name);
+                let (fence, token) = (format!("{fence}{ANY}"), names::fencing_token(name));
+                let mut all = around(&names::lock_channel(name));
+                all.extend([
+                    words(&["GET", &fence]),
+                    words(&["SET", &fence, "1"]),
+                    words(&["INCR", &token]),
+                    words(&["EXISTS", name]),
+                    words(&["DEL", name]),
+                    words(&["HSET", name, "f", "1"]),
+                    words(&["HGET", name, "f"]),
+                    words(&["HDEL", name, "f"]),
+                    words(&["HLEN", name]),
+                    words(&["HEXISTS", name, "f"]),
+                    words(&["PEXPIRE", name, "1"]),
+                    words(&["PTTL", name]),
+                ]);
+                all
+            }
+        }
+    }
+
+    /// What grants all of it, for one name.
+    fn keys_and_channels(&self, name: &str) -> Vec<String> {
+        match self {
+            Kind::Semaphore | Kind::Turns => vec![
+                format!("~{name}"),
+                "~redisson_sc*".into(),
+                "&redisson_sc:*".into(),
+            ],
+            Kind::Lock => vec![
+                format!("~{name}"),
+                "~redisson_lock_*".into(),
+                "&redisson_lock__channel:*".into(),
+            ],
+        }
+    }
+}
+
+/// What every object needs.
+fn around(channel: &str) -> Vec<Vec<String>> {
+    vec![
+        words(&["PING"]),
+        words(&["EVAL", "return 1", "0"]),
+        words(&["EVALSHA", SHA, "0"]),
+        words(&["PUBLISH", channel, "1"]),
+        words(&["PUBSUB", "NUMSUB", channel]),
+        words(&["SUBSCRIBE", channel]),
+        words(&["UNSUBSCRIBE", channel]),
+    ]
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+/// What the answers did not grant.
+#[derive(Default)]
+struct Missing {
+    commands: BTreeSet<String>,
+    places: bool,
+}
+
+impl Missing {
+    /// An answer is `OK`, or says in words what is missing: the command, or else a key or a channel. Of a command that is
+    /// missing it is not told whether its keys are granted.
+    fn take(&mut self, command: &[String], answer: &str, names_count: bool) {
+        if answer == "OK" {
+            return;
+        }
+        if answer.contains("command") {
+            let name = command[0].to_ascii_lowercase();
+            self.commands.insert(format!("+{name}"));
+        }
+        self.places |= names_count;
+    }
+
+    fn finding(self, user: &str, what: String, kind: &Kind, name: &str) -> Finding {
+        if self.commands.is_empty() && !self.places {
+            return Finding::fine(ABOUT, format!("{what}: all there"));
+        }
+        let mut grants: Vec<String> = self.commands.into_iter().collect();
+        if self.places {
+            grants.extend(kind.keys_and_channels(name));
+        }
+        let grants = grants.join(" ");
+        let advice = format!("ACL SETUSER {user} {grants}");
+        match kind {
+            Kind::Turns => {
+                let found =
+                    format!("{what}: some are missing: who is near and busy is served first");
+                Finding::note(ABOUT, found, advice)
+            }
+            _ => Finding::wrong(ABOUT, format!("{what}: some are missing"), advice),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! `rsem doctor`: is this server, and this user, fit for semaphores and locks?
+//!
+//! | File | What it holds |
+//! |---|---|
+//! | `mod.rs` | the findings, and how they are told |
+//! | `server.rs` | what the server says of itself |
+//! | `grants.rs` | what its ACL lets the user do |
+//! | `records.rs` | how much the records beside the objects take |
+
+mod grants;
+mod records;
+mod server;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::connect::Connect;
+use crate::exit::{self, Failure};
+use crate::look::Looker;
+use crate::look::show::plain;
+use crate::say::say;
+
+/// Look whether the server and its ACL are fit for semaphores and locks; each finding says what to do
+///
+/// Changes nothing. Looks at version, role, memory and eviction, persistence, replicas, clients, the clock, round trips, the
+/// grants of the ACL, and the size of the records. The status is 1 if something is wrong.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// A semaphore that the user must be able to use; may be given several times. Without names only commands are looked at
+    #[arg(short, long, value_name = "NAME")]
+    semaphore: Vec<String>,
+
+    /// A lock that the user must be able to use; may be given several times
+    #[arg(short, long, value_name = "NAME")]
+    lock: Vec<String>,
+
+    /// Whose grants to look at, in place of one's own: only administrators may ask
+    #[arg(long, value_name = "USER")]
+    acl_user: Option<String>,
+
+    /// Leave the records out: they are found by going through the names of all keys
+    #[arg(long)]
+    no_scan: bool,
+
+    /// One JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Fine,
+    /// Worth knowing; it works all the same.
+    Note,
+    Wrong,
+}
+
+/// What was found, and what to do about it.
+#[derive(Debug)]
+struct Finding {
+    level: Level,
+    about: &'static str,
+    found: String,
+    advice: Option<String>,
+}
+
+impl Finding {
+    fn fine(about: &'static str, found: impl Into<String>) -> Self {
+        Finding {
+            level: Level::Fine,
+            about,
+            found: found.into(),
+            advice: None,
+        }
+    }
+
+    fn note(about: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Finding {
+            level: Level::Note,
+            advice: Some(advice.into()),
+            ..Finding::fine(about, found)
+        }
+    }
+
+    fn wrong(about: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Finding {
+            level: Level::Wrong,
+            ..Finding::note(about, found, advice)
+        }
+    }
+
+    fn print(&self) {
+        let level = match self.level {
+            Level::Fine => "fine",
+            Level::Note => "note",
+            Level::Wrong => "WRONG",
+        };
+        say(format_args!(
+            "{level:<6} {:<12} {}",
+            self.about,
+            plain(&self.found)
+        ));
+        if let Some(advice) = &self.advice {
+            say(format_args!("{:<20}-> {}", "", plain(advice)));
+        }
+    }
+
+    fn as_json(&self) -> Value {
+        let level = match self.level {
+            Level::Fine => "fine",
+            Level::Note => "note",
+            Level::Wrong => "wrong",
+        };
+        json!({"level": level, "about": self.about, "found": self.found, "advice": self.advice})
+    }
+}
+
+impl Doctor {
+    pub(crate) async fn carry_out(self, connect: &Connect) -> Result<u8, Failure> {
+        let looker = Looker::new(connect.client().await?);
+        let mut findings = server::examine(&looker).await;
+        let names = |names: &[String]| names.iter().map(|name| connect.mapped(name)).collect();
+        let uses = grants::Uses {
+            semaphores: names(&self.semaphore),
+            locks: names(&self.lock),
+        };
+        findings.extend(grants::examine(&looker, self.acl_user.as_deref(), &uses).await);
+        if !self.no_scan {
+            findings.push(records::examine(&looker).await);
+        }
+        if self.json {
+            let all = findings.iter().map(Finding::as_json).collect();
+            say(format_args!("{:#}", Value::Array(all)));
+        } else {
+            findings.iter().for_each(Finding::print);
+        }
+        let wrong = findings.iter().any(|finding| finding.level == Level::Wrong);
+        Ok(if wrong { exit::NO } else { 0 })
+    }
+}

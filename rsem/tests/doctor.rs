@@ -1,0 +1,181 @@
+//! `rsem doctor`, completions and manual pages.
+
+mod program;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use program::rsem;
+use redis::AsyncCommands;
+use serde_json::Value;
+use support::server::RedisServer;
+use support::waiters::until_linked;
+
+/// The findings that are not fine, each as `level about`, and the status.
+async fn doctor(url: &str, arguments: &[&str]) -> (i32, Vec<String>, Vec<Value>) {
+    let ended = rsem(url, &[&["doctor", "--json"], arguments].concat()).await;
+    let all: Vec<Value> = serde_json::from_str(&ended.out).expect("JSON");
+    let short = |finding: &Value| {
+        let text = |field: &str| finding[field].as_str().expect("text").to_owned();
+        format!("{} {}", text("level"), text("about"))
+    };
+    let bad = all
+        .iter()
+        .filter(|finding| finding["level"] != "fine")
+        .map(short)
+        .collect();
+    (ended.status, bad, all)
+}
+
+fn advice<'a>(all: &'a [Value], about: &str) -> Vec<&'a str> {
+    let about = all.iter().filter(|finding| finding["about"] == about);
+    about
+        .filter_map(|finding| finding["advice"].as_str())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_server_that_is_fit_is_fine() {
+    let server = RedisServer::options().appendonly().start().await;
+    let (status, bad, all) = doctor(&server.url(), &["-s", "seats", "-l", "door"]).await;
+    assert_eq!((status, bad), (0, vec![]), "{all:?}");
+    let ended = rsem(&server.url(), &["doctor"]).await;
+    assert_eq!(ended.status, 0);
+    assert!(
+        ended.out.contains("fine   eviction     noeviction\n"),
+        "{}",
+        ended.out
+    );
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_server_is_told_with_what_to_do() {
+    let evicting = RedisServer::options()
+        .setting("maxmemory", "100mb")
+        .setting("maxmemory-policy", "allkeys-lru")
+        .start()
+        .await;
+    let (status, bad, all) = doctor(&evicting.url(), &[]).await;
+    assert_eq!(
+        (status, bad),
+        (
+            1,
+            vec!["wrong eviction".to_owned(), "note persistence".to_owned()]
+        )
+    );
+    assert!(advice(&all, "eviction")[0].contains("noeviction"));
+
+    let primary = RedisServer::options().appendonly().start().await;
+    let replica = RedisServer::options()
+        .appendonly()
+        .replica_of(&primary)
+        .start()
+        .await;
+    until_linked(&mut replica.connection().await).await;
+    assert_eq!(doctor(&replica.url(), &[]).await.1, ["wrong role"]);
+    let (status, bad, all) = doctor(&primary.url(), &[]).await;
+    assert_eq!((status, bad), (0, vec!["note replicas".to_owned()]));
+    assert!(advice(&all, "replicas")[0].contains("min-replicas-to-write"));
+}
+
+/// The advice is followed to the letter, and then it works.
+#[tokio::test]
+async fn missing_grants_are_named_so_that_they_can_be_given() {
+    let server = RedisServer::options().user("app on >p +ping").start().await;
+    let url = server.url();
+    let app = server.url_as("app", "p");
+    let mut connection = server.connection().await;
+    let arguments = [
+        "--acl-user",
+        "app",
+        "-s",
+        "seats",
+        "-l",
+        "door",
+        "--no-scan",
+    ];
+    let (status, bad, all) = doctor(&url, &arguments).await;
+    assert_eq!(status, 1);
+    assert_eq!(
+        bad,
+        [
+            "note persistence",
+            "wrong grants",
+            "note grants",
+            "wrong grants"
+        ]
+    );
+    assert_eq!(
+        rsem(&app, &["run", "-s", "seats", "--create", "1", "true"])
+            .await
+            .status,
+        77
+    );
+    for advice in advice(&all, "grants") {
+        let words: Vec<&str> = advice.split(' ').collect();
+        let () = redis::cmd(words[0])
+            .arg(&words[1..])
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+    }
+    assert_eq!(doctor(&url, &arguments).await.1, ["note persistence"]);
+    for target in [
+        &["-s", "seats", "--create", "1"][..],
+        &["-l", "door"],
+        &["-l", "door", "--fenced"],
+    ] {
+        let ended = rsem(&app, &[&["run"], target, &["true"]].concat()).await;
+        assert_eq!((ended.status, ended.err.as_str()), (0, ""), "{target:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_may_ask_nothing_is_told_so() {
+    let server = RedisServer::options().user("app on >p +ping").start().await;
+    let (status, bad, _) = doctor(&server.url_as("app", "p"), &[]).await;
+    assert_eq!(status, 0);
+    assert_eq!(
+        bad,
+        ["note server", "note clock", "note grants", "note records"]
+    );
+}
+
+#[tokio::test]
+async fn records_are_counted() {
+    let server = RedisServer::start().await;
+    let url = server.url();
+    let mut connection = server.connection().await;
+    for number in 0..2_500 {
+        let _: () = connection.set(format!("other:{number}"), 1).await.unwrap();
+    }
+    for record in [
+        "redisson_sc_once:{seats}:a",
+        "redisson_lock_fence:{door}:a",
+        "redisson_sc_once:a:1",
+    ] {
+        let _: () = connection.set(record, 1).await.unwrap();
+    }
+    let (_, _, all) = doctor(&url, &[]).await;
+    let found = all
+        .iter()
+        .find(|finding| finding["about"] == "records")
+        .unwrap();
+    let found = found["found"].as_str().unwrap();
+    assert!(found.starts_with("3, some "), "{found}");
+}
+
+#[tokio::test]
+async fn completions_and_manual_pages_are_made_without_redis() {
+    let url = "redis://127.0.0.1:1";
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = rsem(url, &["completions", shell]).await;
+        assert!(ended.status == 0 && ended.out.contains("doctor"), "{shell}");
+    }
+    let directory = std::env::temp_dir().join(format!("rsem-man-{:016x}", fastrand::u64(..)));
+    std::fs::create_dir(&directory).unwrap();
+    let ended = rsem(url, &["man", directory.to_str().unwrap()]).await;
+    let page = std::fs::read_to_string(directory.join("rsem-run.1"));
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    assert!(page.unwrap().contains("COMMAND"));
+}

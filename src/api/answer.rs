@@ -1,0 +1,17 @@
+//! [`Answer`]: what a server answers to a command.
+
+/// What a server answers to a command of one's own; see [`Client::ask`](crate::Client::ask).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// There is nothing.
+    Nil,
+    /// A whole number.
+    Int(i64),
+    /// A string, of the server's own words too: `OK`, the type of a key.
+    Bytes(Vec<u8>),
+    /// Several answers.
+    Array(Vec<Answer>),
+    /// Something that is none of these.
+    Other,
+}

@@ -1,0 +1,64 @@
+//! What the server is asked once: nothing is repeated, and nobody waits for a connection.
+
+use tokio::time::Instant;
+
+use super::core::Core;
+use super::once::refused;
+use crate::api::Answer;
+use crate::error::{Error, Result};
+use crate::transport::{Command, Failure, Reason, Refusal, Value};
+
+impl Core {
+    /// Asks the server whether it is there.
+    pub(crate) async fn ping(&self) -> Result<()> {
+        match self.ask(&["PING"]).await {
+            // It answers.
+            Ok(_) | Err(Error::PermissionDenied { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends a command and hands the answer back.
+    pub(crate) async fn ask(&self, words: &[&str]) -> Result<Answer> {
+        let Some((name, rest)) = words.split_first() else {
+            return Err(Error::Configuration {
+                reason: "a command without a word".to_owned(),
+            });
+        };
+        let command = rest
+            .iter()
+            .fold(Command::new(name), |command, word| command.arg(word));
+        let began = Instant::now();
+        let refusal = match self.connection.live_for(None) {
+            Err(refusal) => refusal,
+            Ok(live) => match live.send(&command).await {
+                Ok(value) => return Ok(answer(value)),
+                Err(Failure::Refused(refusal) | Failure::NoConnection(refusal)) => refusal,
+                Err(Failure::Unanswered { detail, .. }) => Refusal::unreachable(detail),
+            },
+        };
+        let server = self.connection.server();
+        let name = server.to_owned();
+        Err(match refusal.reason {
+            Reason::Permission => refused(server, &refusal),
+            _ if self.is_finished() => Error::ShutDown { name },
+            Reason::Unreachable => Error::Unavailable {
+                name,
+                waited: began.elapsed(),
+                detail: refusal.detail,
+            },
+            _ => refused(server, &refusal),
+        })
+    }
+}
+
+fn answer(value: Value) -> Answer {
+    match value {
+        Value::Nil => Answer::Nil,
+        Value::Int(number) => Answer::Int(number),
+        Value::BulkString(bytes) => Answer::Bytes(bytes),
+        Value::SimpleString(word) => Answer::Bytes(word.into_bytes()),
+        Value::Array(items) => Answer::Array(items.into_iter().map(answer).collect()),
+        Value::Other => Answer::Other,
+    }
+}
