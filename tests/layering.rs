@@ -65,6 +65,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "units",
         ],
     ),
+    ("tower", &["api", "error"]),
     (
         "client",
         &[
