@@ -69,6 +69,7 @@ const PARTS: &[(&str, &[&str])] = &[
     (
         "client",
         &[
+            "api",
             "config",
             "credentials",
             "engine",
