@@ -139,7 +139,7 @@ fn files(directory: &Path, module: &[String], all: &mut Vec<File>) {
     for entry in fs::read_dir(directory).expect("the sources are here") {
         let path = entry.unwrap().path();
         let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        let inner = [module, &[stem.clone()]].concat();
+        let inner = [module, std::slice::from_ref(&stem)].concat();
         if path.is_dir() {
             files(&path, &inner, all);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
