@@ -12,7 +12,7 @@ use support::clients::{
 };
 use support::peer::JavaPeer;
 use support::server::{Options, RedisServer};
-use support::waiters::{until_subscribers, waiter};
+use support::waiters::{until, until_subscribers, waiter};
 use tokio::time::timeout;
 
 const HOST: &str = "127.0.0.1";
@@ -77,7 +77,15 @@ async fn all_kinds_of_objects_wake_each_other() {
     let held = other.fair_semaphore("shared", 1).permit().await.unwrap();
     let wanted = client.fair_semaphore("shared", 1);
     let task = tokio::spawn(async move { wanted.permit().await.map(drop) });
-    until_subscribers(&mut control, "redisson_sc_recipe:{shared}", 1).await;
+    until("it listens", LIMIT, async || {
+        let channels: Vec<String> = redis::cmd("PUBSUB")
+            .arg(&["CHANNELS", "redisson_sc_recipe*"])
+            .query_async(&mut control)
+            .await
+            .expect("it answers");
+        !channels.is_empty()
+    })
+    .await;
     held.release().await.unwrap();
     served(task).await;
 }
