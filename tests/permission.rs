@@ -605,6 +605,9 @@ async fn a_user_without_a_password_is_not_taken_for_another() {
     assert!(detail.starts_with("WRONGPASS"), "{detail}");
 }
 
+/// Waited for in vain.
+const SHORT: Duration = Duration::from_millis(50);
+
 /// The README says what a user needs: with that, nothing is refused.
 #[tokio::test]
 async fn the_commands_that_the_readme_names_are_enough() {
@@ -639,6 +642,19 @@ async fn the_commands_that_the_readme_names_are_enough() {
     let task = waiter(&mut control, &waiting, 1).await;
     semaphore.release(1).await.unwrap();
     served(task).await;
+    // Each operation, and who waits in vain beside others who wait.
+    assert_eq!(semaphore.try_acquire_for(2, SHORT).await, Ok(false));
+    semaphore.add_permits(4).await.unwrap();
+    assert_eq!(semaphore.release_if_exists(1).await, Ok(true));
+    let (larger, large) = (waiter(&mut control, &waiting, 9).await, semaphore.clone());
+    let large = tokio::spawn(async move { large.acquire(8).await });
+    until_subscribers(&mut control, "redisson_sc:{seats}", 2).await;
+    semaphore.release(12).await.unwrap();
+    served(large).await;
+    served(larger).await;
+    assert_eq!(semaphore.drain_permits().await, Ok(0));
+    assert_eq!(semaphore.available_permits().await, Ok(0));
+    drop(waiting.try_permit(1).await.unwrap());
     let (client, other) = (connect("locker").await, connect("locker").await);
     let (door, next) = (client.lock("door"), other.lock("door"));
     door.lock().await.unwrap();
@@ -650,6 +666,9 @@ async fn the_commands_that_the_readme_names_are_enough() {
     door.unlock().await.unwrap();
     timeout(LIMIT, task).await.unwrap().unwrap().unwrap();
     client.fenced_lock("door").lock().await.unwrap();
+    assert_eq!(other.lock("door").try_lock_for(SHORT).await, Ok(false));
+    assert_eq!(other.lock("door").force_unlock().await, Ok(true));
+    assert_eq!(door.is_locked().await, Ok(false));
     let refused: Vec<redis::Value> = redis::cmd("ACL")
         .arg("LOG")
         .query_async(&mut control)

@@ -5,7 +5,7 @@ mod sentinels;
 mod support;
 
 use certificates::{Authority, Certificate};
-use redisson_semaphore::{Client, ClientBuilder, Effect, Error, LeasedSemaphore, Tls};
+use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Tls};
 use serde_json::json;
 use support::clients::{
     KINDS, LIMIT, RESPONSE_TIMEOUT, builder, kill_and_release, release_as_redisson, served, stored,

@@ -1,7 +1,7 @@
 //! A model of the rule of turns (`src/engine/turns/mod.rs`), without Redis: it converges and starves nobody.
 //!
-//! Processes with callers in a loop of acquire, hold, release share permits by the rule, each looking at what the
-//! others have left on record, and hearing of free permits some time later. Time is in microseconds.
+//! Processes with callers in a loop of acquire, hold, release share permits by the rule: each reads the line when it
+//! asks, and tells others that their turn has come, who hear of it some time later. Time is in microseconds.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,8 +11,6 @@ use proptest::prelude::*;
 const SLACK: f64 = 5_000.0;
 const SLACK_PART: f64 = 10.0;
 const PATIENCE: f64 = 5_000.0;
-const SKIP: f64 = 20_000.0;
-const SKIP_PART: f64 = 4.0;
 const END: f64 = 20e6;
 /// From here on waits count: the line has been through several times.
 const SETTLED: f64 = 10e6;
@@ -22,7 +20,7 @@ const SETTLED: f64 = 10e6;
 enum Event {
     /// A caller of this process gives its permit back, and comes again.
     Release(usize),
-    /// This process hears of permits, or has paused.
+    /// This process hears that its turn has come, or looks whether others came.
     Look(usize),
 }
 
@@ -30,9 +28,10 @@ enum Event {
 struct Process {
     /// When those who wait came.
     line: VecDeque<f64>,
-    /// What the others see: first and last in line, and how many wait.
-    record: (f64, f64, usize),
-    skip: f64,
+    /// Its place in the line of all: when the first of them came.
+    place: Option<f64>,
+    /// When it was told that its turn has come.
+    told: Option<f64>,
     /// From then on it does nothing.
     frozen_at: Option<f64>,
     waits: Vec<f64>,
@@ -43,7 +42,8 @@ struct Process {
 struct Model {
     now: f64,
     free: usize,
-    since: Option<f64>,
+    /// How often somebody has asked.
+    questions: usize,
     hold: f64,
     processes: Vec<Process>,
     events: BinaryHeap<Reverse<(u64, Event)>>,
@@ -55,7 +55,7 @@ impl Model {
         let mut model = Model {
             now: 0.0,
             free: permits,
-            since: None,
+            questions: 0,
             hold,
             processes: Vec::new(),
             events: BinaryHeap::new(),
@@ -88,90 +88,73 @@ impl Model {
             if process.frozen_at.is_some_and(|at| self.now >= at) {
                 continue;
             }
-            let released = matches!(event, Event::Release(_));
-            if released {
+            if matches!(event, Event::Release(_)) {
                 self.free += 1;
                 process.line.push_back(self.now);
             }
-            self.take(index);
-            if released && self.free > 0 {
-                self.tell_others(index);
-            }
+            self.ask(index);
         }
     }
 
-    fn tell_others(&mut self, index: usize) {
-        for other in 0..self.processes.len() {
-            if other != index {
-                let delay = self.random.f64() * 900.0 + 100.0;
-                self.at(delay, Event::Look(other));
+    /// How many permits are kept for `other`, which is told of it by `index`.
+    fn keep(&mut self, other: usize, index: usize) -> usize {
+        let now = self.now;
+        let process = &mut self.processes[other];
+        match process.told {
+            Some(at) if now - at >= PATIENCE => {
+                (process.place, process.told) = (None, None);
+                return 0;
             }
+            Some(_) => return 1,
+            None => process.told = Some(now),
         }
-    }
-
-    /// How many who came before `instant` wait in other processes.
-    fn wanted_before(&self, index: usize, instant: f64) -> f64 {
-        let others = self.processes.iter().enumerate();
-        others
-            .filter(|(other, process)| *other != index && process.skip <= self.now)
-            .map(|(_, process)| {
-                let (head, tail, want) = process.record;
-                if want == 0 || head >= instant {
-                    0.0
-                } else if tail <= instant {
-                    want as f64
-                } else {
-                    (want as f64 * (instant - head) / (tail - head)).ceil()
-                }
-            })
-            .sum()
+        let delay = self.random.f64() * 900.0 + 100.0;
+        self.at(delay, Event::Look(other));
+        self.at(PATIENCE + 1.0, Event::Look(index));
+        1
     }
 
     /// What the script does for the process.
-    fn take(&mut self, index: usize) {
-        let patience_over = self.since.is_some_and(|since| self.now - since >= PATIENCE);
-        let mut held = false;
-        while self.free > 0
-            && let Some(&came) = self.processes[index].line.front()
-        {
-            let instant = came - SLACK - (self.now - came) / SLACK_PART;
-            if self.wanted_before(index, instant) + 1.0 > self.free as f64 {
-                if !patience_over {
-                    held = true;
-                    break;
+    fn ask(&mut self, index: usize) {
+        self.questions += 1;
+        let now = self.now;
+        self.processes[index].told = None;
+        let others = (0..self.processes.len()).filter(|other| *other != index);
+        let mut line: VecDeque<(f64, usize)> = others
+            .filter_map(|other| Some((self.processes[other].place?, other)))
+            .collect();
+        line.make_contiguous()
+            .sort_by(|one, two| one.0.total_cmp(&two.0));
+        let mut kept = 0;
+        while self.free > kept {
+            let first = line.front().copied();
+            let limit = first.map_or(f64::INFINITY, |(since, _)| {
+                (since + SLACK + now / SLACK_PART) / (1.0 + 1.0 / SLACK_PART)
+            });
+            let own = self.processes[index].line.front().copied();
+            match (own, first) {
+                (Some(came), _) if came <= limit => self.serve(index, came),
+                (_, Some((_, other))) => {
+                    kept += self.keep(other, index);
+                    line.pop_front();
                 }
-                for other in 0..self.processes.len() {
-                    let head = self.processes[other].record.0;
-                    if other != index && head < came {
-                        self.processes[other].skip =
-                            self.now + SKIP + (self.now - head) / SKIP_PART;
-                    }
-                }
+                _ => break,
             }
-            self.free -= 1;
-            let hold = self.hold * (0.9 + 0.2 * self.random.f64());
-            self.at(hold, Event::Release(index));
-            let process = &mut self.processes[index];
-            process.line.pop_front();
-            process.served_at.push(self.now);
-            if self.now >= SETTLED {
-                process.waits.push(self.now - came);
-            }
-        }
-        if self.free == 0 {
-            self.since = None;
-        } else if held {
-            let since = *self.since.get_or_insert(self.now);
-            let pause = (since + PATIENCE - self.now).max(1.0);
-            self.at(pause, Event::Look(index));
         }
         let process = &mut self.processes[index];
-        process.skip = 0.0;
-        let line = &process.line;
-        process.record = match (line.front(), line.back()) {
-            (Some(head), Some(tail)) => (*head, *tail, line.len()),
-            _ => (self.now, self.now, 0),
-        };
+        process.place = process.line.front().copied();
+    }
+
+    fn serve(&mut self, index: usize, came: f64) {
+        self.free -= 1;
+        let hold = self.hold * (0.9 + 0.2 * self.random.f64());
+        self.at(hold, Event::Release(index));
+        let process = &mut self.processes[index];
+        process.line.pop_front();
+        process.served_at.push(self.now);
+        if self.now >= SETTLED {
+            process.waits.push(self.now - came);
+        }
     }
 }
 
@@ -212,7 +195,6 @@ proptest! {
     ) {
         let hold = 5_000.0;
         let mut model = Model::new(&sizes, permits, hold, seed);
-        // Its record stays for ever here, a longer time than in Redis.
         model.processes[0].frozen_at = Some(SETTLED);
         model.run();
         let lost = model.processes[0].served_at.iter().filter(|at| **at > SETTLED - 1.1 * hold).count();
@@ -220,5 +202,29 @@ proptest! {
         let served: usize = model.processes[1..].iter().map(|process| process.waits.len()).sum();
         let possible = (END - SETTLED) / hold * left as f64;
         prop_assert!(served as f64 >= 0.8 * possible, "{served} of {possible}");
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_crowd_of_processes_has_equal_shares_and_asks_no_more_than_two(
+        processes in 2..100_usize,
+        permits in 1..4_usize,
+        seed: u64,
+    ) {
+        let mut model = Model::new(&vec![1; processes], permits, 5_000.0, seed);
+        model.run();
+        let served: Vec<usize> = model.processes.iter().map(|process| process.served_at.len()).collect();
+        let total: usize = served.iter().sum();
+        let questions = model.questions as f64 / total as f64;
+        prop_assert!(questions <= 4.0, "{questions} a grant");
+        if processes > permits {
+            let (min, max) = (served.iter().min(), served.iter().max());
+            let most = min.map(|min| min + 3 + min / 5);
+            prop_assert!(max <= most.as_ref(), "{served:?}");
+        }
     }
 }

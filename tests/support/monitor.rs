@@ -55,12 +55,17 @@ fn words_of(text: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Reads up to the closing quote.
-fn quoted(bytes: &mut impl Iterator<Item = u8>) -> Option<String> {
+/// Reads up to the closing quote. Valkey 8.1 does not escape those within: the closing one is at the end, or another word
+/// follows.
+fn quoted(bytes: &mut (impl Iterator<Item = u8> + Clone)) -> Option<String> {
     let mut word = Vec::new();
     loop {
         word.push(match bytes.next()? {
-            b'"' => return Some(String::from_utf8_lossy(&word).into_owned()),
+            b'"' if matches!(bytes.clone().next(), None | Some(b' '))
+                && matches!(bytes.clone().nth(1), None | Some(b'"')) =>
+            {
+                return Some(String::from_utf8_lossy(&word).into_owned());
+            }
             b'\\' => match bytes.next()? {
                 b'n' => b'\n',
                 b'r' => b'\r',

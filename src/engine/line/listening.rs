@@ -84,12 +84,20 @@ impl Line {
 
     pub(super) fn leave_if_unneeded(&self, state: &mut State) {
         if state.waiters.is_empty() && state.listening.is_wanted() {
-            let (wakeups, channel) = (&self.core.wakeups, self.keys.channel());
-            if let Some(turns) = self.keys.turns() {
-                wakeups.leave(&turns.line, &self.ear(Call::NewLine));
-                wakeups.leave(&turns.own_channel, &self.ear(Call::Turn));
-            }
-            state.listening.end(wakeups, channel, &self.listener());
+            self.leave_turns();
+            let channel = self.keys.channel();
+            state
+                .listening
+                .end(&self.core.wakeups, channel, &self.listener());
+        }
+    }
+
+    /// From here on this client is one of those who do not take part.
+    pub(super) fn leave_turns(&self) {
+        if let Some(turns) = self.keys.turns() {
+            let wakeups = &self.core.wakeups;
+            wakeups.leave(&turns.line, &self.ear(Call::NewLine));
+            wakeups.leave(&turns.own_channel, &self.ear(Call::Turn));
         }
     }
 
@@ -197,6 +205,7 @@ impl Listener for Line {
             Wake::Confirmed => state.turns.forget(),
             Wake::Lost | Wake::Ended => state.turns.deaf(),
             Wake::Refused(refusal) => {
+                self.leave_turns();
                 let waiters = state.waiters.take_answered();
                 drop(state);
                 tell_all(waiters, &refused(self.name(), refusal));

@@ -169,6 +169,7 @@ impl Line {
     /// From now on the callers of this client take what they can get.
     pub(crate) fn without_turns(&self) {
         self.lock().turns.switch_off();
+        self.leave_turns();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

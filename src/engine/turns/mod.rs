@@ -4,32 +4,35 @@
 //!
 //! The clients of a semaphore whose callers wait stand in one *line*, ordered by the arrival of each one's first caller.
 //! *Walk the line from the earliest. What is free and does for a client's first caller is kept for it, and it is told, on
-//! a channel of its own. If it does not do, the client is passed; once it has been passed for 5 s, nobody behind it takes
-//! anything. Stop where nothing is left.* A caller takes what the walk leaves to its client, so a script reads the first
-//! few of the line, and costs by what is free and not by who waits.
+//! a channel of its own. If it does not do, the client stops the line for a while, or is passed. End where nothing is
+//! left.* A caller takes what the walk leaves to its client. So a script reads the first few of the line, and costs by
+//! what is free and not by who waits.
 //!
 //! Only callers elsewhere who came *clearly before* count: more than 5 ms and a tenth of a wait earlier. That
 //! allowance lets a process hand a permit on to its next caller instead of passing it round for each. It does so for 20 ms
 //! (four times `local_hand_over`) after it last asked, and asks early enough to go on.
 //!
-//! Nothing is kept for ever. Who was told and does not come in its *patience*, 5 ms, is taken out of the line; it enters
+//! *Nothing is kept for ever.* Who was told and does not come in its *patience*, 5 ms, is taken out of the line; it enters
 //! again, at its true place, when it asks. Whoever has told it looks after that time, and tells the next. Who does
 //! not listen any more is out at once. A client that comes late because it is far away is given the time it needed and half
-//! as much again, 150 ms at the most; what is kept for it lies idle meanwhile, so those who need more than 20 ms together
-//! cost the others a quarter of one request's time at the most. Who stops the line must have asked within the last second,
-//! or do so when told; it stops it for 5 s and a quarter of its wait, and is then passed again, for as long as it has waited: a
-//! request for more than there ever is delays the others, and does not end their progress.
+//! as much again, 150 ms at the most. What is kept for it lies idle meanwhile: therefore those that need more than 20 ms
+//! take turns in being told, and rest for three times as long as they have made others wait.
 //!
-//! *No herd.* Where all that is free is kept for clients that were told, nobody else needs to hear of it: a message on the
-//! semaphore's channel is sent for the sake of strangers only, and marked (`+8`, which Java reads as 8), so that
-//! clients in line pass it over. Any other message, of a release by Java or of permits that nobody in line can use,
-//! is answered by some three of those who wait: one is enough to tell whose turn it is. By themselves
-//! all together look some 50 times a second, each at most once in `safety_interval`.
+//! *A large request* stops the line for 5 ms, or a sixteenth of its wait, and is then passed for four times as long. So it
+//! is served when it has waited some twenty times as long as permits are held. When it has waited for 5 s, it stops the line for
+//! 5 s and a quarter of its wait, and is passed for as long as it has waited: a request for more than there ever is costs the
+//! others a part of their time, and no more. Who stops the line must have come since it began to, and within a second.
+//!
+//! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which
+//! Java reads as 8): clients that take part pass it over. Any other message there is a stranger's release, and is answered by
+//! some three of those who wait, as one is enough to tell whose turn it is; so are permits that nobody in line can use. By
+//! themselves all together look some 50 times a second, each at most once in `safety_interval`.
 //!
 //! *Strangers*, listeners that do not take part (JVMs, clients without turns), have one account together. For each caller of
 //! ours that is served they are owed as many permits as they are for one client in line, 8 at the most. So many are kept
-//! free; what they took, by the counter, is subtracted. If 5 ms bring nothing the debt is forgotten, and grows half
-//! as fast from then on, and twice as fast again when they take some. Beside strangers all releases go through Redis.
+//! free; what they have taken, by the counter and by their messages, is subtracted, below zero, too. If 5 ms bring
+//! nothing the debt is forgotten, and grows half as fast from then on, and twice as fast again when they take some. As long
+//! as they are owed anything all releases go through Redis.
 //!
 //! Who only tries (`try_acquire`) takes what is free.
 //!
@@ -41,11 +44,11 @@
 //! | Where | What |
 //! |---|---|
 //! | zset `redisson_sc_turns:{name}` (`redisson_sc_turns::name` where the name has braces of its own) | the line: a client's id; when its first caller came |
-//! | hash `redisson_sc_turns_notes:{name}`, field of a client's id | six numbers: how many permits its first caller wants; when it last asked; since when it has been told, or 0; its patience; when it stops the line, or 0; its first caller's ticket |
+//! | hash `redisson_sc_turns_notes:{name}`, field of a client's id | six numbers: how many permits its first caller wants; when it last asked; since when it has been told, or 0; its patience; since when, or from when on, it stops the line, or 0; its first caller's ticket |
 //! | field `+` | when somebody who is far away may be told again |
-//! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (0.0313 to 1); since when permits are kept for them, or 0 |
+//! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (0.0313 to 1); since when permits are kept for them, or 0; how many they have taken and not announced |
 //! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come |
-//! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new`: a line begins, whoever waits is to come |
+//! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new`, a line begins: whoever waits is to come; `all`, it may not be kept: the same; `+`: nobody in line can use what is free |
 //!
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
 //! callers; permits and answers do not depend on it: once-only execution has a key of its own
