@@ -18,6 +18,8 @@ pub(crate) struct ServerUse {
     pub(crate) cpu_micros: u64,
     /// Scripts carried out.
     pub(crate) scripts: u64,
+    /// And how long they took in all.
+    pub(crate) script_micros: u64,
     /// Commands of every kind, those of scripts included.
     pub(crate) commands: u64,
 }
@@ -33,19 +35,22 @@ impl ServerUse {
         let commands = info(redis, "commandstats").await?;
         let calls = commands.lines().filter_map(|line| {
             let (name, counts) = line.split_once(":calls=")?;
-            let count = counts.split(',').next()?.parse::<u64>().ok()?;
-            Some((name, count))
+            let (count, rest) = counts.split_once(",usec=")?;
+            let micros = rest.split(',').next()?.parse::<u64>().ok()?;
+            Some((name, count.parse::<u64>().ok()?, micros))
         });
-        let (mut scripts, mut commands) = (0, 0);
-        for (name, count) in calls {
+        let (mut scripts, mut script_micros, mut commands) = (0, 0, 0);
+        for (name, count, micros) in calls {
             commands += count;
             if matches!(name, "cmdstat_evalsha" | "cmdstat_eval") {
                 scripts += count;
+                script_micros += micros;
             }
         }
         Ok(ServerUse {
             cpu_micros: (seconds * 1e6) as u64,
             scripts,
+            script_micros,
             commands,
         })
     }

@@ -28,6 +28,7 @@ struct Use {
     seconds: f64,
     grants: f64,
     scripts: f64,
+    script_micros: f64,
     commands: f64,
     cpu_micros: f64,
     /// The long ones, the longest first.
@@ -70,7 +71,8 @@ pub(crate) async fn fair(stage: &mut Stage, report: &mut Report) -> Result<()> {
         (&metric::SCRIPTS_PER_SECOND, seen.scripts / seen.seconds),
         (
             &metric::REDIS_PER_SCRIPT,
-            seen.cpu_micros / seen.scripts.max(1.0),
+            // Of its other work, a server with few looks has more to do.
+            seen.script_micros / seen.scripts.max(1.0),
         ),
     ];
     numbers.extend(seen.of_scripts());
@@ -121,6 +123,7 @@ async fn watch(
         seconds,
         grants: have - had,
         scripts: (after.scripts - before.scripts) as f64,
+        script_micros: (after.script_micros - before.script_micros) as f64,
         commands: (after.commands - before.commands) as f64,
         cpu_micros: (after.cpu_micros - before.cpu_micros) as f64,
         long_scripts,
