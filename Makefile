@@ -22,8 +22,9 @@ test: setup ## check everything, on the redis-server of this machine
 	cargo clippy --locked --all-features --all-targets -- -D warnings
 	cargo test --locked
 	cargo test --locked --package rsem
-	cargo test --locked --all-features --lib --test tls
+	cargo test --locked --all-features --lib --test tls --test tower
 	cargo test --locked --all-features --doc tls
+	cargo test --locked --all-features --doc tower
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 	cargo package --locked --list $(UNCOMMITTED)
 	cargo package --locked $(UNCOMMITTED)

@@ -19,6 +19,9 @@ pub mod redisson;
 mod state;
 mod sync;
 mod tls;
+#[cfg(feature = "tower")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
+pub mod tower;
 mod transport;
 mod units;
 

@@ -834,3 +834,27 @@ async fn count_downs_that_nobody_waits_for_are_carried_out_in_the_end() {
     client.shutdown().await.unwrap();
     assert_eq!(stored(&server, "owed").await, ["50000"], "each once");
 }
+
+/// What the documentation says that a user needs is enough.
+#[tokio::test]
+async fn a_user_with_what_is_documented_can_do_all() {
+    let (server, client) = limited(
+        "resetchannels ~mine ~redisson_countdownlatch_* &redisson_countdownlatch__channel__* \
+         +eval +evalsha +get +set +decrby +del +pttl +publish +subscribe +unsubscribe +ping",
+    )
+    .await;
+    let mut control = server.connection().await;
+    let latch = client.count_down_latch("mine");
+    assert_eq!(latch.try_set_count(2).await, Ok(true));
+    let waits = waiter(&mut control, &latch).await;
+    latch.count_down().await.unwrap();
+    assert_eq!(latch.wait_for(SHORT).await, Ok(false));
+    latch.count_down().await.unwrap();
+    served(waits).await;
+    assert_eq!(latch.try_set_count(1).await, Ok(true));
+    assert_eq!(
+        (latch.count().await, latch.delete().await),
+        (Ok(1), Ok(true))
+    );
+    client.shutdown().await.unwrap();
+}

@@ -9,10 +9,10 @@ const PARTS: &[(&str, &[&str])] = &[
     ("outside", &[]),
     ("sync", &[]),
     ("units", &[]),
+    ("state", &[]),
+    ("credentials", &[]),
     ("clock", &["outside"]),
     ("tls", &[]),
-    ("credentials", &[]),
-    ("state", &[]),
     ("error", &["units"]),
     ("config", &["credentials", "tls"]),
     ("lease", &["clock", "sync"]),
@@ -65,6 +65,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "units",
         ],
     ),
+    ("tower", &["api", "error"]),
     (
         "client",
         &[
@@ -79,20 +80,8 @@ const PARTS: &[(&str, &[&str])] = &[
             "tls",
         ],
     ),
-    (
-        "lib",
-        &[
-            "api",
-            "client",
-            "config",
-            "credentials",
-            "error",
-            "lease",
-            "redisson",
-            "state",
-            "tls",
-        ],
-    ),
+    // It re-exports, by paths of its own.
+    ("lib", &[]),
 ];
 
 /// What in the engine is one primitive's, until it moves to it. Nothing else there may import it.

@@ -116,6 +116,40 @@ async fn callers_that_wait_are_told_when_the_window_has_passed() {
     );
 }
 
+/// A release that is owed waits for as long as it takes; those behind it do not.
+#[tokio::test]
+async fn calls_behind_what_is_owed_are_told_in_time() {
+    const CALLS: u32 = 8;
+    let window = Duration::from_millis(2500);
+    let mut server = RedisServer::start().await;
+    let client = builder(server.url())
+        .retry_window(window)
+        .connect_timeout(Duration::from_millis(300))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("behind");
+    semaphore.try_set_permits(1).await.unwrap();
+    let guard = semaphore.permit(1).await.unwrap();
+    server.freeze();
+    drop(guard);
+    let calls = (0..CALLS).map(|number| {
+        let semaphore = semaphore.clone();
+        async move {
+            tokio::time::sleep(Duration::from_millis(125) * (number + 1)).await;
+            let begun = Instant::now();
+            semaphore.available_permits().await.unwrap_err();
+            begun.elapsed().saturating_sub(window)
+        }
+    });
+    let late: Duration = join_all(calls).await.iter().sum();
+    server.thaw();
+    assert!(
+        late < CALLS * Duration::from_millis(250),
+        "{late:?} too late in all"
+    );
+}
+
 /// Longer than the response time-out, so that calls are repeated on connections that nobody answers either.
 #[tokio::test]
 async fn a_server_that_is_frozen_for_a_while() {

@@ -37,7 +37,7 @@ if time and not time.err then
   local ticket, handed_over = ARGV[steps_end + 5] + 0, ARGV[steps_end + 8] + 0
   local line = open_line(KEYS[4], KEYS[5], ARGV[1], string.sub(KEYS[3], -36), now, named > 0)
   local strangers = max(0, listeners - ours)
-  local asked, served, taken, kept, held, want = 0, 0, 0, 0, false, nil
+  local asked, served, kept, held, want = 0, 0, 0, false, nil
   turn = { strangers = strangers }
 
   -- What strangers are owed, less what they have taken since the last script: as many as they have released or the
@@ -93,7 +93,7 @@ if time and not time.err then
       turn.refused = true
       turn.stops = total - kept > 0 and line.stops(head, ticket)
     end
-    asked, served, taken = asked + count, served + result, taken + result * amount
+    asked, served = asked + count, served + result
     return result
   end
 

@@ -4,7 +4,6 @@
 #[path = "../../tests/certificates/mod.rs"]
 mod certificates;
 mod program;
-#[allow(dead_code)]
 #[path = "../../tests/sentinels/mod.rs"]
 mod sentinels;
 #[path = "../../tests/support/mod.rs"]

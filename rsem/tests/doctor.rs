@@ -4,6 +4,8 @@ mod program;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+use std::collections::BTreeSet;
+
 use program::rsem;
 use redis::AsyncCommands;
 use serde_json::Value;
@@ -127,6 +129,32 @@ async fn missing_grants_are_named_so_that_they_can_be_given() {
         let ended = rsem(&app, &[&["run"], target, &["true"]].concat()).await;
         assert_eq!((ended.status, ended.err.as_str()), (0, ""), "{target:?}");
     }
+}
+
+/// The commands in one place of the README, which says what a user needs.
+fn granted_by_the_readme() -> BTreeSet<String> {
+    let readme = include_str!("../../README.md");
+    let (_, needed) = readme
+        .split_once("A user needs, for a lock")
+        .expect("the paragraph");
+    let (needed, _) = needed.split_once("\n\n").expect("its end");
+    let words = needed.split(|c: char| c.is_whitespace() || c == '`');
+    words
+        .filter(|word| word.starts_with('+'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn what_is_asked_for_is_what_the_readme_says() {
+    let server = RedisServer::options().user("app on >p +ping").start().await;
+    let (_, _, all) = doctor(&server.url(), &["--acl-user", "app", "--no-scan"]).await;
+    let advice = advice(&all, "grants").join(" ");
+    let asked = advice.split(' ').filter(|word| word.starts_with('+'));
+    assert_eq!(
+        asked.map(str::to_owned).collect::<BTreeSet<_>>(),
+        granted_by_the_readme()
+    );
 }
 
 #[tokio::test]

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use super::Sealed;
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::lease::Lease;
-use async_trait::async_trait;
 
 /// A semaphore whose permits have ids, wherever it is kept. Implemented by this crate alone.
 ///

@@ -94,8 +94,12 @@ impl Kind {
                 let turns = names::turns(name);
                 vec![
                     words(&["TIME"]),
+                    words(&["ZADD", &turns, "1", "m"]),
+                    words(&["ZRANGE", &turns, "0", "1"]),
+                    words(&["ZREM", &turns, "m"]),
+                    words(&["ZCARD", &turns]),
                     words(&["HLEN", &turns]),
-                    words(&["HGETALL", &turns]),
+                    words(&["HGET", &turns, "f"]),
                     words(&["HMGET", &turns, "f"]),
                     words(&["HSET", &turns, "f", "1"]),
                     words(&["HDEL", &turns, "f"]),
@@ -114,6 +118,7 @@ impl Kind {
                     words(&["DEL", name]),
                     words(&["HSET", name, "f", "1"]),
                     words(&["HGET", name, "f"]),
+                    words(&["HGETALL", name]),
                     words(&["HDEL", name, "f"]),
                     words(&["HLEN", name]),
                     words(&["HEXISTS", name, "f"]),
@@ -131,7 +136,7 @@ impl Kind {
             Kind::Semaphore | Kind::Turns => vec![
                 format!("~{name}"),
                 "~redisson_sc*".into(),
-                "&redisson_sc:*".into(),
+                "&redisson_sc*".into(),
             ],
             Kind::Lock => vec![
                 format!("~{name}"),

@@ -31,6 +31,8 @@ pub(crate) fn permit_leases(name: &str) -> String {
 pub(crate) fn single_records(name: &str) -> Vec<String> {
     vec![
         turns(name),
+        beside("redisson_sc_turns_notes", name),
+        beside("redisson_lock_next", name),
         fencing_token(name),
         fair_queue(name),
         prefixed("redisson_lock_timeout", name),
@@ -52,6 +54,8 @@ pub(crate) fn is_record(key: &str) -> bool {
     [
         "redisson_sc_once:",
         "redisson_sc_turns:",
+        "redisson_sc_turns_notes:",
+        "redisson_lock_next:",
         "redisson_lock_fence:",
     ]
     .iter()

@@ -193,7 +193,9 @@ impl Line {
         if let Some(due) = self.tell_waiters(trouble, &batch.claim) {
             later(due);
         }
-        self.tell_calls(trouble);
+        if let Some(due) = self.tell_calls(trouble) {
+            later(due);
+        }
         told |= self.lock().waiters.somebody_has_left(&batch.claim);
         if told && !trouble.doubtful {
             return Patience::Nobody;
@@ -240,21 +242,24 @@ impl Line {
         trouble.error(self.name(), "acquire", waiter.since)
     }
 
-    /// The same for the calls that are queued.
-    fn tell_calls(&self, trouble: &Trouble<'_>) {
+    /// The same for the calls that are queued. When the next one's time is up.
+    fn tell_calls(&self, trouble: &Trouble<'_>) -> Option<Instant> {
         let window = self.core.config.retry_window;
-        let overdue = |since: Instant| since + window <= trouble.now;
         let untouched = trouble.untouched();
         let mut over = Vec::new();
+        let mut next: Option<Instant> = None;
         self.lock().queue.sweep(|queued| {
-            let is_over = match &queued {
+            let since = match &queued {
                 // A release that its caller has been told did not happen must not happen.
-                Queued::Call(call) => call.reply.is_some() && overdue(call.since),
-                Queued::Command(command) => overdue(command.since()),
+                Queued::Call(call) => call.reply.as_ref().map(|_| call.since),
+                Queued::Command(command) => Some(command.since()),
             };
-            if is_over {
-                over.push(queued);
-                return None;
+            if let Some(since) = since {
+                if since + window <= trouble.now {
+                    over.push(queued);
+                    return None;
+                }
+                next = Some(next.map_or(since + window, |next| next.min(since + window)));
             }
             Some(queued)
         });
@@ -270,6 +275,7 @@ impl Line {
                 Queued::Command(mut command) => command.give_up(self.keys.name(), &untouched),
             }
         }
+        next
     }
 }
 

@@ -46,6 +46,10 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 /// its own stands in another slot than the key; where the name contains a `{`, the last key begins with
 /// `redisson_countdownlatch_once::`. Scripts: `lua/engine/envelope.lua` with `lua/latch/steps.lua`.
 ///
+/// A user of the server's ACL needs the keys `~name` and `~redisson_countdownlatch_*`, the channels
+/// `&redisson_countdownlatch__channel__*`, and `+eval +evalsha +get +set +decrby +del +pttl +publish +subscribe
+/// +unsubscribe +ping`, besides the commands of those object operations that are used.
+///
 /// # Errors
 ///
 /// What every operation can answer with: [`InvalidName`](crate::Error::InvalidName), [`WrongType`](crate::Error::WrongType) and

@@ -1,0 +1,183 @@
+//! [`LimitLayer`]: a limit that all replicas of a service share, for services in the form of tower.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::api::{Permit, Semaphore};
+use crate::error::Error;
+
+/// How much longer than the wait Redis may take, unless set otherwise.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
+
+/// Why a request has not been let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The permits were not free in time: the service is busy.
+    NotInTime,
+    /// Redis did not answer in time. Should it still grant the permits, they are given back.
+    Unanswered,
+    /// It went wrong.
+    Failed(Error),
+}
+
+/// Lets a request in with permits of a semaphore, which all replicas of a service share, those in Java too.
+///
+/// A request waits for its permits, for a time, and holds them until the response is there: its head, where the body is
+/// sent later. Who is not let in is answered by a function of the user's, with a response or an error of the service's own.
+///
+/// Whoever goes away while he waits, or is served, leaves nothing taken. Shut the [`Client`](crate::Client) down after
+/// the server: what was held is given back in the background.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::convert::Infallible;
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use redisson_semaphore::{memory, tower::{LimitLayer, Refused}};
+/// use tower::{Layer, Service, ServiceExt, service_fn};
+///
+/// let seats = memory::Semaphore::with_permits("seats", 1);         // or client.semaphore("seats")
+/// let limit = LimitLayer::new(Arc::new(seats), Duration::from_millis(300), |refused| match refused {
+///     Refused::NotInTime => Ok("429 come again"),
+///     _ => Ok("503 limits are not to be had"),
+/// });
+/// let mut service = limit.layer(service_fn(async |_request: ()| Ok::<_, Infallible>("200")));
+/// assert_eq!(service.ready().await?.call(()).await?, "200");
+/// # Ok(())
+/// # }
+/// ```
+pub struct LimitLayer<F> {
+    limit: Limit,
+    refuse: F,
+}
+
+/// What requests are let in by.
+#[derive(Debug, Clone)]
+struct Limit {
+    semaphore: Arc<dyn Semaphore>,
+    permits: u32,
+    wait: Duration,
+    answer_time: Duration,
+}
+
+impl<F> LimitLayer<F> {
+    /// One permit a request, for which it waits for `wait` at the most; `refuse` answers whoever is not let in.
+    pub fn new(semaphore: Arc<dyn Semaphore>, wait: Duration, refuse: F) -> Self {
+        LimitLayer {
+            limit: Limit {
+                semaphore,
+                permits: 1,
+                wait,
+                answer_time: ANSWER_TIME,
+            },
+            refuse,
+        }
+    }
+
+    /// So many permits a request.
+    #[must_use]
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.limit.permits = permits;
+        self
+    }
+
+    /// How much longer than the wait Redis may take to answer, before the request is [`Refused::Unanswered`]; 1 s by default.
+    #[must_use]
+    pub fn answer_time(mut self, time: Duration) -> Self {
+        self.limit.answer_time = time;
+        self
+    }
+}
+
+impl<F: Clone> Clone for LimitLayer<F> {
+    fn clone(&self) -> Self {
+        LimitLayer {
+            limit: self.limit.clone(),
+            refuse: self.refuse.clone(),
+        }
+    }
+}
+
+impl<F> fmt::Debug for LimitLayer<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.limit.fmt(f)
+    }
+}
+
+impl<S, F: Clone> Layer<S> for LimitLayer<F> {
+    type Service = Limited<S, F>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Limited {
+            inner,
+            layer: self.clone(),
+        }
+    }
+}
+
+/// A service behind a [`LimitLayer`].
+#[derive(Debug)]
+pub struct Limited<S, F> {
+    inner: S,
+    layer: LimitLayer<F>,
+}
+
+impl<S: Clone, F: Clone> Clone for Limited<S, F> {
+    fn clone(&self) -> Self {
+        Limited {
+            inner: self.inner.clone(),
+            layer: self.layer.clone(),
+        }
+    }
+}
+
+impl<S, F, Request> Service<Request> for Limited<S, F>
+where
+    S: Service<Request> + Clone + Send + 'static,
+    S::Future: Send,
+    F: Fn(Refused) -> Result<S::Response, S::Error> + Clone + Send + 'static,
+    Request: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        // It is this one that has said that it is ready, and not its clone.
+        let next = self.inner.clone();
+        let mut ready = std::mem::replace(&mut self.inner, next);
+        let LimitLayer { limit, refuse } = self.layer.clone();
+        Box::pin(async move {
+            match limit.let_in().await {
+                Ok(_held) => ready.call(request).await,
+                Err(refused) => refuse(refused),
+            }
+        })
+    }
+}
+
+impl Limit {
+    async fn let_in(&self) -> Result<Permit, Refused> {
+        let taken = self.semaphore.permit_for(self.permits, self.wait);
+        match timeout(self.wait.saturating_add(self.answer_time), taken).await {
+            Ok(Ok(Some(permit))) => Ok(permit),
+            Ok(Ok(None)) => Err(Refused::NotInTime),
+            Ok(Err(error)) => Err(Refused::Failed(error)),
+            Err(_) => Err(Refused::Unanswered),
+        }
+    }
+}
