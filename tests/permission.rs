@@ -5,8 +5,8 @@ mod support;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, FromRedisValue};
 use redisson_semaphore::{Client, Error, RLock, RSemaphore};
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, release_as_redisson, served};
@@ -619,12 +619,12 @@ async fn the_commands_that_the_readme_names_are_enough() {
     };
     let everybody = commands("Every user");
     let rule = format!(
-        "app on >secret ~seats ~redisson_sc* &redisson_sc* {everybody} {} {}",
+        "app on >secret resetchannels ~seats ~redisson_sc* &redisson_sc* {everybody} {} {}",
         commands("for a semaphore `name`"),
         commands("for turns"),
     );
     let lock_rule = format!(
-        "locker on >secret ~door ~redisson_lock_* &redisson_lock__channel:* {everybody} {}",
+        "locker on >secret resetchannels ~door ~redisson_lock_* &redisson_lock__channel:* {everybody} {}",
         commands("for a lock `name`"),
     );
     let server = RedisServer::options()
@@ -669,11 +669,17 @@ async fn the_commands_that_the_readme_names_are_enough() {
     assert_eq!(other.lock("door").try_lock_for(SHORT).await, Ok(false));
     assert_eq!(other.lock("door").force_unlock().await, Ok(true));
     assert_eq!(door.is_locked().await, Ok(false));
-    let refused: Vec<redis::Value> = redis::cmd("ACL")
+    let refused: Vec<HashMap<String, redis::Value>> = redis::cmd("ACL")
         .arg("LOG")
         .query_async(&mut control)
         .await
         .unwrap();
+    // Who the client is, for the reader of `CLIENT LIST` only: not every server knows the command.
+    let introduces = |entry: &HashMap<String, redis::Value>| {
+        let object = String::from_redis_value_ref(&entry["object"]).expect("a word");
+        object == "client" || object == "client|setinfo"
+    };
+    let refused: Vec<_> = refused.iter().filter(|entry| !introduces(entry)).collect();
     assert!(refused.is_empty(), "{refused:?}");
 }
 

@@ -90,6 +90,8 @@ impl Refusal {
             _ if detail.contains("max number of clients") => Reason::NotNow,
             // What a script's own commands are told when the ACL forbids them.
             _ if detail.contains("The user executing the script can't") => Reason::Permission,
+            // The same since Redis 7.2, and in Valkey.
+            _ if detail.starts_with("ERR ACL failure in script") => Reason::Permission,
             _ => Reason::Other,
         };
         Refusal { reason, detail }
