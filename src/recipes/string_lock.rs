@@ -143,7 +143,9 @@ impl Lock for StringLock {
             held,
             lease: lease.clone(),
         };
-        if let Some(former) = self.own().replace(own) {
+        // What wakes others happens behind the guard's end.
+        let former = self.own().replace(own);
+        if let Some(former) = former {
             // It is in other hands, as this owner has it again.
             former.lease.lose();
             former.handle.unkeep(&former.held.id);
