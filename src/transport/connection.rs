@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -12,6 +12,7 @@ use super::failure::Reason;
 use super::live::{CLOSED, End, Keeper, Live};
 use super::{Backoff, Endpoint, Refusal};
 use crate::error::Error;
+use crate::sync::Mutex;
 
 /// The state of the connection.
 enum Link {
@@ -24,7 +25,9 @@ enum Link {
 
 struct Shared {
     endpoint: Endpoint,
-    link: watch::Sender<Link>,
+    link: Mutex<Link>,
+    /// Those who wait for another link are woken in the order of their coming.
+    changed: Notify,
     broken: Notify,
     /// The log tells of a loss; it will tell of its end, too.
     told: AtomicBool,
@@ -66,7 +69,8 @@ impl Connection {
         let down = Refusal::unreachable("not connected yet");
         let shared = Arc::new(Shared {
             endpoint,
-            link: watch::Sender::new(Link::Down(down)),
+            link: Mutex::new(Link::Down(down)),
+            changed: Notify::new(),
             broken: Notify::new(),
             told: AtomicBool::new(false),
         });
@@ -77,7 +81,7 @@ impl Connection {
 
     /// The connection to the server that has `key` as it is now, or why there is none. A standalone server has all keys.
     pub(crate) fn live_for(&self, _key: Option<&Arc<str>>) -> Result<Arc<Live>, Refusal> {
-        match &*self.shared.link.borrow() {
+        match &*self.shared.link.lock() {
             Link::Up(live) => Ok(Arc::clone(live)),
             Link::Down(refusal) => Err(refusal.clone()),
             Link::Closed => Err(Refusal::unreachable("the client has been shut down")),
@@ -86,10 +90,8 @@ impl Connection {
 
     /// Waits until there is one; or until `patience` has run out, and says why not.
     pub(crate) async fn until_up(&self, patience: Instant) -> Result<(), Refusal> {
-        let mut link = self.shared.link.subscribe();
-        let settled = link.wait_for(|link| !matches!(link, Link::Down(_)));
         // The state is looked at in any case.
-        let _ = tokio::time::timeout_at(patience, settled).await.is_ok();
+        let _ = tokio::time::timeout_at(patience, self.shared.settled()).await;
         self.live_for(None).map(drop)
     }
 
@@ -101,7 +103,10 @@ impl Connection {
     /// Closes the connection for good.
     pub(crate) fn close(&self) {
         self.keeper.abort();
-        self.shared.link.send_replace(Link::Closed);
+        self.shared.change(|link| {
+            *link = Link::Closed;
+            true
+        });
     }
 }
 
@@ -122,9 +127,30 @@ impl Shared {
         let _ = kept.send(());
     }
 
+    /// Changes the state, if `change` says that it has, and wakes those who wait for that.
+    fn change(&self, change: impl FnOnce(&mut Link) -> bool) -> bool {
+        let changed = change(&mut self.link.lock());
+        if changed {
+            self.changed.notify_waiters();
+        }
+        changed
+    }
+
+    /// Ends when there is a connection, or will never be one.
+    async fn settled(&self) {
+        loop {
+            let changed = self.changed.notified();
+            // A change from here on is not missed.
+            if !matches!(*self.link.lock(), Link::Down(_)) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// The new state, unless the connection has been closed.
     fn put(&self, new: Link) {
-        self.link.send_if_modified(|link| {
+        self.change(|link| {
             let open = !matches!(link, Link::Closed);
             if open {
                 *link = new;
@@ -138,7 +164,7 @@ impl Keeper for Shared {
     fn ended(&self, generation: u64, end: End) {
         let server = self.endpoint.address();
         let replaced = |why: Refusal| {
-            self.link.send_if_modified(|link| {
+            self.change(|link| {
                 let current = matches!(link, Link::Up(live) if live.generation == generation);
                 if current {
                     *link = Link::Down(why);
