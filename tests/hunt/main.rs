@@ -8,7 +8,7 @@
 //!
 //! - `cargo test --test hunt`: the seeds that have found something, and some more that change daily;
 //! - `SIM=10m`: as many as there is time for, on all cores, from `FROM=<seed>` on or from anywhere;
-//!   (`ALL=1`: the seeds of all that fail, without their stories);
+//!   (`BRIEF=1`: without the story of one that fails; `ALL=1`: going on, with the seeds of all that fail);
 //! - `SEED=<seed>`: that one, line by line;
 //! - `TWICE=1000`: so many, each twice, to see that they are the same.
 #![allow(dead_code, unreachable_pub)]
@@ -103,7 +103,7 @@ fn hunt(from: u64, limit: Limit) -> bool {
     match run::hunt(from, limit, go_on) {
         None => true,
         Some(seed) => {
-            if !go_on {
+            if !go_on && std::env::var("BRIEF").is_err() {
                 tell(seed);
             }
             false
