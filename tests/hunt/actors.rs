@@ -448,7 +448,8 @@ impl Actor {
                 drop(held);
             }
             if call.nested.is_some() {
-                sleep(call.hold).await;
+                // What is left has to outlast what is renewed no more.
+                sleep(call.hold + self.settings.watchdog.min(Duration::from_secs(3))).await;
             }
         }
     }

@@ -85,6 +85,7 @@ fn rules(plan: &Plan) -> Rules {
         permits: settings.permits.clone(),
         patience: PATIENCE,
         fair_semaphores: !far
+            && settings.jvms == 0
             && round_trip < Duration::from_millis(4)
             && !settings.without_turns.contains(&true),
         fair_locks: !far && round_trip < Duration::from_millis(60),
@@ -114,9 +115,10 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             let _ = timeout(Duration::from_secs(60), actor.give_kept()).await;
         }
         world.borrow_mut().replace_permits();
+        world.borrow_mut().wake_jvms();
         let waits = judge.lock().unwrap().somebody_waits();
         match waits {
-            None if world.borrow().stage.is_idle() => break,
+            None if world.borrow().stage.is_idle() && world.borrow().jvms_are_idle() => break,
             None => {}
             Some(who) if Instant::now() > limit => {
                 judge.lock().unwrap().accuse("liveness", who);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use redisson_semaphore::{Effect, Error, Lease};
 use tokio::time::Instant;
 
+use super::jvm;
 use super::trace::Trace;
 
 /// A client from its start to its end; one that comes back has another number.
@@ -77,6 +78,8 @@ struct Ledger {
     doubts: BTreeSet<Host>,
     /// Since when there is enough for each waiting caller.
     ample_since: Option<Instant>,
+    /// Who has changed the counter last.
+    changed_by: Option<Host>,
 }
 
 struct HeldLock {
@@ -103,8 +106,10 @@ pub struct Rules {
     pub longest_lease: Duration,
 }
 
+/// How long callers of JVMs that were left asleep wait at the most: until the last of the looks after them.
+const JVM_PATIENCE: Duration = Duration::from_secs(75);
 /// Nobody is passed by so many who came later.
-const MOST_PASSED: u32 = 250;
+const MOST_PASSED: u32 = 100;
 /// Within a second, while nothing else happens.
 const MOST_SCRIPTS: u32 = 150;
 
@@ -234,6 +239,7 @@ impl Judge {
             return;
         }
         ledger.counter = value;
+        ledger.changed_by = host;
         self.vain = (Instant::now(), 0);
         *ledger.net.entry(host.unwrap_or(OPERATOR)).or_default() += delta;
         let permits = ledger.permits;
@@ -345,6 +351,7 @@ impl Judge {
                 && wanted.host != host
                 && wanted.permits <= permits
                 && !wanted.stalls
+                && wanted.host < jvm::FIRST
             {
                 waiting.passed += 1;
                 if waiting.passed > MOST_PASSED {
@@ -595,7 +602,17 @@ impl Judge {
                 continue;
             };
             let from = ample.max(*since).max(well.unwrap_or(*since));
-            if now.saturating_duration_since(from) > self.rules.patience {
+            let in_jvm = host >= jvm::FIRST;
+            // What Redisson leaves asleep by itself is not to be judged.
+            if in_jvm && self.is_for_jvms_alone(object) {
+                continue;
+            }
+            let patience = if in_jvm {
+                JVM_PATIENCE
+            } else {
+                self.rules.patience
+            };
+            if now.saturating_duration_since(from) > patience {
                 let counter = self.ledgers[object].counter;
                 found = Some((
                     "waits",
@@ -610,6 +627,27 @@ impl Judge {
         if let Some((judge, detail)) = found {
             self.accuse(judge, detail);
         }
+    }
+
+    /// Whether the permits that are there were left by no client of ours.
+    fn is_for_jvms_alone(&self, object: usize) -> bool {
+        self.ledgers[object]
+            .changed_by
+            .is_none_or(|host| host >= jvm::FIRST)
+    }
+
+    /// The semaphores beside whose permits callers of JVMs sleep, for all that we know.
+    pub fn asleep(&self) -> Vec<usize> {
+        let of_jvm = |waiting: &&Waiting| waiting.wanted.host >= jvm::FIRST;
+        let waiting = self.waiting.values().filter(of_jvm);
+        let objects: BTreeSet<usize> = waiting
+            .filter_map(|waiting| match waiting.wanted.object {
+                Object::Semaphore(number) => Some(number),
+                Object::Lock(_) => None,
+            })
+            .collect();
+        let alone = |number: &usize| self.is_for_jvms_alone(*number);
+        objects.into_iter().filter(alone).collect()
     }
 
     /// Whether anybody waits.

@@ -17,6 +17,7 @@ mod actors;
 mod admin;
 mod history;
 mod judge;
+mod jvm;
 mod net;
 mod plan;
 mod run;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::judge::Object;
+use super::jvm;
 
 /// A history, before it happens.
 #[derive(Debug, Clone)]
@@ -20,6 +21,7 @@ pub struct Settings {
     /// How many permits each semaphore has.
     pub permits: Vec<i64>,
     pub locks: usize,
+    pub jvms: usize,
     /// Of each client, one way.
     pub latency: Vec<Duration>,
     /// Up to so many times the latency is added.
@@ -53,6 +55,10 @@ pub enum What {
     Life(usize, Life),
     Admin(usize, Admin),
     Meddle(Meddling),
+    /// A caller of a JVM wants permits of a semaphore.
+    Jvm(usize, usize, jvm::Caller),
+    /// The JVM's subscriptions are lost, and made again after a while.
+    JvmDeaf(usize, Duration),
 }
 
 /// A call that changes a semaphore of its own without holding anything.
@@ -214,6 +220,16 @@ impl Plan {
             let what = What::Call(rng.usize(..settings.clients), mood.call(rng, &settings));
             events.push(Event { at, what });
         }
+        if chance(rng, 15) {
+            let object = mood.call(rng, &settings).object;
+            for place in 0..settings.clients {
+                for _ in 0..rng.u32(2..5) {
+                    let at = millis(rng, 900..1100);
+                    let what = What::Call(place, crowding(rng, object, &settings));
+                    events.push(Event { at, what });
+                }
+            }
+        }
         for _ in 0..mood.link_faults {
             let at = millis(rng, 0..until);
             let what = What::Link(rng.usize(..settings.clients), mood.link_fault(rng));
@@ -244,6 +260,23 @@ impl Plan {
             let what = What::Admin(rng.usize(..settings.clients), admin);
             events.push(Event { at, what });
         }
+        for _ in 0..mood.jvm_calls {
+            let at = millis(rng, 0..until);
+            let jvm = rng.usize(..settings.jvms);
+            let number = rng.usize(..settings.permits.len());
+            let most = settings.permits[number].min(mood.most_permits);
+            let caller = jvm::Caller {
+                permits: rng.i64(1..=most),
+                hold: millis(rng, 0..mood.longest_hold),
+                blocks: rng.bool(),
+            };
+            let what = What::Jvm(jvm, number, caller);
+            events.push(Event { at, what });
+            if chance(rng, 5) {
+                let what = What::JvmDeaf(jvm, millis(rng, 10..9000));
+                events.push(Event { at, what });
+            }
+        }
         for _ in 0..mood.meddlings {
             let at = millis(rng, 0..until);
             let what = What::Meddle(meddling(rng, &settings));
@@ -268,6 +301,7 @@ impl Settings {
             clients,
             permits: (0..semaphores).map(|_| rng.i64(1..=most)).collect(),
             locks: pick(rng, &[0, 0, 1, 1, 2]),
+            jvms: pick(rng, &[0, 0, 1, 2]),
             latency: (0..clients)
                 .map(|_| millis(rng, 0..4) + Duration::from_micros(100))
                 .collect(),
@@ -293,6 +327,7 @@ struct Mood {
     lives: usize,
     admins: usize,
     meddlings: usize,
+    jvm_calls: usize,
     rounds: u32,
     longest_hold: u64,
     most_permits: i64,
@@ -315,6 +350,11 @@ impl Mood {
             lives: some(rng, 4),
             admins: pick(rng, &[0, 0, 20]),
             meddlings: pick(rng, &[0, 0, 0, 0, 3]),
+            jvm_calls: if settings.jvms == 0 {
+                0
+            } else {
+                pick(rng, &[10, 40])
+            },
             rounds: pick(rng, &[1, 1, 5, 30]),
             longest_hold: pick(rng, &[3, 30, 300, 1500]),
             most_permits: pick(rng, &[1, 2, 6]),
@@ -429,6 +469,29 @@ fn admin(rng: &mut Rng, drops: u32) -> Admin {
     };
     let patience = chance(rng, drops).then(|| up_to(rng, &[2, 20, 500]));
     Admin { what, patience }
+}
+
+/// One of many who want the same again and again.
+fn crowding(rng: &mut Rng, object: Object, settings: &Settings) -> Call {
+    let most = match object {
+        Object::Semaphore(number) if chance(rng, 20) => settings.permits[number],
+        _ => 1,
+    };
+    Call {
+        object,
+        permits: u32::try_from(rng.i64(1..=most)).expect("a few"),
+        ask: Ask::Wait,
+        guard: true,
+        hold: millis(rng, 0..3),
+        give: Give::Call,
+        patience: None,
+        stall: None,
+        lease: None,
+        nested: None,
+        one_owner: false,
+        rounds: 150,
+        pause: Duration::ZERO,
+    }
 }
 
 /// Texts that stand in nobody's records.

@@ -18,7 +18,8 @@ use tokio::time::Instant;
 
 use super::actors::Stage;
 use super::admin;
-use super::judge::{Host, Judge, Object};
+use super::judge::{Host, Judge, Object, Wanted};
+use super::jvm;
 use super::net::{Dial, Doings, Wire};
 use super::plan::{LinkFault, Meddling, Plan, ServerFault, Settings, What};
 use super::trace::printed;
@@ -42,6 +43,7 @@ pub struct World {
     wires: Vec<Conn>,
     by_connection: BTreeMap<ConnectionId, usize>,
     operator: ConnectionId,
+    jvms: Vec<Jvm>,
     queue: BTreeMap<(Instant, u64), Happening>,
     last_number: u64,
     /// How far the server's clock has stepped, in microseconds.
@@ -84,8 +86,20 @@ struct Conn {
     ending: bool,
 }
 
+/// A JVM.
+struct Jvm {
+    commands: ConnectionId,
+    listening: Option<ConnectionId>,
+    latency: Duration,
+    entries: BTreeMap<usize, jvm::Entry>,
+}
+
 enum Happening {
     Planned(What),
+    /// A JVM's caller does something with a semaphore.
+    Jvm(usize, usize, u64, jvm::Step),
+    JvmHears(usize, usize, i64),
+    JvmListens(usize),
     /// The server has answered the dial.
     Connected(oneshot::Sender<io::Result<Wire>>, io::Result<Wire>),
     /// The first of what is on its way to the server.
@@ -124,8 +138,16 @@ impl World {
             server.execute(operator, &[b"SET", key.as_bytes(), value.as_bytes()]);
             judge.lock().unwrap().counter(number, None, *permits);
         }
+        let jvms = (0..plan.settings.jvms).map(|_| Jvm {
+            commands: server.connect(),
+            listening: None,
+            latency: Duration::from_millis(1),
+            entries: BTreeMap::new(),
+        });
+        let jvms = jvms.collect();
         let mut world = World {
             began,
+            jvms,
             rng: Rng::with_seed(plan.seed ^ 0x5eed_0f_0e77),
             server,
             settings: plan.settings.clone(),
@@ -200,6 +222,16 @@ impl World {
     fn carry_out(&mut self, what: Happening, now: Instant) {
         match what {
             Happening::Planned(what) => self.planned(what, now),
+            Happening::Jvm(jvm, object, number, step) => {
+                self.jvm_steps(jvm, object, number, step, now);
+            }
+            Happening::JvmHears(jvm, object, payload) => {
+                let entry = self.jvms[jvm].entries.entry(object).or_default();
+                for number in entry.hears(payload) {
+                    self.jvm_does(jvm, object, number, jvm::Step::Again, Duration::ZERO);
+                }
+            }
+            Happening::JvmListens(jvm) => self.jvm_listens(jvm, now),
             Happening::Connected(answer, wire) => {
                 let number = wire.as_ref().ok().map(|wire| wire.number);
                 if answer.send(wire).is_err()
@@ -423,6 +455,186 @@ impl World {
                 .note(format_args!("c{host}/{number} is sent {}", printed(&bytes)));
             self.answer(number, Some(bytes));
         }
+        self.push_to_jvms();
+    }
+
+    fn push_to_jvms(&mut self) {
+        let now = Instant::now();
+        for jvm in 0..self.jvms.len() {
+            let Some(connection) = self.jvms[jvm].listening else {
+                continue;
+            };
+            for message in self.server.pushed(connection) {
+                let Reply::Array(parts) = message else {
+                    continue;
+                };
+                let [
+                    Reply::Bulk(kind),
+                    Reply::Bulk(channel),
+                    Reply::Bulk(payload),
+                ] = &parts[..]
+                else {
+                    continue;
+                };
+                let number = std::str::from_utf8(channel).unwrap_or_default();
+                let number = number
+                    .strip_prefix("redisson_sc:{s")
+                    .and_then(|rest| rest.strip_suffix('}'));
+                let payload = std::str::from_utf8(payload)
+                    .ok()
+                    .and_then(|text| text.parse().ok());
+                if let (b"message", Some(Ok(number)), Some(payload)) =
+                    (&kind[..], number.map(str::parse::<usize>), payload)
+                {
+                    self.judge()
+                        .note(format_args!("jvm {jvm} is told {payload} of s{number}"));
+                    let at = now + self.jvms[jvm].latency;
+                    self.happens(at, Happening::JvmHears(jvm, number, payload));
+                }
+            }
+        }
+    }
+
+    fn jvm_does(
+        &mut self,
+        jvm: usize,
+        object: usize,
+        number: u64,
+        step: jvm::Step,
+        after: Duration,
+    ) {
+        let at = Instant::now() + after + self.jvms[jvm].latency;
+        self.happens(at, Happening::Jvm(jvm, object, number, step));
+    }
+
+    /// A caller of a JVM reaches the server.
+    fn jvm_steps(&mut self, jvm: usize, object: usize, number: u64, step: jvm::Step, now: Instant) {
+        if self.down_until > now {
+            self.happens(self.down_until, Happening::Jvm(jvm, object, number, step));
+            return;
+        }
+        self.look_at_counters(None);
+        let host = jvm::FIRST + jvm;
+        let key = Object::Semaphore(object).key();
+        let connection = self.jvms[jvm].commands;
+        let caller = self.jvms[jvm].entries.entry(object).or_default().callers[&number].clone();
+        let permits = caller.permits.to_string();
+        let enough = self
+            .server
+            .counter(key.as_bytes())
+            .is_some_and(|value| value >= caller.permits);
+        let releases = step == jvm::Step::Release;
+        let command: &[u8] = if releases { b"INCRBY" } else { b"DECRBY" };
+        if releases || enough {
+            let reply = self
+                .server
+                .execute(connection, &[command, key.as_bytes(), permits.as_bytes()]);
+            let Some(Reply::Int(total)) = reply else {
+                // Redisson tells its caller an error; this one tries again.
+                self.jvm_does(jvm, object, number, step, Duration::from_millis(300));
+                return;
+            };
+            self.judge().note(format_args!(
+                "jvm {jvm} #{number} {step:?}: {total} of {key} are left"
+            ));
+            self.look_at_counters(Some(host));
+            if releases {
+                self.judge().lets_go(object, host, caller.permits);
+                let channel = format!("redisson_sc:{{{key}}}");
+                let total = total.to_string();
+                self.server.execute(
+                    connection,
+                    &[b"PUBLISH", channel.as_bytes(), total.as_bytes()],
+                );
+                self.jvm(jvm, object).callers.remove(&number);
+                self.push();
+                return;
+            }
+            self.judge()
+                .end(number, format_args!("is served, in JVM {jvm}"));
+            self.judge().holds(number, object, host, caller.permits);
+            if step == jvm::Step::Again && self.jvm(jvm, object).served() {
+                self.jvm_stops_listening(jvm, object);
+            }
+            self.jvm_does(jvm, object, number, jvm::Step::Release, caller.hold);
+            return;
+        }
+        if step == jvm::Step::First {
+            if self.jvm(jvm, object).listens() {
+                self.jvm_listens(jvm, now);
+            }
+            self.jvm_does(
+                jvm,
+                object,
+                number,
+                jvm::Step::Again,
+                self.jvms[jvm].latency,
+            );
+        } else if let Some(next) = self.jvm(jvm, object).in_vain(number) {
+            self.jvm_does(jvm, object, next, jvm::Step::Again, self.jvms[jvm].latency);
+        }
+    }
+
+    fn jvm(&mut self, jvm: usize, object: usize) -> &mut jvm::Entry {
+        self.jvms[jvm].entries.entry(object).or_default()
+    }
+
+    /// Subscribes to whatever somebody waits for; nobody is told.
+    fn jvm_listens(&mut self, jvm: usize, now: Instant) {
+        if self.down_until > now {
+            self.happens(self.down_until, Happening::JvmListens(jvm));
+            return;
+        }
+        let connection = *self.jvms[jvm]
+            .listening
+            .get_or_insert_with(|| self.server.connect());
+        let wanted = self.jvms[jvm]
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.has_waiters());
+        let channels: Vec<String> = wanted
+            .map(|(number, _)| format!("redisson_sc:{{s{number}}}"))
+            .collect();
+        for channel in channels {
+            self.server
+                .execute(connection, &[b"SUBSCRIBE", channel.as_bytes()]);
+        }
+        self.push_to_jvms();
+    }
+
+    fn jvm_stops_listening(&mut self, jvm: usize, object: usize) {
+        if let Some(connection) = self.jvms[jvm].listening {
+            let channel = format!("redisson_sc:{{s{object}}}");
+            self.server
+                .execute(connection, &[b"UNSUBSCRIBE", channel.as_bytes()]);
+            self.push_to_jvms();
+        }
+    }
+
+    fn jvm_deaf(&mut self, jvm: usize, time: Duration) {
+        if let Some(connection) = self.jvms[jvm].listening.take() {
+            self.server.disconnect(connection);
+            let until = Instant::now() + time;
+            self.judge().unwell(jvm::FIRST + jvm, until);
+            self.happens(until, Happening::JvmListens(jvm));
+        }
+    }
+
+    /// Somebody announces permits beside which callers of JVMs sleep by Redisson's own fault.
+    pub fn wake_jvms(&mut self) {
+        let asleep = self.judge().asleep();
+        for number in asleep {
+            let channel = format!("redisson_sc:{{s{number}}}");
+            self.server
+                .execute(self.operator, &[b"PUBLISH", channel.as_bytes(), b"9"]);
+        }
+        self.push();
+    }
+
+    /// Whether no caller of a JVM has anything to do any more.
+    pub fn jvms_are_idle(&self) -> bool {
+        let idle = |entry: &jvm::Entry| entry.callers.is_empty();
+        self.jvms.iter().all(|jvm| jvm.entries.values().all(idle))
     }
 
     /// Sends something to the client, or the end.
@@ -508,6 +720,19 @@ impl World {
             What::Call(place, call) => self.stage.call(place, call),
             What::Admin(place, admin) => self.stage.admin(place, admin),
             What::Meddle(meddling) => self.meddle(meddling),
+            What::Jvm(jvm, object, caller) => {
+                let wanted = Wanted {
+                    host: jvm::FIRST + jvm,
+                    object: Object::Semaphore(object),
+                    permits: caller.permits,
+                    due: None,
+                    stalls: false,
+                };
+                let number = self.judge().begin(wanted);
+                self.jvm(jvm, object).callers.insert(number, caller);
+                self.jvm_does(jvm, object, number, jvm::Step::First, Duration::ZERO);
+            }
+            What::JvmDeaf(jvm, time) => self.jvm_deaf(jvm, time),
             What::Link(place, fault) => {
                 let host = self.stage.host(place);
                 self.judge().note(format_args!("c{host}'s link: {fault:?}"));
@@ -614,6 +839,10 @@ impl World {
                 }
                 self.server.restart(0);
                 self.operator = self.server.connect();
+                for jvm in 0..self.jvms.len() {
+                    self.jvms[jvm].commands = self.server.connect();
+                    self.jvm_deaf(jvm, down + Duration::from_millis(100));
+                }
             }
             ServerFault::FailOver { read_only } => {
                 self.server.faults(|faults| faults.replica = true);
