@@ -169,8 +169,8 @@ pub fn twice(from: u64, count: u64) -> bool {
         let [one, two] = [carry_out(&plan, true), carry_out(&plan, true)];
         if one.lines != two.lines || one.digest != two.digest {
             println!("SEED={seed} is not the same twice:");
-            let both = one.lines.iter().zip(&two.lines);
-            if let Some((one, two)) = both.filter(|(one, two)| one != two).next() {
+            let mut both = one.lines.iter().zip(&two.lines);
+            if let Some((one, two)) = both.find(|(one, two)| one != two) {
                 println!("{one}\n{two}");
             }
             return false;
