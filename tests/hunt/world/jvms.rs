@@ -26,6 +26,10 @@ impl World {
                 continue;
             };
             for message in self.server.pushed(connection) {
+                if let Reply::Error(_) = message {
+                    // The server is busy: it is tried again.
+                    self.happens(now + Duration::from_millis(300), Happening::JvmListens(jvm));
+                }
                 let Reply::Array(parts) = message else {
                     continue;
                 };
