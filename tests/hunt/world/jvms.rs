@@ -26,10 +26,6 @@ impl World {
                 continue;
             };
             for message in self.server.pushed(connection) {
-                if let Reply::Error(_) = message {
-                    // The server is busy: it is tried again.
-                    self.happens(now + Duration::from_millis(300), Happening::JvmListens(jvm));
-                }
                 let Reply::Array(parts) = message else {
                     continue;
                 };
@@ -168,8 +164,14 @@ impl World {
             .map(|(number, _)| format!("redisson_sc:{{s{number}}}"))
             .collect();
         for channel in channels {
-            self.server
+            let refused = self
+                .server
                 .execute(connection, &[b"SUBSCRIBE", channel.as_bytes()]);
+            if refused.is_some() {
+                let later = now + Duration::from_millis(300);
+                self.happens(later, Happening::JvmListens(jvm));
+                break;
+            }
         }
         self.push_to_jvms();
     }
