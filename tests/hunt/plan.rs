@@ -221,7 +221,10 @@ impl Plan {
             events.push(Event { at, what });
         }
         if chance(rng, 15) {
-            let object = mood.call(rng, &settings).object;
+            let object = match settings.locks {
+                1.. if rng.bool() => Object::Lock(0),
+                _ => Object::Semaphore(0),
+            };
             for place in 0..settings.clients {
                 for _ in 0..rng.u32(2..5) {
                     let at = millis(rng, 900..1100);
