@@ -10,6 +10,7 @@
 //! - `SIM=10m`: as many as there is time for, on all cores, from `FROM=<seed>` on or from anywhere;
 //!   (`BRIEF=1`: without the story of one that fails; `ALL=1`: going on, with the seeds of all that fail);
 //! - `SEED=<seed>`: that one, line by line;
+//! - `PLANS=100`: what so many seeds draw, a line each;
 //! - `TWICE=1000`: so many, each twice, to see that they are the same.
 #![allow(dead_code, unreachable_pub)]
 
@@ -41,8 +42,8 @@ use run::Limit;
 const NAMED: &[(&str, u64)] = &[];
 
 /// How many histories are carried out in `cargo test`, and how many of them twice.
-const SOME: u64 = 200;
-const TWICE: u64 = 24;
+const SOME: u64 = 120;
+const TWICE: u64 = 12;
 
 fn main() -> ExitCode {
     // Of what `cargo test` passes on, only a filter and the question for the tests' names matter.
@@ -53,6 +54,11 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     run::keep_panics();
+    if let Some(count) = number("PLANS") {
+        let from = number("FROM").unwrap_or(1);
+        (from..from + count).for_each(|seed| println!("{seed}: {}", Plan::of(seed).summary()));
+        return ExitCode::SUCCESS;
+    }
     let well = if let Some(seed) = number("SEED") {
         tell(seed)
     } else if let Some(count) = number("TWICE") {

@@ -145,6 +145,8 @@ pub enum LinkFault {
     Reset(Option<Duration>),
     /// The next request is carried out, and then the connection is reset instead of an answer.
     LoseAnswer,
+    /// The next request arrives so much later, and the connection is reset at once: it is made anew, and asked again.
+    LateCopy(Duration),
     /// The connection is reset in the middle of the next request.
     CutRequest,
     /// Nothing more gets through on the connections there are, in either direction, for good.
@@ -220,7 +222,7 @@ impl Plan {
             let what = What::Call(rng.usize(..settings.clients), mood.call(rng, &settings));
             events.push(Event { at, what });
         }
-        if chance(rng, 15) {
+        if chance(rng, 30) {
             let object = match settings.locks {
                 1.. if rng.bool() => Object::Lock(0),
                 _ => Object::Semaphore(0),
@@ -291,6 +293,32 @@ impl Plan {
             settings,
             events,
         }
+    }
+}
+
+impl Plan {
+    /// What happens how often.
+    pub fn summary(&self) -> String {
+        let mut counts = std::collections::BTreeMap::<String, usize>::new();
+        for event in &self.events {
+            let kind = match &event.what {
+                What::Call(_, call) if call.rounds >= CROWD_ROUNDS => {
+                    format!("crowd of {:?}", call.object)
+                }
+                What::Call(_, call) => format!("{:?}", call.object),
+                What::Link(_, fault) => format!("{fault:?}"),
+                What::Server(fault) => format!("{fault:?}"),
+                What::Life(_, life) => format!("{life:?}"),
+                What::Admin(..) => "Admin".to_owned(),
+                What::Meddle(meddling) => format!("{meddling:?}"),
+                What::Jvm(..) => "Jvm".to_owned(),
+                What::JvmDeaf(..) => "JvmDeaf".to_owned(),
+            };
+            let kind = kind.split([' ', '{']).next().unwrap_or_default().to_owned()
+                + kind.strip_prefix("crowd").unwrap_or_default();
+            *counts.entry(kind).or_default() += 1;
+        }
+        format!("{} clients, {counts:?}", self.settings.clients)
     }
 }
 
@@ -422,7 +450,8 @@ impl Mood {
         let (up, down) = pick(rng, &[(true, false), (false, true), (true, true)]);
         match pick(rng, &self.link_kinds) {
             0 => LinkFault::Reset(chance(rng, 60).then(|| up_to(rng, &[10, 500, 6000]))),
-            1 | 9 => LinkFault::LoseAnswer,
+            1 => LinkFault::LoseAnswer,
+            9 => LinkFault::LateCopy(up_to(rng, &[20, 200, 2000])),
             2 => LinkFault::CutRequest,
             3 => LinkFault::Silence { up, down },
             4 => {
@@ -474,6 +503,8 @@ fn admin(rng: &mut Rng, drops: u32) -> Admin {
     Admin { what, patience }
 }
 
+const CROWD_ROUNDS: u32 = 150;
+
 /// One of many who want the same again and again.
 fn crowding(rng: &mut Rng, object: Object, settings: &Settings) -> Call {
     let most = match object {
@@ -492,7 +523,7 @@ fn crowding(rng: &mut Rng, object: Object, settings: &Settings) -> Call {
         lease: None,
         nested: None,
         one_owner: false,
-        rounds: 150,
+        rounds: CROWD_ROUNDS,
         pause: Duration::ZERO,
     }
 }

@@ -39,7 +39,7 @@ pub fn keep_panics() {
 
 const NAME: &str = "history";
 /// In this time by the clock on the wall every history has ended, or goes round in circles.
-const LONGEST: Duration = Duration::from_secs(120);
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// Carries one history out; a panic is a fault.
 pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {

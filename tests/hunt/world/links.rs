@@ -64,11 +64,22 @@ impl World {
             .wire
             .change(|state| (std::mem::take(&mut state.sent), state.closed));
         let host = self.wires[number].host;
+        let mut late = None;
         for bytes in sent {
+            // No introduction.
+            if bytes.len() > 150 {
+                late = late.or(self.hosts[host].late_copy.take());
+            }
             let at = (now + self.delay(host)).max(self.wires[number].last_up);
             self.wires[number].last_up = at;
             self.wires[number].up.push_back(bytes);
             self.happens(at, Happening::Arrives(number));
+        }
+        if let Some(later) = late {
+            self.judge().note(format_args!(
+                "c{host} is reset, and its request arrives later"
+            ));
+            self.reset(number, Some(later));
         }
         if closed && !self.wires[number].ending {
             self.wires[number].ending = true;
@@ -194,6 +205,7 @@ impl World {
                     self.reset(number, arrives);
                 }
             }
+            LinkFault::LateCopy(later) => self.hosts[host].late_copy = Some(later),
             LinkFault::LoseAnswer => self.hosts[host].lose_answer = true,
             LinkFault::CutRequest => self.hosts[host].cut_request = true,
             LinkFault::Silence { up, down } => {

@@ -64,6 +64,7 @@ struct Link {
     down_until: Instant,
     refused_until: Instant,
     lose_answer: bool,
+    late_copy: Option<Duration>,
     cut_request: bool,
     dead: bool,
 }
@@ -184,6 +185,7 @@ impl World {
             down_until: now,
             refused_until: now,
             lose_answer: false,
+            late_copy: None,
             cut_request: false,
             dead: false,
         });
@@ -347,6 +349,7 @@ impl World {
             link.down_until = now;
             link.refused_until = now;
             link.lose_answer = false;
+            link.late_copy = None;
             link.cut_request = false;
         }
         self.all_unwell(Duration::ZERO);
