@@ -76,6 +76,8 @@ struct Ledger {
     held: BTreeMap<Host, i64>,
     /// The clients some of whose calls have gone without an answer: they may yet take something.
     doubts: BTreeSet<Host>,
+    /// Those that were told last that nothing was done, and have had and asked for nothing since.
+    denied: BTreeSet<Host>,
     /// Since when there is enough for each waiting caller.
     ample_since: Option<Instant>,
     /// Who has changed the counter last.
@@ -110,6 +112,8 @@ pub struct Rules {
 const JVM_PATIENCE: Duration = Duration::from_secs(75);
 /// Nobody is passed by so many who came later.
 const MOST_PASSED: u32 = 100;
+/// That may be a matter of milliseconds where there are many permits.
+const PASSED_FOR: Duration = Duration::from_secs(1);
 /// Within a second, while nothing else happens.
 const MOST_SCRIPTS: u32 = 150;
 
@@ -257,8 +261,10 @@ impl Judge {
             let of_host =
                 |waiting: &Waiting| waiting.wanted.host == host && waiting.wanted.object == object;
             let asked = self.waiting.values().any(of_host);
-            let ended = self.has_ended(host);
-            if !asked && !ended && !self.ledgers[number].doubts.contains(&host) {
+            let ledger = &self.ledgers[number];
+            // What is handed on within a client may be in hand twice for a moment, and is given back.
+            let denied = ledger.denied.contains(&host) && !ledger.doubts.contains(&host);
+            if denied && !asked && !self.has_ended(host) {
                 self.accuse(
                     "effects",
                     format!("c{host} takes {} of s{number}, and whoever asked was told that nothing was done", -delta),
@@ -266,6 +272,13 @@ impl Judge {
             }
         }
         self.look_at(number);
+    }
+
+    /// A caller was told that nothing was done.
+    pub fn denies(&mut self, object: Object, host: Host) {
+        if let Object::Semaphore(number) = object {
+            self.ledgers[number].denied.insert(host);
+        }
     }
 
     /// A call has gone without an answer, or has been told that it is not known.
@@ -309,6 +322,7 @@ impl Judge {
         };
         self.waiting.insert(number, waiting);
         if let Object::Semaphore(number) = wanted.object {
+            self.ledgers[number].denied.remove(&host);
             self.look_at(number);
         }
         number
@@ -354,7 +368,8 @@ impl Judge {
                 && wanted.host < jvm::FIRST
             {
                 waiting.passed += 1;
-                if waiting.passed > MOST_PASSED {
+                let long = now > waiting.since + PASSED_FOR;
+                if waiting.passed > MOST_PASSED && long {
                     found = Some((*other, wanted.host));
                 }
             }
@@ -373,6 +388,7 @@ impl Judge {
     /// Permits are in hand again, as their release has been refused.
     pub fn keeps(&mut self, object: usize, host: Host, permits: i64) {
         let ledger = &mut self.ledgers[object];
+        ledger.denied.remove(&host);
         let held = ledger.held.entry(host).or_default();
         *held += permits;
         let (held, taken) = (*held, -ledger.net.get(&host).copied().unwrap_or_default());

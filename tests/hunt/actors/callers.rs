@@ -83,8 +83,9 @@ impl Actor {
             }
             Ok(Err(error)) => {
                 waiting.ends("fails");
-                if error.effect() == Effect::Unknown {
-                    self.judge().doubts(call.object, self.host);
+                match error.effect() {
+                    Effect::None => self.judge().denies(call.object, self.host),
+                    _ => self.judge().doubts(call.object, self.host),
                 }
                 self.judge().failed(
                     self.host,
