@@ -1,7 +1,7 @@
 # Each target sets up what it needs; see scripts/setup.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-servers bench soak fmt clean
+.PHONY: help setup demo test test-servers bench soak sim fmt clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -53,6 +53,11 @@ SOAK ?= 5m
 soak: export SOAK := $(SOAK)
 soak: setup ## faults of all kinds for a while, and the same faults for Redisson (SOAK=10m)
 	cargo test --locked --release --test soak -- compare
+
+SIM ?= 5m
+sim: export SIM := $(SIM)
+sim: ## made-up histories, thousands of them, each judged and repeatable (SIM=10m, or SEED=<number> for one)
+	cargo test --locked --release --test hunt
 
 fmt: ## format the sources
 	cargo fmt --all

@@ -13,6 +13,7 @@ use super::live::{CLOSED, End, Keeper, Live};
 use super::{Backoff, Endpoint, Refusal};
 use crate::error::Error;
 use crate::state::ConnectionState;
+use crate::sync::Mutex;
 
 /// The state of the connection.
 enum Link {
@@ -25,7 +26,9 @@ enum Link {
 
 struct Shared {
     endpoint: Endpoint,
-    link: watch::Sender<Link>,
+    link: Mutex<Link>,
+    /// Those who wait for another link are woken in the order of their coming.
+    changed: Notify,
     /// The same for users, who may be slow to look.
     state: watch::Sender<ConnectionState>,
     broken: Notify,
@@ -84,7 +87,8 @@ impl Connection {
         let shared = Arc::new(Shared {
             endpoint,
             state: watch::Sender::new(down.state()),
-            link: watch::Sender::new(down),
+            link: Mutex::new(down),
+            changed: Notify::new(),
             broken: Notify::new(),
             told: AtomicBool::new(false),
         });
@@ -97,7 +101,7 @@ impl Connection {
 
     /// The connection to the server that has `key` as it is now, or why there is none. A standalone server has all keys.
     pub(crate) fn live_for(&self, _key: Option<&Arc<str>>) -> Result<Arc<Live>, Refusal> {
-        match &*self.shared.link.borrow() {
+        match &*self.shared.link.lock() {
             Link::Up(live) => Ok(Arc::clone(live)),
             Link::Down(refusal) => Err(refusal.clone()),
             Link::Closed => Err(Refusal::unreachable("the client has been shut down")),
@@ -106,9 +110,8 @@ impl Connection {
 
     /// Waits until there is one; or until `patience` has run out, and says why not.
     pub(crate) async fn until_up(&self, patience: Instant) -> Result<(), Refusal> {
-        let mut link = self.shared.link.subscribe();
-        let settled = link.wait_for(|link| !matches!(link, Link::Down(_)));
         // The state is looked at in any case.
+        let settled = self.shared.settled();
         let _ = tokio::time::timeout_at(patience, settled).await.is_ok();
         self.live_for(None).map(drop)
     }
@@ -154,19 +157,35 @@ impl Shared {
 
     /// The new state if the old one is such; whether it was.
     fn replace(&self, new: Link, old: impl FnOnce(&Link) -> bool) -> bool {
-        self.link.send_if_modified(|link| {
-            let replaced = old(link);
-            if replaced {
-                let state = new.state();
-                *link = new;
-                self.state.send_if_modified(|known| {
-                    let changed = *known != state;
-                    *known = state;
-                    changed
-                });
+        let former = {
+            let mut link = self.link.lock();
+            if !old(&link) {
+                return false;
             }
-            replaced
-        })
+            std::mem::replace(&mut *link, new)
+        };
+        // What wakes others happens while nothing is locked.
+        drop(former);
+        self.changed.notify_waiters();
+        self.state.send_if_modified(|known| {
+            let state = self.link.lock().state();
+            let changed = *known != state;
+            *known = state;
+            changed
+        });
+        true
+    }
+
+    /// Ends when there is a connection, or will never be one.
+    async fn settled(&self) {
+        loop {
+            let changed = self.changed.notified();
+            // A change from here on is not missed.
+            if !matches!(*self.link.lock(), Link::Down(_)) {
+                return;
+            }
+            changed.await;
+        }
     }
 }
 

@@ -41,6 +41,7 @@ mod zsets;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+#[allow(unused_imports)]
 pub use command::descriptions;
 pub use connection::ConnectionId;
 pub use faults::Faults;
@@ -52,6 +53,7 @@ use self::core::Core;
 use self::keyspace::{DATABASES, Keyspace};
 use self::reply::Outcome;
 use self::scripts::Scripts;
+use self::value::Value;
 
 /// A server. Its commands are carried out at once, one after another.
 pub struct Server {
@@ -150,6 +152,19 @@ impl Server {
     /// Changes what is wrong with the server.
     pub fn faults(&mut self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.core.borrow_mut().faults);
+    }
+
+    /// The number that a key of the first database holds, without anybody having asked for it.
+    pub fn counter(&self, key: &[u8]) -> Option<i64> {
+        let core = self.core.borrow();
+        let entry = core.keys.get(0, key)?;
+        if entry.expires.is_some_and(|expires| expires < core.millis()) {
+            return None;
+        }
+        match &entry.value {
+            Value::Text(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+            _ => None,
+        }
     }
 
     /// All that is stored now.

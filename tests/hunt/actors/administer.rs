@@ -1,0 +1,89 @@
+//! Calls that change a semaphore and hold nothing.
+
+use redisson_semaphore::Effect;
+use tokio::time::timeout;
+
+use super::Actor;
+use crate::admin::{self, Ended};
+use crate::plan::{Admin, AdminCall};
+
+impl Actor {
+    pub(super) async fn administer(&self, admin: Admin) {
+        let _alone = self.administers.lock().await;
+        let semaphore = self.client().await.semaphore(admin::KEY);
+        let (number, cut_off) = {
+            let mut judge = self.judge();
+            judge.note(format_args!("c{} asks for {:?}", self.host, admin.what));
+            let number = judge.admin.begins(self.host, admin.what);
+            (number, judge.is_cut_off(self.host))
+        };
+        let asked = Asked {
+            actor: self,
+            number,
+            cut_off: cut_off && !admin.what.is_owed(),
+        };
+        let asking = async {
+            match admin.what {
+                AdminCall::Set(permits) => semaphore.try_set_permits(permits).await.map(drop),
+                AdminCall::Add(delta) => semaphore.add_permits(delta).await,
+                AdminCall::Drain => semaphore.drain_permits().await.map(drop),
+                AdminCall::Release(permits) => semaphore.release(permits).await,
+                AdminCall::ReleaseIfExists(permits) => {
+                    semaphore.release_if_exists(permits).await.map(drop)
+                }
+                AdminCall::Delete => semaphore.delete().await.map(drop),
+                AdminCall::Look => semaphore.available_permits().await.map(drop),
+            }
+        };
+        let answer = match admin.patience {
+            Some(patience) => match timeout(patience, asking).await {
+                Ok(answer) => answer,
+                // Told when it is dropped.
+                Err(_) => return,
+            },
+            None => asking.await,
+        };
+        match answer {
+            Ok(()) => asked.ends(Ended::Done),
+            Err(error) => {
+                self.judge()
+                    .failed(self.host, &format!("{:?}", admin.what), &error);
+                asked.ends(match error.effect() {
+                    Effect::None => Ended::Not,
+                    _ => Ended::Unknown,
+                });
+            }
+        }
+    }
+}
+
+/// A call that changes something, until it has ended.
+struct Asked<'a> {
+    actor: &'a Actor,
+    number: u64,
+    /// Nothing could be sent when it was made, and nobody would carry it out later.
+    cut_off: bool,
+}
+
+impl Asked<'_> {
+    fn ends(self, ended: Ended) {
+        self.actor
+            .judge()
+            .admin_ends(self.actor.host, self.number, ended);
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let actor = self.actor;
+        let mut judge = actor.judge();
+        // What was never sent is not wanted any more.
+        let never_sent = self.cut_off && judge.is_cut_off(actor.host);
+        let ended = if never_sent {
+            Ended::Not
+        } else {
+            Ended::Unknown
+        };
+        judge.admin_ends(actor.host, self.number, ended);
+    }
+}

@@ -1,0 +1,207 @@
+//! Callers: they wait, hold and come again.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redisson_semaphore::{Effect, Error, RLock, RSemaphore};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Actor;
+use super::held::{Held, HeldLock};
+use super::stalling::Stalling;
+use crate::judge::{Object, Wanted};
+use crate::plan::{Ask, Call, Give};
+
+impl Actor {
+    pub(super) async fn calls(self: Arc<Self>, call: Call) {
+        let mut lock = None;
+        for round in 0..call.rounds {
+            if round > 0 && self.judge().has_healed() {
+                return;
+            }
+            match call.object {
+                Object::Semaphore(object) => {
+                    let semaphore = self.semaphore(object).await;
+                    self.hold_permits(&semaphore, object, &call).await;
+                }
+                Object::Lock(object) => {
+                    let client = self.client().await;
+                    if lock.is_none() || !call.one_owner {
+                        lock = Some(client.lock(&Object::Lock(object).key()));
+                    }
+                    let lock = lock.as_ref().expect("made just now");
+                    self.hold_lock(lock, object, &call).await;
+                }
+            }
+            sleep(call.pause).await;
+        }
+    }
+
+    /// Waits as `call` says; `None` if the future was dropped, or got nothing.
+    pub(super) async fn wait<T>(
+        &self,
+        call: &Call,
+        asking: impl Future<Output = Result<Option<T>, Error>>,
+    ) -> Option<(u64, T)> {
+        let stalled = call.stall.map_or(Duration::ZERO, |(_, time)| time);
+        let limit = match call.ask {
+            Ask::Wait => None,
+            Ask::Try => Some(Duration::ZERO),
+            Ask::For(wait) => Some(wait),
+        };
+        let wanted = Wanted {
+            host: self.host,
+            object: call.object,
+            permits: call.permits.into(),
+            due: limit.map(|wait| {
+                let settings = &self.settings;
+                let window = settings.retry_window + settings.response_timeout * 2;
+                Instant::now() + wait + window + stalled + Duration::from_secs(2)
+            }),
+            stalls: call.stall.is_some(),
+        };
+        let number = self.judge().begin(wanted);
+        let waiting = Waiting {
+            actor: self,
+            number,
+            object: call.object,
+        };
+        let asking = Stalling::new(asking, call.stall);
+        let answer = match call.patience {
+            Some(patience) => timeout(patience, asking).await,
+            None => Ok(asking.await),
+        };
+        match answer {
+            Ok(Ok(Some(granted))) => {
+                waiting.ends("is served");
+                Some((number, granted))
+            }
+            Ok(Ok(None)) => {
+                waiting.ends("gets nothing");
+                None
+            }
+            Ok(Err(error)) => {
+                waiting.ends("fails");
+                match error.effect() {
+                    Effect::None => self.judge().denies(call.object, self.host),
+                    _ => self.judge().doubts(call.object, self.host),
+                }
+                self.judge().failed(
+                    self.host,
+                    &format!("{:?} of {:?}", call.ask, call.object),
+                    &error,
+                );
+                if error.effect() == Effect::None {
+                    // Not at once again.
+                    sleep(Duration::from_millis(200)).await;
+                }
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    pub(super) async fn hold_permits(&self, semaphore: &RSemaphore, object: usize, call: &Call) {
+        let n = call.permits;
+        let granted = if call.guard {
+            let asking = async {
+                match call.ask {
+                    Ask::Wait => semaphore.permit(n).await.map(Some),
+                    Ask::Try => semaphore.try_permit(n).await,
+                    Ask::For(wait) => semaphore.permit_for(n, wait).await,
+                }
+            };
+            self.wait(call, asking)
+                .await
+                .map(|(number, permit)| Held::new(self, number, object, n, Some(permit)))
+        } else {
+            let asking = async {
+                let taken = match call.ask {
+                    Ask::Wait => semaphore.acquire(n).await.map(|()| true),
+                    Ask::Try => semaphore.try_acquire(n).await,
+                    Ask::For(wait) => semaphore.try_acquire_for(n, wait).await,
+                };
+                taken.map(|taken| taken.then_some(()))
+            };
+            self.wait(call, asking)
+                .await
+                .map(|(number, ())| Held::new(self, number, object, n, None))
+        };
+        let Some(held) = granted else { return };
+        if !call.hold.is_zero() {
+            sleep(call.hold).await;
+        }
+        match call.give {
+            Give::Keep => held.keep(),
+            Give::Call => held.release(semaphore, false).await,
+            Give::Drop => held.release(semaphore, true).await,
+        }
+    }
+
+    pub(super) async fn hold_lock(&self, lock: &RLock, object: usize, call: &Call) {
+        let wait = match call.ask {
+            Ask::Wait => None,
+            Ask::Try => Some(Duration::ZERO),
+            Ask::For(wait) => Some(wait),
+        };
+        let asking = lock.guarded(wait, call.lease);
+        let Some((number, guard)) = self.wait(call, asking).await else {
+            return;
+        };
+        let mut outer = HeldLock::new(self, number, object, lock, guard);
+        let mut inner = None;
+        if let Some((lease, _)) = call.nested {
+            let again = lock.guarded(Some(Duration::from_secs(1)), lease);
+            match again.await {
+                Ok(Some(guard)) => inner = Some(HeldLock::new(self, number, object, lock, guard)),
+                Ok(None) => {}
+                Err(error) => self.judge().failed(self.host, "lock again", &error),
+            }
+        }
+        let lost = timeout(call.hold, outer.lost()).await.is_ok();
+        if lost {
+            self.judge().note(format_args!(
+                "c{} is told that it has lost l{object}",
+                self.host
+            ));
+        }
+        if let (Some(inner), Some((_, true))) = (&mut inner, call.nested) {
+            // In the other order.
+            std::mem::swap(inner, &mut outer);
+        }
+        for held in inner.into_iter().chain([outer]) {
+            if call.give == Give::Call {
+                held.unlock(lock).await;
+            } else {
+                drop(held);
+            }
+            if call.nested.is_some() {
+                // What is left has to outlast what is renewed no more.
+                sleep(call.hold + self.settings.watchdog.min(Duration::from_secs(3))).await;
+            }
+        }
+    }
+}
+
+/// A caller in line.
+struct Waiting<'a> {
+    actor: &'a Actor,
+    number: u64,
+    object: Object,
+}
+
+impl Waiting<'_> {
+    fn ends(self, what: &str) {
+        self.actor.judge().end(self.number, format_args!("{what}"));
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut judge = self.actor.judge();
+        judge.doubts(self.object, self.actor.host);
+        judge.end(self.number, format_args!("is dropped"));
+    }
+}

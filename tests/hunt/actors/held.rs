@@ -1,0 +1,200 @@
+//! What callers have in hand: given back in one way or another, and the judges know.
+
+use std::time::Duration;
+
+use redisson_semaphore::{Effect, Error, LockGuard, Permit, RLock, RSemaphore};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Actor;
+
+/// Permits in hand.
+pub(super) struct Held<'a> {
+    actor: &'a Actor,
+    object: usize,
+    permits: u32,
+    permit: Option<Permit>,
+    in_hand: bool,
+}
+
+impl<'a> Held<'a> {
+    pub(super) fn new(
+        actor: &'a Actor,
+        number: u64,
+        object: usize,
+        permits: u32,
+        permit: Option<Permit>,
+    ) -> Self {
+        actor
+            .judge()
+            .holds(number, object, actor.host, permits.into());
+        Held {
+            actor,
+            object,
+            permits,
+            permit,
+            in_hand: true,
+        }
+    }
+
+    /// What has been kept.
+    pub(super) fn again(actor: &'a Actor, object: usize, permits: u32) -> Self {
+        Held {
+            actor,
+            object,
+            permits,
+            permit: None,
+            in_hand: true,
+        }
+    }
+
+    pub(super) fn lets_go(&mut self) {
+        if std::mem::take(&mut self.in_hand) {
+            let (actor, permits) = (self.actor, i64::from(self.permits));
+            actor.judge().lets_go(self.object, actor.host, permits);
+        }
+    }
+
+    pub(super) fn keep(mut self) {
+        if let Some(permit) = self.permit.take() {
+            permit.forget();
+        }
+        self.in_hand = false;
+        self.actor
+            .kept
+            .lock()
+            .unwrap()
+            .push((self.object, self.permits));
+    }
+
+    pub(super) async fn release(mut self, semaphore: &RSemaphore, drops: bool) {
+        let mut permit = self.permit.take();
+        if drops && permit.is_some() {
+            self.permit = permit;
+            return;
+        }
+        loop {
+            self.lets_go();
+            let releasing = async {
+                match permit.take() {
+                    Some(permit) => permit.release().await,
+                    None => semaphore.release(self.permits).await,
+                }
+            };
+            let began = Instant::now();
+            let released = if drops {
+                timeout(Duration::ZERO, releasing).await.unwrap_or(Ok(()))
+            } else {
+                releasing.await
+            };
+            let took = began.elapsed();
+            let actor = self.actor;
+            let settings = &actor.settings;
+            if took > settings.retry_window + settings.response_timeout * 2 + Duration::from_secs(2)
+            {
+                let host = actor.host;
+                actor
+                    .judge()
+                    .accuse("ends", format!("a release of c{host} took {took:?}"));
+            }
+            let Err(error) = released else { return };
+            actor.judge().failed(actor.host, "release", &error);
+            if error.effect() == Effect::Unknown {
+                return;
+            }
+            // Nothing has been given back.
+            actor
+                .judge()
+                .keeps(self.object, actor.host, self.permits.into());
+            self.in_hand = true;
+            if matches!(error, Error::ShutDown { .. }) {
+                self.in_hand = false;
+                return;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let actor = self.actor;
+        if !self.in_hand {
+            return;
+        }
+        match self.permit.take() {
+            // After the end nothing can be given back.
+            Some(permit) if !actor.judge().has_ended(actor.host) => {
+                self.lets_go();
+                drop(permit);
+            }
+            // Without a guard they stay taken; somebody has to know of them.
+            permit => {
+                if let Some(permit) = permit {
+                    permit.forget();
+                }
+                self.in_hand = false;
+                actor.kept.lock().unwrap().push((self.object, self.permits));
+            }
+        }
+    }
+}
+
+/// A lock in hand.
+pub(super) struct HeldLock<'a> {
+    actor: &'a Actor,
+    number: u64,
+    guard: Option<LockGuard>,
+}
+
+impl<'a> HeldLock<'a> {
+    pub(super) fn new(
+        actor: &'a Actor,
+        call: u64,
+        object: usize,
+        lock: &RLock,
+        guard: LockGuard,
+    ) -> Self {
+        let lease = guard.lease().clone();
+        let number = actor
+            .judge()
+            .locks(call, object, actor.host, lock.owner(), lease);
+        HeldLock {
+            actor,
+            number,
+            guard: Some(guard),
+        }
+    }
+
+    pub(super) async fn lost(&self) {
+        self.guard.as_ref().expect("held").lost().await;
+    }
+
+    pub(super) async fn unlock(mut self, lock: &RLock) {
+        self.actor.judge().unlocks(self.number);
+        let mut guard = self.guard.take();
+        loop {
+            let unlocked = match guard.take() {
+                Some(guard) => guard.unlock().await,
+                None => lock.unlock().await,
+            };
+            let error = match unlocked {
+                Ok(()) | Err(Error::NotHeld { .. }) => return,
+                Err(error) => error,
+            };
+            self.actor.judge().failed(self.actor.host, "unlock", &error);
+            if error.effect() == Effect::Unknown || matches!(error, Error::ShutDown { .. }) {
+                return;
+            }
+            // It is held, and renewed.
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+impl Drop for HeldLock<'_> {
+    fn drop(&mut self) {
+        if self.guard.is_some() {
+            self.actor.judge().unlocks(self.number);
+        }
+    }
+}

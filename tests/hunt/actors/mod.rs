@@ -1,0 +1,243 @@
+//! Who acts: clients that start, die and shut down, and their callers.
+
+mod administer;
+mod callers;
+mod held;
+mod stalling;
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use redisson_semaphore::{Client, RSemaphore};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::judge::{Host, Judge, Object};
+use crate::plan::{Admin, Call, Life, Settings};
+use held::Held;
+
+/// All clients, in their places.
+pub struct Stage {
+    settings: Settings,
+    pub judge: Arc<Mutex<Judge>>,
+    /// The client that is in each place now.
+    places: Vec<Arc<Actor>>,
+    all: Vec<(usize, Arc<Actor>)>,
+}
+
+/// A client, from its start to its end.
+pub struct Actor {
+    pub host: Host,
+    judge: Arc<Mutex<Judge>>,
+    settings: Settings,
+    place: usize,
+    client: Mutex<Option<Client>>,
+    /// Wakes in the order of coming, which other ways to wait do not.
+    there: Notify,
+    callers: Mutex<Vec<JoinHandle<()>>>,
+    /// Permits that callers keep to the end.
+    kept: Mutex<Vec<(usize, u32)>>,
+    /// One call at a time.
+    administers: tokio::sync::Mutex<()>,
+}
+
+impl Stage {
+    pub fn new(settings: &Settings, judge: Arc<Mutex<Judge>>) -> Stage {
+        Stage {
+            settings: settings.clone(),
+            judge,
+            places: Vec::new(),
+            all: Vec::new(),
+        }
+    }
+
+    pub fn host(&self, place: usize) -> Host {
+        self.places[place].host
+    }
+
+    pub fn place(&self, host: Host) -> usize {
+        self.all[host].0
+    }
+
+    /// The clients that are there now.
+    pub fn actors(&self) -> Vec<Arc<Actor>> {
+        self.places.clone()
+    }
+
+    pub fn somebody_died(&self) -> bool {
+        self.all.len() > self.places.len()
+    }
+
+    /// Whether no caller has anything to do any more.
+    pub fn is_idle(&self) -> bool {
+        let idle = |actor: &Arc<Actor>| {
+            actor
+                .callers
+                .lock()
+                .unwrap()
+                .iter()
+                .all(JoinHandle::is_finished)
+        };
+        self.places.iter().all(idle)
+    }
+
+    pub fn start(&mut self, place: usize, host: Host, after: Duration) {
+        let actor = Arc::new(Actor {
+            host,
+            judge: Arc::clone(&self.judge),
+            settings: self.settings.clone(),
+            place,
+            client: Mutex::default(),
+            there: Notify::new(),
+            callers: Mutex::default(),
+            kept: Mutex::default(),
+            administers: tokio::sync::Mutex::default(),
+        });
+        self.judge.lock().unwrap().starts(host);
+        self.all.push((place, Arc::clone(&actor)));
+        match self.places.get_mut(place) {
+            Some(former) => *former = Arc::clone(&actor),
+            None => self.places.push(Arc::clone(&actor)),
+        }
+        let starting = Arc::clone(&actor);
+        actor.spawn(async move { starting.connect(after).await });
+    }
+
+    pub fn call(&self, place: usize, call: Call) {
+        let actor = Arc::clone(&self.places[place]);
+        let caller = Arc::clone(&actor);
+        actor.spawn(async move { caller.calls(call).await });
+    }
+
+    pub fn admin(&self, place: usize, admin: Admin) {
+        let actor = Arc::clone(&self.places[place]);
+        let caller = Arc::clone(&actor);
+        actor.spawn(async move { caller.administer(admin).await });
+    }
+
+    pub fn end(&self, place: usize, life: Life) {
+        let actor = Arc::clone(&self.places[place]);
+        match life {
+            Life::Die => {
+                actor.judge().dies(actor.host);
+                actor.drop_callers();
+                actor.put(None);
+            }
+            Life::ShutDown { drop_callers } => {
+                tokio::spawn(async move { actor.shut_down(drop_callers).await });
+            }
+        }
+    }
+}
+
+impl Actor {
+    fn judge(&self) -> MutexGuard<'_, Judge> {
+        self.judge.lock().unwrap()
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut callers = self.callers.lock().unwrap();
+        callers.retain(|caller| !caller.is_finished());
+        callers.push(tokio::spawn(task));
+    }
+
+    fn drop_callers(&self) -> Vec<JoinHandle<()>> {
+        let callers = std::mem::take(&mut *self.callers.lock().unwrap());
+        callers.iter().for_each(JoinHandle::abort);
+        callers
+    }
+
+    async fn connect(&self, after: Duration) {
+        sleep(after).await;
+        loop {
+            let settings = &self.settings;
+            let builder = Client::builder(format!("redis://c{}:6379", self.host))
+                .retry_window(settings.retry_window)
+                .response_timeout(settings.response_timeout)
+                .connect_timeout(settings.connect_timeout)
+                .safety_interval(settings.safety_interval)
+                .local_hand_over(settings.local_hand_over)
+                .lock_watchdog_timeout(settings.watchdog);
+            match builder.connect().await {
+                Ok(client) => {
+                    self.judge()
+                        .note(format_args!("c{} is connected", self.host));
+                    self.put(Some(client));
+                    return;
+                }
+                Err(error) => self.judge().failed(self.host, "connect", &error),
+            }
+        }
+    }
+
+    async fn client(&self) -> Client {
+        loop {
+            let there = self.there.notified();
+            if let Some(client) = self.known() {
+                return client;
+            }
+            there.await;
+        }
+    }
+
+    fn known(&self) -> Option<Client> {
+        self.client.lock().unwrap().clone()
+    }
+
+    fn put(&self, client: Option<Client>) {
+        let former = std::mem::replace(&mut *self.client.lock().unwrap(), client);
+        drop(former);
+        self.there.notify_waiters();
+    }
+
+    pub async fn shut_down(&self, drop_callers: bool) {
+        self.judge().shuts_down(self.host);
+        // Without a client they would go on trying to connect.
+        if drop_callers || self.known().is_none() {
+            for caller in self.drop_callers() {
+                let _ = caller.await;
+            }
+        }
+        let client = self.known();
+        if let Some(client) = client {
+            let began = Instant::now();
+            let result = client.shutdown().await;
+            let took = began.elapsed();
+            let mut judge = self.judge();
+            if took > self.settings.retry_window + Duration::from_secs(2) {
+                judge.accuse(
+                    "ends",
+                    format!("the shutdown of c{} took {took:?}", self.host),
+                );
+            }
+            judge.has_shut_down(self.host, &result);
+        } else {
+            self.judge().has_shut_down(self.host, &Ok(()));
+        }
+        self.put(None);
+    }
+
+    /// Gives back what has been kept.
+    pub async fn give_kept(&self) {
+        let kept = std::mem::take(&mut *self.kept.lock().unwrap());
+        for (object, permits) in kept {
+            let semaphore = self.semaphore(object).await;
+            let held = Held::again(self, object, permits);
+            held.release(&semaphore, false).await;
+        }
+    }
+
+    async fn semaphore(&self, object: usize) -> RSemaphore {
+        let semaphore = self
+            .client()
+            .await
+            .semaphore(&Object::Semaphore(object).key());
+        if self.settings.without_turns[self.place] {
+            semaphore.without_turns()
+        } else {
+            semaphore
+        }
+    }
+}

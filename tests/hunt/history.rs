@@ -1,0 +1,193 @@
+//! A history: a plan, carried out and judged.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redisson_semaphore::outside::simulate;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::judge::{Fault, Judge, Rules};
+use super::net::Doings;
+use super::plan::{LinkFault, Plan, What};
+use super::trace::Trace;
+use super::world::{self, Sky, World};
+
+/// What came of it.
+#[derive(Default)]
+pub struct Outcome {
+    pub fault: Option<Fault>,
+    pub digest: u64,
+    pub lines: Vec<String>,
+    pub commands: u64,
+    pub granted: u64,
+    pub calls: u64,
+}
+
+/// Everybody who can be served is served in this time after the healing.
+const LIVENESS: Duration = Duration::from_secs(300);
+/// Whoever waits while there is enough is served within this.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Carries the plan out; `whole`: and keeps the trace.
+pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime can be made");
+    let judge = runtime.block_on(async {
+        let doings = Doings::default();
+        let sky = Sky {
+            doings: doings.clone(),
+            began: Instant::now(),
+        };
+        let _simulated = simulate(Rc::new(sky), plan.seed);
+        let judge = Judge::new(Trace::new(whole), rules(plan));
+        let judge = Arc::new(Mutex::new(judge));
+        let world = World::new(plan, doings, Arc::clone(&judge));
+        let world = Rc::new(RefCell::new(world));
+        tokio::select! {
+            biased;
+            () = world::run(Rc::clone(&world)) => {}
+            () = first_fault(&judge) => {}
+            () = last_act(&world, &judge, plan) => {}
+        }
+        judge
+    });
+    drop(runtime);
+    let judge = Arc::into_inner(judge)
+        .expect("everybody has gone")
+        .into_inner()
+        .unwrap();
+    Outcome {
+        fault: judge.fault,
+        digest: judge.trace.digest(),
+        commands: judge.commands,
+        granted: judge.granted,
+        calls: judge.calls,
+        lines: judge.trace.into_lines(),
+    }
+}
+
+fn rules(plan: &Plan) -> Rules {
+    let settings = &plan.settings;
+    let is = |what: fn(&What) -> bool| plan.events.iter().any(|event| what(&event.what));
+    let far = is(|what| matches!(what, What::Link(_, LinkFault::Far(_))));
+    let farthest = settings.latency.iter().max().copied().unwrap_or_default();
+    let round_trip = farthest.mul_f64(2.0 * (1.0 + settings.jitter));
+    let leases = plan.events.iter().filter_map(|event| match &event.what {
+        What::Call(_, call) => call.lease.max(call.nested.and_then(|(lease, _)| lease)),
+        _ => None,
+    });
+    Rules {
+        permits: settings.permits.clone(),
+        patience: PATIENCE,
+        fair_semaphores: !far
+            && settings.jvms == 0
+            && round_trip < Duration::from_millis(4)
+            && !settings.without_turns.contains(&true),
+        fair_locks: !far && round_trip < Duration::from_millis(60),
+        meddled: is(|what| matches!(what, What::Meddle(_))),
+        longest_lease: leases.max().unwrap_or_default().max(settings.watchdog),
+    }
+}
+
+async fn first_fault(judge: &Mutex<Judge>) {
+    while judge.lock().unwrap().fault.is_none() {
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Healing, liveness, quiet, and the end.
+async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
+    let began = Instant::now();
+    sleep_until(began + plan.settings.healing).await;
+    world.borrow_mut().heal();
+    judge.lock().unwrap().heals();
+    let limit = Instant::now() + LIVENESS;
+    loop {
+        sleep(Duration::from_millis(500)).await;
+        let actors = world.borrow().stage.actors();
+        for actor in actors {
+            // A client that has not connected yet is connected before long.
+            let _ = timeout(Duration::from_secs(60), actor.give_kept()).await;
+        }
+        world.borrow_mut().replace_permits();
+        world.borrow_mut().wake_jvms();
+        let waits = judge.lock().unwrap().somebody_waits();
+        match waits {
+            None if world.borrow().stage.is_idle() && world.borrow().jvms_are_idle() => break,
+            None => {}
+            Some(who) if Instant::now() > limit => {
+                judge.lock().unwrap().accuse("liveness", who);
+                return;
+            }
+            Some(_) => {}
+        }
+        if Instant::now() > limit {
+            judge
+                .lock()
+                .unwrap()
+                .accuse("liveness", "callers go on".to_owned());
+            return;
+        }
+    }
+    judge
+        .lock()
+        .unwrap()
+        .note(format_args!("all have been served"));
+    // Who hears a dead connection is called some time later, and looked for 2, 10 and 40 s after that.
+    sleep(Duration::from_secs(200)).await;
+    let before = judge.lock().unwrap().work;
+    sleep(Duration::from_secs(30)).await;
+    let more = judge.lock().unwrap().work - before;
+    if more > 0 {
+        judge.lock().unwrap().accuse(
+            "quiet",
+            format!("{more} commands in 30 s, with nobody there"),
+        );
+    }
+    for (key, _) in world.borrow_mut().keys() {
+        // Whoever kept one has died with it, long ago.
+        if key.starts_with('l') {
+            judge
+                .lock()
+                .unwrap()
+                .accuse("leftovers", format!("{key} is locked for nobody"));
+        }
+    }
+    let actors = world.borrow().stage.actors();
+    for actor in actors {
+        actor.shut_down(true).await;
+    }
+    // What was closed has to arrive.
+    sleep(Duration::from_secs(60)).await;
+    let open = world.borrow().connections();
+    if open > 0 {
+        judge
+            .lock()
+            .unwrap()
+            .accuse("leftovers", format!("{open} connections are open"));
+    }
+    let tasks = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    if tasks > 0 && !world.borrow().stage.somebody_died() {
+        judge
+            .lock()
+            .unwrap()
+            .accuse("leftovers", format!("{tasks} tasks go on"));
+    }
+    let keys = world.borrow_mut().keys();
+    for (key, left) in keys {
+        let counter = key.len() <= 3;
+        if left == -1 && !counter {
+            judge
+                .lock()
+                .unwrap()
+                .accuse("leftovers", format!("{key} stays for ever"));
+        }
+    }
+}

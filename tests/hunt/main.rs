@@ -1,0 +1,150 @@
+//! The simulator: the crate and its scripts, unchanged, in a world that is made up from a seed.
+//!
+//! A history is drawn from its seed: clients with their settings, what their callers do, and what goes wrong with
+//! connections, server and clients ([`plan`]). It is carried out on one thread, in no time ([`world`], [`actors`]), and
+//! watched by judges ([`judge`]). In its first part things go wrong; then everything heals, all who wait are served, and it
+//! becomes quiet ([`history`]). The same seed gives the same history, to the byte. One that fails is told with as few events as
+//! it takes ([`shrink`]).
+//!
+//! - `cargo test --test hunt`: the seeds that have found something, and some more that change daily;
+//! - `SIM=10m`: as many as there is time for, on all cores, from `FROM=<seed>` on or from anywhere;
+//!   (`BRIEF=1`: without the story of one that fails; `ALL=1`: going on, with the seeds of all that fail);
+//! - `SEED=<seed>`: that one, line by line;
+//! - `PLANS=100`: what so many seeds draw, a line each;
+//! - `TWICE=1000`: so many, each twice, to see that they are the same.
+#![allow(dead_code, unreachable_pub)]
+
+mod actors;
+mod admin;
+mod history;
+mod judge;
+mod jvm;
+mod net;
+mod plan;
+mod run;
+mod shrink;
+#[path = "../sim"]
+mod sim {
+    pub mod scripts;
+    pub mod server;
+}
+mod trace;
+mod world;
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use judge::Fault;
+use plan::Plan;
+use run::Limit;
+
+/// Seeds that have found something, and what.
+const NAMED: &[(&str, u64)] = &[];
+
+/// How many histories are carried out in `cargo test`, and how many of them twice.
+const SOME: u64 = 120;
+const TWICE: u64 = 12;
+
+fn main() -> ExitCode {
+    // Of what `cargo test` passes on, only a filter and the question for the tests' names matter.
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let listed = arguments.iter().any(|argument| argument == "--list");
+    if listed || filter.is_some_and(|filter| !"hunt".contains(filter.as_str())) {
+        return ExitCode::SUCCESS;
+    }
+    run::keep_panics();
+    if let Some(count) = number("PLANS") {
+        let from = number("FROM").unwrap_or(1);
+        (from..from + count).for_each(|seed| println!("{seed}: {}", Plan::of(seed).summary()));
+        return ExitCode::SUCCESS;
+    }
+    let well = if let Some(seed) = number("SEED") {
+        tell(seed)
+    } else if let Some(count) = number("TWICE") {
+        run::twice(number("FROM").unwrap_or_else(today), count)
+    } else if let Ok(text) = std::env::var("SIM") {
+        let from = number("FROM").unwrap_or_else(|| fastrand::u64(..) >> 16);
+        hunt(from, Limit::Time(duration(&text)))
+    } else {
+        let named = NAMED.iter().all(|(name, seed)| {
+            println!("hunt: {name}");
+            tell(*seed)
+        });
+        named && run::twice(today(), TWICE) && hunt(today(), Limit::Count(SOME))
+    };
+    if well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number")),
+    )
+}
+
+/// `90`, `90s` or `10m`.
+fn duration(text: &str) -> Duration {
+    let (number, unit) = match text.strip_suffix('m') {
+        Some(minutes) => (minutes, 60),
+        None => (text.strip_suffix('s').unwrap_or(text), 1),
+    };
+    let number: u64 = number.parse().expect("SIM is a time, as 90s or 10m");
+    Duration::from_secs(number * unit)
+}
+
+/// Where the seeds of a day begin.
+fn today() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("after 1970").as_secs() / 86_400 * 1_000_000
+}
+
+/// Carries histories out until one fails, and tells that one.
+fn hunt(from: u64, limit: Limit) -> bool {
+    let go_on = std::env::var("ALL").is_ok();
+    match run::hunt(from, limit, go_on) {
+        None => true,
+        Some(seed) => {
+            if !go_on && std::env::var("BRIEF").is_err() {
+                tell(seed);
+            }
+            false
+        }
+    }
+}
+
+/// Tells what happens with this seed; with as few events as it takes, if it fails.
+fn tell(seed: u64) -> bool {
+    let plan = Plan::of(seed);
+    let outcome = run::carry_out(&plan, true);
+    let Some(fault) = outcome.fault else {
+        println!(
+            "SEED={seed} is well: {} commands, {} grants",
+            outcome.commands, outcome.granted
+        );
+        if std::env::var("TRACE").is_ok() {
+            outcome.lines.iter().for_each(|line| println!("{line}"));
+        }
+        return true;
+    };
+    println!("SEED={seed} fails: {fault}");
+    let plan = shrink::shrunk(&plan, &fault);
+    println!("{:#?}", plan.settings);
+    for event in &plan.events {
+        println!("{:?} {:?}", event.at, event.what);
+    }
+    let outcome = run::carry_out(&plan, true);
+    for line in &outcome.lines {
+        println!("{line}");
+    }
+    match outcome.fault {
+        Some(Fault { judge, detail }) => println!("SEED={seed}: {judge}: {detail}"),
+        None => println!("SEED={seed}: not with these events alone"),
+    }
+    false
+}

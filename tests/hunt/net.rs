@@ -1,0 +1,194 @@
+//! The ends of connections that clients hold: streams without a socket. What is between them and the server is decided
+//! by the [world](super::world).
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use redisson_semaphore::outside::{Connecting, Stream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{Notify, oneshot};
+
+/// What clients do, until the world looks at it.
+#[derive(Clone, Default)]
+pub struct Doings {
+    shared: Arc<Mutex<Done>>,
+    bell: Arc<Notify>,
+}
+
+#[derive(Default)]
+pub struct Done {
+    pub dials: Vec<Dial>,
+    /// The connections that were written to, or closed.
+    pub touched: Vec<usize>,
+}
+
+/// Somebody wants to connect.
+pub struct Dial {
+    pub host: String,
+    pub answer: oneshot::Sender<io::Result<Wire>>,
+}
+
+impl Doings {
+    /// What has been done since the last time.
+    pub fn take(&self) -> Done {
+        mem::take(&mut *self.shared.lock().unwrap())
+    }
+
+    pub async fn heard(&self) {
+        self.bell.notified().await;
+    }
+
+    fn note(&self, done: impl FnOnce(&mut Done)) {
+        done(&mut self.shared.lock().unwrap());
+        self.bell.notify_one();
+    }
+
+    /// Connects from the host that the address names: each client calls the server by a name of its own.
+    pub fn dial(&self, address: &str) -> Connecting {
+        let host = address.split(':').next().unwrap_or_default().to_owned();
+        let doings = self.clone();
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            doings.note(|done| done.dials.push(Dial { host, answer }));
+            // A world that has ended answers nobody.
+            let wire = answered
+                .await
+                .unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
+            Ok(Box::new(End { wire, doings }) as Box<dyn Stream>)
+        })
+    }
+}
+
+/// What both ends of a connection can reach.
+#[derive(Clone)]
+pub struct Wire {
+    pub number: usize,
+    state: Arc<Mutex<State>>,
+}
+
+pub struct State {
+    /// Written by the client, and not yet on its way.
+    pub sent: Vec<Vec<u8>>,
+    /// How many bytes the client has written that have not arrived, and how many there may be.
+    pub under_way: usize,
+    pub window: usize,
+    /// Arrived for the client.
+    pub inbox: VecDeque<u8>,
+    /// The server has closed it; behind what is in the inbox.
+    pub ended: bool,
+    /// Nothing is read or written any more.
+    pub broken: bool,
+    /// By the client.
+    pub closed: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Wire {
+    pub fn new(number: usize, window: usize) -> Wire {
+        let state = State {
+            sent: Vec::new(),
+            under_way: 0,
+            window,
+            inbox: VecDeque::new(),
+            ended: false,
+            broken: false,
+            closed: false,
+            reader: None,
+            writer: None,
+        };
+        Wire {
+            number,
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Changes something, and lets the client look.
+    pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let changed = change(&mut state);
+        let wakers = [state.reader.take(), state.writer.take()];
+        drop(state);
+        wakers.into_iter().flatten().for_each(Waker::wake);
+        changed
+    }
+}
+
+/// The client's end.
+struct End {
+    wire: Wire,
+    doings: Doings,
+}
+
+impl AsyncRead for End {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut state = self.wire.lock();
+        if !state.inbox.is_empty() {
+            let count = buffer.remaining().min(state.inbox.len());
+            let bytes: Vec<u8> = state.inbox.drain(..count).collect();
+            buffer.put_slice(&bytes);
+            return Poll::Ready(Ok(()));
+        }
+        if state.broken {
+            return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
+        }
+        if state.ended {
+            return Poll::Ready(Ok(()));
+        }
+        state.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for End {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut state = self.wire.lock();
+        if state.broken {
+            return Poll::Ready(Err(ErrorKind::BrokenPipe.into()));
+        }
+        let room = state
+            .window
+            .saturating_sub(state.under_way)
+            .min(bytes.len());
+        if room == 0 && !bytes.is_empty() {
+            state.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        state.under_way += room;
+        state.sent.push(bytes[..room].to_vec());
+        drop(state);
+        self.doings.note(|done| done.touched.push(self.wire.number));
+        Poll::Ready(Ok(room))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.wire.lock().closed = true;
+        self.doings.note(|done| done.touched.push(self.wire.number));
+    }
+}

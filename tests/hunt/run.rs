@@ -1,0 +1,181 @@
+//! Many histories: on all cores, for a time or so many.
+
+use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::history::{self, Outcome};
+use super::judge::Fault;
+use super::plan::Plan;
+
+/// How many histories are carried out.
+#[derive(Clone, Copy)]
+pub enum Limit {
+    Time(Duration),
+    Count(u64),
+}
+
+thread_local! {
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Panics are told by the history in which they happen, wherever they were caught.
+pub fn keep_panics() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let simulated = thread::current().name() == Some(NAME);
+        if simulated {
+            PANIC.with_borrow_mut(|first| {
+                first.get_or_insert_with(|| info.to_string());
+            });
+        } else {
+            usual(info);
+        }
+    }));
+}
+
+const NAME: &str = "history";
+/// In this time by the clock on the wall every history has ended, or goes round in circles.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// Carries one history out; a panic is a fault.
+pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
+    thread::scope(|scope| {
+        let history = thread::Builder::new().name(NAME.to_owned());
+        let history = history.spawn_scoped(scope, || on_this_thread(plan, whole));
+        history
+            .expect("a thread starts")
+            .join()
+            .expect("panics are caught")
+    })
+}
+
+fn on_this_thread(plan: &Plan, whole: bool) -> Outcome {
+    PANIC.take();
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| history::carry_out(plan, whole)));
+    let mut outcome = outcome.unwrap_or_default();
+    if let Some(detail) = PANIC.take() {
+        let judge = "panic";
+        outcome.fault = Some(Fault { judge, detail });
+    }
+    outcome
+}
+
+/// What is done so far.
+#[derive(Default)]
+struct Totals {
+    histories: AtomicU64,
+    commands: AtomicU64,
+    calls: AtomicU64,
+    granted: AtomicU64,
+}
+
+/// Carries histories out until one fails, or all of them (`go_on`): the seed of the first one that fails.
+pub fn hunt(from: u64, limit: Limit, go_on: bool) -> Option<u64> {
+    let began = Instant::now();
+    let (next, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let found = Mutex::new(None::<(u64, Fault)>);
+    let totals = Totals::default();
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let at_work: Vec<Mutex<Option<(u64, Instant)>>> =
+        (0..workers).map(|_| Mutex::new(None)).collect();
+    let over = |number: u64| match limit {
+        Limit::Time(time) => began.elapsed() >= time,
+        Limit::Count(count) => number >= count,
+    };
+    println!("hunt: from seed {from} on, on {workers} cores");
+    thread::scope(|scope| {
+        let mut handles = Vec::new();
+        for mine in &at_work {
+            let worker = || {
+                while !done.load(Ordering::SeqCst) {
+                    let number = next.fetch_add(1, Ordering::SeqCst);
+                    if over(number) {
+                        break;
+                    }
+                    let seed = from + number;
+                    *mine.lock().unwrap() = Some((seed, Instant::now()));
+                    let outcome = on_this_thread(&Plan::of(seed), false);
+                    *mine.lock().unwrap() = None;
+                    totals.histories.fetch_add(1, Ordering::Relaxed);
+                    totals
+                        .commands
+                        .fetch_add(outcome.commands, Ordering::Relaxed);
+                    totals.calls.fetch_add(outcome.calls, Ordering::Relaxed);
+                    totals.granted.fetch_add(outcome.granted, Ordering::Relaxed);
+                    if let Some(fault) = outcome.fault {
+                        if go_on {
+                            println!("SEED={seed}: {fault}");
+                        }
+                        let mut found = found.lock().unwrap();
+                        if found.as_ref().is_none_or(|(first, _)| seed < *first) {
+                            *found = Some((seed, fault));
+                        }
+                        done.store(!go_on, Ordering::SeqCst);
+                    }
+                }
+            };
+            let thread = thread::Builder::new().name(NAME.to_owned());
+            handles.push(thread.spawn_scoped(scope, worker).expect("a thread starts"));
+        }
+        let mut shown = Instant::now();
+        while !handles.iter().all(|handle| handle.is_finished()) {
+            thread::sleep(Duration::from_millis(100));
+            if shown.elapsed() >= Duration::from_secs(10) {
+                shown = Instant::now();
+                show(&totals, began);
+            }
+            for mine in &at_work {
+                let stuck = mine
+                    .lock()
+                    .unwrap()
+                    .filter(|(_, since)| since.elapsed() > LONGEST);
+                if let Some((seed, _)) = stuck {
+                    println!("SEED={seed} does not end");
+                    std::process::exit(1);
+                }
+            }
+        }
+    });
+    show(&totals, began);
+    let (seed, fault) = found.into_inner().unwrap()?;
+    println!(
+        "SEED={seed} fails after {:.1} s: {fault}",
+        began.elapsed().as_secs_f64()
+    );
+    Some(seed)
+}
+
+fn show(totals: &Totals, began: Instant) {
+    let of = |total: &AtomicU64| total.load(Ordering::Relaxed);
+    let histories = of(&totals.histories);
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "hunt: {seconds:.0} s: {histories} histories ({:.0} a minute), {} calls, {} grants, {} commands",
+        histories as f64 * 60.0 / seconds,
+        of(&totals.calls),
+        of(&totals.granted),
+        of(&totals.commands),
+    );
+}
+
+/// Carries each of so many histories out twice; whether they were the same, to the byte.
+pub fn twice(from: u64, count: u64) -> bool {
+    for seed in from..from + count {
+        let plan = Plan::of(seed);
+        let [one, two] = [carry_out(&plan, true), carry_out(&plan, true)];
+        if one.lines != two.lines || one.digest != two.digest {
+            println!("SEED={seed} is not the same twice:");
+            let mut both = one.lines.iter().zip(&two.lines);
+            if let Some((one, two)) = both.find(|(one, two)| one != two) {
+                println!("{one}\n{two}");
+            }
+            return false;
+        }
+    }
+    println!("hunt: {count} histories from seed {from} on were the same twice");
+    true
+}

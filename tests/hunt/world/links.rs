@@ -1,0 +1,256 @@
+//! Connections between clients and server, and what goes wrong with them.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Conn, Happening, World, serving};
+use crate::judge::Host;
+use crate::net::{Dial, Wire};
+use crate::plan::LinkFault;
+
+impl World {
+    /// How long something takes on the way.
+    pub(super) fn delay(&mut self, host: Host) -> Duration {
+        let latency = self.hosts[host].latency;
+        latency.mul_f64(1.0 + self.settings.jitter * self.rng.f64())
+    }
+
+    pub(super) fn host_of(&self, name: &str) -> Option<Host> {
+        let number = name.strip_prefix('c')?.parse().ok()?;
+        (number < self.hosts.len()).then_some(number)
+    }
+
+    pub(super) fn dialled(&mut self, dial: Dial) {
+        let now = Instant::now();
+        let Some(host) = self.host_of(&dial.host) else {
+            panic!("{} is nobody", dial.host);
+        };
+        let there = self.delay(host) + self.delay(host);
+        let link = &self.hosts[host];
+        let at = (now + there).max(link.up_until).max(link.down_until);
+        if link.dead || link.refused_until > now || self.down_until > now {
+            let refused = Err(ErrorKind::ConnectionRefused.into());
+            self.happens(at, Happening::Connected(dial.answer, refused));
+            return;
+        }
+        let number = self.wires.len();
+        let connection = self.server.connect();
+        let wire = Wire::new(number, self.settings.window);
+        self.by_connection.insert(connection, number);
+        self.wires.push(Conn {
+            wire: wire.clone(),
+            host,
+            connection: Some(connection),
+            up: VecDeque::new(),
+            last_up: at,
+            down: VecDeque::new(),
+            last_down: at,
+            mute_up: false,
+            mute_down: false,
+            received: Vec::new(),
+            listens: false,
+            ending: false,
+        });
+        self.happens(at, Happening::Connected(dial.answer, Ok(wire)));
+    }
+
+    /// A client has written to a connection, or closed it.
+    pub(super) fn touched(&mut self, number: usize) {
+        let now = Instant::now();
+        let (sent, closed) = self.wires[number]
+            .wire
+            .change(|state| (std::mem::take(&mut state.sent), state.closed));
+        let host = self.wires[number].host;
+        let mut late = None;
+        for bytes in sent {
+            // No introduction.
+            if bytes.len() > 150 {
+                late = late.or(self.hosts[host].late_copy.take());
+            }
+            let at = (now + self.delay(host)).max(self.wires[number].last_up);
+            self.wires[number].last_up = at;
+            self.wires[number].up.push_back(bytes);
+            self.happens(at, Happening::Arrives(number));
+        }
+        if let Some(later) = late {
+            self.judge().note(format_args!(
+                "c{host} is reset, and its request arrives later"
+            ));
+            self.reset(number, Some(later));
+        }
+        if closed && !self.wires[number].ending {
+            self.wires[number].ending = true;
+            // Where nothing gets through the server notices it by itself, some time.
+            let mute = self.wires[number].mute_up || self.wires[number].mute_down;
+            let later = if mute {
+                Duration::from_secs(self.rng.u64(10..40))
+            } else {
+                self.delay(host)
+            };
+            let at = (now + later).max(self.wires[number].last_up);
+            self.happens(at, Happening::Closed(number));
+        }
+    }
+
+    pub(super) fn close_server_side(&mut self, number: usize) {
+        if let Some(connection) = self.wires[number].connection.take() {
+            self.server.disconnect(connection);
+            self.by_connection.remove(&connection);
+        }
+    }
+
+    pub(super) fn arrives(&mut self, number: usize, now: Instant) {
+        let conn = &mut self.wires[number];
+        let host = conn.host;
+        if conn.mute_up {
+            return;
+        }
+        let until = self.hosts[host].up_until;
+        if until > now {
+            self.happens(until, Happening::Arrives(number));
+            return;
+        }
+        let bytes = conn.up.pop_front().expect("one event for each");
+        conn.wire.change(|state| state.under_way -= bytes.len());
+        let Some(connection) = conn.connection else {
+            return;
+        };
+        if self.hosts[host].cut_request && bytes.len() > 200 {
+            self.hosts[host].cut_request = false;
+            self.judge()
+                .note(format_args!("c{host} is cut off in a request"));
+            self.reset(number, None);
+            return;
+        }
+        self.wires[number].received.extend(bytes);
+        let received = std::mem::take(&mut self.wires[number].received);
+        let mut rest = &received[..];
+        while let Some((words, length)) = serving::parse(rest) {
+            rest = &rest[length..];
+            self.execute(number, connection, &words);
+            let carries_on = self.wires[number].connection.is_some();
+            if !carries_on {
+                return;
+            }
+        }
+        self.wires[number].received = rest.to_vec();
+    }
+
+    /// Sends something to the client, or the end.
+    pub(super) fn answer(&mut self, number: usize, bytes: Option<Vec<u8>>) {
+        let host = self.wires[number].host;
+        let at = (Instant::now() + self.delay(host)).max(self.wires[number].last_down);
+        self.wires[number].last_down = at;
+        self.wires[number].down.push_back(bytes);
+        self.happens(at, Happening::Answered(number));
+    }
+
+    /// Breaks a connection. What is on its way to the server arrives after so long, or not at all.
+    pub(super) fn reset(&mut self, number: usize, arrives: Option<Duration>) {
+        self.touched(number);
+        let now = Instant::now();
+        self.wires[number].wire.change(|state| {
+            state.broken = true;
+            state.inbox.clear();
+        });
+        match arrives {
+            None => self.close_server_side(number),
+            Some(later) => {
+                let late: Vec<_> = self
+                    .queue
+                    .iter()
+                    .filter(|(_, what)| matches!(what, Happening::Arrives(of) if *of == number))
+                    .map(|(key, _)| *key)
+                    .collect();
+                for key in late {
+                    let what = self.queue.remove(&key).expect("it was there");
+                    self.happens(key.0 + later, what);
+                }
+                if !self.wires[number].ending {
+                    self.wires[number].ending = true;
+                    self.happens(
+                        now + later + Duration::from_secs(1),
+                        Happening::Closed(number),
+                    );
+                }
+            }
+        }
+    }
+
+    pub(super) fn open(&self, host: Option<Host>) -> Vec<usize> {
+        let of = |conn: &Conn| host.is_none_or(|host| conn.host == host);
+        (0..self.wires.len())
+            .filter(|number| self.wires[*number].connection.is_some() && of(&self.wires[*number]))
+            .collect()
+    }
+
+    pub(super) fn die(&mut self, host: Host) {
+        self.hosts[host].dead = true;
+        for number in self.open(Some(host)) {
+            let arrives = self
+                .rng
+                .bool()
+                .then(|| Duration::from_millis(self.rng.u64(0..3000)));
+            self.reset(number, arrives);
+        }
+    }
+
+    pub(super) fn link_fault(&mut self, host: Host, fault: LinkFault, now: Instant) {
+        match fault {
+            LinkFault::Reset(arrives) => {
+                for number in self.open(Some(host)) {
+                    self.reset(number, arrives);
+                }
+            }
+            LinkFault::LateCopy(later) => self.hosts[host].late_copy = Some(later),
+            LinkFault::LoseAnswer => self.hosts[host].lose_answer = true,
+            LinkFault::CutRequest => self.hosts[host].cut_request = true,
+            LinkFault::Silence { up, down } => {
+                for number in self.open(Some(host)) {
+                    self.wires[number].mute_up |= up;
+                    self.wires[number].mute_down |= down;
+                }
+            }
+            LinkFault::Stall {
+                up,
+                down,
+                for_so_long,
+            } => {
+                self.unwell(host, for_so_long);
+                let link = &mut self.hosts[host];
+                if up {
+                    link.up_until = link.up_until.max(now + for_so_long);
+                }
+                if down {
+                    link.down_until = link.down_until.max(now + for_so_long);
+                }
+            }
+            LinkFault::Refuse(time) => {
+                self.unwell(host, time);
+                self.judge().cuts_off(host, now + time);
+                let link = &mut self.hosts[host];
+                link.refused_until = link.refused_until.max(now + time);
+                for number in self.open(Some(host)) {
+                    self.reset(number, None);
+                }
+            }
+            LinkFault::Close => {
+                for number in self.open(Some(host)) {
+                    self.close_server_side(number);
+                    self.answer(number, None);
+                }
+            }
+            LinkFault::Deaf => {
+                for number in self.open(Some(host)) {
+                    if self.wires[number].listens {
+                        self.reset(number, None);
+                    }
+                }
+            }
+            LinkFault::Far(latency) => self.hosts[host].latency = latency,
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The world between the clients and the server: connections with their faults, the server with its own, and time.
+//!
+//! A connection is as TCP makes it: what one end writes arrives at the other in order and whole, or the rest of it not
+//! at all; how long that takes, and where it ends, is for the seed to say. Everything that happens stands in one queue,
+//! by its time.
+
+mod jvms;
+mod links;
+mod operator;
+mod serving;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use fastrand::Rng;
+use redisson_semaphore::outside::{Connecting, Outside};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::actors::Stage;
+use crate::judge::{Host, Judge, Object, Wanted};
+use crate::jvm;
+use crate::net::{Doings, Wire};
+use crate::plan::{Plan, Settings, What};
+use crate::sim::server::{ConnectionId, Faults, Server};
+
+/// Some moment of 2027, in microseconds.
+const EPOCH: u64 = 1_800_000_000_000_000;
+/// How often the judges look.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long it takes at the most until a client that listens notices that its connection is dead, without its own limits.
+const PING: Duration = Duration::from_secs(6);
+
+pub struct World {
+    began: Instant,
+    rng: Rng,
+    pub server: Server,
+    settings: Settings,
+    doings: Doings,
+    hosts: Vec<Link>,
+    wires: Vec<Conn>,
+    by_connection: BTreeMap<ConnectionId, usize>,
+    operator: ConnectionId,
+    jvms: Vec<jvms::Jvm>,
+    queue: BTreeMap<(Instant, u64), Happening>,
+    last_number: u64,
+    /// How far the server's clock has stepped, in microseconds.
+    stepped: i64,
+    /// Until then nobody is expected to have noticed that all is well.
+    trouble_until: Instant,
+    /// Until then nobody reaches it.
+    down_until: Instant,
+    pub stage: Stage,
+}
+
+/// How a client reaches the server.
+struct Link {
+    latency: Duration,
+    up_until: Instant,
+    down_until: Instant,
+    refused_until: Instant,
+    lose_answer: bool,
+    late_copy: Option<Duration>,
+    cut_request: bool,
+    dead: bool,
+}
+
+/// A connection.
+struct Conn {
+    wire: Wire,
+    host: Host,
+    connection: Option<ConnectionId>,
+    /// On its way to the server, and when the last of it arrives.
+    up: VecDeque<Vec<u8>>,
+    last_up: Instant,
+    /// On its way to the client; `None` is the end.
+    down: VecDeque<Option<Vec<u8>>>,
+    last_down: Instant,
+    mute_up: bool,
+    mute_down: bool,
+    /// Arrived, and not yet a whole request.
+    received: Vec<u8>,
+    listens: bool,
+    /// Its end is on its way.
+    ending: bool,
+}
+
+enum Happening {
+    Planned(What),
+    /// A JVM's caller does something with a semaphore.
+    Jvm(usize, usize, u64, jvm::Step),
+    JvmHears(usize, usize, i64),
+    JvmListens(usize),
+    /// The server has answered the dial.
+    Connected(oneshot::Sender<io::Result<Wire>>, io::Result<Wire>),
+    /// The first of what is on its way to the server.
+    Arrives(usize),
+    /// The client's end of the connection is known to the server.
+    Closed(usize),
+    /// The first of what is on its way to the client.
+    Answered(usize),
+    Recovers(fn(&mut Faults)),
+    Look,
+}
+
+/// What the crate sees of it.
+pub struct Sky {
+    pub doings: Doings,
+    pub began: Instant,
+}
+
+impl Outside for Sky {
+    fn connect(&self, address: &str) -> Connecting {
+        self.doings.dial(address)
+    }
+
+    fn since_boot(&self) -> Option<Duration> {
+        Some(self.began.elapsed())
+    }
+}
+impl World {
+    pub fn new(plan: &Plan, doings: Doings, judge: Arc<Mutex<Judge>>) -> World {
+        let began = Instant::now();
+        let mut server = Server::new(EPOCH);
+        let operator = server.connect();
+        for (number, permits) in plan.settings.permits.iter().enumerate() {
+            let (key, value) = (format!("s{number}"), permits.to_string());
+            server.execute(operator, &[b"SET", key.as_bytes(), value.as_bytes()]);
+            judge.lock().unwrap().counter(number, None, *permits);
+        }
+        let jvms = (0..plan.settings.jvms).map(|_| jvms::Jvm {
+            commands: server.connect(),
+            listening: None,
+            latency: Duration::from_millis(1),
+            entries: BTreeMap::new(),
+        });
+        let jvms = jvms.collect();
+        let mut world = World {
+            began,
+            jvms,
+            rng: Rng::with_seed(!plan.seed),
+            server,
+            settings: plan.settings.clone(),
+            doings,
+            hosts: Vec::new(),
+            wires: Vec::new(),
+            by_connection: BTreeMap::new(),
+            operator,
+            queue: BTreeMap::new(),
+            last_number: 0,
+            stepped: 0,
+            trouble_until: began,
+            down_until: began,
+            stage: Stage::new(&plan.settings, judge),
+        };
+        for event in &plan.events {
+            world.happens(began + event.at, Happening::Planned(event.what.clone()));
+        }
+        world.happens(began + LOOK, Happening::Look);
+        for place in 0..world.settings.clients {
+            world.start(place, Duration::ZERO);
+        }
+        world
+    }
+
+    pub fn judge(&self) -> MutexGuard<'_, Judge> {
+        self.stage.judge.lock().unwrap()
+    }
+
+    fn happens(&mut self, at: Instant, what: Happening) {
+        self.last_number += 1;
+        self.queue.insert((at, self.last_number), what);
+    }
+
+    /// A client starts in its place.
+    fn start(&mut self, place: usize, after: Duration) {
+        let now = Instant::now();
+        self.hosts.push(Link {
+            latency: self.settings.latency[place],
+            up_until: now,
+            down_until: now,
+            refused_until: now,
+            lose_answer: false,
+            late_copy: None,
+            cut_request: false,
+            dead: false,
+        });
+        let host = self.hosts.len() - 1;
+        self.stage.start(place, host, after);
+        self.judge()
+            .unwell(host, self.trouble_until.max(now + after));
+    }
+
+    /// All that is due, and what clients have done.
+    fn turn(&mut self) {
+        let done = self.doings.take();
+        for dial in done.dials {
+            self.dialled(dial);
+        }
+        for number in done.touched {
+            self.touched(number);
+        }
+        let now = Instant::now();
+        while let Some(entry) = self.queue.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let what = entry.remove();
+            self.carry_out(what, now);
+        }
+    }
+
+    fn carry_out(&mut self, what: Happening, now: Instant) {
+        match what {
+            Happening::Planned(what) => self.planned(what, now),
+            Happening::Jvm(jvm, object, number, step) => {
+                self.jvm_steps(jvm, object, number, step, now);
+            }
+            Happening::JvmHears(jvm, object, payload) => {
+                let entry = self.jvms[jvm].entries.entry(object).or_default();
+                for number in entry.hears(payload) {
+                    self.jvm_does(jvm, object, number, jvm::Step::Again, Duration::ZERO);
+                }
+            }
+            Happening::JvmListens(jvm) => self.jvm_listens(jvm, now),
+            Happening::Connected(answer, wire) => {
+                let number = wire.as_ref().ok().map(|wire| wire.number);
+                if answer.send(wire).is_err()
+                    && let Some(number) = number
+                {
+                    self.close_server_side(number);
+                }
+            }
+            Happening::Arrives(number) => self.arrives(number, now),
+            Happening::Closed(number) => {
+                let conn = &self.wires[number];
+                if conn.up.is_empty() || conn.mute_up {
+                    self.close_server_side(number);
+                } else {
+                    // Behind what was written before.
+                    let later = now + Duration::from_millis(10);
+                    self.happens(later, Happening::Closed(number));
+                }
+            }
+            Happening::Answered(number) => {
+                let until = self.hosts[self.wires[number].host].down_until;
+                if until > now {
+                    self.happens(until, Happening::Answered(number));
+                    return;
+                }
+                let conn = &mut self.wires[number];
+                let first = conn.down.pop_front().expect("one event for each");
+                if !conn.mute_down {
+                    conn.wire.change(|state| match first {
+                        Some(bytes) => state.inbox.extend(bytes),
+                        None => state.ended = true,
+                    });
+                }
+            }
+            Happening::Recovers(recover) => {
+                self.server.faults(recover);
+                self.judge().note(format_args!("server recovers"));
+                self.all_unwell(Duration::from_secs(1));
+            }
+            Happening::Look => {
+                self.judge().look();
+                self.happens(now + LOOK, Happening::Look);
+            }
+        }
+    }
+
+    fn unwell(&self, host: Host, time: Duration) {
+        let limits = self.settings.response_timeout * 2 + self.settings.connect_timeout;
+        let until = Instant::now() + time + PING + limits;
+        self.judge().unwell(host, until);
+    }
+
+    fn all_unwell(&mut self, time: Duration) {
+        let limits = self.settings.response_timeout * 2 + self.settings.connect_timeout;
+        self.trouble_until = self
+            .trouble_until
+            .max(Instant::now() + time + PING + limits);
+        for host in 0..self.hosts.len() {
+            self.unwell(host, time);
+        }
+    }
+
+    fn planned(&mut self, what: What, now: Instant) {
+        match what {
+            What::Call(place, call) => self.stage.call(place, call),
+            What::Admin(place, admin) => self.stage.admin(place, admin),
+            What::Meddle(meddling) => self.meddle(meddling),
+            What::Jvm(jvm, object, caller) => {
+                let wanted = Wanted {
+                    host: jvm::FIRST + jvm,
+                    object: Object::Semaphore(object),
+                    permits: caller.permits,
+                    due: None,
+                    stalls: false,
+                };
+                let number = self.judge().begin(wanted);
+                self.jvm(jvm, object).callers.insert(number, caller);
+                self.jvm_does(jvm, object, number, jvm::Step::First, Duration::ZERO);
+            }
+            What::JvmDeaf(jvm, time) => self.jvm_deaf(jvm, time),
+            What::Link(place, fault) => {
+                let host = self.stage.host(place);
+                self.judge().note(format_args!("c{host}'s link: {fault:?}"));
+                self.unwell(host, Duration::ZERO);
+                self.link_fault(host, fault, now);
+            }
+            What::Server(fault) => {
+                self.judge().note(format_args!("server: {fault:?}"));
+                self.all_unwell(Duration::ZERO);
+                self.server_fault(fault, now);
+            }
+            What::Life(place, life) => {
+                let host = self.stage.host(place);
+                if let crate::plan::Life::Die = life {
+                    self.die(host);
+                }
+                self.stage.end(place, life);
+                let after = Duration::from_millis(self.rng.u64(0..2000));
+                self.start(place, after);
+            }
+        }
+    }
+
+    /// All is well from now on, except for what is dead for good.
+    pub fn heal(&mut self) {
+        let now = Instant::now();
+        self.judge().note(format_args!("everything heals"));
+        self.server.faults(|faults| *faults = Faults::default());
+        self.down_until = now;
+        // A script that takes longer to be sent than an answer is waited for is never sent.
+        self.settings.window = 1 << 20;
+        for conn in &self.wires {
+            conn.wire.change(|state| state.window = 1 << 20);
+        }
+        for host in 0..self.hosts.len() {
+            let place = self.stage.place(host);
+            let link = &mut self.hosts[host];
+            link.latency = self.settings.latency[place];
+            link.up_until = now;
+            link.down_until = now;
+            link.refused_until = now;
+            link.lose_answer = false;
+            link.late_copy = None;
+            link.cut_request = false;
+        }
+        self.all_unwell(Duration::ZERO);
+    }
+}
+
+/// Lets everything happen, at its time, for ever.
+pub async fn run(world: Rc<RefCell<World>>) {
+    let doings = world.borrow().doings.clone();
+    loop {
+        world.borrow_mut().turn();
+        let next = world.borrow().queue.keys().next().map(|key| key.0);
+        let next = next.expect("the judges always look");
+        tokio::select! {
+            biased;
+            () = doings.heard() => {}
+            () = tokio::time::sleep_until(next) => {}
+        }
+    }
+}

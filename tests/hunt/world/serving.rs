@@ -1,0 +1,209 @@
+//! The server: what it is asked and answers, what it holds, and what goes wrong with it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{EPOCH, Happening, World};
+use crate::admin;
+use crate::judge::Host;
+use crate::plan::ServerFault;
+use crate::sim::scripts;
+use crate::sim::server::{ConnectionId, Faults, Reply};
+use crate::trace::printed;
+
+impl World {
+    pub(super) fn execute(&mut self, number: usize, connection: ConnectionId, words: &[&[u8]]) {
+        let host = self.wires[number].host;
+        self.look_at_counters(None);
+        let reply = self.server.execute(connection, words);
+        let name = words[0].to_ascii_lowercase();
+        self.wires[number].listens |= name == b"subscribe";
+        if name != b"client" {
+            let mut judge = self.judge();
+            judge.count_command(name != b"ping");
+            let said = words[1..].iter().map(|word| match scripts::name_of(word) {
+                Some(name) => name.to_owned(),
+                None => printed(word),
+            });
+            let said: Vec<String> = said.collect();
+            judge.note(format_args!(
+                "c{host}/{number} {} {} -> {}",
+                printed(words[0]),
+                said.join(" "),
+                reply.as_ref().map(shown).unwrap_or_default()
+            ));
+        }
+        self.look_at_counters(Some(host));
+        let is_call = name.starts_with(b"eval");
+        if is_call && scripts::name_of(words[1]) != Some("RENEW") {
+            self.judge().script();
+        }
+        if is_call && std::mem::take(&mut self.hosts[host].lose_answer) {
+            self.judge().note(format_args!("c{host} loses the answer"));
+            self.push();
+            self.reset(number, None);
+            return;
+        }
+        if let Some(reply) = reply {
+            let mut bytes = Vec::new();
+            reply.encode(&mut bytes);
+            self.answer(number, Some(bytes));
+        }
+        self.push();
+    }
+
+    /// What was published reaches those who listen.
+    pub(super) fn push(&mut self) {
+        let connections: Vec<_> = self
+            .by_connection
+            .iter()
+            .map(|(id, number)| (*id, *number))
+            .collect();
+        for (connection, number) in connections {
+            let pushed = self.server.pushed(connection);
+            if pushed.is_empty() {
+                continue;
+            }
+            let mut bytes = Vec::new();
+            for message in &pushed {
+                message.encode(&mut bytes);
+            }
+            let host = self.wires[number].host;
+            self.judge()
+                .note(format_args!("c{host}/{number} is sent {}", printed(&bytes)));
+            self.answer(number, Some(bytes));
+        }
+        self.push_to_jvms();
+    }
+
+    /// Tells the server the time, and the judges what it holds now; `host` has changed it, or nobody has.
+    pub(super) fn look_at_counters(&mut self, host: Option<Host>) {
+        let now = self.began.elapsed().as_micros();
+        let micros = EPOCH + u64::try_from(now).expect("a short time");
+        self.server.at(micros.saturating_add_signed(self.stepped));
+        for number in 0..self.settings.permits.len() {
+            let key = format!("s{number}");
+            let value = self.server.counter(key.as_bytes()).unwrap_or_default();
+            self.judge().counter(number, host, value);
+        }
+        let value = self.server.counter(admin::KEY.as_bytes());
+        self.judge().admin_becomes(host, value);
+    }
+
+    pub(super) fn server_fault(&mut self, fault: ServerFault, now: Instant) {
+        let passing = |world: &mut World, time: Duration, recover: fn(&mut Faults)| {
+            world.all_unwell(time);
+            world.happens(now + time, Happening::Recovers(recover));
+        };
+        match fault {
+            ServerFault::Restart { down } => {
+                self.all_unwell(down);
+                self.down_until = self.down_until.max(now + down);
+                for host in 0..self.hosts.len() {
+                    self.judge().cuts_off(host, now + down);
+                }
+                for number in self.open(None) {
+                    self.reset(number, None);
+                }
+                self.server.restart(0);
+                self.operator = self.server.connect();
+                for jvm in 0..self.jvms.len() {
+                    self.jvms[jvm].commands = self.server.connect();
+                    self.jvm_deaf(jvm, down + Duration::from_millis(100));
+                }
+            }
+            ServerFault::FailOver { read_only } => {
+                self.server.faults(|faults| faults.replica = true);
+                passing(self, read_only, |faults| faults.replica = false);
+            }
+            ServerFault::ReadOnly(time) => {
+                self.server.faults(|faults| faults.replica = true);
+                passing(self, time, |faults| faults.replica = false);
+            }
+            ServerFault::OutOfMemory(time) => {
+                self.server.faults(|faults| faults.out_of_memory = true);
+                passing(self, time, |faults| faults.out_of_memory = false);
+            }
+            ServerFault::NoReplicas(time) => {
+                self.server.faults(|faults| faults.too_few_replicas = true);
+                passing(self, time, |faults| faults.too_few_replicas = false);
+            }
+            ServerFault::Loading(time) => {
+                self.server.faults(|faults| faults.loading = true);
+                passing(self, time, |faults| faults.loading = false);
+            }
+            ServerFault::Busy(time) => {
+                self.server.faults(|faults| faults.busy = true);
+                passing(self, time, |faults| faults.busy = false);
+            }
+            ServerFault::FlushScripts => {
+                self.server.execute(self.operator, &[b"SCRIPT", b"FLUSH"]);
+            }
+            ServerFault::Clock(millis) => self.stepped += millis * 1000,
+        }
+    }
+
+    pub fn connections(&self) -> usize {
+        self.open(None).len()
+    }
+
+    /// All keys, with their times to live in milliseconds.
+    pub fn keys(&mut self) -> Vec<(String, i64)> {
+        self.look_at_counters(None);
+        let Some(Reply::Array(keys)) = self.server.execute(self.operator, &[b"KEYS", b"*"]) else {
+            panic!("KEYS is answered by an array");
+        };
+        let mut all = Vec::new();
+        for key in keys {
+            let Reply::Bulk(key) = key else { continue };
+            let Some(Reply::Int(left)) = self.server.execute(self.operator, &[b"PTTL", &key])
+            else {
+                continue;
+            };
+            all.push((String::from_utf8_lossy(&key).into_owned(), left));
+        }
+        all
+    }
+}
+
+/// The first whole request, and how long it is.
+pub(super) fn parse(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
+    let line = |from: usize| -> Option<(i64, usize)> {
+        let length = bytes[from..].windows(2).position(|pair| pair == b"\r\n")?;
+        let text = std::str::from_utf8(&bytes[from + 1..from + length]).expect("a number");
+        Some((text.parse().expect("a number"), from + length + 2))
+    };
+    if bytes.is_empty() {
+        return None;
+    }
+    let (count, mut at) = line(0)?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        if at >= bytes.len() {
+            return None;
+        }
+        let (length, from) = line(at)?;
+        let to = from + usize::try_from(length).expect("a length");
+        if bytes.len() < to + 2 {
+            return None;
+        }
+        words.push(&bytes[from..to]);
+        at = to + 2;
+    }
+    Some((words, at))
+}
+
+fn shown(reply: &Reply) -> String {
+    match reply {
+        Reply::Status(word) => printed(word),
+        Reply::Error(text) => format!("-{}", printed(text)),
+        Reply::Int(number) => number.to_string(),
+        Reply::Bulk(bytes) => format!("{:?}", printed(bytes)),
+        Reply::Nil | Reply::NilArray => "nil".to_owned(),
+        Reply::Array(items) => {
+            let items: Vec<String> = items.iter().take(12).map(shown).collect();
+            format!("[{}]", items.join(" "))
+        }
+    }
+}
