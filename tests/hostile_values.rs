@@ -101,7 +101,10 @@ fn clear<T>(what: &str, answer: Result<T, Error>) -> Option<T> {
     match answer {
         Ok(answer) => Some(answer),
         Err(
-            error @ (Error::Server { .. } | Error::WrongType { .. } | Error::OutcomeUnknown { .. }),
+            error @ (Error::Server { .. }
+            | Error::NotANumber { .. }
+            | Error::WrongType { .. }
+            | Error::OutcomeUnknown { .. }),
         ) => {
             assert!(error.to_string().contains(what), "{error}");
             None

@@ -26,6 +26,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "error",
             "outside",
             "state",
+            "sync",
             "tls",
         ],
     ),

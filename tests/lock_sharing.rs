@@ -178,6 +178,39 @@ async fn who_has_been_passed_for_long_is_next() {
     assert!(!settled);
 }
 
+/// Where all have been passed for long, those who hear of a free lock first would always ask first.
+#[tokio::test]
+async fn who_has_been_passed_for_longest_is_next() {
+    let server = RedisServer::start().await;
+    let redis = server.connection().await;
+    let holder = connect(server.url()).await.lock("door");
+    holder.lock().await.unwrap();
+    let client = Client::builder(server.url()).safety_interval(Duration::from_millis(200));
+    let client = client.connect().await.unwrap();
+    let (next, waits) = ("redisson_lock_next:{door}", client.lock("door"));
+    let waits = tokio::spawn(async move { waits.guard().await.map(drop) });
+    let is_next = async || {
+        let text: Option<String> = redis.clone().get(next).await.unwrap();
+        text.is_some_and(|text| text.ends_with(&client.id().to_string()))
+    };
+    until("it is next", LIMIT, &is_next).await;
+    // Another one that has been passed since just now.
+    let now: (u64, u64) = redis::cmd("TIME")
+        .query_async(&mut redis.clone())
+        .await
+        .unwrap();
+    let other = format!("2000 {} somebody", now.0 * 1000);
+    let _: () = redis.clone().set(next, other).await.unwrap();
+    until("it has waited longer", LIMIT, &is_next).await;
+    let _: () = redis.clone().del(next).await.unwrap();
+    holder.unlock().await.unwrap();
+    timeout(LIMIT, waits)
+        .await
+        .expect("served")
+        .unwrap()
+        .unwrap();
+}
+
 /// The lock is free a little longer for it, and the others go on.
 #[tokio::test]
 async fn who_is_next_and_does_not_come_is_passed() {
@@ -186,8 +219,9 @@ async fn who_is_next_and_does_not_come_is_passed() {
     let client = connect(server.url()).await;
     let next = "redisson_lock_next:{door}";
     for text in [
-        "50 somebody",
-        "99999999999999999999 somebody",
+        "50 1 somebody",
+        "99999999999999999999 1 somebody",
+        "50 99999999999999999999 somebody",
         "",
         "x",
         "5 ",

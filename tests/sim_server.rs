@@ -234,7 +234,12 @@ fn a_replica_that_takes_over_lacks_what_it_had_not_received() {
     let mut server = Server::new(NOW);
     let connection = server.connect();
     assert_eq!(
-        call(&mut server, connection, TAKE, "2 lock fence owner 1000"),
+        call(
+            &mut server,
+            connection,
+            TAKE,
+            "3 lock fence next owner 1000"
+        ),
         Reply::Int(1)
     );
     server.faults(|faults| faults.replica = true);
@@ -245,7 +250,12 @@ fn a_replica_that_takes_over_lacks_what_it_had_not_received() {
     server.fail_over(1);
     let connection = server.connect();
     assert_eq!(
-        call(&mut server, connection, TAKE, "2 lock fence other 1000"),
+        call(
+            &mut server,
+            connection,
+            TAKE,
+            "3 lock fence next other 1000"
+        ),
         Reply::Int(1)
     );
 }

@@ -5,12 +5,14 @@ mod support;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RSemaphore};
+use support::clients::{connect, release_as_redisson, served};
 use support::crowd::Crowd;
 use support::proxy::Proxy;
 use support::server::RedisServer;
-use support::waiters::until;
+use support::waiters::{channel, until, until_subscribers};
 
 const NAME: &str = "starving";
 const LIMIT: Duration = Duration::from_secs(60);
@@ -144,5 +146,90 @@ async fn a_client_that_is_far_away_has_its_turns_beside_one_that_is_near_and_bus
         assert!(share < 150, "10 turns of {share}, {millis} ms away");
         busy.stop().await;
         distant.stop().await;
+    }
+}
+
+/// How many clients stand in the line.
+async fn in_line(connection: &mut MultiplexedConnection) -> usize {
+    let line = format!("redisson_sc_turns:{{{NAME}}}");
+    connection.zcard(line).await.expect("a line, or none")
+}
+
+/// The last one that a client serves by itself leaves the line when it gives back: the turn is that of the next client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whose_last_caller_goes_takes_nobody_s_turn() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    for shut_down in [false, true, false, true] {
+        let clients = join_all((0..2).map(|_| connect(server.url()))).await;
+        let first = clients[0].semaphore(NAME);
+        first.try_set_permits(1).await.unwrap();
+        first.acquire(1).await.unwrap();
+        let own = tokio::spawn({
+            let semaphore = first.clone();
+            async move { semaphore.acquire(1).await }
+        });
+        until_subscribers(&mut connection, &channel(NAME), 1).await;
+        let other = tokio::spawn({
+            let semaphore = clients[1].semaphore(NAME);
+            async move { semaphore.acquire(1).await }
+        });
+        until("another client waits", LIMIT, async || {
+            in_line(&mut connection.clone()).await == 2
+        })
+        .await;
+        first.release(1).await.unwrap();
+        served(own).await;
+        first.release(1).await.unwrap();
+        drop(first);
+        if shut_down {
+            clients[0].shutdown().await.unwrap();
+        }
+        served(other).await;
+        clients[1].semaphore(NAME).release(1).await.unwrap();
+        until("the line is empty", LIMIT, async || {
+            in_line(&mut connection).await == 0
+        })
+        .await;
+    }
+}
+
+/// A message is answered by a few of those who wait. Who believes that there are others, and is alone, comes all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_left_of_a_crowd_hears_a_release_by_redisson() {
+    const CROWD: usize = 40;
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let clients = join_all((0..=CROWD).map(|_| connect(server.url()))).await;
+    clients[0].semaphore(NAME).try_set_permits(1).await.unwrap();
+    for _ in 0..4 {
+        clients[0].semaphore(NAME).acquire(1).await.unwrap();
+        let crowd: Vec<_> = clients[1..]
+            .iter()
+            .map(|client| {
+                let semaphore = client.semaphore(NAME);
+                tokio::spawn(async move { semaphore.acquire(1).await })
+            })
+            .collect();
+        until("a crowd waits", LIMIT, async || {
+            in_line(&mut connection).await == CROWD
+        })
+        .await;
+        let last = tokio::spawn({
+            let semaphore = clients[0].semaphore(NAME);
+            async move { semaphore.acquire(1).await }
+        });
+        until("one more does", LIMIT, async || {
+            in_line(&mut connection).await == CROWD + 1
+        })
+        .await;
+        crowd.iter().for_each(tokio::task::JoinHandle::abort);
+        until("the crowd has gone", LIMIT, async || {
+            in_line(&mut connection).await == 1
+        })
+        .await;
+        release_as_redisson(&mut connection, NAME, 1).await;
+        served(last).await;
+        clients[0].semaphore(NAME).release(1).await.unwrap();
     }
 }

@@ -8,7 +8,7 @@
 --   the next in line keeps; it is told that they are there. `stops(since, ticket)`: whether the first of those who ask
 --   stops the line, as what is free does not do for it. `close(left, own)`: tells the others whom they fit, and
 --   writes it all down; `own`: `waits` (whether some of its callers wait on), `stops` (whether they stop the line),
---   `head` (when the first of those who ask came), `since`, `want` and `ticket` of the first who waits on (a number that is always the same for the same
+--   `others` (whether other clients of ours listen), `head` (when the first of those who ask came), `since`, `want` and `ticket` of the first who waits on (a number that is always the same for the same
 --   caller), `took` (whether some have been served), `total` and `amount` (how much is free, and what it may give back next). It returns
 --   nothing if that may not be written, else how much is left. `count()`: how many clients there are in line. `note(field, value)`: one more to be
 --   written down. `wait(rest)`: somebody is waited for, for so long.
@@ -27,6 +27,8 @@ local function open_line(key, notes, publish, id, now, asks)
   local CHUNK, MOST, MOST_NOTES, OLDEST, LIFE = 4, 64, 10000, 3600000000, '60000'
   local max, min, format = math.max, math.min, string.format
   local entries, loaded, complete, place = {}, 0, false, 1
+  -- Whether this client stands among those who are looked at.
+  local with_me = not asks
   local gone, forgotten, fields = {}, {}, {}
   local line = { told = false, pause = 0 }
 
@@ -65,7 +67,7 @@ local function open_line(key, notes, publish, id, now, asks)
       loaded = loaded + #ids
       complete = #ids < CHUNK or loaded >= MOST
       for j = 1, #ids do
-        if ids[j] ~= id or not asks then
+        if ids[j] ~= id or with_me then
           entries[#entries + 1] = read(ids[j], tonumber(chunk[2 * j]) or now, texts[j])
         end
       end
@@ -142,6 +144,8 @@ local function open_line(key, notes, publish, id, now, asks)
 
   line.close = function(left, own)
     me.since, me.want, me.seen = own.since, own.want, now
+    -- Who goes is not waited for.
+    with_me = with_me and own.waits
     if own.ticket ~= me.ticket then me.stops, me.ticket = 0, own.ticket end
     while left > 0 and entry(place) and not (own.stops and entry(place).since > me.since) do
       left = left - line.keep(left)
@@ -182,8 +186,8 @@ local function open_line(key, notes, publish, id, now, asks)
       -- Nothing stays that would not expire, and nothing that would be too much.
       if not kept or type(size) == 'number' and size > MOST_NOTES then redis.pcall('DEL', notes, key) end
     end
-    -- Who stood in another line, or waited when there was none, is to come.
-    if added == 1 and line.count() == 1 then redis.pcall(publish, key, 'new') end
+    -- Who stood in another line, waited when there was none, or came before this client could be counted, is to come.
+    if asks and own.waits and own.others and line.count() == 1 then redis.pcall(publish, key, 'new') end
     return kept and left or nil
   end
 

@@ -6,7 +6,7 @@
 -- KEYS[3] fence: string, a number of this client in sixteen digits, what it sent before that is refused; and " forced"
 --   if the call with this number took the lock away from somebody
 -- KEYS[4] next: string, which client is next, as its callers have been passed for long: for how many milliseconds the
---   others leave the free lock to it, and its fence; with a time to live
+--   others leave the free lock to it, since when it has been passed, and its fence; with a time to live
 -- KEYS[5] token: string, the last fencing token; where a step asks for one
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] number of this sending, rising within a client
@@ -14,7 +14,8 @@
 -- ARGV[4] "0", or the number of this call's first sending: that one may have been carried out, or may still arrive
 -- ARGV[5] a fence that somebody else must have written, as it is ahead of this client: it does not count, nor does
 --   anything that does not look like a fence. It is replaced
--- ARGV[6] "0", or this client is to be next if it finds the lock held, and for how many milliseconds it is left free then
+-- ARGV[6] "0", or this client is to be next if it finds the lock held, and nobody is who has been passed for longer: for how
+--   many milliseconds it is left free then, and for how many this client has been passed
 -- ARGV[7..] steps of four: kind, owner, how often it held the lock before, as its client knows (-1: not any more, but
 --   what it held may be left over), lease in milliseconds
 --   acquire: also by the owner that holds it       acquire_fenced: the same, with a token
@@ -86,7 +87,7 @@ end
 
 -- Who is next. What nobody of ours has written there is nobody.
 local settled = redis.pcall('GET', KEYS[4])
-local patience, first = string.match(type(settled) == 'string' and settled or '', '^(%d+) (.*)$')
+local patience, passed_since, first = string.match(type(settled) == 'string' and settled or '', '^(%d+) (%d+) (.*)$')
 if settled and not first then redis.pcall('DEL', KEYS[4]) end
 
 -- For how long those who wait leave the free lock to another client, whose time begins when the first of them sees it.
@@ -99,6 +100,16 @@ local function left_to_another()
     left = most
   end
   return left
+end
+
+-- This client is next from now on, unless one is that has been passed for longer.
+local function come_next()
+  local left_free, passed_for = string.match(ARGV[6], '^(%d+) (%d+)$')
+  if not left_free then return end
+  local time = redis.call('TIME')
+  local since = time[1] * 1000 + math.floor(time[2] / 1000) - passed_for
+  if first and first ~= KEYS[3] and tonumber(passed_since) <= since then return end
+  redis.pcall('SET', KEYS[4], string.format('%s %.0f %s', left_free, math.max(0, since), KEYS[3]), 'PX', 5000)
 end
 
 for i = 7, #ARGV, 4 do
@@ -135,9 +146,7 @@ for i = 7, #ARGV, 4 do
       extra = left
     elseif ttl ~= -2 and not held then
       extra = ttl
-      if waits and ARGV[6] ~= '0' and (not first or first == KEYS[3]) then
-        redis.pcall('SET', KEYS[4], ARGV[6] .. ' ' .. KEYS[3], 'PX', 5000)
-      end
+      if waits then come_next() end
     elseif not held and expected > 0 then
       -- Taken now, a repetition could not tell it from what was lost.
       result = -3

@@ -184,11 +184,18 @@ local function work()
     grant()
   end
   if refused then return end
+  -- What has been given back or kept is so, whatever the server forbids behind that.
+  local function try(step, ...)
+    local done, first, second = pcall(step, ...)
+    if not done and freed + refreshes == 0 then error(first, 0) end
+    if done then return first, second end
+  end
   -- Under a peer's lock a permit that is free is no reason to come; one that has come free is.
-  if not lock or freed > 0 then line.tell(ARGV[5] ~= 'tend') end
+  if not lock or freed > 0 then try(line.tell, ARGV[5] ~= 'tend') end
   local left = arrival and waiting - served or 0
-  local rank, total = line.close(left, arrival, tonumber(ARGV[18]), tonumber(ARGV[19]), ARGV[11], setting.locked or setting.repair)
-  store.settle(setting, freed, granted)
+  local rank, total =
+    try(line.close, left, arrival, tonumber(ARGV[18]), tonumber(ARGV[19]), ARGV[11], setting.locked or setting.repair)
+  try(store.settle, setting, freed, granted)
 
   -- Who has stood back for one who is gone looks again now.
   local again = left > 0 and line.missed and 0 or (line.told or left > 0) and line.pause or -1
@@ -198,7 +205,7 @@ local function work()
   -- Who waits for a string lock is told who holds it.
   if setting.repair and waiting > served then lock = store.holder() end
   local answer = {
-    'done', string.format('%.0f', setting.now), string.format('%.0f', first_end), rank, total,
+    'done', string.format('%.0f', setting.now), string.format('%.0f', first_end), rank or 0, total or 0,
     string.format('%.0f', again), more and 1 or 0, lock or '-', served, tried, cleared, bits(dropped, releases), bits(kept, refreshes),
     slots and table.concat(slots, ',') or '-', failure,
   }

@@ -114,7 +114,7 @@ if time and not time.err then
     local left = line.close(max(0, total - kept), {
       since = turn.refused and head or head + (last - head) * min(1, served / max(1, named - 1)),
       want = want or turn.amount or 1, ticket = turn.refused and ticket or 0, stops = turn.stops,
-      waits = waiting > served, head = head, took = grants > 0, total = total, amount = turn.amount or 1,
+      waits = waiting > served, others = ours > ARGV[steps_end + 6] + 0, head = head, took = grants > 0, total = total, amount = turn.amount or 1,
     })
     -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line.
     if announces and left ~= 0 then redis.pcall(ARGV[1], KEYS[4], left and '+' or 'all') end

@@ -147,13 +147,15 @@ impl Core {
         let began = *self.closing.get_or_init(Instant::now);
         self.objects.close();
         let limit = self.config.retry_window + Duration::from_secs(1);
-        let idle = async {
+        let idle = async || {
             while self.busy.load(Ordering::SeqCst) > 0 {
                 self.idle.notified().await;
             }
         };
-        if tokio::time::timeout_at(began + limit, idle).await.is_ok() {
+        if tokio::time::timeout_at(began + limit, idle()).await.is_ok() {
             self.give_all_records_back().await;
+            // What was dropped meanwhile is owed, too.
+            let _ = tokio::time::timeout_at(began + limit, idle()).await.is_ok();
         }
         self.finished.store(true, Ordering::SeqCst);
         self.wakeups.close();

@@ -68,6 +68,10 @@ impl Line {
             if let Some(others) = others {
                 state.turns.seen(others, now);
             }
+            if matches!(sent.verdict, Some(Verdict::Off)) {
+                // Who does not take part is given what others like it get.
+                self.leave_turns();
+            }
             if let Some(report) = batch.report {
                 let waiting = report.waiting > claim.served_in_line(&served);
                 let asked = !claim.runs.is_empty();

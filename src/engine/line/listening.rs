@@ -18,9 +18,10 @@ impl Line {
         self.leave_if_unneeded(state);
         if state.waiters.somebody_was_answered() {
             let (wakeups, channel) = (&self.core.wakeups, self.keys.channel());
-            let turns = (!state.listening.is_wanted() && state.turns.are_kept(Instant::now()))
-                .then(|| self.keys.turns())
-                .flatten();
+            let now = Instant::now();
+            let begins = !state.listening.is_wanted() && state.turns.are_kept(now);
+            let takes_part = state.turns.comes_back(now) || begins;
+            let turns = takes_part.then(|| self.keys.turns()).flatten();
             // Who is taken for somebody who does not take part costs less than one who is not known to listen.
             if let Some(turns) = turns {
                 wakeups.listen(&turns.own_channel, &self.ear(Call::Turn));
@@ -48,6 +49,7 @@ impl Line {
         let now = Instant::now();
         let mut state = self.lock();
         if !all && state.turns.is_in_line() && !state.turns.answers(now) {
+            self.look_late(&mut state, now);
             return;
         }
         // Perhaps it is this client who has begun it.
@@ -70,6 +72,27 @@ impl Line {
             drive::kick(self);
         }
         waiting
+    }
+
+    /// A message is left to others, who may have gone.
+    fn look_late(&self, state: &mut State, now: Instant) {
+        if state.waiters.is_empty() {
+            return;
+        }
+        let Some(at) = state.turns.looks_late(now) else {
+            return;
+        };
+        let line = self.itself.clone();
+        self.core.runtime.spawn(async move {
+            tokio::time::sleep_until(at).await;
+            let Some(line) = line.upgrade() else {
+                return;
+            };
+            let due = line.lock().turns.is_late_look(at);
+            if due {
+                line.has_its_turn();
+            }
+        });
     }
 
     pub(super) fn listener(&self) -> Weak<dyn Listener> {
@@ -187,13 +210,21 @@ impl Listener for Line {
         let mut look = state.listening.hear(wake);
         match wake {
             Wake::Message(payload) if payload.starts_with(FOR_OTHERS) => {
-                look = !state.turns.are_kept(now);
+                look = !state.turns.takes_part(now);
             }
             // A zero follows the announcement of the same permits.
-            Wake::Message(payload) if payload == b"0" => look = state.turns.answers(now),
+            Wake::Message(payload) if payload == b"0" => {
+                look = state.turns.answers(now);
+                if !look {
+                    self.look_late(&mut state, now);
+                }
+            }
             Wake::Message(_) => {
                 state.turns.heard();
                 look = state.turns.answers(now);
+                if !look {
+                    self.look_late(&mut state, now);
+                }
                 // Whoever has sent it sees to the others.
                 (state.unprompted, state.looking_unprompted) = (false, false);
             }

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::alone::Alone;
@@ -13,12 +15,28 @@ use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS, Operation, StepResul
 use crate::engine::claim::Claim;
 use crate::engine::coalesce::Outcome;
 use crate::engine::command::Command;
-use crate::engine::drive::{Driver, Round, Rounds};
+use crate::engine::drive::{self, Driver, Round, Rounds};
 use crate::engine::in_hand::InHand;
 use crate::engine::log;
 use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
 use crate::error::Error;
 use crate::transport::{Reason, Refusal, Value};
+
+/// A shutdown waits for looks that are due by then.
+const LONGEST_OWED_LOOK: Duration = Duration::from_millis(200);
+
+/// A look at whether others have come who were told.
+struct OwedLook {
+    line: Arc<Line>,
+    /// As busy, in the core.
+    counted: bool,
+}
+
+impl Drop for OwedLook {
+    fn drop(&mut self) {
+        self.line.core.note_idle(&mut self.counted);
+    }
+}
 
 impl Line {
     /// Takes what the next round carries out.
@@ -63,19 +81,46 @@ impl Line {
         (batch.len() > 0 || awaited_in_vain).then_some(Task::Batch(batch))
     }
 
-    /// Looks at `instant` whether those came who were told that it is their turn.
+    /// Looks at `instant` whether those came who were told that it is their turn. Nobody else may, so it happens also if
+    /// the last handle has gone; and a shutdown waits for it, as for all that is owed, unless that takes long.
     pub(super) fn look_again_at(&self, instant: Instant) {
-        let line = self.itself.clone();
+        let Some(line) = self.itself.upgrade() else {
+            return;
+        };
+        let mut look = OwedLook {
+            line,
+            counted: false,
+        };
+        if instant <= Instant::now() + LONGEST_OWED_LOOK {
+            self.core.note_busy(&mut look.counted);
+        }
         self.core.runtime.spawn(async move {
             tokio::time::sleep_until(instant).await;
-            let Some(line) = line.upgrade() else {
-                return;
-            };
+            let line = &look.line;
             let due = line.lock().turns.is_due(instant);
             if due && !line.has_its_turn() {
-                let _ = line.call(Operation::Available).await;
+                line.look_for_others().await;
             }
         });
+    }
+
+    /// Asks Redis for their sake alone.
+    async fn look_for_others(self: &Arc<Self>) {
+        let (reply, answer) = oneshot::channel();
+        {
+            let mut state = self.lock();
+            if self.core.is_finished() {
+                return;
+            }
+            state.queue.push(Queued::Call(Call {
+                operation: Operation::Available,
+                reply: Some(reply),
+                since: Instant::now(),
+            }));
+            self.note_busy(&mut state);
+        }
+        drive::kick(self);
+        let _ = answer.await;
     }
 
     async fn carry_out_batch(&self, batch: Batch) {

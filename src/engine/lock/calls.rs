@@ -287,10 +287,12 @@ pub(crate) fn disown(request: &mut Request, fence: String, number: u64) {
     }
 }
 
-/// This client has been passed for long: it is to be next, and the lock is left free for it for so long.
-pub(crate) fn come_next(request: &mut Request, patience: Duration) {
+/// This client has been passed for so long: it is to be next, and the lock is left free for it for the time of its
+/// `patience`.
+pub(crate) fn come_next(request: &mut Request, passed: Duration, patience: Duration) {
     if let Request::Script(call) = request {
-        call.args[PATIENCE] = Arg::millis(patience);
+        let text = format!("{} {}", patience.as_millis(), passed.as_millis());
+        call.args[PATIENCE] = Arg::Text(text.into());
     }
 }
 

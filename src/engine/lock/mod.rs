@@ -28,7 +28,7 @@
 //!
 //! A client leaves the lock to others for a time ([`sharing`]), in which those who are far away may come too late every
 //! time. Once its callers have waited for five seconds, the question of the first one says so, and if it finds the lock
-//! held, the key `redisson_lock_next:{name}` names this client: those who wait in other clients leave the free lock to
+//! held, and no client is next that has been passed for longer, the key `redisson_lock_next:{name}` names this client: those who wait in other clients leave the free lock to
 //! it then, for three of its round trips and a little. That time begins when the first of them sees the free lock, so a client that
 //! has died costs it once. Calls that do not wait, and JVMs, take the lock all the same.
 //!

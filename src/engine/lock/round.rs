@@ -36,8 +36,8 @@ pub(crate) struct Batch {
     pub(super) turns: Vec<Turn>,
     /// If it frees the lock, this client hears of it.
     pub(super) echo: bool,
-    /// The client has been passed for long, and is to be next.
-    passed: bool,
+    /// The client has been passed for so long that it is to be next.
+    passed: Option<Duration>,
 }
 
 impl Batch {
@@ -58,8 +58,8 @@ struct Departure {
     usual: Option<Request>,
     /// An earlier request may still be on its way.
     doubtful: bool,
-    /// This client is to be next, and the lock is left free for it for so long.
-    patience: Option<Duration>,
+    /// This client has been passed for so long that it is to be next, and the lock is left free for it for the second time.
+    next: Option<(Duration, Duration)>,
     /// The channel was heard.
     confirmed: bool,
 }
@@ -154,7 +154,7 @@ impl LockLine {
         // There is always room for one: no call waits for another round because of the waiting.
         let most = (MOST_STEPS - batch.calls.len()).max(1);
         batch.turns = waiting.ask(now, stays, most, |owner| batch.has_owner(owner));
-        batch.passed = !batch.turns.is_empty() && waiting.is_passed(now);
+        batch.passed = waiting.passed(now).filter(|_| !batch.turns.is_empty());
         state.asking = batch.turns.iter().map(|turn| turn.ticket).collect();
     }
 
@@ -313,7 +313,13 @@ impl LockLine {
     }
 
     /// What is known of `steps` when they depart.
-    fn prepare(&self, steps: &[Step], passed: bool, now: Instant, sent: Moment) -> Departure {
+    fn prepare(
+        &self,
+        steps: &[Step],
+        passed: Option<Duration>,
+        now: Instant,
+        sent: Moment,
+    ) -> Departure {
         let known: Vec<Known> = steps.iter().map(|step| self.known(step)).collect();
         for (step, known) in steps.iter().zip(&known) {
             self.note_departure(step, known, sent + known.lease);
@@ -321,7 +327,7 @@ impl LockLine {
         let state = self.lock();
         let fenced = state.doubtful || state.fenced_until.is_some_and(|until| now < until);
         let usual = match (&self.kind.usual, steps) {
-            (Some(usual), [step]) if !fenced && !passed => {
+            (Some(usual), [step]) if !fenced && passed.is_none() => {
                 usual.request(&self.keys, &self.next, step, known[0])
             }
             _ => None,
@@ -330,7 +336,7 @@ impl LockLine {
             known,
             usual,
             doubtful: state.doubtful,
-            patience: passed.then(|| patience(state.round_trip)),
+            next: passed.map(|passed| (passed, patience(state.round_trip))),
             confirmed: state.waiting.listening.is_confirmed(),
         }
     }
@@ -379,8 +385,8 @@ impl LockLine {
         if departure.doubtful {
             request.doubt();
         }
-        if let Some(patience) = departure.patience {
-            calls::come_next(&mut request, patience);
+        if let Some((passed, patience)) = departure.next {
+            calls::come_next(&mut request, passed, patience);
         }
         request
     }

@@ -106,10 +106,10 @@ impl Waiting {
         self.unserved_since = Some(now);
     }
 
-    /// Whether others have been served for too long.
-    pub(super) fn is_passed(&self, now: Instant) -> bool {
-        self.unserved_since
-            .is_some_and(|since| now >= since + LONGEST_PASSED)
+    /// For how long others have been served, where that is too long.
+    pub(super) fn passed(&self, now: Instant) -> Option<Duration> {
+        let passed = now.saturating_duration_since(self.unserved_since?);
+        (passed >= LONGEST_PASSED).then_some(passed)
     }
 
     fn place(&self, ticket: u64) -> Option<usize> {

@@ -74,11 +74,13 @@ pub(crate) use report::{Report, Verdict};
 /// What a client knows of others is believed for this long while its callers wait.
 const FRESH: Duration = Duration::from_millis(20);
 /// A line that may not be kept is tried again after this.
-const REFUSED: Duration = Duration::from_secs(1);
+const REFUSED: Duration = Duration::from_secs(10);
 /// A message that is for everybody is answered by so many of those who wait, more or less.
 const ANSWERS: f64 = 3.0;
 /// Without any message so many of them look in a second, if each looked less often by itself.
 const LOOKS: f64 = 50.0;
+/// Who leaves a message to others looks within this time for each client that it knows of.
+const LATE: Duration = Duration::from_millis(5);
 
 /// Whose turn it is, as far as this process knows.
 #[derive(Debug, Default)]
@@ -103,6 +105,10 @@ pub(crate) struct Turns {
     held: bool,
     /// When this client looks whether those came who were told.
     look_at: Option<Instant>,
+    /// It does not hear any more when its turn has come, as the line might not be kept.
+    has_left: bool,
+    /// When it looks at a message that others were to answer.
+    late_look: Option<Instant>,
 }
 
 impl Turns {
@@ -111,9 +117,19 @@ impl Turns {
         self.off = true;
     }
 
-    /// Whether turns are kept; else each message is for this client, too.
+    /// Whether turns are kept.
     pub(crate) fn are_kept(&self, now: Instant) -> bool {
         !self.off && self.refused_until.is_none_or(|until| until <= now)
+    }
+
+    /// Whether it hears when its turn has come; else each message is for this client, too.
+    pub(crate) fn takes_part(&self, now: Instant) -> bool {
+        self.are_kept(now) && !self.has_left
+    }
+
+    /// Whether it is to hear that from now on, where it has not until now.
+    pub(crate) fn comes_back(&mut self, now: Instant) -> bool {
+        self.are_kept(now) && std::mem::take(&mut self.has_left)
     }
 
     /// Whether the next batch carries a report. `answered`: the server has told some that they have to wait.
@@ -197,7 +213,26 @@ impl Turns {
 
     /// Whether this client looks at a message that is for everybody.
     pub(crate) fn answers(&self, now: Instant) -> bool {
-        !self.are_kept(now) || fastrand::f64() * f64::from(self.clients) < ANSWERS
+        !self.takes_part(now) || fastrand::f64() * f64::from(self.clients) < ANSWERS
+    }
+
+    /// When this client looks at a message that others are to answer, in case that they are not there any more; unless it
+    /// does so anyway. All together some two hundred times a second.
+    pub(crate) fn looks_late(&mut self, now: Instant) -> Option<Instant> {
+        if self.late_look.is_some() {
+            return None;
+        }
+        let at = now + (LATE * self.clients).mul_f64(fastrand::f64());
+        Some(*self.late_look.insert(at))
+    }
+
+    /// Whether the look at `instant` is still to be made: no answer has come since. It is asked once.
+    pub(crate) fn is_late_look(&mut self, instant: Instant) -> bool {
+        let due = self.late_look == Some(instant);
+        if due {
+            self.late_look = None;
+        }
+        due
     }
 
     /// Whether this client looks by itself, once in `interval`.
@@ -224,11 +259,13 @@ impl Turns {
         self.in_line = verdict.is_some() && waiting && (asked || self.in_line);
         if asked {
             self.held = false;
+            self.late_look = None;
         }
         let seen = match verdict? {
             Verdict::Off => {
                 self.refused_until = Some(now + REFUSED);
                 self.in_line = false;
+                self.has_left = true;
                 self.look_at = None;
                 return None;
             }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_semaphore::{Effect, Error, RLock, RSemaphore};
+use redisson_semaphore::{Effect, Error, Lock, RLock, RSemaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Actor;
