@@ -39,7 +39,16 @@ use plan::Plan;
 use run::Limit;
 
 /// Seeds that have found something, and what.
-const NAMED: &[(&str, u64)] = &[];
+const NAMED: &[(&str, u64)] = &[
+    (
+        "a JVM that was not connected at a release between our clients",
+        1279,
+    ),
+    (
+        "who was refused a line and comes back to it",
+        20_779_000_017,
+    ),
+];
 
 /// How many histories are carried out in `cargo test`, and how many of them twice.
 const SOME: u64 = 120;

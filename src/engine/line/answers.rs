@@ -83,10 +83,12 @@ impl Line {
                 }
             }
             let left = available > 0 && (adds || found);
-            let unheard = left && !found && others == Some(0);
+            // Clients of ours that wait take what is left: whoever else is to have it was not there.
+            let no_strangers = turns.is_some_and(|turns| turns.strangers == 0);
+            let unheard = left && !found && (others == Some(0) || no_strangers);
             let known = (available < i64::MAX).then_some(available);
             // An answer out of the record does not know how many listen.
-            let asleep = left && !unheard && turns.is_none_or(|turns| turns.strangers > 0);
+            let asleep = left && !unheard && !no_strangers;
             let nudge = asleep && state.leavings.leave(known, found);
             if asleep && !nudge {
                 self.left_more.notify_one();
