@@ -138,6 +138,8 @@ pub struct Judge {
     pub fault: Option<Fault>,
     ledgers: Vec<Ledger>,
     locks: BTreeMap<u64, HeldLock>,
+    /// Locks that somebody has taken away, and until when their holders may not know.
+    robbed: BTreeMap<usize, Instant>,
     waiting: BTreeMap<u64, Waiting>,
     clients: BTreeMap<Host, Client>,
     last_number: u64,
@@ -169,6 +171,7 @@ impl Judge {
             fault: None,
             ledgers: rules.permits.iter().map(ledger).collect(),
             locks: BTreeMap::new(),
+            robbed: BTreeMap::new(),
             waiting: BTreeMap::new(),
             clients: BTreeMap::new(),
             last_number: 0,
@@ -450,7 +453,12 @@ impl Judge {
             object,
             owner: owner.to_owned(),
             lease,
-            robbed: None,
+            // What was on its way to its holder is taken away, too.
+            robbed: self
+                .robbed
+                .get(&object)
+                .copied()
+                .filter(|until| now <= *until),
         };
         self.locks.insert(self.last_number, held);
         self.last_number
@@ -459,6 +467,7 @@ impl Judge {
     /// Somebody takes a lock away from its holder.
     pub fn robs(&mut self, object: usize) {
         let until = Instant::now() + self.rules.longest_lease + Duration::from_secs(1);
+        self.robbed.insert(object, until);
         for held in self.locks.values_mut().filter(|held| held.object == object) {
             held.robbed.get_or_insert(until);
         }
