@@ -54,7 +54,7 @@ local function open_line(key, notes, publish, id, now, asks)
   if asks and me.told > 0 then
     local delay = now - me.told
     if me.patience > FAR then charge(delay > FAR and min(delay, me.patience) or 0) end
-    if delay <= LONGEST then me.patience = max(PATIENCE, 0.9 * me.patience, min(LONGEST, 1.5 * delay)) end
+    if delay <= LONGEST then me.patience = max(PATIENCE, 0.6 * me.patience, min(LONGEST, 1.5 * delay)) end
     me.told = 0
   end
 
