@@ -9,7 +9,8 @@ use std::fmt;
 /// and expects the server's certificate to be for the host of the URL. TLS 1.2 and 1.3 are spoken. There is no switch that
 /// lets a certificate pass unchecked: trust the server's own with [`trust_only`](Self::trust_only) instead.
 ///
-/// ```no_run
+#[cfg_attr(feature = "tls-rustls", doc = "```no_run")]
+#[cfg_attr(not(feature = "tls-rustls"), doc = "```ignore")]
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
 /// use redisson_semaphore::{Client, Tls};
 ///
