@@ -80,7 +80,7 @@ const ANSWERS: f64 = 3.0;
 /// Without any message so many of them look in a second, if each looked less often by itself.
 const LOOKS: f64 = 50.0;
 /// Who leaves a message to others looks within this time for each client that it knows of.
-const LATE: Duration = Duration::from_millis(5);
+const LATE: Duration = Duration::from_millis(40);
 
 /// Whose turn it is, as far as this process knows.
 #[derive(Debug, Default)]
@@ -217,7 +217,7 @@ impl Turns {
     }
 
     /// When this client looks at a message that others are to answer, in case that they are not there any more; unless it
-    /// does so anyway. All together some two hundred times a second.
+    /// does so anyway. All together some fifty times a second.
     pub(crate) fn looks_late(&mut self, now: Instant) -> Option<Instant> {
         if self.late_look.is_some() {
             return None;
