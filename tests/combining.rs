@@ -8,30 +8,13 @@ use futures::future::join_all;
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, Error, RSemaphore};
 use support::channel::Channel;
-use support::clients::{LIMIT, served};
+use support::clients::{LIMIT, scripts, served};
 use support::server::RedisServer;
 use support::waiters::{channel, until, until_subscribers};
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// Written by those who know that others listen.
 const TURNS: &str = "redisson_sc_turns:{counted}";
-
-/// Script calls that the server has carried out.
-async fn scripts(server: &RedisServer) -> u64 {
-    let mut connection = server.connection().await;
-    let stats: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(&mut connection)
-        .await
-        .expect("INFO");
-    let calls = |line: &str| -> Option<u64> {
-        let rest = line
-            .strip_prefix("cmdstat_evalsha:calls=")
-            .or_else(|| line.strip_prefix("cmdstat_eval:calls="))?;
-        rest.split(',').next()?.parse().ok()
-    };
-    stats.lines().filter_map(calls).sum()
-}
 
 /// A semaphore of a client that hands over for `window`, known to the server's script cache.
 async fn semaphore(server: &RedisServer, permits: u32, window: Duration) -> RSemaphore {
@@ -52,24 +35,24 @@ async fn semaphore(server: &RedisServer, permits: u32, window: Duration) -> RSem
 async fn a_caller_alone_sends_one_script_a_call() {
     let server = RedisServer::start().await;
     let semaphore = semaphore(&server, 5, HOUR).await;
-    let before = scripts(&server).await;
+    let before = scripts(&mut server.connection().await).await;
     for _ in 0..10 {
         semaphore.acquire(2).await.unwrap();
         assert!(semaphore.try_acquire(1).await.unwrap());
         semaphore.release(3).await.unwrap();
     }
-    assert_eq!(scripts(&server).await - before, 30);
+    assert_eq!(scripts(&mut server.connection().await).await - before, 30);
 }
 
 #[tokio::test]
 async fn calls_made_together_travel_together() {
     let server = RedisServer::start().await;
     let semaphore = semaphore(&server, 1_000, HOUR).await;
-    let before = scripts(&server).await;
+    let before = scripts(&mut server.connection().await).await;
     let calls = (0..500).map(|_| semaphore.acquire(1));
     assert!(join_all(calls).await.iter().all(Result::is_ok));
     // The first call leaves at once; the others wait for it and follow, more and more at a time.
-    let used = scripts(&server).await - before;
+    let used = scripts(&mut server.connection().await).await - before;
     assert!((2..=8).contains(&used), "500 calls in {used} scripts");
     assert_eq!(semaphore.available_permits().await.unwrap(), 500);
 }
@@ -78,12 +61,12 @@ async fn calls_made_together_travel_together() {
 async fn calls_that_cannot_be_merged_are_split_into_several_scripts() {
     let server = RedisServer::start().await;
     let semaphore = semaphore(&server, i32::MAX as u32, HOUR).await;
-    let before = scripts(&server).await;
+    let before = scripts(&mut server.connection().await).await;
     let calls = (1..=3_000).map(|permits| semaphore.try_acquire(permits));
     for taken in join_all(calls).await {
         assert!(taken.unwrap());
     }
-    let used = scripts(&server).await - before;
+    let used = scripts(&mut server.connection().await).await - before;
     assert!(
         (24..=30).contains(&used),
         "3000 different calls in {used} scripts"
@@ -109,13 +92,13 @@ async fn relay(server: &RedisServer, semaphore: &RSemaphore, runners: usize) -> 
     until_subscribers(&mut connection, "redisson_sc:{counted}", 1).await;
     // In its turn behind all that the arrival of the runners has caused.
     assert_eq!(semaphore.available_permits().await.unwrap(), 0);
-    let before = scripts(server).await;
+    let before = scripts(&mut server.connection().await).await;
     semaphore.release(1).await.unwrap();
     for runner in running {
         runner.await.unwrap();
     }
     assert_eq!(semaphore.available_permits().await.unwrap(), 1);
-    scripts(server).await - before
+    scripts(&mut server.connection().await).await - before
 }
 
 #[tokio::test]
@@ -179,27 +162,30 @@ async fn small_behind_large(others: usize, release_meanwhile: bool) {
         })
         .await;
     }
-    let before = scripts(&server).await;
+    let before = scripts(&mut server.connection().await).await;
     let small = acquire(1);
     if release_meanwhile {
         // Each is a new reason to ask for the first ones.
         while !small.is_finished() {
-            assert!(scripts(&server).await - before < 200, "not found");
+            assert!(
+                scripts(&mut server.connection().await).await - before < 200,
+                "not found"
+            );
             semaphore.release(1).await.unwrap();
             assert!(semaphore.try_acquire(1).await.unwrap());
         }
     }
     served(small).await;
     assert_eq!(semaphore.available_permits().await.unwrap(), 2);
-    let used = scripts(&server).await - before;
+    let used = scripts(&mut server.connection().await).await - before;
     assert!(release_meanwhile || used <= 20, "{used} scripts");
     // In its turn behind whatever is still asked: nobody else can be served.
     assert!(large.iter().all(|task| !task.is_finished()));
-    let before = scripts(&server).await;
+    let before = scripts(&mut server.connection().await).await;
     for _ in 0..5 {
         assert_eq!(semaphore.available_permits().await.unwrap(), 2);
     }
-    let used = scripts(&server).await - before;
+    let used = scripts(&mut server.connection().await).await - before;
     assert!(used <= 10, "{used} scripts for five questions");
 }
 

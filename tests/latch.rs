@@ -11,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{
     Client, CountDownLatch, Effect, Error, NameMapper, RCountDownLatch, Result,
 };
-use support::clients::{LIMIT, NEVER, builder, connect, kill, served, stored};
+use support::clients::{LIMIT, NEVER, builder, connect, kill, limited, served, stored};
 use support::monitor::Monitor;
 use support::polls::{poll_once, poll_times};
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
@@ -330,16 +330,6 @@ async fn what_is_no_latch_is_told_and_left_alone() {
         latch.count_down().await.unwrap();
         assert_eq!(latch.count().await, Ok(left));
     }
-}
-
-/// A server whose user `app` may do what `rules` say, and a client of that user.
-async fn limited(rules: &str) -> (RedisServer, Client) {
-    let server = RedisServer::options()
-        .user(&format!("app on >pw {rules}"))
-        .start()
-        .await;
-    let client = connect(server.url_as("app", "pw")).await;
-    (server, client)
 }
 
 /// What is told and what has happened agree, whatever the server forbids, and who is refused leaves nothing behind.

@@ -10,6 +10,7 @@ use futures::future::{join_all, try_join_all};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Lease, RemainingTtl};
+use support::clients::scripts;
 use support::log;
 use support::monitor::Monitor;
 use support::server::RedisServer;
@@ -33,21 +34,6 @@ async fn connect(url: String, watchdog: Duration) -> Client {
         .connect()
         .await
         .expect("the server runs")
-}
-
-/// How often scripts were called.
-async fn script_calls(redis: &mut MultiplexedConnection) -> u64 {
-    let stats: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(redis)
-        .await
-        .unwrap();
-    let calls = |line: &str| -> Option<u64> {
-        let (name, rest) = line.split_once(":calls=")?;
-        let script = ["cmdstat_eval", "cmdstat_evalsha"].contains(&name);
-        script.then(|| rest.split(',').next().unwrap().parse().unwrap())
-    };
-    stats.lines().filter_map(calls).sum()
 }
 
 /// Waits until `time` has passed by the server's clock: a key of that life is gone.
@@ -102,7 +88,7 @@ async fn ten_thousand_locks_take_few_calls() {
     let mut calls = Vec::new();
     for _ in 0..3 {
         until_renewed(&mut redis, "held-0", WATCHDOG).await;
-        calls.push(script_calls(&mut redis).await);
+        calls.push(scripts(&mut redis).await);
     }
     // From one round to the next, wherever in them the mark stands.
     for pair in calls.windows(2) {

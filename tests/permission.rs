@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, FromRedisValue};
 use redisson_semaphore::{Client, Error, RLock, RSemaphore};
 use support::channel::Channel;
-use support::clients::{LIMIT, builder, connect, release_as_redisson, served};
+use support::clients::{LIMIT, builder, connect, limited, release_as_redisson, served};
 use support::proxy::{Fate, Proxy};
 use support::refusals::{all_operations, assert_clear};
 use support::server::RedisServer;
@@ -112,16 +112,6 @@ async fn a_password_that_changes_while_the_client_runs() {
     .await;
     served(task).await;
     assert_eq!(read(&server, "locked-out").await.value, ["0"]);
-}
-
-/// A server whose user `app` may do what `rules` say, and a client of that user.
-async fn limited(rules: &str) -> (RedisServer, Client) {
-    let server = RedisServer::options()
-        .user(&format!("app on >pw {rules}"))
-        .start()
-        .await;
-    let client = connect(server.url_as("app", "pw")).await;
-    (server, client)
 }
 
 fn denied(error: &Error, name: &str) {

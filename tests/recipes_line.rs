@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
-use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Held, Result};
+use support::clients::scripts;
 use support::monitor::{Command, Monitor};
 use support::proxy::Proxy;
 use support::server::RedisServer;
@@ -20,21 +20,6 @@ use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(3600);
-
-/// How many scripts the server has carried out.
-async fn scripts(redis: &mut MultiplexedConnection) -> u64 {
-    let info: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(redis)
-        .await
-        .unwrap();
-    let calls = |line: &str| -> Option<u64> {
-        let (_, rest) = line.split_once("calls=")?;
-        rest.split(',').next()?.parse().ok()
-    };
-    let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
-    scripts.filter_map(calls).sum()
-}
 
 fn acquire(semaphore: &Handle) -> JoinHandle<Result<Held>> {
     let waiter = semaphore.clone();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use layouts::{Layout, Shape};
 use redis::AsyncCommands;
-use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error};
+use support::clients::scripts;
 use support::server::RedisServer;
 use support::waiters::{until, until_listening};
 use tokio::time::{Instant, timeout};
@@ -16,21 +16,6 @@ use tokio::time::{Instant, timeout};
 use support::proxy::Proxy;
 
 const LIMIT: Duration = Duration::from_secs(20);
-
-/// How many scripts the server has carried out.
-async fn scripts(redis: &mut MultiplexedConnection) -> u64 {
-    let info: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(redis)
-        .await
-        .unwrap();
-    let calls = |line: &str| -> Option<u64> {
-        let (_, rest) = line.split_once("calls=")?;
-        rest.split(',').next()?.parse().ok()
-    };
-    let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
-    scripts.filter_map(calls).sum()
-}
 
 /// 256 callers of one process travel together.
 #[tokio::test]

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RSemaphore};
-use support::clients::{connect, release_as_redisson, served};
+use support::clients::{connect, release_as_redisson, scripts, served};
 use support::crowd::Crowd;
 use support::proxy::Proxy;
 use support::server::RedisServer;
@@ -26,21 +26,6 @@ async fn semaphores(server: &RedisServer, permits: u32, count: usize) -> Vec<RSe
     let all = join_all((0..count).map(|_| semaphore(server.url()))).await;
     assert!(all[0].try_set_permits(permits).await.unwrap());
     all
-}
-
-/// How many scripts the server has carried out.
-async fn scripts(connection: &mut MultiplexedConnection) -> u64 {
-    let stats: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(connection)
-        .await
-        .unwrap();
-    let calls = |name: &str| -> u64 {
-        let line = stats.lines().find_map(|line| line.strip_prefix(name));
-        let calls = line.and_then(|rest| rest.split(',').next());
-        calls.map_or(0, |calls| calls.parse().expect("a number"))
-    };
-    calls("cmdstat_evalsha:calls=") + calls("cmdstat_eval:calls=")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -108,3 +108,28 @@ pub async fn until_stored(server: &RedisServer, name: &str, permits: i64) {
     })
     .await;
 }
+
+/// A server whose user `app` may do what `rules` say, and a client of that user.
+pub async fn limited(rules: &str) -> (RedisServer, Client) {
+    let server = RedisServer::options()
+        .user(&format!("app on >pw {rules}"))
+        .start()
+        .await;
+    let client = connect(server.url_as("app", "pw")).await;
+    (server, client)
+}
+
+/// How many scripts the server has carried out.
+pub async fn scripts(server: &mut MultiplexedConnection) -> u64 {
+    let info: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(server)
+        .await
+        .unwrap();
+    let calls = |line: &str| -> Option<u64> {
+        let (_, rest) = line.split_once("calls=")?;
+        rest.split(',').next()?.parse().ok()
+    };
+    let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
+    scripts.filter_map(calls).sum()
+}

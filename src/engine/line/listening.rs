@@ -48,8 +48,7 @@ impl Line {
     pub(crate) fn is_to_come(self: &Arc<Self>, all: bool) {
         let now = Instant::now();
         let mut state = self.lock();
-        if !all && state.turns.is_in_line() && !state.turns.answers(now) {
-            self.look_late(&mut state, now);
+        if !all && state.turns.is_in_line() && !self.answers(&mut state, now) {
             return;
         }
         // Perhaps it is this client who has begun it.
@@ -74,14 +73,21 @@ impl Line {
         waiting
     }
 
-    /// A message is left to others, who may have gone.
-    fn look_late(&self, state: &mut State, now: Instant) {
-        if state.waiters.is_empty() {
-            return;
+    /// Whether this client looks now at a message that is for everybody. It may be left to others: as they may have gone, it
+    /// looks later then.
+    fn answers(&self, state: &mut State, now: Instant) -> bool {
+        if state.turns.answers(now) {
+            return true;
         }
-        let Some(at) = state.turns.looks_late(now) else {
-            return;
-        };
+        if !state.waiters.is_empty()
+            && let Some(at) = state.turns.looks_late(now)
+        {
+            self.look_late_at(at);
+        }
+        false
+    }
+
+    fn look_late_at(&self, at: Instant) {
         let line = self.itself.clone();
         self.core.runtime.spawn(async move {
             tokio::time::sleep_until(at).await;
@@ -213,18 +219,10 @@ impl Listener for Line {
                 look = !state.turns.takes_part(now);
             }
             // A zero follows the announcement of the same permits.
-            Wake::Message(payload) if payload == b"0" => {
-                look = state.turns.answers(now);
-                if !look {
-                    self.look_late(&mut state, now);
-                }
-            }
+            Wake::Message(payload) if payload == b"0" => look = self.answers(&mut state, now),
             Wake::Message(_) => {
                 state.turns.heard();
-                look = state.turns.answers(now);
-                if !look {
-                    self.look_late(&mut state, now);
-                }
+                look = self.answers(&mut state, now);
                 // Whoever has sent it sees to the others.
                 (state.unprompted, state.looking_unprompted) = (false, false);
             }
