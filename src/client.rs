@@ -175,7 +175,23 @@ impl Client {
     /// [`Error::Unfinished`] if something could not be carried out within the retry window. A call in doubt whose
     /// callers have been told so already has had its window: it gets one more chance, not another window.
     pub async fn shutdown(&self) -> Result<()> {
-        self.core.shutdown().await
+        self.core.shutdown(None).await
+    }
+
+    /// As [`shutdown`](Self::shutdown), but ends after `limit`, whatever is owed by then: for a service that has only so
+    /// long before it is killed. What could not be carried out in time is not carried out any more.
+    ///
+    /// Where several shut the client down, the shortest limit counts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unfinished`] if something could not be carried out within `limit`, or the retry window where that is shorter.
+    ///
+    /// # Cancel safety
+    ///
+    /// A shutdown that has begun goes on with the next call; wait for one of them to its end.
+    pub async fn shutdown_for(&self, limit: Duration) -> Result<()> {
+        self.core.shutdown(Some(limit)).await
     }
 }
 

@@ -15,7 +15,7 @@ pub mod memory;
 #[doc(hidden)]
 pub mod outside;
 pub mod recipes;
-pub mod redisson;
+mod redisson;
 mod state;
 mod sync;
 mod tls;
@@ -34,7 +34,7 @@ pub use config::NameMapper;
 pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;
-pub use redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+pub use redisson::{ExpireCondition, ExpireTime, RCountDownLatch, RFencedLock, RLock, RSemaphore};
 pub use state::ConnectionState;
 #[cfg(feature = "tls-rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]

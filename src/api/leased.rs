@@ -41,12 +41,15 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     fn clone_handle(&self) -> Arc<dyn LeasedSemaphore>;
 
     /// Takes a permit, waiting until there is one.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     async fn acquire(&self) -> Result<Held>;
 
     /// Takes a permit if one is free now and not due to somebody who waits.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     async fn try_acquire(&self) -> Result<Option<Held>>;
 
     /// Takes a permit, waiting for `wait` at the most; tries once more at the end of it.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>>;
 
     /// Gives the permit with this id back; `false` if it was not held, or not any more.

@@ -109,31 +109,37 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     }
 
     /// Takes the lock, waiting until it is free.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard` gives a guard"]
     async fn lock(&self) -> Result<()> {
         self.hold(None, None).await.map(drop)
     }
 
     /// As [`lock`](Lock::lock), for as long as `lease` at the most.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_with_lease` gives a guard"]
     async fn lock_with_lease(&self, lease: Duration) -> Result<()> {
         self.hold(None, Some(lease)).await.map(drop)
     }
 
     /// Takes the lock if it is free now, or held by this owner already.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `try_guard` gives a guard"]
     async fn try_lock(&self) -> Result<bool> {
         self.try_lock_for(Duration::ZERO).await
     }
 
     /// As [`try_lock`](Lock::try_lock), for as long as `lease` at the most.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `try_guard_with_lease` gives a guard"]
     async fn try_lock_with_lease(&self, lease: Duration) -> Result<bool> {
         self.try_lock_for_with_lease(Duration::ZERO, lease).await
     }
 
     /// Takes the lock, waiting for `wait` at the most; tries once more at the end of it.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for` gives a guard"]
     async fn try_lock_for(&self, wait: Duration) -> Result<bool> {
         Ok(self.hold(Some(wait), None).await?.is_some())
     }
 
     /// As [`try_lock_for`](Lock::try_lock_for), for as long as `lease` at the most.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for_with_lease` gives a guard"]
     async fn try_lock_for_with_lease(&self, wait: Duration, lease: Duration) -> Result<bool> {
         Ok(self.hold(Some(wait), Some(lease)).await?.is_some())
     }
@@ -151,6 +157,11 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// [`try_lock`](Lock::try_lock) with a guard; `None` when someone else holds it.
     async fn try_guard(&self) -> Result<Option<LockGuard>> {
         self.guarded(Some(Duration::ZERO), None).await
+    }
+
+    /// [`try_lock_with_lease`](Lock::try_lock_with_lease) with a guard; `None` when someone else holds it.
+    async fn try_guard_with_lease(&self, lease: Duration) -> Result<Option<LockGuard>> {
+        self.guarded(Some(Duration::ZERO), Some(lease)).await
     }
 
     /// [`try_lock_for`](Lock::try_lock_for) with a guard; `None` when the time has run out.

@@ -172,6 +172,7 @@ impl RLock {
     ///
     /// Redis: `name` gets the owner's field, or its count rises by one; the time to live becomes the watchdog
     /// time-out. Redisson: `lock()`.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard` gives a guard"]
     pub async fn lock(&self) -> Result<()> {
         self.hold(None, None).await.map(drop)
     }
@@ -184,6 +185,7 @@ impl RLock {
     /// # Errors
     ///
     /// [`InvalidDuration`](crate::Error::InvalidDuration) for a lease below a millisecond, and above 2^53 of them.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_with_lease` gives a guard"]
     pub async fn lock_with_lease(&self, lease: Duration) -> Result<()> {
         self.hold(None, Some(lease)).await.map(drop)
     }
@@ -191,6 +193,7 @@ impl RLock {
     /// Takes the lock if it is free now, or held by this owner already; does not wait behind others.
     ///
     /// Redis: as [`lock`](Self::lock). Redisson: `tryLock()`.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `try_guard` gives a guard"]
     pub async fn try_lock(&self) -> Result<bool> {
         self.try_lock_for(Duration::ZERO).await
     }
@@ -200,6 +203,7 @@ impl RLock {
     /// # Errors
     ///
     /// As [`lock_with_lease`](Self::lock_with_lease).
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `try_guard_with_lease` gives a guard"]
     pub async fn try_lock_with_lease(&self, lease: Duration) -> Result<bool> {
         self.try_lock_for_with_lease(Duration::ZERO, lease).await
     }
@@ -208,6 +212,7 @@ impl RLock {
     /// the time has run out. A wait of zero is [`try_lock`](Self::try_lock).
     ///
     /// Redisson: `tryLock(long, TimeUnit)`.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for` gives a guard"]
     pub async fn try_lock_for(&self, wait: Duration) -> Result<bool> {
         Ok(self.hold(Some(wait), None).await?.is_some())
     }
@@ -218,6 +223,7 @@ impl RLock {
     /// # Errors
     ///
     /// As [`lock_with_lease`](Self::lock_with_lease).
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for_with_lease` gives a guard"]
     pub async fn try_lock_for_with_lease(&self, wait: Duration, lease: Duration) -> Result<bool> {
         Ok(self.hold(Some(wait), Some(lease)).await?.is_some())
     }
@@ -262,6 +268,15 @@ impl RLock {
     /// [`try_lock`](Self::try_lock) with a guard; `None` when someone else holds the lock.
     pub async fn try_guard(&self) -> Result<Option<LockGuard>> {
         Lock::try_guard(self).await
+    }
+
+    /// [`try_lock_with_lease`](Self::try_lock_with_lease) with a guard; `None` when someone else holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_with_lease`](Self::lock_with_lease).
+    pub async fn try_guard_with_lease(&self, lease: Duration) -> Result<Option<LockGuard>> {
+        Lock::try_guard_with_lease(self, lease).await
     }
 
     /// [`try_lock_for`](Self::try_lock_for) with a guard; `None` when the time has run out.
@@ -313,13 +328,21 @@ impl RLock {
 
     /// Whether this owner holds the lock, as Redis has it. Redisson: `isHeldByCurrentThread()`.
     pub async fn is_held(&self) -> Result<bool> {
-        self.is_held_by(&self.owner).await
+        self.is_held_by_owner(&self.owner).await
     }
 
-    /// Whether `owner` holds the lock: `<client id>:<number>`, where in Java the number is the thread's id.
+    /// Whether the owner number `id` of this client holds the lock: that of [`with_owner`](Self::with_owner).
     ///
-    /// Redis: `HEXISTS`. Redisson: `isHeldByThread(long)`, which knows the threads of its own client only.
-    pub async fn is_held_by(&self, owner: &str) -> Result<bool> {
+    /// Redis: `HEXISTS`. Redisson: `isHeldByThread(long)`.
+    pub async fn is_held_by(&self, id: u64) -> Result<bool> {
+        self.is_held_by_owner(&owner(&self.core, id)).await
+    }
+
+    /// Whether `owner` holds the lock, of any client: what [`owner`](Self::owner) says of a handle,
+    /// `<client id>:<number>`, where in Java the number is the thread's id.
+    ///
+    /// Redis: `HEXISTS`. Redisson has no counterpart.
+    pub async fn is_held_by_owner(&self, owner: &str) -> Result<bool> {
         self.object()
             .read_field("is_held_by", "HEXISTS", owner)
             .await

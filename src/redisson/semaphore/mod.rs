@@ -157,6 +157,7 @@ impl RSemaphore {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the line; permits granted in that moment are given back.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire(&self, permits: u32) -> Result<()> {
         self.check(permits)?;
         if permits == 0 {
@@ -172,6 +173,7 @@ impl RSemaphore {
     /// # Errors
     ///
     /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
         self.check(permits)?;
         if permits == 0 {
@@ -188,6 +190,7 @@ impl RSemaphore {
     /// # Errors
     ///
     /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     pub async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool> {
         if permits == 0 || wait.is_zero() {
             return self.try_acquire(permits).await;
@@ -399,37 +402,47 @@ impl RSemaphore {
         Ok(done)
     }
 
-    /// Lets it vanish after `ttl`, rounded up to whole milliseconds; `false` if it does not exist.
-    /// Redis: `PEXPIRE`. Redisson: `expire(Duration)`.
+    /// Lets it vanish after `ttl`, rounded up to whole milliseconds, where `condition` holds (`None`: in any case);
+    /// `false` if it does not, or there is no such semaphore.
+    ///
+    /// ```no_run
+    /// # async fn expire(seats: redisson_semaphore::RSemaphore) -> redisson_semaphore::Result<()> {
+    /// use redisson_semaphore::ExpireCondition;
+    /// use std::time::Duration;
+    ///
+    /// seats.expire(Duration::from_secs(60), None).await?;
+    /// seats.expire(Duration::from_secs(90), ExpireCondition::Greater).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Redis: `PEXPIRE`; with a condition, which needs Redis 7, with `NX`, `XX`, `GT`, `LT`. Redisson: `expire(Duration)`;
+    /// `expireIfNotSet`, `expireIfSet`, `expireIfGreater`, `expireIfLess`.
     ///
     /// # Errors
     ///
     /// [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
-    pub async fn expire(&self, ttl: Duration) -> Result<bool> {
-        self.object().expire(ttl, None).await
+    pub async fn expire(
+        &self,
+        ttl: Duration,
+        condition: impl Into<Option<ExpireCondition>>,
+    ) -> Result<bool> {
+        let condition = condition.into();
+        self.object().expire(ttl, condition).await
     }
 
-    /// As [`expire`](Self::expire), under a condition; `false` if it does not hold. Redis 7: `PEXPIRE`
-    /// with `NX`, `XX`, `GT`, `LT`. Redisson: `expireIfNotSet`, `expireIfSet`, `expireIfGreater`,
-    /// `expireIfLess`.
+    /// Lets it vanish at `time` by the server's clock, at once where that has passed, where `condition` holds (`None`: in
+    /// any case); `false` if it does not, or there is no such semaphore.
     ///
-    /// # Errors
-    ///
-    /// As [`expire`](Self::expire).
-    pub async fn expire_if(&self, ttl: Duration, condition: ExpireCondition) -> Result<bool> {
-        self.object().expire(ttl, Some(condition)).await
-    }
-
-    /// Lets it vanish at `time` by the server's clock, at once where that has passed; `false` if it does
-    /// not exist. Redis: `PEXPIREAT`. Redisson: `expire(Instant)`, `expireAt(long)`.
-    pub async fn expire_at(&self, time: SystemTime) -> Result<bool> {
-        self.object().expire_at(time, None).await
-    }
-
-    /// As [`expire_at`](Self::expire_at), under a condition. Redis 7: `PEXPIREAT` with `NX`, `XX`, `GT`,
-    /// `LT`. Redisson: `expireIfNotSet(Instant)` and its sisters.
-    pub async fn expire_at_if(&self, time: SystemTime, condition: ExpireCondition) -> Result<bool> {
-        self.object().expire_at(time, Some(condition)).await
+    /// Redis: `PEXPIREAT`, with a condition as at [`expire`](Self::expire). Redisson: `expire(Instant)`, `expireAt(long)`;
+    /// `expireIfNotSet(Instant)` and its sisters.
+    pub async fn expire_at(
+        &self,
+        time: SystemTime,
+        condition: impl Into<Option<ExpireCondition>>,
+    ) -> Result<bool> {
+        let condition = condition.into();
+        self.object().expire_at(time, condition).await
     }
 
     /// Takes the expiry away; `false` if there was none. Redis: `PERSIST`. Redisson: `clearExpire()`.
@@ -451,6 +464,10 @@ impl RSemaphore {
     /// Redisson: `sizeInMemory()`.
     pub async fn size_in_memory(&self) -> Result<u64> {
         self.object().size_in_memory().await
+    }
+
+    fn identity(&self) -> usize {
+        Arc::as_ptr(&self.line) as usize
     }
 
     fn release_detached(&self, permits: u32) {
