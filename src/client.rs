@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
 use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
 use crate::state::ConnectionState;
+use crate::stats::Stats;
 
 /// A client of one Redis server: two connections, however many objects and waiters.
 ///
@@ -161,6 +162,19 @@ impl Client {
     #[must_use]
     pub fn connection_state(&self) -> watch::Receiver<ConnectionState> {
         self.core.connection.state()
+    }
+
+    /// What has become of this client's calls so far, and how things stand: cheap, without I/O.
+    ///
+    /// ```no_run
+    /// # async fn watch(client: redisson_semaphore::Client) {
+    /// let stats = client.stats();
+    /// println!("{} wait, {} permits are held", stats.waiting, stats.held_permits);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.look()
     }
 
     /// Carries out what is owed, above all the releases of dropped guards, and ends.
@@ -339,6 +353,20 @@ impl ClientBuilder {
         self
     }
 
+    /// How long a call may take besides the time that it was told to wait; a day at the most.
+    ///
+    /// By default it is 5 s for timed calls (`permit_for`, `try_lock_for`, `wait_for` and the like), and all others go on
+    /// through the [retry window](Self::retry_window). Where it is set it holds for these, too: no call takes longer then than its
+    /// wait and this time, whatever has become of Redis, but for those that wait without a limit (`acquire`, `lock`, `wait`).
+    ///
+    /// Who is told so has left, as if the future had been dropped: what it took is given back, a release is carried out.
+    /// The error is [`Error::Unavailable`] where nothing took effect and nothing will, as where nothing was sent; else
+    /// [`Error::OutcomeUnknown`]. The retry window may come first.
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.config.call_timeout = Some(timeout);
+        self
+    }
+
     /// How often waiting callers look without having been woken; 5 s by default, varied by a quarter.
     ///
     /// Messages wake them at once; this is for permits that appear without one, as when a key is set by
@@ -415,18 +443,21 @@ impl ClientBuilder {
             response_timeout,
             connect_timeout,
             retry_window,
+            call_timeout,
             safety_interval,
             lock_watchdog_timeout,
             local_hand_over,
             ..
         } = self.config;
-        for (name, value) in [
+        let call_timeout = call_timeout.map(|timeout| ("call_timeout", timeout));
+        let settings = [
             ("response_timeout", response_timeout),
             ("connect_timeout", connect_timeout),
             ("retry_window", retry_window),
             ("safety_interval", safety_interval),
             ("lock_watchdog_timeout", lock_watchdog_timeout),
-        ] {
+        ];
+        for (name, value) in settings.into_iter().chain(call_timeout) {
             if value.is_zero() || value > LONGEST_SETTING {
                 return Err(Error::Configuration {
                     reason: format!(

@@ -17,6 +17,7 @@ pub mod outside;
 pub mod recipes;
 mod redisson;
 mod state;
+mod stats;
 mod sync;
 mod tls;
 #[cfg(feature = "tower")]
@@ -36,6 +37,7 @@ pub use error::{Effect, Error, Result};
 pub use lease::Lease;
 pub use redisson::{ExpireCondition, ExpireTime, RCountDownLatch, RFencedLock, RLock, RSemaphore};
 pub use state::ConnectionState;
+pub use stats::Stats;
 #[cfg(feature = "tls-rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
 pub use tls::Tls;

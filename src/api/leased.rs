@@ -10,6 +10,7 @@ use super::Sealed;
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::lease::Lease;
+use crate::stats::Holding;
 
 /// A semaphore whose permits have ids, wherever it is kept. Implemented by this crate alone.
 ///
@@ -70,6 +71,12 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The release is carried out in the background; a failure is only logged. May be called outside of a runtime.
     #[doc(hidden)]
     fn release_detached(&self, id: &str);
+
+    /// Counts what a guard holds.
+    #[doc(hidden)]
+    fn holding(&self) -> Holding {
+        Holding::default()
+    }
 
     /// Refreshes a permit in the background from now on, every third of its time, until it is released. The
     /// lease tells when it is lost. Must be called within the runtime.
@@ -175,12 +182,14 @@ pub struct LeasedPermit {
     held: Held,
     /// It has been given back or forgotten.
     spent: bool,
+    holding: Holding,
 }
 
 impl LeasedPermit {
     pub(crate) fn new(semaphore: Arc<dyn LeasedSemaphore>, held: Held) -> Self {
         LeasedPermit {
             lease: semaphore.keep(&held),
+            holding: semaphore.holding(),
             semaphore,
             held,
             spent: false,
@@ -264,6 +273,9 @@ impl LeasedPermit {
 
 impl Drop for LeasedPermit {
     fn drop(&mut self) {
+        if self.is_lost() {
+            self.holding.note_lost();
+        }
         if !self.spent {
             self.semaphore.release_detached(&self.held.id);
             self.lease.end();

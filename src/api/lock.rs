@@ -9,6 +9,7 @@ use super::RemainingTtl;
 use super::Sealed;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::stats::Holding;
 
 /// A lock that is held by an owner for a time, wherever it is kept. Implemented by this crate alone.
 ///
@@ -71,6 +72,12 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
 
     /// What is known here of this owner's hold, without asking anybody.
     fn lease(&self) -> Lease;
+
+    /// Counts what a guard holds.
+    #[doc(hidden)]
+    fn holding(&self) -> Holding {
+        Holding::default()
+    }
 
     /// Gives the lock back without waiting for it: what a guard does when it is dropped.
     ///
@@ -249,11 +256,13 @@ pub struct LockGuard {
     lock: Arc<dyn Lock>,
     hold: Hold,
     held: bool,
+    holding: Holding,
 }
 
 impl LockGuard {
     pub(crate) fn new(lock: Arc<dyn Lock>, hold: Hold) -> Self {
         LockGuard {
+            holding: lock.holding(),
             lock,
             hold,
             held: true,
@@ -327,6 +336,9 @@ impl LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
+        if self.is_lost() {
+            self.holding.note_lost();
+        }
         if self.held {
             self.lock.unlock_hold_detached(&self.hold);
         }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::Sealed;
 use crate::error::Result;
+use crate::stats::Holding;
 
 /// The most permits that one call can name, and that a counter can hold: 2^31-1, Java's `int`.
 pub const MAX_PERMITS: u32 = i32::MAX as u32;
@@ -84,6 +85,12 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn identity(&self) -> usize;
 
+    /// Counts what a guard holds.
+    #[doc(hidden)]
+    fn holding(&self, _permits: u32) -> Holding {
+        Holding::default()
+    }
+
     /// Gives `permits` permits back without waiting for it: what a guard does when it is dropped.
     ///
     /// The release is carried out in the background; a failure is only logged. May be called outside
@@ -120,11 +127,16 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
 pub struct Permit {
     semaphore: Arc<dyn Semaphore>,
     permits: u32,
+    holding: Holding,
 }
 
 impl Permit {
     pub(crate) fn new(semaphore: Arc<dyn Semaphore>, permits: u32) -> Self {
-        Permit { semaphore, permits }
+        Permit {
+            holding: semaphore.holding(permits),
+            semaphore,
+            permits,
+        }
     }
 
     /// How many permits are held.
@@ -178,7 +190,11 @@ impl Permit {
     /// ```
     pub fn split(&mut self, permits: u32) -> Option<Permit> {
         self.permits = self.permits.checked_sub(permits)?;
-        Some(Permit::new(Arc::clone(&self.semaphore), permits))
+        Some(Permit {
+            semaphore: Arc::clone(&self.semaphore),
+            permits,
+            holding: self.holding.split(permits),
+        })
     }
 
     /// Takes the permits of another guard over, to give them back together.
@@ -195,6 +211,7 @@ impl Permit {
         let both = (self.permits.checked_add(other.permits)).filter(|both| *both <= MAX_PERMITS);
         self.permits = both.expect("together they are more than a call can give back");
         other.permits = 0;
+        self.holding.merge(std::mem::take(&mut other.holding));
     }
 
     /// Keeps the permits taken: they are not given back on drop. Returns how many.
@@ -276,6 +293,10 @@ macro_rules! semaphore_by_inherent_methods {
 
             fn identity(&self) -> usize {
                 self.identity()
+            }
+
+            fn holding(&self, permits: u32) -> $crate::stats::Holding {
+                self.holding(permits)
             }
 
             fn release_detached(&self, permits: u32) {

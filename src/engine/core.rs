@@ -18,6 +18,7 @@ use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside;
+use crate::stats::{Counters, Stats};
 use crate::transport::{Connection, Endpoint};
 
 /// The shared part of a client: its connections, its identity, its objects.
@@ -27,6 +28,12 @@ pub(crate) struct Core {
     pub(crate) wakeups: Wakeups,
     pub(crate) runtime: Handle,
     id: String,
+    pub(crate) stats: Arc<Counters>,
+    /// How many requests have been sent.
+    sent: AtomicU64,
+    /// The latest connection that is known, and the first.
+    generation: AtomicU64,
+    first_generation: u64,
     sequence: AtomicU64,
     owners: AtomicU64,
     pub(crate) objects: Registry,
@@ -58,17 +65,22 @@ impl Core {
     pub(crate) async fn connect(config: Config) -> Result<Arc<Self>> {
         let endpoint = Endpoint::new(&config)?;
         let connection = Connection::open(endpoint.clone()).await?;
-        Ok(Self::new(config, endpoint, connection))
+        Ok(Self::new(config, endpoint, connection, 0))
     }
 
     /// Connects in the background.
     pub(crate) fn connect_lazy(config: Config) -> Result<Arc<Self>> {
         let endpoint = Endpoint::new(&config)?;
         let connection = Connection::lazy(endpoint.clone());
-        Ok(Self::new(config, endpoint, connection))
+        Ok(Self::new(config, endpoint, connection, 1))
     }
 
-    fn new(config: Config, endpoint: Endpoint, connection: Connection) -> Arc<Self> {
+    fn new(
+        config: Config,
+        endpoint: Endpoint,
+        connection: Connection,
+        first_generation: u64,
+    ) -> Arc<Self> {
         let wakeups = Wakeups::new(endpoint, config.safety_interval);
         let id = outside::uuid().to_string();
         let mapped_id = config.name_mapper.try_map(&id);
@@ -78,6 +90,10 @@ impl Core {
             wakeups,
             runtime: Handle::current(),
             id,
+            stats: Arc::default(),
+            sent: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
+            first_generation,
             sequence: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
@@ -104,6 +120,28 @@ impl Core {
     /// The number of the next call or batch: rises within the client, whatever the object.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// How many requests have been sent so far.
+    pub(crate) fn requests_sent(&self) -> u64 {
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    /// One is about to be sent, by the connection of this `generation`.
+    pub(crate) fn note_sending(&self, generation: u64) {
+        self.sent.fetch_add(1, Ordering::SeqCst);
+        self.generation.fetch_max(generation, Ordering::Relaxed);
+    }
+
+    /// What has become of the calls so far.
+    pub(crate) fn look(&self) -> Stats {
+        if let Ok(live) = self.connection.live_for(None) {
+            self.generation
+                .fetch_max(live.generation, Ordering::Relaxed);
+        }
+        let generation = self.generation.load(Ordering::Relaxed);
+        self.stats
+            .look(generation.saturating_sub(self.first_generation))
     }
 
     /// The number of the next owner of a lock.

@@ -4,6 +4,7 @@ mod fenced;
 mod handle;
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -11,13 +12,15 @@ pub use fenced::RFencedLock;
 
 use super::names;
 use super::object::Object;
-use crate::api::{Hold, Lock, LockGuard, RemainingTtl, check_millis};
+use crate::api::{Hold, HoldId, Lock, LockGuard, RemainingTtl, check_millis};
 use crate::engine::Core;
+use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::lock::{Claim, Kind, LockLine, Term, Usual};
 use crate::engine::request::Script;
 use crate::error::Result;
 use crate::lease::Lease;
+use crate::stats::{Holding, What};
 
 static STEPS: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../lua/lock/batch.lua")));
@@ -252,7 +255,9 @@ impl RLock {
             fenced: self.fenced,
             waits: false,
         };
-        self.line.acquire(claim, wait).await
+        let call = self.calling("lock", wait.into(), Dropped::Withdrawn);
+        let taking = self.line.acquire(claim, wait);
+        self.core.take(call, pin!(taking)).await
     }
 
     /// [`lock`](Self::lock) with a guard that unlocks when dropped.
@@ -306,19 +311,38 @@ impl RLock {
     /// lost between two sendings of this call counts as unlocked by it.) With any other error that says that nothing
     /// took effect, it is held on; the hold of a guard, which is spent, is not renewed any more then.
     pub async fn unlock(&self) -> Result<()> {
-        self.line.release(&self.owner, None).await
+        self.give_back(None).await
     }
 
     async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
-        let id = Some(hold.id.clone());
-        self.line.release(&self.owner, id).await
+        self.give_back(Some(hold.id.clone())).await
+    }
+
+    async fn give_back(&self, hold: Option<HoldId>) -> Result<()> {
+        let call = self.calling("unlock", Wait::No, Dropped::CarriedOut);
+        let giving = self.line.release(&self.owner, hold);
+        self.core.call(call, pin!(giving)).await
+    }
+
+    fn calling(&self, operation: &'static str, wait: Wait, dropped: Dropped) -> Call<'_> {
+        Call {
+            name: self.name(),
+            operation,
+            wait,
+            dropped,
+        }
+    }
+
+    fn holding(&self) -> Holding {
+        Holding::new(&self.core.stats, What::Lock, 1)
     }
 
     /// Takes the lock away from whoever holds it, however often; `false` if nobody does.
     ///
     /// Redis: `name` is deleted and `0` is published. Redisson: `forceUnlock()`.
     pub async fn force_unlock(&self) -> Result<bool> {
-        self.line.force().await
+        let call = self.calling("force_unlock", Wait::No, Dropped::Withdrawn);
+        self.core.call(call, pin!(self.line.force())).await
     }
 
     /// Whether anybody holds the lock. Redis: `EXISTS`. Redisson: `isLocked()`.

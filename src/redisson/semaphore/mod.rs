@@ -1,6 +1,7 @@
 //! [`RSemaphore`]: Redisson's counting semaphore.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,10 +11,12 @@ use crate::api::{
     MAX_PERMITS, Permit, RemainingTtl, Semaphore, check_millis, semaphore_by_inherent_methods,
 };
 use crate::engine::batch::Operation;
+use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::line::deadline;
 use crate::engine::{Core, Line};
 use crate::error::{Error, Result};
+use crate::stats::{Holding, What};
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
 ///
@@ -163,7 +166,9 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(());
         }
-        self.line.join(permits)?.served().await.map(drop)
+        let waiting = async { self.line.join(permits)?.served().await.map(drop) };
+        let call = self.calling("acquire", Wait::Forever, Dropped::Withdrawn);
+        self.core.take(call, pin!(waiting)).await
     }
 
     /// Takes `permits` permits if they are free now, whoever waits; 0 succeeds at once.
@@ -179,7 +184,12 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(true);
         }
-        self.flag(Operation::TryAcquire(permits)).await
+        let trying = async {
+            let taken = self.line.call(Operation::TryAcquire(permits)).await;
+            taken.map(|taken| taken == 1)
+        };
+        let call = self.calling("try_acquire", Wait::No, Dropped::Withdrawn);
+        self.core.take(call, pin!(trying)).await
     }
 
     /// As [`acquire`](Self::acquire), waiting for `wait` at the most; `false` when it is over.
@@ -199,7 +209,9 @@ impl RSemaphore {
             return self.acquire(permits).await.map(|()| true);
         };
         self.check(permits)?;
-        self.line.join(permits)?.served_until(deadline).await
+        let waiting = async { self.line.join(permits)?.served_until(deadline).await };
+        let call = self.calling("acquire", Wait::For(wait), Dropped::Withdrawn);
+        self.core.take(call, pin!(waiting)).await
     }
 
     /// Gives `permits` permits back, creating the semaphore if it does not exist; 0 does nothing.
@@ -216,7 +228,7 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(());
         }
-        self.line.call(Operation::Release(permits)).await.map(drop)
+        self.run(Operation::Release(permits)).await.map(drop)
     }
 
     /// Gives `permits` permits back if the semaphore exists; `false` if it does not, or for 0.
@@ -307,11 +319,30 @@ impl RSemaphore {
 
     async fn run(&self, operation: Operation) -> Result<i64> {
         self.line.keys().check()?;
-        self.line.call(operation).await
+        let dropped = match operation {
+            operation if operation.is_owed() => Dropped::CarriedOut,
+            Operation::Available => Dropped::Harmless,
+            _ => Dropped::Withdrawn,
+        };
+        let call = self.calling(operation.name(), Wait::No, dropped);
+        self.core.call(call, pin!(self.line.call(operation))).await
     }
 
     async fn flag(&self, operation: Operation) -> Result<bool> {
-        self.line.call(operation).await.map(|done| done == 1)
+        self.run(operation).await.map(|done| done == 1)
+    }
+
+    fn calling(&self, operation: &'static str, wait: Wait, dropped: Dropped) -> Call<'_> {
+        Call {
+            name: self.name(),
+            operation,
+            wait,
+            dropped,
+        }
+    }
+
+    fn holding(&self, permits: u32) -> Holding {
+        Holding::new(&self.core.stats, What::Permits, permits)
     }
 }
 
