@@ -1,0 +1,165 @@
+//! What is to happen: all of it is drawn from the seed beforehand, so that events can be left out.
+
+mod calls;
+mod chance;
+mod faults;
+mod meddling;
+mod mood;
+mod settings;
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+pub use self::calls::{Admin, AdminCall, Ask, Call, Give};
+use self::calls::{CROWD_ROUNDS, admin, crowding};
+use self::chance::{chance, millis};
+use self::faults::server_fault;
+pub use self::faults::{Life, LinkFault, ServerFault};
+pub use self::meddling::Meddling;
+use self::meddling::meddling;
+use self::mood::Mood;
+pub use self::settings::Settings;
+use super::judge::Object;
+use super::jvm;
+
+/// A history, before it happens.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub settings: Settings,
+    pub events: Vec<Event>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub at: Duration,
+    pub what: What,
+}
+
+/// Clients are named by their place: one that comes back has its predecessor's.
+#[derive(Debug, Clone)]
+pub enum What {
+    Call(usize, Call),
+    Link(usize, LinkFault),
+    Server(ServerFault),
+    Life(usize, Life),
+    Admin(usize, Admin),
+    Meddle(Meddling),
+    /// A caller of a JVM wants permits of a semaphore.
+    Jvm(usize, usize, jvm::Caller),
+    /// The JVM's subscriptions are lost, and made again after a while.
+    JvmDeaf(usize, Duration),
+}
+
+impl Plan {
+    pub fn of(seed: u64) -> Plan {
+        let rng = &mut Rng::with_seed(seed);
+        let settings = Settings::random(rng);
+        let mood = Mood::random(rng, &settings);
+        let mut events = Vec::new();
+        let until = settings.healing.as_millis() as u64;
+        for _ in 0..mood.calls {
+            let at = millis(rng, 0..until);
+            let what = What::Call(rng.usize(..settings.clients), mood.call(rng, &settings));
+            events.push(Event { at, what });
+        }
+        if chance(rng, 30) {
+            let object = match settings.locks {
+                1.. if rng.bool() => Object::Lock(0),
+                _ => Object::Semaphore(0),
+            };
+            for place in 0..settings.clients {
+                for _ in 0..rng.u32(2..5) {
+                    let at = millis(rng, 900..1100);
+                    let what = What::Call(place, crowding(rng, object, &settings));
+                    events.push(Event { at, what });
+                }
+            }
+        }
+        for _ in 0..mood.link_faults {
+            let at = millis(rng, 0..until);
+            let what = What::Link(rng.usize(..settings.clients), mood.link_fault(rng));
+            events.push(Event { at, what });
+        }
+        for _ in 0..mood.server_faults {
+            let at = millis(rng, 0..until);
+            events.push(Event {
+                at,
+                what: What::Server(server_fault(rng, &settings)),
+            });
+        }
+        for _ in 0..mood.lives {
+            let at = millis(rng, 0..until);
+            let life = if chance(rng, 40) {
+                Life::Die
+            } else {
+                // A call that is not polled keeps what it was granted: that is not to be judged.
+                let drop_callers = chance(rng, 60) || mood.stalls > 0;
+                Life::ShutDown { drop_callers }
+            };
+            let what = What::Life(rng.usize(..settings.clients), life);
+            events.push(Event { at, what });
+        }
+        for _ in 0..mood.admins {
+            let at = millis(rng, 0..until);
+            let admin = admin(rng, mood.drops);
+            let what = What::Admin(rng.usize(..settings.clients), admin);
+            events.push(Event { at, what });
+        }
+        for _ in 0..mood.jvm_calls {
+            let at = millis(rng, 0..until);
+            let jvm = rng.usize(..settings.jvms);
+            let number = rng.usize(..settings.permits.len());
+            let most = settings.permits[number].min(mood.most_permits);
+            let caller = jvm::Caller {
+                permits: rng.i64(1..=most),
+                hold: millis(rng, 0..mood.longest_hold),
+                blocks: rng.bool(),
+            };
+            let what = What::Jvm(jvm, number, caller);
+            events.push(Event { at, what });
+            if chance(rng, 5) {
+                let what = What::JvmDeaf(jvm, millis(rng, 10..9000));
+                events.push(Event { at, what });
+            }
+        }
+        for _ in 0..mood.meddlings {
+            let at = millis(rng, 0..until);
+            let what = What::Meddle(meddling(rng, &settings));
+            events.push(Event { at, what });
+        }
+        events.sort_by_key(|event| event.at);
+        Plan {
+            seed,
+            settings,
+            events,
+        }
+    }
+}
+
+impl Plan {
+    /// What happens how often.
+    pub fn summary(&self) -> String {
+        let mut counts = std::collections::BTreeMap::<String, usize>::new();
+        for event in &self.events {
+            let kind = match &event.what {
+                What::Call(_, call) if call.rounds >= CROWD_ROUNDS => {
+                    format!("crowd of {:?}", call.object)
+                }
+                What::Call(_, call) => format!("{:?}", call.object),
+                What::Link(_, fault) => format!("{fault:?}"),
+                What::Server(fault) => format!("{fault:?}"),
+                What::Life(_, life) => format!("{life:?}"),
+                What::Admin(..) => "Admin".to_owned(),
+                What::Meddle(meddling) => format!("{meddling:?}"),
+                What::Jvm(..) => "Jvm".to_owned(),
+                What::JvmDeaf(..) => "JvmDeaf".to_owned(),
+            };
+            let kind = kind.split([' ', '{']).next().unwrap_or_default().to_owned()
+                + kind.strip_prefix("crowd").unwrap_or_default();
+            *counts.entry(kind).or_default() += 1;
+        }
+        format!("{} clients, {counts:?}", self.settings.clients)
+    }
+}
