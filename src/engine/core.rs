@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell};
 use tokio::time::Instant;
 
@@ -17,7 +16,7 @@ use super::unheard::Unheard;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::outside;
+use crate::outside::{self, Runtime};
 use crate::transport::{Connection, Endpoint};
 
 /// The shared part of a client: its connections, its identity, its objects.
@@ -25,7 +24,7 @@ pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) connection: Connection,
     pub(crate) wakeups: Wakeups,
-    pub(crate) runtime: Handle,
+    pub(crate) runtime: Runtime,
     id: String,
     sequence: AtomicU64,
     owners: AtomicU64,
@@ -74,7 +73,7 @@ impl Core {
             config,
             connection,
             wakeups,
-            runtime: Handle::current(),
+            runtime: Runtime::current(),
             id,
             sequence: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),

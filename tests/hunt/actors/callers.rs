@@ -57,7 +57,7 @@ impl Actor {
             due: limit.map(|wait| {
                 let settings = &self.settings;
                 let window = settings.retry_window + settings.response_timeout * 2;
-                Instant::now() + wait + window + stalled + Duration::from_secs(2)
+                Instant::now() + wait + window + stalled + settings.slack()
             }),
             stalls: call.stall.is_some(),
         };

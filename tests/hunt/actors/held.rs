@@ -89,8 +89,7 @@ impl<'a> Held<'a> {
             let took = began.elapsed();
             let actor = self.actor;
             let settings = &actor.settings;
-            if took > settings.retry_window + settings.response_timeout * 2 + Duration::from_secs(2)
-            {
+            if took > settings.retry_window + settings.response_timeout * 2 + settings.slack() {
                 let host = actor.host;
                 actor
                     .judge()

@@ -66,6 +66,16 @@ impl Judge {
         self.locks.retain(|_, held| held.host != host);
     }
 
+    /// The client's process stops for good.
+    pub fn freezes(&mut self, host: Host) {
+        self.dies(host);
+        self.waiting
+            .retain(|_, waiting| waiting.wanted.host != host);
+        for number in 0..self.ledgers.len() {
+            self.look_at(number);
+        }
+    }
+
     /// Its shutdown begins.
     pub fn shuts_down(&mut self, host: Host) {
         self.trace.note(format_args!("c{host} shuts down"));

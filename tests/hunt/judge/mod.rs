@@ -67,8 +67,17 @@ pub struct Rules {
     pub fair_locks: bool,
     /// Somebody writes into the records: what was in doubt stays so.
     pub meddled: bool,
+    /// The server forgets what it has done, or what it was told of it.
+    pub forgetful: bool,
     /// The longest lease there is.
     pub longest_lease: Duration,
+}
+
+impl Rules {
+    /// Permits may be lost, or there twice.
+    fn inexact(&self) -> bool {
+        self.meddled || self.forgetful
+    }
 }
 
 pub struct Judge {

@@ -36,6 +36,8 @@ const MOST_PASSED: u32 = 100;
 
 /// That may be a matter of milliseconds where there are many permits.
 const PASSED_FOR: Duration = Duration::from_secs(1);
+/// A client whose callers have waited for a lock for five seconds is next.
+const PASSED_FOR_A_LOCK: Duration = Duration::from_secs(7);
 
 impl Judge {
     /// A caller begins to wait.
@@ -75,6 +77,10 @@ impl Judge {
     /// Who has come earlier, and wanted no more, has been passed.
     pub(super) fn passes(&mut self, number: u64, object: Object, host: Host, permits: i64) {
         let now = Instant::now();
+        let bearable = match object {
+            Object::Lock(_) => PASSED_FOR_A_LOCK,
+            Object::Semaphore(_) => PASSED_FOR,
+        };
         let mut found = None;
         for (other, waiting) in &mut self.waiting {
             let wanted = waiting.wanted;
@@ -92,7 +98,7 @@ impl Judge {
                 && wanted.host < jvm::FIRST
             {
                 waiting.passed += 1;
-                let long = now > waiting.since + PASSED_FOR;
+                let long = now > waiting.since + bearable;
                 if waiting.passed > MOST_PASSED && long {
                     found = Some((*other, wanted.host));
                 }

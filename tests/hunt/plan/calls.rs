@@ -103,7 +103,11 @@ pub(super) fn crowding(rng: &mut Rng, object: Object, settings: &Settings) -> Ca
         lease: None,
         nested: None,
         one_owner: false,
-        rounds: CROWD_ROUNDS,
+        rounds: match object {
+            // Long enough for those who are passed to be next.
+            Object::Lock(_) => 4 * CROWD_ROUNDS,
+            Object::Semaphore(_) => CROWD_ROUNDS,
+        },
         pause: Duration::ZERO,
     }
 }

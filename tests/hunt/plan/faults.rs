@@ -5,7 +5,6 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::chance::{millis, pick};
-use super::settings::Settings;
 
 #[derive(Debug, Clone)]
 pub enum LinkFault {
@@ -37,11 +36,16 @@ pub enum LinkFault {
 
 #[derive(Debug, Clone)]
 pub enum ServerFault {
+    /// The last `lost` writes are gone.
     Restart {
         down: Duration,
+        lost: usize,
     },
+    /// It can't be written to for a while; then a replica takes over that has not had the last `lag` writes, or, without,
+    /// it can be again.
     FailOver {
         read_only: Duration,
+        lag: Option<usize>,
     },
     ReadOnly(Duration),
     OutOfMemory(Duration),
@@ -49,6 +53,8 @@ pub enum ServerFault {
     Loading(Duration),
     Busy(Duration),
     FlushScripts,
+    /// It is short of memory, and gives up what it holds under these names.
+    Evict(&'static str),
     /// Its clock steps.
     Clock(i64),
 }
@@ -57,23 +63,58 @@ pub enum ServerFault {
 pub enum Life {
     /// Its process is gone.
     Die,
+    /// Its process stops for good, with its connections open.
+    Freeze,
     /// It shuts down; whether its callers are dropped before.
     ShutDown { drop_callers: bool },
 }
 
-pub(super) fn server_fault(rng: &mut Rng, settings: &Settings) -> ServerFault {
+const EVICTED: [&str; 6] = [
+    "redisson*",
+    "redisson_sc_once*",
+    "redisson_sc_turns*",
+    "redisson_sc_turns_notes*",
+    "redisson_lock*",
+    "l?",
+];
+
+/// How many writes are lost.
+fn some(rng: &mut Rng) -> usize {
+    let most = pick(rng, &[1, 1, 3, 30]);
+    rng.usize(0..most)
+}
+
+impl ServerFault {
+    /// What was done may not have been: the server forgets.
+    pub fn forgets(&self) -> bool {
+        match self {
+            ServerFault::Restart { lost, .. } => *lost > 0,
+            ServerFault::FailOver { lag, .. } => lag.is_some_and(|lag| lag > 0),
+            ServerFault::Evict(_) => true,
+            _ => false,
+        }
+    }
+}
+
+pub(super) fn server_fault(rng: &mut Rng) -> ServerFault {
     let most = pick(rng, &[50, 1000, 5000]);
     let time = millis(rng, 1..most);
-    match rng.u32(..9) {
-        0 => ServerFault::Restart { down: time },
-        1 => ServerFault::FailOver { read_only: time },
+    match rng.u32(..10) {
+        0 => ServerFault::Restart {
+            down: time,
+            lost: some(rng),
+        },
+        1 => ServerFault::FailOver {
+            read_only: time,
+            lag: rng.bool().then(|| some(rng)),
+        },
         2 => ServerFault::ReadOnly(time),
         3 => ServerFault::OutOfMemory(time),
         4 => ServerFault::NoReplicas(time),
         5 => ServerFault::Loading(time),
         6 => ServerFault::Busy(time),
-        // A lease lasts as long as the server's clock says.
-        8 if settings.locks == 0 => ServerFault::Clock(rng.i64(-2000..2000)),
+        8 => ServerFault::Clock(rng.i64(-2000..2000)),
+        9 if rng.bool() => ServerFault::Evict(pick(rng, &EVICTED)),
         _ => ServerFault::FlushScripts,
     }
 }

@@ -13,7 +13,7 @@ use fastrand::Rng;
 
 pub use self::calls::{Admin, AdminCall, Ask, Call, Give};
 use self::calls::{CROWD_ROUNDS, admin, crowding};
-use self::chance::{chance, millis};
+use self::chance::{chance, millis, up_to};
 use self::faults::server_fault;
 pub use self::faults::{Life, LinkFault, ServerFault};
 pub use self::meddling::Meddling;
@@ -44,6 +44,8 @@ pub enum What {
     Link(usize, LinkFault),
     Server(ServerFault),
     Life(usize, Life),
+    /// Its process stops, and goes on after a while.
+    Stop(usize, Duration),
     Admin(usize, Admin),
     Meddle(Meddling),
     /// A caller of a JVM wants permits of a semaphore.
@@ -86,13 +88,16 @@ impl Plan {
             let at = millis(rng, 0..until);
             events.push(Event {
                 at,
-                what: What::Server(server_fault(rng, &settings)),
+                what: What::Server(server_fault(rng)),
             });
         }
         for _ in 0..mood.lives {
             let at = millis(rng, 0..until);
-            let life = if chance(rng, 40) {
+            let kind = rng.u32(..100);
+            let life = if kind < 30 {
                 Life::Die
+            } else if kind < 40 {
+                Life::Freeze
             } else {
                 // A call that is not polled keeps what it was granted: that is not to be judged.
                 let drop_callers = chance(rng, 60) || mood.stalls > 0;
@@ -129,6 +134,14 @@ impl Plan {
             let what = What::Meddle(meddling(rng, &settings));
             events.push(Event { at, what });
         }
+        let mut settings = settings;
+        for _ in 0..mood.stops {
+            let at = millis(rng, 0..until);
+            let time = up_to(rng, &[30, 1000, 8000]);
+            settings.stops += time;
+            let what = What::Stop(rng.usize(..settings.clients), time);
+            events.push(Event { at, what });
+        }
         events.sort_by_key(|event| event.at);
         Plan {
             seed,
@@ -151,6 +164,7 @@ impl Plan {
                 What::Link(_, fault) => format!("{fault:?}"),
                 What::Server(fault) => format!("{fault:?}"),
                 What::Life(_, life) => format!("{life:?}"),
+                What::Stop(..) => "Stop".to_owned(),
                 What::Admin(..) => "Admin".to_owned(),
                 What::Meddle(meddling) => format!("{meddling:?}"),
                 What::Jvm(..) => "Jvm".to_owned(),

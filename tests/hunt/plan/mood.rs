@@ -16,6 +16,7 @@ pub(super) struct Mood {
     pub(super) link_faults: usize,
     pub(super) server_faults: usize,
     pub(super) lives: usize,
+    pub(super) stops: usize,
     pub(super) admins: usize,
     pub(super) meddlings: usize,
     pub(super) jvm_calls: usize,
@@ -39,6 +40,7 @@ impl Mood {
             link_faults: some(rng, 12),
             server_faults: some(rng, 4),
             lives: some(rng, 4),
+            stops: if chance(rng, 40) { some(rng, 3) } else { 0 },
             admins: pick(rng, &[0, 0, 20]),
             meddlings: pick(rng, &[0, 0, 0, 0, 3]),
             jvm_calls: if settings.jvms == 0 {

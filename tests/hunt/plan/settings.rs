@@ -27,11 +27,18 @@ pub struct Settings {
     pub watchdog: Duration,
     /// The clients that keep to no turns.
     pub without_turns: Vec<bool>,
+    /// How long processes stop, one stop and the next together.
+    pub stops: Duration,
     /// When everything heals.
     pub healing: Duration,
 }
 
 impl Settings {
+    /// By how much anything may take longer than it should.
+    pub fn slack(&self) -> Duration {
+        Duration::from_secs(2) + self.stops
+    }
+
     pub(super) fn random(rng: &mut Rng) -> Settings {
         let clients = pick(rng, &[1, 2, 2, 3, 3, 3, 4]);
         let semaphores = pick(rng, &[1, 1, 1, 2, 3]);
@@ -54,6 +61,7 @@ impl Settings {
             local_hand_over: Duration::from_millis(pick(rng, &[0, 5, 5])),
             watchdog: Duration::from_millis(pick(rng, &[1000, 3000, 30_000])),
             without_turns: (0..clients).map(|_| chance(rng, 15)).collect(),
+            stops: Duration::ZERO,
             healing: millis(rng, 12_000..18_000),
         }
     }

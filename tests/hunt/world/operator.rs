@@ -1,6 +1,6 @@
 //! Who works at the server itself, by the rules or past them.
 
-use super::World;
+use super::{Happening, World};
 use crate::judge::Object;
 use crate::plan::Meddling;
 use crate::sim::server::Reply;
@@ -74,6 +74,15 @@ impl World {
 
     /// The operator replaces what is gone with clients that have ended, as a release of Redisson's does.
     pub fn replace_permits(&mut self) {
+        // What those who are gone have sent arrives before.
+        let is_gone = |number: &usize| {
+            let host = &self.hosts[self.wires[*number].host];
+            host.dead || host.frozen
+        };
+        let late = |what: &Happening| matches!(what, Happening::Arrives(number) if is_gone(number));
+        if self.queue.values().any(late) {
+            return;
+        }
         for number in 0..self.settings.permits.len() {
             let missing = self.judge().missing(number);
             if missing == 0 {
