@@ -91,6 +91,7 @@ fn rules(plan: &Plan) -> Rules {
         fair_locks: !far && round_trip < Duration::from_millis(60),
         meddled: is(|what| matches!(what, What::Meddle(_))),
         forgetful: is(|what| matches!(what, What::Server(fault) if fault.forgets())),
+        watchdog: settings.watchdog,
         longest_lease: leases.max().unwrap_or_default().max(settings.watchdog),
     }
 }

@@ -156,7 +156,12 @@ impl Actor {
             match again.await {
                 Ok(Some(guard)) => inner = Some(HeldLock::new(self, number, object, lock, guard)),
                 Ok(None) => {}
-                Err(error) => self.judge().failed(self.host, "lock again", &error),
+                Err(error) => {
+                    if error.effect() != Effect::None {
+                        self.judge().doubts(call.object, self.host);
+                    }
+                    self.judge().failed(self.host, "lock again", &error);
+                }
             }
         }
         let lost = timeout(call.hold, outer.lost()).await.is_ok();

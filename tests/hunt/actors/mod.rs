@@ -178,6 +178,7 @@ impl Actor {
                 Ok(client) => {
                     self.judge()
                         .note(format_args!("c{} is connected", self.host));
+                    self.judge().is_called(self.host, client.id());
                     self.put(Some(client));
                     return;
                 }

@@ -17,6 +17,10 @@ pub(super) struct Client {
     /// Until then nothing can be sent.
     pub(super) cut_off: Option<Instant>,
     pub(super) ended: bool,
+    /// Until when locks may be held for calls whose outcome nobody knows.
+    pub(super) locks_in_doubt: BTreeMap<usize, Instant>,
+    /// Nothing was wrong when its shutdown began.
+    closes_well: bool,
     /// Since when nothing is wrong with it, or its connections.
     pub(super) well_since: Option<Instant>,
     /// What it was left with, after its shutdown.
@@ -27,6 +31,17 @@ impl Judge {
     pub fn starts(&mut self, host: Host) {
         self.trace.note(format_args!("c{host} starts"));
         self.unwell(host, Instant::now());
+    }
+
+    /// The id of a client, by which its owners of locks begin.
+    pub fn is_called(&mut self, host: Host, id: &str) {
+        self.ids.insert(id.to_owned(), host);
+    }
+
+    /// The client of an owner.
+    pub fn client_of(&self, owner: &str) -> Option<Host> {
+        let (id, _) = owner.split_once(':')?;
+        self.ids.get(id).copied()
     }
 
     /// Something is wrong with the client, or its connections, just now.
@@ -79,7 +94,9 @@ impl Judge {
     /// Its shutdown begins.
     pub fn shuts_down(&mut self, host: Host) {
         self.trace.note(format_args!("c{host} shuts down"));
-        self.clients.entry(host).or_default().closing = true;
+        let client = self.clients.entry(host).or_default();
+        client.closing = true;
+        client.closes_well = client.well_since.is_some_and(|well| well < Instant::now());
     }
 
     /// The client has been shut down.
@@ -89,6 +106,10 @@ impl Judge {
         let client = self.clients.entry(host).or_default();
         client.ended = true;
         client.excused |= result.is_err();
+        let still_well = client.well_since.is_some_and(|well| well < Instant::now());
+        if client.closes_well && still_well && result.is_err() {
+            self.accuse("ends", format!("the shutdown of c{host}: {result:?}"));
+        }
         self.settle(host);
     }
 

@@ -69,6 +69,8 @@ pub struct Rules {
     pub meddled: bool,
     /// The server forgets what it has done, or what it was told of it.
     pub forgetful: bool,
+    /// What is renewed is renewed for so long.
+    pub watchdog: Duration,
     /// The longest lease there is.
     pub longest_lease: Duration,
 }
@@ -87,8 +89,11 @@ pub struct Judge {
     locks: BTreeMap<u64, HeldLock>,
     /// Locks that somebody has taken away, and until when their holders may not know.
     robbed: BTreeMap<usize, Instant>,
+    /// Locks that an owner has had for nobody, and since when.
+    stuck: BTreeMap<usize, (String, Instant)>,
     waiting: BTreeMap<u64, Waiting>,
     clients: BTreeMap<Host, Client>,
+    ids: BTreeMap<String, Host>,
     last_number: u64,
     /// Nobody comes again.
     healed: bool,
@@ -116,8 +121,10 @@ impl Judge {
             ledgers: rules.permits.iter().map(ledger).collect(),
             locks: BTreeMap::new(),
             robbed: BTreeMap::new(),
+            stuck: BTreeMap::new(),
             waiting: BTreeMap::new(),
             clients: BTreeMap::new(),
+            ids: BTreeMap::new(),
             last_number: 0,
             healed: false,
             commands: 0,

@@ -74,8 +74,11 @@ impl Judge {
 
     /// A call has gone without an answer, or has been told that it is not known.
     pub fn doubts(&mut self, object: Object, host: Host) {
-        if let Object::Semaphore(number) = object {
-            self.ledgers[number].doubts.insert(host);
+        match object {
+            Object::Semaphore(number) => {
+                self.ledgers[number].doubts.insert(host);
+            }
+            Object::Lock(number) => self.doubts_lock(number, host),
         }
     }
 

@@ -184,11 +184,11 @@ impl Judge {
         }
     }
 
-    /// Whether the permits that are there were left by no client of ours.
+    /// Whether the permits that are there were left by no client of ours that could still look who has heard of them.
     pub(super) fn is_for_jvms_alone(&self, object: usize) -> bool {
         self.ledgers[object]
             .changed_by
-            .is_none_or(|host| host >= jvm::FIRST)
+            .is_none_or(|host| host >= jvm::FIRST || self.has_ended(host))
     }
 
     /// The semaphores beside whose permits callers of JVMs sleep, for all that we know.

@@ -26,7 +26,7 @@ pub enum Meddling {
 }
 
 /// Texts that stand in nobody's records.
-pub(super) const SCRIBBLES: [&str; 8] = [
+pub(super) const SCRIBBLES: [&str; 11] = [
     "",
     "0",
     "0000000000000001 -1 0 999",
@@ -34,6 +34,10 @@ pub(super) const SCRIBBLES: [&str; 8] = [
     "x",
     "-1",
     "9999999999999999 9999999999999999999 a:b:c",
+    // What the next call will be called.
+    "+ -1 0 999",
+    "+ 1 0 1 1",
+    "+ 7",
     "0000000000000002 1 1 turn:0:-:-:1:26:60",
 ];
 

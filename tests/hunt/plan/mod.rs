@@ -5,6 +5,7 @@ mod chance;
 mod faults;
 mod meddling;
 mod mood;
+mod scenes;
 mod settings;
 
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 pub use self::calls::{Admin, AdminCall, Ask, Call, Give};
-use self::calls::{CROWD_ROUNDS, admin, crowding};
+use self::calls::{CROWD_ROUNDS, admin};
 use self::chance::{chance, millis, up_to};
 use self::faults::server_fault;
 pub use self::faults::{Life, LinkFault, ServerFault};
@@ -20,7 +21,6 @@ pub use self::meddling::Meddling;
 use self::meddling::meddling;
 use self::mood::Mood;
 pub use self::settings::Settings;
-use super::judge::Object;
 use super::jvm;
 
 /// A history, before it happens.
@@ -57,7 +57,7 @@ pub enum What {
 impl Plan {
     pub fn of(seed: u64) -> Plan {
         let rng = &mut Rng::with_seed(seed);
-        let settings = Settings::random(rng);
+        let mut settings = Settings::random(rng);
         let mood = Mood::random(rng, &settings);
         let mut events = Vec::new();
         let until = settings.healing.as_millis() as u64;
@@ -66,18 +66,11 @@ impl Plan {
             let what = What::Call(rng.usize(..settings.clients), mood.call(rng, &settings));
             events.push(Event { at, what });
         }
-        if chance(rng, 30) {
-            let object = match settings.locks {
-                1.. if rng.bool() => Object::Lock(0),
-                _ => Object::Semaphore(0),
-            };
-            for place in 0..settings.clients {
-                for _ in 0..rng.u32(2..5) {
-                    let at = millis(rng, 900..1100);
-                    let what = What::Call(place, crowding(rng, object, &settings));
-                    events.push(Event { at, what });
-                }
-            }
+        match rng.u32(..100) {
+            0..30 => events.extend(scenes::crowd(rng, &settings)),
+            30..36 => events.extend(scenes::blocked(rng, &mut settings)),
+            36..40 => events.extend(scenes::outage(rng, &mut settings)),
+            _ => {}
         }
         for _ in 0..mood.link_faults {
             let at = millis(rng, 0..until);
@@ -134,7 +127,6 @@ impl Plan {
             let what = What::Meddle(meddling(rng, &settings));
             events.push(Event { at, what });
         }
-        let mut settings = settings;
         for _ in 0..mood.stops {
             let at = millis(rng, 0..until);
             let time = up_to(rng, &[30, 1000, 8000]);

@@ -90,7 +90,11 @@ impl Mood {
             permits: u32::try_from(rng.i64(1..=most)).expect("a few"),
             ask,
             guard,
-            hold: millis(rng, 0..self.longest_hold),
+            hold: if lock && chance(rng, 5) {
+                millis(rng, 0..12_000)
+            } else {
+                millis(rng, 0..self.longest_hold)
+            },
             give,
             patience: chance(rng, self.drops).then(|| up_to(rng, &[1, 10, 100, 3000])),
             stall: chance(rng, self.stalls).then(|| {

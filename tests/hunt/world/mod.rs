@@ -277,6 +277,7 @@ impl World {
             Happening::TakesOver(lag) => self.starts_again(lag, Duration::from_millis(50)),
             Happening::GoesOn(process) => process.go_on(),
             Happening::Look => {
+                self.look_at_locks();
                 self.judge().look();
                 self.happens(now + LOOK, Happening::Look);
             }

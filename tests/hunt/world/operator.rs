@@ -57,7 +57,20 @@ impl World {
                 {
                     let number = usize::try_from(which).unwrap_or_default() % keys.len();
                     if let Reply::Bulk(key) = &keys[number] {
-                        say(&["SET", &String::from_utf8_lossy(key), text, "PX", "60000"]);
+                        let key = String::from_utf8_lossy(key);
+                        let text = match text.strip_prefix('+') {
+                            None => text.to_owned(),
+                            Some(rest) => {
+                                let Some(Reply::Bulk(before)) = say(&["GET", &key]) else {
+                                    return;
+                                };
+                                let before = String::from_utf8_lossy(&before);
+                                let last = before.split(' ').next().unwrap_or_default();
+                                let last: u64 = last.parse().unwrap_or_default();
+                                format!("{:016}{rest}", last.saturating_add(1))
+                            }
+                        };
+                        say(&["SET", &key, &text, "PX", "60000"]);
                     }
                 }
             }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{EPOCH, Happening, World};
 use crate::admin;
-use crate::judge::Host;
+use crate::judge::{Host, Object};
 use crate::plan::ServerFault;
 use crate::sim::scripts;
 use crate::sim::server::{ConnectionId, Faults, Reply};
@@ -166,6 +166,31 @@ impl World {
             self.jvm_deaf(jvm, down + Duration::from_millis(100));
         }
         self.look_at_counters(None);
+    }
+
+    /// Tells the judges who holds the locks.
+    pub(super) fn look_at_locks(&mut self) {
+        self.look_at_counters(None);
+        for number in 0..self.settings.locks {
+            let key = Object::Lock(number).key();
+            let faults = self.server.faults(std::mem::take);
+            let fields = self
+                .server
+                .execute(self.operator, &[b"HKEYS", key.as_bytes()]);
+            self.server.faults(|now| *now = faults);
+            let owner = match fields {
+                Some(Reply::Array(fields)) => match fields.first() {
+                    Some(Reply::Bulk(field)) => Some(String::from_utf8_lossy(field).into_owned()),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let mut judge = self.judge();
+            let owner = owner
+                .as_deref()
+                .map(|owner| (owner, judge.client_of(owner)));
+            judge.lock_is(number, owner);
+        }
     }
 
     /// Their holders need not know before their leases end.
