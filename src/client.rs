@@ -412,7 +412,8 @@ impl ClientBuilder {
     ///
     /// The effect is that of a release and an acquisition back to back, so nobody can tell; except that
     /// permits taken away by others (`add_permits` with a negative number) are noticed that much later,
-    /// and that a missing key is not created by it. While others wait for permits it is for callers whose turn it
+    /// that a missing key is not created by it, and that a question which the caller had on its way may take permits
+    /// for the length of a round trip, before they are given back. While others wait for permits it is for callers whose turn it
     /// is, and for four times as long. Zero switches it off.
     ///
     /// It is also how long a lock may come back to this client before it is left to others that listen for it.

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell, watch};
 use tokio::time::Instant;
 
@@ -17,7 +16,7 @@ use super::unheard::Unheard;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::outside;
+use crate::outside::{self, Runtime};
 use crate::stats::{Counters, Stats};
 use crate::transport::{Connection, Endpoint};
 
@@ -26,7 +25,7 @@ pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) connection: Connection,
     pub(crate) wakeups: Wakeups,
-    pub(crate) runtime: Handle,
+    pub(crate) runtime: Runtime,
     id: String,
     pub(crate) stats: Arc<Counters>,
     /// How many requests have been sent.
@@ -88,7 +87,7 @@ impl Core {
             config,
             connection,
             wakeups,
-            runtime: Handle::current(),
+            runtime: Runtime::current(),
             id,
             stats: Arc::default(),
             sent: AtomicU64::new(0),
