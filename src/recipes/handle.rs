@@ -4,24 +4,30 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::batch::Operation;
-use super::line::Line;
-use super::line::waiting::Done;
+use super::calls::{Call, Page, Reply, Want};
+use super::keeping::Keeping;
+use super::recipe::Recipe;
 use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder};
 use crate::engine::Core;
 use crate::engine::keys::check_id;
+use crate::engine::primitive::Line;
 use crate::error::Result;
 use crate::lease::Lease;
+
+/// What all handles of a client with the same settings have together.
+#[derive(Clone)]
+struct Shared {
+    line: Arc<Line<Recipe>>,
+    keeping: Arc<Keeping>,
+}
 
 /// A handle: cheap to clone; finds its line at the first call.
 #[derive(Clone)]
 pub(super) struct Handle {
     core: Arc<Core>,
     settings: Arc<Settings>,
-    line: OnceLock<Arc<Line>>,
+    shared: OnceLock<Shared>,
 }
 
 impl Handle {
@@ -29,14 +35,14 @@ impl Handle {
         Handle {
             core: Arc::clone(core),
             settings: Arc::new(Settings::new(layout, name, limit)),
-            line: OnceLock::new(),
+            shared: OnceLock::new(),
         }
     }
 
     /// The same with other settings.
     pub(super) fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(Arc::make_mut(&mut self.settings));
-        self.line = OnceLock::new();
+        self.shared = OnceLock::new();
         self
     }
 
@@ -48,57 +54,72 @@ impl Handle {
         self.settings.timeout
     }
 
-    fn line(&self) -> Result<&Arc<Line>> {
-        if let Some(line) = self.line.get() {
-            return Ok(line);
+    fn shared(&self) -> Result<&Shared> {
+        if let Some(shared) = self.shared.get() {
+            return Ok(shared);
         }
         self.settings.check()?;
-        let line = Line::find(&self.core, &self.settings);
-        Ok(self.line.get_or_init(|| line))
+        let line = Recipe::line(&self.core, &self.settings);
+        let keeping = line.primitive(|recipe| Arc::clone(&recipe.keeping));
+        Ok(self.shared.get_or_init(|| Shared { line, keeping }))
+    }
+
+    async fn call(&self, call: Call) -> Result<Reply> {
+        self.shared()?.line.call(call).await
+    }
+
+    async fn wait(&self, tries: bool, wait: Option<Duration>) -> Result<Option<Held>> {
+        let lasts = self.lasts();
+        self.shared()?.line.wait(Want { lasts, tries }, wait).await
     }
 
     pub(super) async fn acquire(&self) -> Result<Held> {
-        let done = self.line()?.join(self.lasts())?.served().await?;
-        Ok(granted(done).expect("those who wait are granted or told an error"))
+        let held = self.wait(false, None).await?;
+        Ok(held.expect("those who wait are granted or told an error"))
     }
 
     pub(super) async fn try_acquire(&self) -> Result<Option<Held>> {
-        let attempt = Operation::Try(self.lasts());
-        let done = self.line()?.call(attempt).await?;
-        Ok(granted(done))
+        // It is not refused for the sake of a lock that peers hold for moments only.
+        let lock = self.settings.lock.as_ref();
+        let wait = lock.map_or(Duration::ZERO, |_| self.settings.check_interval);
+        self.wait(true, Some(wait)).await
     }
 
     pub(super) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
         if wait.is_zero() {
             return self.try_acquire().await;
         }
-        let Some(deadline) = Instant::now().checked_add(wait) else {
-            return self.acquire().await.map(Some);
-        };
-        let seat = self.line()?.join(self.lasts());
-        let done = seat?.served_until(deadline).await?;
-        Ok(granted(done))
+        self.wait(false, Some(wait)).await
     }
 
     pub(super) async fn release(&self, id: &str) -> Result<bool> {
         check_id(id)?;
-        let done = self.line()?.call(Operation::Release(id.into())).await?;
-        Ok(matches!(done, Done::Was(true)))
+        let released = self.call(Call::Release(id.into())).await?;
+        self.shared()?
+            .keeping
+            .is_gone(id, "released while it was kept");
+        Ok(released == Reply::Released(true))
     }
 
     pub(super) async fn refresh(&self, id: &str) -> Result<bool> {
         check_id(id)?;
-        let refresh = Operation::Refresh(id.into(), self.lasts(), None);
-        Ok(matches!(self.line()?.call(refresh).await?, Done::Was(true)))
+        let id: Arc<str> = id.into();
+        let refresh = Call::Refresh(vec![Arc::clone(&id)], self.lasts());
+        let Reply::Refreshed(held, until) = self.call(refresh).await? else {
+            return Ok(false);
+        };
+        let held = held == [true];
+        self.shared()?.keeping.refreshed(&id, held, until);
+        Ok(held)
     }
 
     /// Page by page, so that no script is a long one. Who holds all the time is listed once.
     pub(super) async fn holders(&self) -> Result<Vec<Holder>> {
         let mut holders = Vec::new();
         let mut seen = HashSet::new();
-        let mut from: Arc<str> = "".into();
+        let mut from = Page::start();
         loop {
-            let Done::Holders(page) = self.line()?.call(Operation::List(from)).await? else {
+            let Reply::Holders(page) = self.call(Call::List(from)).await? else {
                 return Ok(holders);
             };
             let new = page.holders.into_iter();
@@ -111,37 +132,37 @@ impl Handle {
     }
 
     pub(super) async fn release_all(&self) -> Result<u64> {
-        match self.line()?.call(Operation::Clear).await? {
-            Done::Count(count) => Ok(count),
+        let cleared = self.call(Call::Clear).await?;
+        self.shared()?.keeping.all_are_gone();
+        match cleared {
+            Reply::Count(count) => Ok(count),
             _ => Ok(0),
         }
     }
 
     pub(super) fn release_detached(&self, id: &str) {
-        match self.line() {
-            Ok(line) => line.release_detached(id),
+        match self.shared() {
+            Ok(shared) => {
+                shared.keeping.unkeep(id);
+                shared.line.owe(Call::Release(id.into()));
+            }
             Err(error) => tracing::error!(%error, id, "not released"),
         }
     }
 
     pub(super) fn keep(&self, held: &Held) -> Lease {
-        match self.line() {
-            Ok(line) => line.keep(held, self.lasts()),
-            Err(_) => Lease::until(held.until),
+        match self.shared() {
+            Ok(Shared { line, keeping }) if self.settings.lease().is_some() => {
+                keeping.keep(line, held, self.lasts())
+            }
+            _ => Lease::until(held.until),
         }
     }
 
     pub(super) fn unkeep(&self, id: &str) {
-        if let Some(line) = self.line.get() {
-            line.unkeep(id);
+        if let Some(shared) = self.shared.get() {
+            shared.keeping.unkeep(id);
         }
-    }
-}
-
-fn granted(done: Done) -> Option<Held> {
-    match done {
-        Done::Held(held) => held,
-        _ => None,
     }
 }
 
