@@ -1,6 +1,7 @@
 //! What the handles of all recipes share: settings, the line that belongs to them, and the calls.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use super::keeping::Keeping;
 use super::recipe::Recipe;
 use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder};
-use crate::engine::Core;
+use crate::engine::call::{Dropped, Wait};
 use crate::engine::keys::check_id;
 use crate::engine::primitive::Line;
+use crate::engine::{self, Core};
 use crate::error::Result;
 use crate::lease::Lease;
+use crate::stats::{Holding, What};
 
 /// What all handles of a client with the same settings have together.
 #[derive(Clone)]
@@ -64,17 +67,49 @@ impl Handle {
         Ok(self.shared.get_or_init(|| Shared { line, keeping }))
     }
 
-    async fn call(&self, call: Call) -> Result<Reply> {
-        self.shared()?.line.call(call).await
+    async fn take(
+        &self,
+        tries: bool,
+        within: Wait,
+        wait: Option<Duration>,
+    ) -> Result<Option<Held>> {
+        let lasts = self.lasts();
+        let waiting = async { self.shared()?.line.wait(Want { lasts, tries }, wait).await };
+        let calling = self.calling("acquire", within, Dropped::Withdrawn);
+        self.core.take(calling, pin!(waiting)).await
     }
 
-    async fn wait(&self, tries: bool, wait: Option<Duration>) -> Result<Option<Held>> {
-        let lasts = self.lasts();
-        self.shared()?.line.wait(Want { lasts, tries }, wait).await
+    async fn run(&self, call: Call) -> Result<Reply> {
+        let dropped = match call {
+            Call::Release(_) | Call::Tend => Dropped::CarriedOut,
+            Call::Refresh(..) | Call::Clear => Dropped::Withdrawn,
+            Call::List(_) => Dropped::Harmless,
+        };
+        let calling = self.calling(call.name(), Wait::No, dropped);
+        let running = async { self.shared()?.line.call(call).await };
+        self.core.call(calling, pin!(running)).await
+    }
+
+    fn calling(
+        &self,
+        operation: &'static str,
+        wait: Wait,
+        dropped: Dropped,
+    ) -> engine::call::Call<'_> {
+        engine::call::Call {
+            name: &self.settings.name,
+            operation,
+            wait,
+            dropped,
+        }
+    }
+
+    pub(super) fn holding(&self, what: What) -> Holding {
+        Holding::new(&self.core.stats, what, 1)
     }
 
     pub(super) async fn acquire(&self) -> Result<Held> {
-        let held = self.wait(false, None).await?;
+        let held = self.take(false, Wait::Forever, None).await?;
         Ok(held.expect("those who wait are granted or told an error"))
     }
 
@@ -82,22 +117,21 @@ impl Handle {
         // It is not refused for the sake of a lock that peers hold for moments only.
         let lock = self.settings.lock.as_ref();
         let wait = lock.map_or(Duration::ZERO, |_| self.settings.check_interval);
-        self.wait(true, Some(wait)).await
+        self.take(true, Wait::No, Some(wait)).await
     }
 
     pub(super) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
         if wait.is_zero() {
             return self.try_acquire().await;
         }
-        self.wait(false, Some(wait)).await
+        self.take(false, Wait::For(wait), Some(wait)).await
     }
 
     pub(super) async fn release(&self, id: &str) -> Result<bool> {
         check_id(id)?;
-        let released = self.call(Call::Release(id.into())).await?;
-        self.shared()?
-            .keeping
-            .is_gone(id, "released while it was kept");
+        let released = self.run(Call::Release(id.into())).await?;
+        let keeping = &self.shared()?.keeping;
+        keeping.is_gone(id, "released while it was kept");
         Ok(released == Reply::Released(true))
     }
 
@@ -105,7 +139,7 @@ impl Handle {
         check_id(id)?;
         let id: Arc<str> = id.into();
         let refresh = Call::Refresh(vec![Arc::clone(&id)], self.lasts());
-        let Reply::Refreshed(held, until) = self.call(refresh).await? else {
+        let Reply::Refreshed(held, until) = self.run(refresh).await? else {
             return Ok(false);
         };
         let held = held == [true];
@@ -113,13 +147,18 @@ impl Handle {
         Ok(held)
     }
 
-    /// Page by page, so that no script is a long one. Who holds all the time is listed once.
     pub(super) async fn holders(&self) -> Result<Vec<Holder>> {
+        let calling = self.calling("holders", Wait::No, Dropped::Harmless);
+        self.core.call(calling, pin!(self.pages())).await
+    }
+
+    /// Page by page, so that no script is a long one. Who holds all the time is listed once.
+    async fn pages(&self) -> Result<Vec<Holder>> {
         let mut holders = Vec::new();
         let mut seen = HashSet::new();
         let mut from = Page::start();
         loop {
-            let Reply::Holders(page) = self.call(Call::List(from)).await? else {
+            let Reply::Holders(page) = self.shared()?.line.call(Call::List(from)).await? else {
                 return Ok(holders);
             };
             let new = page.holders.into_iter();
@@ -132,7 +171,7 @@ impl Handle {
     }
 
     pub(super) async fn release_all(&self) -> Result<u64> {
-        let cleared = self.call(Call::Clear).await?;
+        let cleared = self.run(Call::Clear).await?;
         self.shared()?.keeping.all_are_gone();
         match cleared {
             Reply::Count(count) => Ok(count),
@@ -237,6 +276,10 @@ macro_rules! leased {
 
             fn release_detached(&self, id: &str) {
                 self.handle.release_detached(id);
+            }
+
+            fn holding(&self) -> $crate::stats::Holding {
+                self.handle.holding($crate::stats::What::Permits)
             }
 
             fn keep(&self, held: &$crate::api::Held) -> $crate::Lease {

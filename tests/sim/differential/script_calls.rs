@@ -331,6 +331,12 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
         rng,
         &["batch", "batch", "batch", "batch", "batch", "list", "clear"],
     );
+    // The model does not know `SSCAN`.
+    let what = if source == SET && what == "list" {
+        "clear"
+    } else {
+        what
+    };
     let alone = what != "batch";
     let mut some = |most: u32| if alone { 0 } else { rng.u32(..most) };
     let (releases, refreshes, tries, runs) = (some(3), some(3) / 2, some(3), some(3));
