@@ -16,6 +16,8 @@ pub(crate) struct Keys {
     kind: &'static str,
     channel: Arc<str>,
     record: Arc<str>,
+    /// What the object keeps in further keys.
+    parts: Vec<Typed>,
     turns: Option<TurnKeys>,
     flaw: Option<&'static str>,
 }
@@ -48,6 +50,7 @@ impl Keys {
             kind,
             channel: channel.into(),
             record: record.into(),
+            parts: Vec::new(),
             turns: None,
         }
     }
@@ -78,6 +81,17 @@ impl Keys {
         &self.record
     }
 
+    /// The same, and a further key of the object, which holds the type `kind`.
+    pub(crate) fn with_part(mut self, key: String, kind: &'static str) -> Self {
+        self.parts.push((key.into(), kind));
+        self
+    }
+
+    /// The object's further keys.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.parts.iter().map(|(key, _)| key)
+    }
+
     /// The same, and the keys in which the clients of an object keep turns.
     pub(crate) fn with_turns(mut self, line: String, notes: String, client_id: &str) -> Self {
         self.turns = Some(TurnKeys {
@@ -99,6 +113,7 @@ impl Keys {
             (Arc::clone(&self.object), self.kind),
             (Arc::clone(&self.record), "string"),
         ];
+        all.extend(self.parts.iter().cloned());
         if let Some(turns) = &self.turns {
             all.push((Arc::clone(&turns.line), "zset"));
             all.push((Arc::clone(&turns.notes), "hash"));

@@ -109,6 +109,18 @@ impl<P: Primitive> Line<P> {
         }
     }
 
+    /// Carries `call` out, which is [owed](Primitive::is_owed), without waiting for it; also while the client is being shut
+    /// down.
+    pub(crate) fn owe(self: &Arc<Self>, call: P::Call) {
+        if self.core.is_finished() || self.keys.check().is_err() {
+            tracing::error!(name = self.name(), call = P::name(&call), "not carried out");
+            return;
+        }
+        let mut inner = self.lock();
+        inner.state.owe([call], Instant::now());
+        self.kick_if_needed(inner);
+    }
+
     /// The client that it belongs to.
     pub(crate) fn client(&self) -> &Arc<Core> {
         &self.core

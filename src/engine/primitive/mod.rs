@@ -62,6 +62,7 @@ pub(crate) use line::Line;
 pub(crate) use waiters::Waiters;
 
 use super::request::Arg;
+use crate::clock::Moment;
 use crate::error::Result;
 
 /// What a primitive is. Pure; called under the line's lock.
@@ -114,7 +115,8 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     }
 
     /// Who asks, when there is a reason to: all, if nothing else is said. Those whose time is up ask in any case.
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    /// `batch` has the calls that travel along.
+    fn asks(&self, _batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
         waiters.iter().map(|(ticket, _)| ticket).collect()
     }
 
@@ -171,6 +173,8 @@ pub(crate) enum Look {
 pub(crate) struct Batch<P: Primitive> {
     pub(crate) calls: Vec<Queued<P>>,
     pub(crate) asks: Vec<Ask<P>>,
+    /// No step of it was carried out before then.
+    pub(crate) departed: Moment,
     /// The channels that were heard when it departed.
     heard: Vec<String>,
 }

@@ -8,6 +8,7 @@ use super::endings::Answered;
 use super::envelope::{self, Answer};
 use super::state::Task;
 use super::{Batch, Line, Primitive, Verdict};
+use crate::clock::Moment;
 use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
@@ -212,7 +213,7 @@ impl<P: Primitive> Rounds for Line<P> {
         let round = async move {
             let task = {
                 let mut inner = self.lock();
-                let task = inner.state.depart();
+                let task = inner.state.depart(Moment::now());
                 match task {
                     Some(Task::Batch(mut batch)) => {
                         batch.heard = inner.channels.heard();

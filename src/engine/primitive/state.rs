@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tokio::time::Instant;
 
 use super::{Ask, Batch, Look, Primitive, Queued, Reply, Ticket, Waiters};
+use crate::clock::Moment;
 use crate::engine::command::Command;
 
 /// A round takes this many calls at the most.
@@ -213,7 +214,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// Takes what the next round carries out.
-    pub(super) fn depart(&mut self) -> Option<Task<P>> {
+    pub(super) fn depart(&mut self, now: Moment) -> Option<Task<P>> {
         if matches!(self.next(), Some(Item::Command(_)))
             && let Some(Item::Command(command)) = self.queue.pop_front()
         {
@@ -222,6 +223,7 @@ impl<P: Primitive> State<P> {
         let mut batch = Batch {
             calls: Vec::new(),
             asks: Vec::new(),
+            departed: now,
             heard: Vec::new(),
         };
         let most = if self.singly > 0 { 1 } else { MOST_CALLS };
@@ -254,7 +256,7 @@ impl<P: Primitive> State<P> {
     fn ask(&mut self, batch: &mut Batch<P>) {
         let mut candidates = Vec::new();
         if std::mem::take(&mut self.look) {
-            candidates = self.primitive.asks(&self.waiters);
+            candidates = self.primitive.asks(batch, &self.waiters);
         }
         candidates.extend(self.waiters.ending());
         let mut seen = BTreeSet::new();

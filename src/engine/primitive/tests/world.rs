@@ -212,7 +212,7 @@ impl<P: Subject> World<P> {
         if self.flight.is_some() || !self.state.has_work() {
             return;
         }
-        match self.state.depart() {
+        match self.state.depart(self.now.into()) {
             Some(Task::Batch(batch)) => {
                 let mut args = Vec::new();
                 self.state.primitive.encode(&batch, &mut args);
