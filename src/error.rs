@@ -119,6 +119,41 @@ pub enum Error {
         delta: i64,
     },
 
+    /// More permits at a time than one call may take or give back. Nothing was sent.
+    #[error(
+        "semaphore {name:?}: {permits} permits at a time are more than {most}; nothing was sent"
+    )]
+    TooManyAtOnce {
+        /// The semaphore.
+        name: String,
+        /// How many were given.
+        permits: usize,
+        /// The most that are allowed.
+        most: usize,
+    },
+
+    /// What is given is the id of no permit of this semaphore, or has a form that cannot be worked with. Nothing took
+    /// effect.
+    #[error("semaphore {name:?}: permit id {id:?} cannot be used: {reason}; nothing took effect")]
+    InvalidPermitId {
+        /// The semaphore.
+        name: String,
+        /// The id as it was given; of one that is too long the beginning.
+        id: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+
+    /// No permit with this id is held, or not any more: it was given back, has expired, or was taken away. Nothing took
+    /// effect.
+    #[error("semaphore {name:?}: permit {id} is not held; nothing took effect")]
+    PermitNotHeld {
+        /// The semaphore.
+        name: String,
+        /// The id; of several, the first one given.
+        id: String,
+    },
+
     /// The owner does not hold the lock, or does not any more. Nothing took effect.
     #[error("lock {name:?} is not held by {owner}; nothing took effect")]
     NotHeld {

@@ -34,7 +34,7 @@ pub use config::NameMapper;
 pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;
-pub use redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+pub use redisson::{RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore, RSemaphore};
 pub use state::ConnectionState;
 #[cfg(feature = "tls-rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]

@@ -49,7 +49,16 @@ const PARTS: &[(&str, &[&str])] = &[
     ),
     (
         "redisson",
-        &["api", "config", "engine", "error", "lease", "transport"],
+        &[
+            "api",
+            "clock",
+            "config",
+            "engine",
+            "error",
+            "lease",
+            "outside",
+            "transport",
+        ],
     ),
     (
         "recipes",
