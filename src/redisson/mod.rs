@@ -7,7 +7,6 @@ pub(crate) mod object;
 mod permit_expirable;
 mod semaphore;
 
-pub use crate::api::RemainingTtl;
 pub use latch::RCountDownLatch;
 pub use lock::{RFencedLock, RLock};
 pub use object::{ExpireCondition, ExpireTime};
