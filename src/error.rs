@@ -172,6 +172,7 @@ pub enum Error {
     #[error(
         "semaphore {name:?}: {permits} permits at a time are more than {most}; nothing was sent"
     )]
+    #[non_exhaustive]
     TooManyAtOnce {
         /// The semaphore.
         name: String,
@@ -184,6 +185,7 @@ pub enum Error {
     /// What is given is the id of no permit of this semaphore, or has a form that cannot be worked with. Nothing took
     /// effect.
     #[error("semaphore {name:?}: permit id {id:?} cannot be used: {reason}; nothing took effect")]
+    #[non_exhaustive]
     InvalidPermitId {
         /// The semaphore.
         name: String,
@@ -196,6 +198,7 @@ pub enum Error {
     /// No permit with this id is held, or not any more: it was given back, has expired, or was taken away. Nothing took
     /// effect.
     #[error("semaphore {name:?}: permit {id} is not held; nothing took effect")]
+    #[non_exhaustive]
     PermitNotHeld {
         /// The semaphore.
         name: String,
@@ -374,6 +377,7 @@ impl Error {
         matches!(
             self,
             Error::InvalidPermits { .. }
+                | Error::TooManyAtOnce { .. }
                 | Error::InvalidLimit { .. }
                 | Error::InvalidName { .. }
                 | Error::InvalidDuration { .. }
@@ -387,6 +391,9 @@ impl Error {
     pub fn name(&self) -> Option<&str> {
         match self {
             Error::InvalidPermits { name, .. }
+            | Error::TooManyAtOnce { name, .. }
+            | Error::InvalidPermitId { name, .. }
+            | Error::PermitNotHeld { name, .. }
             | Error::InvalidLimit { name, .. }
             | Error::WrongUnits { name, .. }
             | Error::InvalidName { name, .. }

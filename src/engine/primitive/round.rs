@@ -38,7 +38,7 @@ impl<P: Primitive> Line<P> {
     async fn carry_out_batch(&self, batch: Batch<P>) {
         let mut steps = Vec::new();
         let doubtful = {
-            let inner = self.lock();
+            let mut inner = self.lock();
             inner.state.primitive.encode(&batch, &mut steps);
             inner.state.doubtful
         };
@@ -73,6 +73,7 @@ impl<P: Primitive> Line<P> {
         };
         let ended = match ending {
             Ending::Answer(value) => {
+                batch.answered = Instant::now();
                 let on_record = doubtful || unanswered;
                 self.read(&batch, &value, on_record)
                     .unwrap_or_else(|| Ended::Failed {
@@ -105,7 +106,16 @@ impl<P: Primitive> Line<P> {
                 };
                 self.tell(told);
             }
-            ended => self.settle(batch.take(), ended, sent),
+            ended => {
+                let mut ended = ended;
+                if let Ended::Answered(verdict) = &mut ended
+                    && let Some(error) = verdict.stopped.take()
+                {
+                    let error = Box::pin(self.core.explain(error, || self.keys.typed())).await;
+                    verdict.stopped = Some(error);
+                }
+                self.settle(batch.take(), ended, sent);
+            }
         }
     }
 
@@ -157,10 +167,7 @@ impl<P: Primitive> Line<P> {
             Answer::NotDone => Ended::NotDone,
             Answer::Stale => return None,
             Answer::Unreadable(found) => Ended::Failed {
-                error: Error::NotANumber {
-                    name: name.to_owned(),
-                    found: found.to_owned(),
-                },
+                error: state.primitive.unreadable(name, found),
                 each: true,
             },
             Answer::Refused(error) => Ended::Failed {

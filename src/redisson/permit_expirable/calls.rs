@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::ids::{self, Id};
 use crate::api::{Holder, RemainingTtl, whole_millis};
 use crate::clock::Moment;
+use crate::engine::call::Dropped;
 
 pub(super) enum Call {
     /// Each on its own.
@@ -50,6 +51,17 @@ impl Call {
             Call::Add(_) => "add_permits",
             Call::Clear => "release_all",
             Call::List(_) => "holders",
+        }
+    }
+
+    /// What becomes of it when its caller goes.
+    pub(super) fn dropped(&self) -> Dropped {
+        match self {
+            Call::Release(_) | Call::ReleaseTogether(_) => Dropped::CarriedOut,
+            Call::Remaining(_) | Call::Count(_) | Call::List(_) => Dropped::Harmless,
+            Call::Prolong(..) | Call::TrySet(_) | Call::Set(_) | Call::Add(_) | Call::Clear => {
+                Dropped::Withdrawn
+            }
         }
     }
 

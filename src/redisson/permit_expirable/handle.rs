@@ -9,6 +9,7 @@ use super::RPermitExpirableSemaphore;
 use crate::api::{Held, Holder, LeasedPermit, LeasedSemaphore, Sealed};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::stats::{Holding, What};
 
 impl RPermitExpirableSemaphore {
     /// The trait does not know what an id looks like: what is none is not held.
@@ -77,6 +78,10 @@ impl LeasedSemaphore for RPermitExpirableSemaphore {
 
     fn release_detached(&self, id: &str) {
         self.release_detached(id);
+    }
+
+    fn holding(&self) -> Holding {
+        Holding::new(&self.core.stats, What::Permits, 1)
     }
 
     fn keep(&self, held: &Held) -> Lease {

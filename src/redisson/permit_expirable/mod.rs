@@ -6,17 +6,19 @@ mod ids;
 mod keeping;
 mod steps;
 
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::names;
 use super::object::Object;
 use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis};
-use crate::engine::Core;
+use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::keys::shortened;
-use crate::engine::primitive::Line;
+use crate::engine::primitive::{Line, Primitive};
 use crate::engine::request::Script;
+use crate::engine::{self, Core};
 use crate::error::{Error, Result};
 use calls::{Call, Counted, Grant, Reply, Want};
 use ids::Id;
@@ -184,6 +186,7 @@ impl RPermitExpirableSemaphore {
     ///
     /// Those of [`with_lease`](Self::with_lease). A caller that the server has answered once goes on waiting while it is away; one that has had no
     /// answer for the retry window is told.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire(&self) -> Result<Held> {
         let one = self.take(1, None).await?;
         Ok(one.and_then(|mut all| all.pop()).expect(GRANTED))
@@ -196,6 +199,7 @@ impl RPermitExpirableSemaphore {
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire), and [`TooManyAtOnce`](Error::TooManyAtOnce) above 1024.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire_many(&self, permits: u32) -> Result<Vec<Held>> {
         Ok(self.take(permits, None).await?.expect(GRANTED))
     }
@@ -205,6 +209,7 @@ impl RPermitExpirableSemaphore {
     /// # Errors
     ///
     /// Those of [`with_lease`](Self::with_lease).
+    #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     pub async fn try_acquire(&self) -> Result<Option<Held>> {
         self.try_acquire_for(Duration::ZERO).await
     }
@@ -214,6 +219,7 @@ impl RPermitExpirableSemaphore {
     /// # Errors
     ///
     /// As [`acquire_many`](Self::acquire_many).
+    #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Vec<Held>>> {
         self.take(permits, Some(Duration::ZERO)).await
     }
@@ -224,6 +230,7 @@ impl RPermitExpirableSemaphore {
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire).
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     pub async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
         let one = self.take(1, Some(wait)).await?;
         Ok(one.and_then(|mut all| all.pop()))
@@ -235,6 +242,7 @@ impl RPermitExpirableSemaphore {
     /// # Errors
     ///
     /// As [`acquire_many`](Self::acquire_many).
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     pub async fn try_acquire_many_for(
         &self,
         permits: u32,
@@ -274,7 +282,7 @@ impl RPermitExpirableSemaphore {
     /// Gives the permit with this id back; `false` if it is not held, or not any more. Redisson: `tryRelease(String)`.
     pub async fn try_release(&self, id: &str) -> Result<bool> {
         let bytes = self.id(id)?;
-        let reply = self.line.call(Call::Release(vec![bytes.clone()])).await?;
+        let reply = self.run(Call::Release(vec![bytes.clone()])).await?;
         self.is_gone([&bytes]);
         self.flag(id, &reply)
     }
@@ -295,7 +303,7 @@ impl RPermitExpirableSemaphore {
             .iter()
             .map(|id| self.id(id.as_ref()))
             .collect::<Result<_>>()?;
-        match self.line.call(Call::ReleaseTogether(bytes.clone())).await? {
+        match self.run(Call::ReleaseTogether(bytes.clone())).await? {
             Reply::Count(count) => {
                 if count > 0 {
                     self.is_gone(&bytes);
@@ -319,7 +327,7 @@ impl RPermitExpirableSemaphore {
         let bytes = self.id(id)?;
         self.check_lease(lease)?;
         let until = self.may_end(&bytes, lease);
-        let reply = self.line.call(Call::Prolong(bytes.clone(), lease)).await;
+        let reply = self.run(Call::Prolong(bytes.clone(), lease)).await;
         self.prolonged(&bytes, &reply, until);
         self.flag(id, &reply?)
     }
@@ -328,7 +336,7 @@ impl RPermitExpirableSemaphore {
     ///
     /// Redisson: `getLeaseTime(String)`, which throws for one that is not held.
     pub async fn lease_time(&self, id: &str) -> Result<RemainingTtl> {
-        match self.line.call(Call::Remaining(self.id(id)?)).await? {
+        match self.run(Call::Remaining(self.id(id)?)).await? {
             Reply::Remaining(left) => Ok(left),
             reply => self.flag(id, &reply).map(|_| RemainingTtl::Missing),
         }
@@ -359,7 +367,7 @@ impl RPermitExpirableSemaphore {
     /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
         self.check_permits(permits)?;
-        let reply = self.line.call(Call::TrySet(permits)).await?;
+        let reply = self.run(Call::TrySet(permits)).await?;
         Ok(reply == Reply::Done(true))
     }
 
@@ -374,7 +382,7 @@ impl RPermitExpirableSemaphore {
     /// leave 32 bits.
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
         self.check_permits(permits)?;
-        let reply = self.line.call(Call::Set(permits)).await?;
+        let reply = self.run(Call::Set(permits)).await?;
         self.in_range(&reply, permits.into())
     }
 
@@ -386,7 +394,7 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`OutOfRange`](Error::OutOfRange) if the counter would leave 32 bits.
     pub async fn add_permits(&self, delta: i32) -> Result<()> {
-        let reply = self.line.call(Call::Add(delta)).await?;
+        let reply = self.run(Call::Add(delta)).await?;
         self.in_range(&reply, delta.into())
     }
 
@@ -433,7 +441,7 @@ impl RPermitExpirableSemaphore {
         let mut seen = std::collections::HashSet::new();
         let mut from: Arc<str> = "".into();
         loop {
-            let Reply::Page(page) = self.line.call(Call::List(from)).await? else {
+            let Reply::Page(page) = self.run(Call::List(from)).await? else {
                 return Ok(holders);
             };
             let new = page.holders.into_iter();
@@ -452,7 +460,7 @@ impl RPermitExpirableSemaphore {
     pub async fn release_all(&self) -> Result<u64> {
         let (mut taken, mut most) = (0, None);
         loop {
-            let Reply::Cleared(some, left) = self.line.call(Call::Clear).await? else {
+            let Reply::Cleared(some, left) = self.run(Call::Clear).await? else {
                 return Ok(taken);
             };
             taken += some;
@@ -472,7 +480,10 @@ impl RPermitExpirableSemaphore {
         if permits == 0 {
             return Ok(Some(Vec::new()));
         }
-        let grant = self.line.wait(Want::new(permits, self.lease), wait).await?;
+        let want = Want::new(permits, self.lease);
+        let waiting = self.line.wait(want, wait);
+        let calling = self.calling(PermitExpirable::WAIT, wait.into(), Dropped::Withdrawn);
+        let grant = self.core.take(calling, pin!(waiting)).await?;
         Ok(grant.map(|Grant { ids, until }| {
             let held = |id: Id| Held {
                 id: ids::to_hex(&id).into(),
@@ -483,8 +494,28 @@ impl RPermitExpirableSemaphore {
         }))
     }
 
+    async fn run(&self, call: Call) -> Result<Reply> {
+        let calling = self.calling(call.name(), Wait::No, call.dropped());
+        let running = self.line.call(call);
+        self.core.call(calling, pin!(running)).await
+    }
+
+    fn calling(
+        &self,
+        operation: &'static str,
+        wait: Wait,
+        dropped: Dropped,
+    ) -> engine::call::Call<'_> {
+        engine::call::Call {
+            name: self.name(),
+            operation,
+            wait,
+            dropped,
+        }
+    }
+
     async fn count(&self, call: Call) -> Result<i64> {
-        match self.line.call(call).await? {
+        match self.run(call).await? {
             Reply::Count(count) => Ok(count),
             _ => Ok(0),
         }

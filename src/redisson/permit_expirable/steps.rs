@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::calls::{Call, Counted, Grant, Page, Reply, Want, millis};
 use super::ids;
 use crate::api::{Holder, PASSING_LIMIT, RemainingTtl};
+use crate::engine::call::Dropped;
 use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
 use crate::engine::request::Arg;
 
@@ -73,7 +74,7 @@ impl Primitive for PermitExpirable {
     }
 
     fn is_owed(call: &Call) -> bool {
-        matches!(call, Call::Release(_) | Call::ReleaseTogether(_))
+        call.dropped() == Dropped::CarriedOut
     }
 
     fn add_up(earlier: &mut Call, call: &Call) -> bool {
@@ -139,7 +140,7 @@ impl Primitive for PermitExpirable {
         asking
     }
 
-    fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
+    fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
         let asked: usize = batch.asks.iter().map(|ask| ask.want.permits()).sum();
         args.push(number(asked));
         for step in steps(batch) {
@@ -211,11 +212,7 @@ impl Primitive for PermitExpirable {
             Ok(millis) => Look::After(Duration::from_millis(millis)),
             Err(_) => Look::No,
         };
-        Some(Verdict {
-            replies,
-            grants,
-            look,
-        })
+        Some(Verdict::new(replies, grants, look))
     }
 
     fn give_back(grant: Grant) -> Option<Call> {
