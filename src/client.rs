@@ -187,7 +187,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The settings of a [`Client`].
+/// The settings of a [`Client`]; the guide has [all of them in a table](crate::guide::operations#settings).
 ///
 /// ```no_run
 /// # async fn connect() -> redisson_semaphore::Result<()> {

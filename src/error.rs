@@ -15,7 +15,8 @@ pub enum Effect {
 /// Everything that can go wrong.
 ///
 /// Running out of waiting time is not an error: it is `false` or `None`.
-/// [`Error::effect`] says whether the failed call can have changed anything.
+/// [`Error::effect`] says whether the failed call can have changed anything; the guide tells [what to make of
+/// that](crate::guide::promises#errors).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
