@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
 use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
 use crate::state::ConnectionState;
+use crate::stats::Stats;
 
 /// A client of one Redis server: two connections, however many objects and waiters.
 ///
@@ -163,6 +164,19 @@ impl Client {
         self.core.connection.state()
     }
 
+    /// What has become of this client's calls so far, and how things stand: cheap, without I/O.
+    ///
+    /// ```no_run
+    /// # async fn watch(client: redisson_semaphore::Client) {
+    /// let stats = client.stats();
+    /// println!("{} wait, {} permits are held", stats.waiting, stats.held_permits);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.look()
+    }
+
     /// Carries out what is owed, above all the releases of dropped guards, and ends.
     ///
     /// Callers that wait for permits are told [`Error::ShutDown`], and so is every later call. A guard
@@ -175,7 +189,23 @@ impl Client {
     /// [`Error::Unfinished`] if something could not be carried out within the retry window. A call in doubt whose
     /// callers have been told so already has had its window: it gets one more chance, not another window.
     pub async fn shutdown(&self) -> Result<()> {
-        self.core.shutdown().await
+        self.core.shutdown(None).await
+    }
+
+    /// As [`shutdown`](Self::shutdown), but ends after `limit`, whatever is owed by then: for a service that has only so
+    /// long before it is killed. What could not be carried out in time is not carried out any more.
+    ///
+    /// Where several shut the client down, the shortest limit counts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unfinished`] if something could not be carried out within `limit`, or the retry window where that is shorter.
+    ///
+    /// # Cancel safety
+    ///
+    /// A shutdown that has begun goes on with the next call; wait for one of them to its end.
+    pub async fn shutdown_for(&self, limit: Duration) -> Result<()> {
+        self.core.shutdown(Some(limit)).await
     }
 }
 
@@ -323,6 +353,20 @@ impl ClientBuilder {
         self
     }
 
+    /// How long a call may take besides the time that it was told to wait; a day at the most.
+    ///
+    /// By default it is 5 s for timed calls (`permit_for`, `try_lock_for`, `wait_for` and the like), and all others go on
+    /// through the [retry window](Self::retry_window). Where it is set it holds for these, too: no call takes longer then than its
+    /// wait and this time, whatever has become of Redis, but for those that wait without a limit (`acquire`, `lock`, `wait`).
+    ///
+    /// Who is told so has left, as if the future had been dropped: what it took is given back, a release is carried out.
+    /// The error is [`Error::Unavailable`] where nothing took effect and nothing will, as where nothing was sent; else
+    /// [`Error::OutcomeUnknown`]. The retry window may come first.
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.config.call_timeout = Some(timeout);
+        self
+    }
+
     /// How often waiting callers look without having been woken; 5 s by default, varied by a quarter.
     ///
     /// Messages wake them at once; this is for permits that appear without one, as when a key is set by
@@ -336,7 +380,8 @@ impl ClientBuilder {
     ///
     /// The effect is that of a release and an acquisition back to back, so nobody can tell; except that
     /// permits taken away by others (`add_permits` with a negative number) are noticed that much later,
-    /// and that a missing key is not created by it. While others wait for permits it is for callers whose turn it
+    /// that a missing key is not created by it, and that a question which the caller had on its way may take permits
+    /// for the length of a round trip, before they are given back. While others wait for permits it is for callers whose turn it
     /// is, and for four times as long. Zero switches it off.
     ///
     /// It is also how long a lock may come back to this client before it is left to others that listen for it.
@@ -399,18 +444,21 @@ impl ClientBuilder {
             response_timeout,
             connect_timeout,
             retry_window,
+            call_timeout,
             safety_interval,
             lock_watchdog_timeout,
             local_hand_over,
             ..
         } = self.config;
-        for (name, value) in [
+        let call_timeout = call_timeout.map(|timeout| ("call_timeout", timeout));
+        let settings = [
             ("response_timeout", response_timeout),
             ("connect_timeout", connect_timeout),
             ("retry_window", retry_window),
             ("safety_interval", safety_interval),
             ("lock_watchdog_timeout", lock_watchdog_timeout),
-        ] {
+        ];
+        for (name, value) in settings.into_iter().chain(call_timeout) {
             if value.is_zero() || value > LONGEST_SETTING {
                 return Err(Error::Configuration {
                     reason: format!(

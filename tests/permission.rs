@@ -5,8 +5,8 @@ mod support;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, RLock, RSemaphore};
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, limited, release_as_redisson, served};

@@ -303,12 +303,12 @@ async fn what_operations_on_objects_need() {
     seats.release(3).await.unwrap();
     seats.exists().await.unwrap();
     seats.touch().await.unwrap();
-    seats.expire(LIMIT).await.unwrap();
+    seats.expire(LIMIT, None).await.unwrap();
     seats.remaining_ttl().await.unwrap();
     seats.expire_time().await.unwrap();
     seats.clear_expire().await.unwrap();
     let tomorrow = std::time::SystemTime::now() + Duration::from_secs(86_400);
-    seats.expire_at(tomorrow).await.unwrap();
+    seats.expire_at(tomorrow, None).await.unwrap();
     seats.size_in_memory().await.unwrap();
     let _: () = redis::cmd("ACL")
         .arg(&["SETUSER", "app", "~other"])

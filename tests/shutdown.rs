@@ -129,7 +129,7 @@ async fn shutdown_tells_those_who_wait_and_carries_out_what_is_owed() {
     let shut_down = |told: Result<bool, Error>| {
         let error = told.expect_err("the client has ended");
         assert!(
-            matches!(&error, Error::ShutDown { name } if name == "shut"),
+            matches!(&error, Error::ShutDown { name, .. } if name == "shut"),
             "{error}"
         );
         assert!(error.to_string().contains("nothing took effect"), "{error}");

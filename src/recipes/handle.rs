@@ -1,6 +1,7 @@
 //! What the handles of all recipes share: settings, the line that belongs to them, and the calls.
 
 use std::collections::HashSet;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,9 +13,11 @@ use super::line::waiting::Done;
 use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder};
 use crate::engine::Core;
+use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::keys::check_id;
 use crate::error::Result;
 use crate::lease::Lease;
+use crate::stats::{Holding, What};
 
 /// A handle: cheap to clone; finds its line at the first call.
 #[derive(Clone)]
@@ -58,14 +61,21 @@ impl Handle {
     }
 
     pub(super) async fn acquire(&self) -> Result<Held> {
-        let done = self.line()?.join(self.lasts())?.served().await?;
-        Ok(granted(done).expect("those who wait are granted or told an error"))
+        let waiting = async {
+            let done = self.line()?.join(self.lasts())?.served().await?;
+            Ok(granted(done))
+        };
+        let held = self.take(Wait::Forever, pin!(waiting)).await?;
+        Ok(held.expect("those who wait are granted or told an error"))
     }
 
     pub(super) async fn try_acquire(&self) -> Result<Option<Held>> {
-        let attempt = Operation::Try(self.lasts());
-        let done = self.line()?.call(attempt).await?;
-        Ok(granted(done))
+        let trying = async {
+            let attempt = Operation::Try(self.lasts());
+            let done = self.line()?.call(attempt).await?;
+            Ok(granted(done))
+        };
+        self.take(Wait::No, pin!(trying)).await
     }
 
     pub(super) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
@@ -75,25 +85,73 @@ impl Handle {
         let Some(deadline) = Instant::now().checked_add(wait) else {
             return self.acquire().await.map(Some);
         };
-        let seat = self.line()?.join(self.lasts());
-        let done = seat?.served_until(deadline).await?;
-        Ok(granted(done))
+        let waiting = async {
+            let seat = self.line()?.join(self.lasts());
+            let done = seat?.served_until(deadline).await?;
+            Ok(granted(done))
+        };
+        self.take(Wait::For(wait), pin!(waiting)).await
+    }
+
+    async fn take(
+        &self,
+        wait: Wait,
+        taking: Pin<&mut (impl Future<Output = Result<Option<Held>>> + Send)>,
+    ) -> Result<Option<Held>> {
+        let call = self.calling("acquire", wait, Dropped::Withdrawn);
+        self.core.take(call, taking).await
+    }
+
+    async fn run<T>(
+        &self,
+        operation: &'static str,
+        dropped: Dropped,
+        running: Pin<&mut (impl Future<Output = Result<T>> + Send)>,
+    ) -> Result<T> {
+        let call = self.calling(operation, Wait::No, dropped);
+        self.core.call(call, running).await
+    }
+
+    fn calling(&self, operation: &'static str, wait: Wait, dropped: Dropped) -> Call<'_> {
+        Call {
+            name: &self.settings.name,
+            operation,
+            wait,
+            dropped,
+        }
+    }
+
+    pub(super) fn holding(&self, what: What) -> Holding {
+        Holding::new(&self.core.stats, what, 1)
     }
 
     pub(super) async fn release(&self, id: &str) -> Result<bool> {
         check_id(id)?;
-        let done = self.line()?.call(Operation::Release(id.into())).await?;
-        Ok(matches!(done, Done::Was(true)))
+        let releasing = async {
+            let done = self.line()?.call(Operation::Release(id.into())).await?;
+            Ok(matches!(done, Done::Was(true)))
+        };
+        self.run("release", Dropped::CarriedOut, pin!(releasing))
+            .await
     }
 
     pub(super) async fn refresh(&self, id: &str) -> Result<bool> {
         check_id(id)?;
-        let refresh = Operation::Refresh(id.into(), self.lasts(), None);
-        Ok(matches!(self.line()?.call(refresh).await?, Done::Was(true)))
+        let refreshing = async {
+            let refresh = Operation::Refresh(id.into(), self.lasts(), None);
+            Ok(matches!(self.line()?.call(refresh).await?, Done::Was(true)))
+        };
+        self.run("refresh", Dropped::Withdrawn, pin!(refreshing))
+            .await
     }
 
     /// Page by page, so that no script is a long one. Who holds all the time is listed once.
     pub(super) async fn holders(&self) -> Result<Vec<Holder>> {
+        let listing = self.pages();
+        self.run("holders", Dropped::Harmless, pin!(listing)).await
+    }
+
+    async fn pages(&self) -> Result<Vec<Holder>> {
         let mut holders = Vec::new();
         let mut seen = HashSet::new();
         let mut from: Arc<str> = "".into();
@@ -111,10 +169,14 @@ impl Handle {
     }
 
     pub(super) async fn release_all(&self) -> Result<u64> {
-        match self.line()?.call(Operation::Clear).await? {
-            Done::Count(count) => Ok(count),
-            _ => Ok(0),
-        }
+        let clearing = async {
+            match self.line()?.call(Operation::Clear).await? {
+                Done::Count(count) => Ok(count),
+                _ => Ok(0),
+            }
+        };
+        self.run("release_all", Dropped::Withdrawn, pin!(clearing))
+            .await
     }
 
     pub(super) fn release_detached(&self, id: &str) {
@@ -216,6 +278,10 @@ macro_rules! leased {
 
             fn release_detached(&self, id: &str) {
                 self.handle.release_detached(id);
+            }
+
+            fn holding(&self) -> $crate::stats::Holding {
+                self.handle.holding($crate::stats::What::Permits)
             }
 
             fn keep(&self, held: &$crate::api::Held) -> $crate::Lease {
