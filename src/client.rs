@@ -226,7 +226,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The settings of a [`Client`].
+/// The settings of a [`Client`]; the guide has [all of them in a table](crate::guide::operations#settings).
 ///
 /// # Names and times of calls
 ///

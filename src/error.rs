@@ -55,7 +55,8 @@ pub enum Effect {
 /// What to do about one is asked by method rather than by variant: [`effect`](Error::effect) says whether the failed call can
 /// have changed anything (with an example of what follows from it), [`is_retryable`](Error::is_retryable),
 /// [`is_unavailable`](Error::is_unavailable) and [`is_invalid_argument`](Error::is_invalid_argument) whose fault it is, and
-/// [`name`](Error::name) what it is about. Variants, and fields in them, may be added.
+/// [`name`](Error::name) what it is about. Variants, and fields in them, may be added. The guide tells [what
+/// is promised](crate::guide::promises) when something goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
