@@ -1,24 +1,29 @@
 -- Purpose: keeps a line of clients that take turns, ordered by arrival; src/engine/turns tells the rule
 -- Counterpart: extension: a part of scripts that serve clients in turn; it knows nothing of what they wait for
--- Returns: nothing by itself; it defines `open_line(key, notes, publish, id, now, asks)`, times in microseconds of the
---   server's clock. `key`: a zset, client id -> arrival of its first caller; `notes`: a hash; `publish`: the command;
---   `id`: the client that runs this; `asks`: its callers ask now, else it stands where it stood. The line has
+-- Returns: nothing by itself; it defines `open_line(key, notes, publish, id, now, asks, rules)`, times in microseconds
+--   of the server's clock. `key`: a zset, client id -> arrival of its first caller; `notes`: a hash; `publish`: the command;
+--   `id`: the client that runs this; `asks`: its callers ask now, else it stands where it stood. `rules`,
+--   where they are other than the semaphore's: `slack` and `part` of a wait that do not count between two clients;
+--   `patience` with who was told; from when on one is `far`; `life` of both keys; `fits(want, left)`: what a client takes
+--   of what is left, or nothing, then nobody stops the line; `settling`: for how long after it has asked a client need not
+--   listen yet; `say`: how it is published, if not without an error. The line has
 --   `limit()`: who came by then comes before the next in line. `keep(left)`: how many of the `left` permits the next in
 --   line keeps, and is told of. `stops(since, ticket)`: whether the first of those who ask stops the line, as what is
 --   free does not do for it. `wait(rest)`: somebody is waited for. `note(field, value)`: to be written, too. `count()`:
 --   how many stand in line. `close(left, own)`: tells the others whom they fit, writes it all down, and returns how much
 --   is left then, nothing if it may not be written. `own`: `since`, `want` and `ticket` (the same number for the same
 --   caller) of the first who waits on, if one `waits`; it `stops` the line; there are `others` of ours; `passes`: those
---   are served who came then, or 0; `reach`: how much is free now, or may be soon.
+--   are served who came then, or 0; `reach`: how much is free now, or may be soon; nothing where nobody asks for `first`.
 --   Then `told`: this client looks whether others come; `pause`: when, or 0; `first`: who came later needs a look here
 -- Publishes: "turn" to "<key>:<client id>" of each whose turn it is; "new" to "<key>" by the first in line: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
 -- Invariant: what is stored decides who comes first, and nothing else; what can't be read counts as missing; both keys
 --   vanish when they have not been used for a while
 
-local function open_line(key, notes, publish, id, now, asks)
-  local SLACK, SLACK_PART, MOST, MOST_NOTES, OLDEST, LIFE = 5000, 0.1, 64, 10000, 3600000000, '60000'
-  local PATIENCE, FAR, LONGEST, REST, FAR_FIELD = 5000, 20000, 150000, 3, '+'
+local function open_line(key, notes, publish, id, now, asks, rules)
+  local SLACK, SLACK_PART, LIFE, say = rules.slack or 5000, rules.part or 0.1, rules.life or '60000', rules.say or redis.pcall
+  local PATIENCE, FAR, LONGEST, REST, FAR_FIELD = rules.patience or 5000, rules.far or 20000, 150000, 3, '+'
+  local MOST, MOST_NOTES, OLDEST = 64, 10000, 3600000000
   local PASSING, PASS, ALIVE = 5000000, 20000, 20000
   local max, min, format = math.max, math.min, string.format
   local line, entries, place, loaded, broken = { told = false, pause = 0 }, {}, 1, 0, false
@@ -79,7 +84,9 @@ local function open_line(key, notes, publish, id, now, asks)
   end
 
   local function tell(e)
-    if (number(publish, key .. ':' .. e.id, 'turn') or 0) < 1 then return leave(e, true) end
+    local heard = say(publish, key .. ':' .. e.id, 'turn')
+    local settles = now - e.seen < (rules.settling or 0)
+    if type(heard) ~= 'number' or heard < 1 and not settles then return leave(e, true) end
     e.told, e.changed, line.told = now, true, true
     if e.patience > FAR then charge(e.patience, e.patience) end
     line.wait(e.patience)
@@ -103,6 +110,11 @@ local function open_line(key, notes, publish, id, now, asks)
     if stops(me) then line.told = true return true end
   end
 
+  -- How much of what is left `e` takes; nothing if that does not do for it.
+  local function part_of(e, left)
+    if rules.fits then return rules.fits(e.want, left) end
+    return e.want <= left and e.want
+  end
   line.limit = function()
     local e = entry(place)
     return e and (e.since + SLACK + now * SLACK_PART) / (1 + SLACK_PART) or math.huge
@@ -111,8 +123,8 @@ local function open_line(key, notes, publish, id, now, asks)
     local e = entry(place)
     place = place + 1
     if e.told > 0 and now - e.told >= e.patience then return leave(e) end
-    local fits = e.want <= left
-    if not fits and not stops(e) then return 0 end
+    local fits = part_of(e, left)
+    if not fits and (rules.fits or not stops(e)) then return 0 end
     if e.told > 0 then
       line.wait(e.told + e.patience - now)
     elseif fits and e.patience > FAR and now < far_again and far_again <= now + (1 + REST) * LONGEST then
@@ -124,7 +136,7 @@ local function open_line(key, notes, publish, id, now, asks)
     elseif tell(e) == 0 then
       return 0
     end
-    return fits and e.want or left
+    return fits or left
   end
 
   line.close = function(left, own)
@@ -132,7 +144,8 @@ local function open_line(key, notes, publish, id, now, asks)
     if own.ticket ~= me.ticket then me.stops, me.ticket = 0, own.ticket end
     -- Who goes is not waited for.
     without_me = asks or not own.waits
-    while left > 0 and entry(place) and not (own.stops and entry(place).since > me.since) do
+    while entry(place) and (left > 0 or rules.fits and part_of(entry(place), left))
+      and not (own.stops and entry(place).since > me.since) do
       left = left - line.keep(left)
     end
     -- Nobody else can use it.
@@ -147,7 +160,7 @@ local function open_line(key, notes, publish, id, now, asks)
     end
     entries[#entries + 1] = me
     for _, e in ipairs(entries) do
-      if not line.first and not e.gone and e ~= me
+      if own.reach and not line.first and not e.gone and e ~= me
         and (e.want <= own.reach or (e.since < own.passes or e.stops > 0) and stops(e)) then line.first = e.since end
       if e.changed then
         local note = { e.want, e.seen, e.told, e.patience, e.stops, e.ticket }

@@ -12,6 +12,7 @@ use super::failure::Reason;
 use super::live::{CLOSED, End, Keeper, Live};
 use super::{Backoff, Endpoint, Refusal};
 use crate::error::Error;
+use crate::outside;
 use crate::state::ConnectionState;
 use crate::sync::Mutex;
 
@@ -92,9 +93,9 @@ impl Connection {
             broken: Notify::new(),
             told: AtomicBool::new(false),
         });
-        let mut tasks = vec![tokio::spawn(keep(Arc::clone(&shared), lazy)).abort_handle()];
+        let mut tasks = vec![outside::spawn(keep(Arc::clone(&shared), lazy)).abort_handle()];
         if let Some(watching) = shared.endpoint.watch() {
-            tasks.push(tokio::spawn(watching).abort_handle());
+            tasks.push(outside::spawn(watching).abort_handle());
         }
         Connection { shared, tasks }
     }

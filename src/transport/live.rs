@@ -12,6 +12,7 @@ use super::failure::Reason;
 use super::socket::Traffic;
 use super::{Command, Failure, Refusal, Value};
 use crate::clock::Moment;
+use crate::outside;
 
 /// Why a connection ends that nobody has asked to end.
 pub(super) const CLOSED: &str = "the server has closed the connection";
@@ -36,7 +37,8 @@ pub(super) trait Keeper: Send + Sync + 'static {
 /// A connection that can be used. It is closed when the last command that waits for it has gone.
 pub(crate) struct Live {
     /// Tells one connection from its successor.
-    pub(super) generation: u64,
+    /// How many there were before it.
+    pub(crate) generation: u64,
     connection: MultiplexedConnection,
     traffic: Arc<Traffic>,
     /// How many commands are not answered yet.
@@ -77,7 +79,7 @@ impl Live {
                 traffic: opened.traffic,
                 under_way: AtomicUsize::new(0),
                 keeper: keeper.clone(),
-                driver: tokio::spawn(driving).abort_handle(),
+                driver: outside::spawn(driving).abort_handle(),
             }
         });
         (live, kept)
@@ -95,7 +97,9 @@ impl Live {
         } else {
             let command = command.clone();
             let sending =
-                tokio::spawn(async move { connection.send_packed_command(command.packed()).await });
+                outside::spawn(
+                    async move { connection.send_packed_command(command.packed()).await },
+                );
             // It ends without an answer where the runtime does.
             sending
                 .await
