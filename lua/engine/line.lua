@@ -146,13 +146,13 @@ local function open_line(key, notes, publish, id, now, asks, rules)
     if own.ticket ~= me.ticket then me.stops, me.ticket = 0, own.ticket end
     -- Who goes is not waited for.
     without_me = asks or not own.waits
-    while entry(place) and (left > 0 or rules.fits and part_of(entry(place), left))
+    while (left > 0 or rules.fits and left > -math.huge and entry(place) and part_of(entry(place), left)) and entry(place)
       and not (own.stops and entry(place).since > me.since) do
       left = left - line.keep(left)
     end
     -- Nobody else can use it.
     if left > 0 and spared then left = left - tell(spared) end
-    entry(1)
+    if own.reach then entry(1) end
     local added = 0
     if not own.waits then
       me.told = 0

@@ -211,9 +211,9 @@ local function work()
   local waits = waiting > served and (arrival or named == 0)
   if waits and not line then open() end
   if line then
-    -- Under a peer's lock a permit that is free is no reason to come; one that has come free is, and so is the place of
-    -- the first, who looks for the lock.
-    if lock and freed == 0 then left = -math.huge end
+    -- Where nothing has come free nobody is told who was not told before. Under a peer's lock a permit that is free is no
+    -- reason to come; the place of the first is one, who looks for the lock.
+    if freed == 0 and (lock or left <= 0) then left = -math.huge end
     local goes = what == 'tend' and waiting == 0
     if (setting.locked or setting.repair) and (served > 0 or goes) then left = max(left, 1) end
     -- Without a question or an end it stands where it stood.
