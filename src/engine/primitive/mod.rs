@@ -129,7 +129,8 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     }
 
     /// Who asks, when there is a reason to: all, if nothing else is said. Those whose time is up ask in any case.
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    /// `batch` has the calls that travel along.
+    fn asks(&self, _batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
         waiters.iter().map(|(ticket, _)| ticket).collect()
     }
 
