@@ -98,7 +98,8 @@ async fn objects(control: &mut MultiplexedConnection) -> BTreeMap<String, Snapsh
 
 /// The longest script since the last call of this, in microseconds.
 async fn longest_script(control: &mut MultiplexedConnection) -> u64 {
-    let entries: Vec<(i64, i64, u64, Vec<Vec<u8>>, String, String)> = redis::cmd("SLOWLOG")
+    type Entry = (i64, i64, u64, Vec<Vec<u8>>, String, String);
+    let entries: Vec<Entry> = redis::cmd("SLOWLOG")
         .arg(&["GET", "-1"])
         .query_async(control)
         .await
