@@ -55,7 +55,8 @@ pub enum Effect {
 /// What to do about one is asked by method rather than by variant: [`effect`](Error::effect) says whether the failed call can
 /// have changed anything (with an example of what follows from it), [`is_retryable`](Error::is_retryable),
 /// [`is_unavailable`](Error::is_unavailable) and [`is_invalid_argument`](Error::is_invalid_argument) whose fault it is, and
-/// [`name`](Error::name) what it is about. Variants, and fields in them, may be added.
+/// [`name`](Error::name) what it is about. Variants, and fields in them, may be added. The guide tells [what
+/// is promised](crate::guide::promises) when something goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -280,10 +281,11 @@ pub enum Error {
         detail: String,
     },
 
-    /// No connection for as long as the retry window lasts (at the first connect: the connect time-out). Nothing took
-    /// effect.
+    /// No connection, or nothing sent, for as long as the retry window or the
+    /// [call timeout](crate::ClientBuilder::call_timeout) lasts (at the first connect: the connect time-out). Nothing took
+    /// effect, and nothing will. Of a call that only looks: no answer.
     #[error(
-        "{name:?}: no connection to the server within {waited:?} ({detail}); nothing took effect"
+        "{name:?}: the server could not be reached within {waited:?} ({detail}); nothing took effect"
     )]
     #[non_exhaustive]
     Unavailable {
@@ -295,13 +297,14 @@ pub enum Error {
         detail: String,
     },
 
-    /// The call was sent, but no answer came for as long as the retry window lasts.
+    /// The call was sent, but no answer came for as long as the retry window or the
+    /// [call timeout](crate::ClientBuilder::call_timeout) lasts; or it was not sent yet, and is a release that will be carried out.
     ///
     /// It may have taken effect, or may still do so when the server comes back. The crate goes on asking, for
     /// five minutes from the first sending (or two retry windows): an acquisition that turns out to have happened is given
     /// back, a release is carried out.
     #[error(
-        "{name:?}: {operation} was sent, but no answer came within {waited:?} ({detail}); it may have taken effect"
+        "{name:?}: no answer to {operation} came within {waited:?} ({detail}); it may have taken effect, or will"
     )]
     #[non_exhaustive]
     OutcomeUnknown {
@@ -455,3 +458,51 @@ impl Error {
 
 /// What the calls of this crate return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_do_about_an_error() {
+        let name = || "seats".to_owned();
+        let refused = Error::RefusedForNow {
+            name: name(),
+            detail: "LOADING".to_owned(),
+        };
+        let invalid = Error::InvalidPermits {
+            name: name(),
+            permits: u32::MAX,
+        };
+        let configuration = Error::Configuration {
+            reason: String::new(),
+        };
+        let unfinished = Error::Unfinished {
+            left: 1,
+            waited: Duration::ZERO,
+        };
+        // Which may be called again, for which Redis is at fault, for which the caller.
+        for (error, answers) in [
+            (Error::unavailable("seats", "away"), [true, true, false]),
+            (refused, [true, true, false]),
+            (
+                Error::outcome_unknown("seats", "release", "silent"),
+                [false, true, false],
+            ),
+            (unfinished, [false, true, false]),
+            (invalid, [false, false, true]),
+            (configuration, [false, false, true]),
+            (Error::server("seats", "ERR"), [false, false, false]),
+            (Error::ShutDown { name: name() }, [false, false, false]),
+        ] {
+            let told = [
+                error.is_retryable(),
+                error.is_unavailable(),
+                error.is_invalid_argument(),
+            ];
+            assert_eq!(told, answers, "{error}");
+            assert!(!error.is_retryable() || error.effect() == Effect::None);
+            assert!(error.name().is_none_or(|name| name == "seats"), "{error}");
+        }
+    }
+}

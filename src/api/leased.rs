@@ -17,6 +17,11 @@ use crate::stats::Holding;
 /// There are as many permits as its limit says, or as were set where it is kept. Whoever acquires one is given an id that nobody else has, and
 /// releases by it. A permit that is not refreshed is free again after its [`lease`](LeasedSemaphore::lease).
 ///
+/// # Names and times
+///
+/// What the names of the calls say, and how wait, lease and the other times go together, is told
+/// [in one place](crate::ClientBuilder#names-and-times-of-calls).
+///
 /// # Cancel safety
 ///
 /// Every future may be dropped at any await point. A permit that was granted to a caller who has gone is released;

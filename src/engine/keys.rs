@@ -16,7 +16,7 @@ pub(crate) struct Keys {
     kind: &'static str,
     channel: Arc<str>,
     record: Arc<str>,
-    /// What the object keeps in further keys.
+    /// What the object keeps in further keys: its script has them behind the channel.
     parts: Vec<Typed>,
     turns: Option<TurnKeys>,
     flaw: Option<&'static str>,
@@ -87,6 +87,13 @@ impl Keys {
         self
     }
 
+    /// The same, with all its further keys. Its names have been looked at before.
+    pub(crate) fn with_parts(mut self, parts: Vec<Typed>) -> Self {
+        self.parts = parts;
+        self.flaw = None;
+        self
+    }
+
     /// The object's further keys.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Arc<str>> {
         self.parts.iter().map(|(key, _)| key)
@@ -109,11 +116,11 @@ impl Keys {
 
     /// All of them, with the types that they have.
     pub(crate) fn typed(&self) -> Vec<Typed> {
-        let mut all = vec![
+        let mut all = self.parts.clone();
+        all.extend([
             (Arc::clone(&self.object), self.kind),
             (Arc::clone(&self.record), "string"),
-        ];
-        all.extend(self.parts.iter().cloned());
+        ]);
         if let Some(turns) = &self.turns {
             all.push((Arc::clone(&turns.line), "zset"));
             all.push((Arc::clone(&turns.notes), "hash"));

@@ -94,7 +94,7 @@ impl<P: Primitive> Line<P> {
         };
         match ended {
             Ended::Failed { error, each } if !each || batch.parts() == 1 => {
-                let error = Box::pin(self.core.explain(error, || self.keys.typed())).await;
+                let error = Box::pin(self.explain(error)).await;
                 let told = {
                     let mut inner = self.lock();
                     let state = &mut inner.state;
@@ -111,12 +111,25 @@ impl<P: Primitive> Line<P> {
                 if let Ended::Answered(verdict) = &mut ended
                     && let Some(error) = verdict.stopped.take()
                 {
-                    let error = Box::pin(self.core.explain(error, || self.keys.typed())).await;
-                    verdict.stopped = Some(error);
+                    verdict.stopped = Some(Box::pin(self.explain(error)).await);
                 }
                 self.settle(batch.take(), ended, sent);
             }
         }
+    }
+
+    /// Finds out which key is meant, unless that is known.
+    async fn explain(&self, error: Error) -> Error {
+        let known = match &error {
+            Error::WrongType { name, key, .. } if key != name => Some(key.clone()),
+            _ => None,
+        };
+        let typed = || {
+            let mut all = self.keys.typed();
+            all.retain(|(key, _)| known.as_ref().is_none_or(|known| **key == **known));
+            all
+        };
+        self.core.explain(error, typed).await
     }
 
     /// Notes how `batch` has ended, of which what was answered was `sent` then or later, and tells its callers.
@@ -148,7 +161,7 @@ impl<P: Primitive> Line<P> {
         let answer = Answer::read(&text)?;
         let mut inner = self.lock();
         let state = &mut inner.state;
-        if answer.is_on_record(on_record) {
+        if answer.is_on_record(&text, on_record) {
             // Nothing that was sent before can do harm any more.
             state.doubtful = false;
         }
