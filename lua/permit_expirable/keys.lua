@@ -1,8 +1,8 @@
 -- Purpose: one operation on both keys of a semaphore whose permits have ids
 -- Counterpart: RPermitExpirableSemaphore.expire, expireAt, clearExpire, rename, renamenx; the last part of the script, behind
 --   envelope.lua
--- KEYS[1..] those of envelope.lua: OBJECT is the counter, FURTHER the permits that are held; for a rename CHANNEL is where
---   those wait who wait for the new name, and the new counter and the new permits follow
+-- KEYS[1..] all: those of envelope.lua, OBJECT being the counter, FURTHER the permits that are held; for a rename CHANNEL is
+--   where those wait who wait for the new name, and the new counter and the new permits follow
 -- ARGV[1..] those of envelope.lua; then an operation and two words more
 --   expire: in how many milliseconds, condition: "", "NX", "XX", "GT", "LT"    expire_at: the same, since 1970
 --   persist: "", ""    rename: "", ""    renamenx: "", ""

@@ -201,10 +201,8 @@ pub(crate) struct Batch<P: Primitive> {
     pub(crate) calls: Vec<Queued<P>>,
     pub(crate) asks: Vec<Ask<P>>,
     /// How many waited when it departed, named here or not.
-    #[allow(dead_code)] // for the recipes
     pub(crate) waiting: usize,
     /// Who has this ticket or a later one came after that.
-    #[allow(dead_code)] // for the recipes
     pub(crate) end: Ticket,
     /// Before it was sent for the first time.
     pub(crate) departed: Moment,
@@ -284,7 +282,6 @@ impl<P: Primitive> Verdict<P> {
 }
 
 /// What a question has got.
-#[allow(dead_code)] // for the recipes
 pub(crate) enum Got<G> {
     Granted(G),
     /// It waits on, unless it was its last question.
