@@ -1,6 +1,8 @@
-//! The README's examples are those of `examples/services`, its links lead somewhere, and the permissions that the guide names
-//! are those that are needed.
+//! The README's examples are those of `examples/services`, its links lead somewhere, the guide's figures are those of the run
+//! that was kept, and the permissions that it names are those that are needed.
 
+#[path = "../benches/compare/figures/mod.rs"]
+mod figures;
 mod layouts;
 mod support;
 
@@ -77,6 +79,25 @@ fn each_link_of_the_readme_is_one_in_the_documentation() {
     assert_eq!(outside, inside.collect());
     for (name, _) in links(README, "") {
         assert!(README.matches(&format!("{name}]")).count() > 1, "{name}");
+    }
+}
+
+/// Written by `make figures`, and by nobody else.
+#[test]
+fn the_figures_are_those_of_the_report() {
+    let report = include_str!("../benches/figures.json");
+    let report = serde_json::from_str(report).expect("JSON");
+    assert_eq!(figures::missing(&report), [""; 0]);
+    let page = include_str!("../src/guide/figures.md");
+    assert_eq!(figures::chapter(page, &report), page);
+    let drawn = [
+        include_str!("../src/guide/waits.svg"),
+        include_str!("../src/guide/throughput.svg"),
+    ];
+    for ((name, picture), drawn) in figures::pictures(&report).into_iter().zip(drawn) {
+        assert!(picture == drawn, "{name} is not what the report says");
+        // In the documentation it stands in Markdown, where an empty line would end it.
+        assert!(!picture.contains("\n\n"), "{name}");
     }
 }
 
