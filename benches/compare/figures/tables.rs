@@ -134,14 +134,9 @@ fn line(report: &Value) -> String {
             "scripts",
         ),
     ];
-    let rows = rows.map(|(title, metric, unit)| {
-        let cell = cell(value(report, "line", "ours", metric), precise);
-        let cell = if cell.is_empty() {
-            cell
-        } else {
-            format!("{cell} {unit}")
-        };
-        vec![title.to_owned(), cell]
+    let rows = rows.into_iter().filter_map(|(title, metric, unit)| {
+        let number = precise(value(report, "line", "ours", metric)?);
+        Some(vec![title.to_owned(), format!("{number} {unit}")])
     });
     table(&head, rows)
 }
