@@ -62,7 +62,10 @@ pub use config::NameMapper;
 pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;
-pub use redisson::{ExpireCondition, ExpireTime, RCountDownLatch, RFencedLock, RLock, RSemaphore};
+pub use redisson::{
+    ExpireCondition, ExpireTime, RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore,
+    RSemaphore,
+};
 pub use state::ConnectionState;
 pub use stats::Stats;
 #[cfg(feature = "tls-rustls")]

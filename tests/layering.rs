@@ -54,10 +54,12 @@ const PARTS: &[(&str, &[&str])] = &[
         "redisson",
         &[
             "api",
+            "clock",
             "config",
             "engine",
             "error",
             "lease",
+            "outside",
             "stats",
             "transport",
         ],

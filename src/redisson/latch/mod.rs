@@ -120,7 +120,8 @@ impl RCountDownLatch {
     }
 
     /// As [`wait`](Self::wait), for `wait` at the most, and looks once more at the end of it; `false` when the time has run
-    /// out. A wait of zero looks once. Redisson: `await(long, TimeUnit)`.
+    /// out. A wait of zero looks once. For this and the other times see [there](crate::ClientBuilder#names-and-times-of-calls). Redisson:
+    /// `await(long, TimeUnit)`.
     pub async fn wait_for(&self, wait: Duration) -> Result<bool> {
         self.passing(Some(wait)).await
     }

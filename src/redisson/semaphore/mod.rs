@@ -196,8 +196,9 @@ impl RSemaphore {
 
     /// As [`acquire`](Self::acquire), waiting for `wait` at the most; `false` when it is over.
     ///
-    /// At the end of `wait` it tries once more, whoever waits. While the server is away the answer may take up
-    /// to the retry window longer, and is an error then. Redisson: `tryAcquire(int, Duration)`.
+    /// At the end of `wait` it tries once more, whoever waits. Where the server does not answer, it ends with an error 5 s after that, or
+    /// after the [`call_timeout`](crate::ClientBuilder::call_timeout). How wait, call timeout, retry window and lease go together is
+    /// told [in one place](crate::ClientBuilder#names-and-times-of-calls). Redisson: `tryAcquire(int, Duration)`.
     ///
     /// # Errors
     ///
