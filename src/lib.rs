@@ -1,5 +1,6 @@
 // Links of the README: these are the first with their names, so they count here, and those at its end elsewhere.
 //! [`RSemaphore`]: RSemaphore
+//! [`RPermitExpirableSemaphore`]: RPermitExpirableSemaphore
 //! [`RLock`]: RLock
 //! [`RFencedLock`]: RFencedLock
 //! [`RCountDownLatch`]: RCountDownLatch

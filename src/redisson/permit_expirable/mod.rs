@@ -95,9 +95,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 /// `lua/permit_expirable/renew.lua`. Every script takes out up to a thousand permits whose time is over, or as many as are
 /// asked for; the rest counts as over, and is taken out by the next ones.
 ///
-/// A user of the server's ACL needs the keys `~name`, `~{name}:timeout` and `~redisson_sc*`, the channel `&redisson_sc:*`, and `+eval +evalsha +get
-/// +set +time +pttl +pexpire +zadd +zrem +zscore +zmscore +zcount +zcard +zrank +zrange +zrangebyscore +del +publish +subscribe +unsubscribe +ping`,
-/// besides the commands of those object operations that are used.
+/// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
 ///
 /// # Out of step
 ///
