@@ -10,7 +10,7 @@ const PARTS: &[(&str, &[&str])] = &[
     ("sync", &[]),
     ("units", &[]),
     ("state", &[]),
-    ("stats", &[]),
+    ("stats", &["sync"]),
     ("credentials", &[]),
     ("clock", &["outside"]),
     ("tls", &[]),

@@ -83,7 +83,7 @@ impl Core {
         let wakeups = Wakeups::new(endpoint, config.safety_interval);
         let id = outside::uuid().to_string();
         let mapped_id = config.name_mapper.try_map(&id);
-        Arc::new(Core {
+        let core = Arc::new(Core {
             config,
             connection,
             wakeups,
@@ -108,7 +108,10 @@ impl Core {
             closed_at: watch::Sender::new(None),
             ended: OnceCell::new(),
             idle: Notify::new(),
-        })
+        });
+        #[cfg(feature = "metrics")]
+        tokio::spawn(publish(Arc::downgrade(&core)));
+        core
     }
 
     /// The client's id: a random UUID, as Redisson's is.
@@ -239,5 +242,19 @@ impl Core {
                 _ = closed_at.changed() => {}
             }
         }
+    }
+}
+
+/// Tells the metrics every second how things stand, and once more at the end of the client.
+#[cfg(feature = "metrics")]
+async fn publish(core: std::sync::Weak<Core>) {
+    while let Some(core) = core.upgrade() {
+        core.stats.publish(&core.look());
+        let finished = core.is_finished();
+        drop(core);
+        if finished {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

@@ -99,7 +99,11 @@ impl Handle {
         taking: Pin<&mut (impl Future<Output = Result<Option<Held>>> + Send)>,
     ) -> Result<Option<Held>> {
         let call = self.calling("acquire", wait, Dropped::Withdrawn);
-        self.core.take(call, taking).await
+        let what = match self.settings.layout {
+            Layout::Lock => What::Lock,
+            _ => What::Permits,
+        };
+        self.core.take(call, what, 1, taking).await
     }
 
     async fn run<T>(
@@ -122,7 +126,7 @@ impl Handle {
     }
 
     pub(super) fn holding(&self, what: What) -> Holding {
-        Holding::new(&self.core.stats, what, 1)
+        Holding::new(&self.core.stats, what, &self.settings.name, 1)
     }
 
     pub(super) async fn release(&self, id: &str) -> Result<bool> {
