@@ -219,6 +219,14 @@ impl Client {
     }
 }
 
+#[cfg(feature = "blocking")]
+impl Client {
+    /// `end` is dropped when nobody uses the client any more, and it owes nothing.
+    pub(crate) fn ends_with(&self, end: tokio::sync::oneshot::Sender<()>) {
+        let _ = self.core.end.set(end);
+    }
+}
+
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")

@@ -94,6 +94,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "tls",
         ],
     ),
+    ("blocking", &["api", "client", "error", "lease", "stats"]),
     // It re-exports, by paths of its own.
     ("lib", &[]),
 ];

@@ -49,6 +49,9 @@ pub(crate) struct Core {
     unsettled: AtomicUsize,
     /// Shut down, and the connection closed.
     finished: AtomicBool,
+    /// Dropped with it.
+    #[cfg(feature = "blocking")]
+    pub(crate) end: OnceLock<tokio::sync::oneshot::Sender<()>>,
     /// The shutdown is given up then.
     closed_at: watch::Sender<Option<Instant>>,
     /// How that went.
@@ -105,6 +108,8 @@ impl Core {
             closing: OnceLock::new(),
             unsettled: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
+            #[cfg(feature = "blocking")]
+            end: OnceLock::new(),
             closed_at: watch::Sender::new(None),
             ended: OnceCell::new(),
             idle: Notify::new(),
