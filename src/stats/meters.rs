@@ -20,10 +20,12 @@ pub(super) struct Meters {
     told: Mutex<Stats>,
 }
 
-/// The names, and how they follow from what is counted.
+/// A name, and what is counted.
+type Number = (&'static str, fn(&Stats) -> u64);
+
 const WAITED: &str = "redisson_semaphore_wait_seconds";
 const HELD: &str = "redisson_semaphore_hold_seconds";
-const COUNTERS: [(&str, fn(&Stats) -> u64); 7] = [
+const COUNTERS: [Number; 7] = [
     ("granted", |stats| stats.granted),
     ("refused", |stats| stats.refused),
     ("failed", |stats| stats.failed),
@@ -32,7 +34,7 @@ const COUNTERS: [(&str, fn(&Stats) -> u64); 7] = [
     ("retries", |stats| stats.retries),
     ("reconnections", |stats| stats.reconnections),
 ];
-const GAUGES: [(&str, fn(&Stats) -> u64); 3] = [
+const GAUGES: [Number; 3] = [
     ("waiting", |stats| stats.waiting),
     ("held_permits", |stats| stats.held_permits),
     ("held_locks", |stats| stats.held_locks),
