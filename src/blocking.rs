@@ -91,6 +91,12 @@ impl Client {
         Semaphore::new(self, self.client.semaphore(name))
     }
 
+    /// See [`Client::permit_expirable_semaphore`](crate::Client::permit_expirable_semaphore).
+    #[must_use]
+    pub fn permit_expirable_semaphore(&self, name: &str) -> LeasedSemaphore {
+        LeasedSemaphore::new(self, self.client.permit_expirable_semaphore(name))
+    }
+
     /// See [`Client::lock`](crate::Client::lock).
     #[must_use]
     pub fn lock(&self, name: &str) -> Lock {
@@ -234,7 +240,7 @@ shell! {
     LeasedSemaphore;
     now {
         fn name(&self) -> &str;
-        fn limit(&self) -> u32;
+        fn limit(&self) -> Option<u32>;
         fn lease(&self) -> Option<Duration>;
     }
     waits {
