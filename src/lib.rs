@@ -31,6 +31,9 @@
 #[cfg(test)]
 mod any_value;
 mod api;
+#[cfg(feature = "blocking")]
+#[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
+pub mod blocking;
 mod client;
 mod clock;
 mod config;

@@ -49,6 +49,9 @@ pub(crate) struct Core {
     unsettled: AtomicUsize,
     /// Shut down, and the connection closed.
     finished: AtomicBool,
+    /// Dropped with it.
+    #[cfg(feature = "blocking")]
+    pub(crate) end: OnceLock<tokio::sync::oneshot::Sender<()>>,
     /// The shutdown is given up then.
     closed_at: watch::Sender<Option<Instant>>,
     /// How that went.
@@ -83,7 +86,7 @@ impl Core {
         let wakeups = Wakeups::new(endpoint, config.safety_interval);
         let id = outside::uuid().to_string();
         let mapped_id = config.name_mapper.try_map(&id);
-        Arc::new(Core {
+        let core = Arc::new(Core {
             config,
             connection,
             wakeups,
@@ -105,10 +108,15 @@ impl Core {
             closing: OnceLock::new(),
             unsettled: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
+            #[cfg(feature = "blocking")]
+            end: OnceLock::new(),
             closed_at: watch::Sender::new(None),
             ended: OnceCell::new(),
             idle: Notify::new(),
-        })
+        });
+        #[cfg(feature = "metrics")]
+        tokio::spawn(publish(Arc::downgrade(&core)));
+        core
     }
 
     /// The client's id: a random UUID, as Redisson's is.
@@ -239,5 +247,19 @@ impl Core {
                 _ = closed_at.changed() => {}
             }
         }
+    }
+}
+
+/// Tells the metrics every second how things stand, and once more at the end of the client.
+#[cfg(feature = "metrics")]
+async fn publish(core: std::sync::Weak<Core>) {
+    while let Some(core) = core.upgrade() {
+        core.stats.publish(&core.look());
+        let finished = core.is_finished();
+        drop(core);
+        if finished {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
