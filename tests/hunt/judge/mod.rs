@@ -6,6 +6,7 @@ mod admin;
 mod clients;
 mod locks;
 mod permits;
+mod recipes;
 mod waiting;
 mod work;
 
@@ -18,6 +19,8 @@ use tokio::time::Instant;
 use self::clients::Client;
 use self::locks::HeldLock;
 use self::permits::Ledger;
+use self::recipes::Recipes;
+pub use self::recipes::Standing;
 use self::waiting::Waiting;
 pub use self::waiting::Wanted;
 use super::trace::Trace;
@@ -45,6 +48,8 @@ impl fmt::Display for Fault {
 pub enum Object {
     Semaphore(usize),
     Lock(usize),
+    Recipe(usize),
+    Latch,
 }
 
 impl Object {
@@ -52,6 +57,8 @@ impl Object {
         match self {
             Object::Semaphore(number) => format!("s{number}"),
             Object::Lock(number) => format!("l{number}"),
+            Object::Recipe(number) => format!("r{number}"),
+            Object::Latch => "p0".to_owned(),
         }
     }
 }
@@ -107,6 +114,14 @@ pub struct Judge {
     /// Since when nothing has happened but scripts, and how many.
     vain: (Instant, u32),
     pub admin: crate::admin::Ledger,
+    pub latch: crate::admin::Ledger,
+    /// The last time that nobody had to wait for the latch.
+    open_at: Option<Instant>,
+    recipes: Recipes,
+    /// The highest token of each lock.
+    tokens: BTreeMap<usize, u64>,
+    /// Since when there is what those want who wait for something else than permits of semaphores.
+    free_since: BTreeMap<Object, Instant>,
 }
 
 impl Judge {
@@ -135,6 +150,11 @@ impl Judge {
             rules,
             vain: (Instant::now(), 0),
             admin: crate::admin::Ledger::default(),
+            latch: crate::admin::Ledger::default(),
+            open_at: None,
+            recipes: Recipes::default(),
+            tokens: BTreeMap::new(),
+            free_since: BTreeMap::new(),
         }
     }
 

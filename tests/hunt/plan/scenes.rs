@@ -63,6 +63,26 @@ pub(super) fn blocked(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
     events
 }
 
+/// What a client sends arrives when its caller has gone.
+pub(super) fn late(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
+    let place = rng.usize(..settings.clients);
+    let begins = millis(rng, 500..14_000);
+    let stall = LinkFault::Stall {
+        up: true,
+        down: rng.bool(),
+        for_so_long: millis(rng, 500..5000),
+    };
+    let mut call = crowding(rng, Object::Semaphore(0), settings);
+    (call.rounds, call.guard) = (1, rng.bool());
+    call.ask = Ask::For(millis(rng, 5..1500));
+    let call = What::Call(place, call);
+    let at = |at: Duration, what: What| Event { at, what };
+    vec![
+        at(begins, What::Link(place, stall)),
+        at(begins + millis(rng, 0..100), call),
+    ]
+}
+
 /// A client can't reach the server for longer than calls are repeated; then it loses answers.
 pub(super) fn outage(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
     let place = rng.usize(..settings.clients);
