@@ -76,7 +76,8 @@ impl Plan {
             0..30 => events.extend(scenes::crowd(rng, &settings)),
             30..36 => events.extend(scenes::blocked(rng, &mut settings)),
             36..41 => events.extend(scenes::outage(rng, &mut settings)),
-            41..50 => events.extend(scenes::late(rng, &settings)),
+            41..44 => events.extend(scenes::busy_peers(rng, &mut settings)),
+            44..53 => events.extend(scenes::late(rng, &settings)),
             _ => {}
         }
         for _ in 0..mood.link_faults {

@@ -7,6 +7,7 @@ use fastrand::Rng;
 use super::calls::{Ask, Call, Give, crowding};
 use super::chance::{chance, millis};
 use super::faults::LinkFault;
+use super::recipes::{Layout, Peer, Recipe};
 use super::settings::Settings;
 use super::{Event, What};
 use crate::judge::Object;
@@ -60,6 +61,36 @@ pub(super) fn blocked(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
         rng.usize(..settings.clients),
         call(permits, Duration::ZERO),
     );
+    events
+}
+
+/// Peers hand their lock round, while guards are kept beside them.
+pub(super) fn busy_peers(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
+    let recipe = Recipe {
+        layout: Layout::FairUnderLock,
+        limit: rng.u32(1..5),
+        timeout: Duration::from_secs(1),
+        check: Duration::from_millis(20),
+    };
+    settings.recipes.truncate(1);
+    settings.recipes.insert(0, recipe);
+    let mut events = Vec::new();
+    for place in 0..settings.clients {
+        let mut call = crowding(rng, Object::Semaphore(0), settings);
+        (call.object, call.permits) = (Object::Recipe(0), 1);
+        (call.rounds, call.hold) = (rng.u32(1..4), millis(rng, 0..6000));
+        let at = millis(rng, 200..3000);
+        let what = What::Call(place, call);
+        events.push(Event { at, what });
+    }
+    for _ in 0..rng.u32(4..10) {
+        let mut peer = Peer::random(rng, 1);
+        (peer.tries, peer.rounds) = (3000, 3000);
+        peer.pause = millis(rng, 1..5);
+        let at = millis(rng, 0..2000);
+        let what = What::Peer(peer);
+        events.push(Event { at, what });
+    }
     events
 }
 
