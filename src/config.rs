@@ -86,6 +86,8 @@ pub(crate) struct Config {
     pub(crate) response_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) retry_window: Duration,
+    /// How long a call may take besides its wait.
+    pub(crate) call_timeout: Option<Duration>,
     pub(crate) safety_interval: Duration,
     pub(crate) local_hand_over: Duration,
     pub(crate) lock_watchdog_timeout: Duration,
@@ -108,6 +110,7 @@ impl Config {
             response_timeout: Duration::from_secs(3),
             connect_timeout: Duration::from_secs(10),
             retry_window: Duration::from_secs(30),
+            call_timeout: None,
             safety_interval: Duration::from_secs(5),
             local_hand_over: Duration::from_millis(5),
             lock_watchdog_timeout: Duration::from_secs(30),

@@ -15,8 +15,9 @@ pub mod memory;
 #[doc(hidden)]
 pub mod outside;
 pub mod recipes;
-pub mod redisson;
+mod redisson;
 mod state;
+mod stats;
 mod sync;
 mod tls;
 #[cfg(feature = "tower")]
@@ -34,8 +35,9 @@ pub use config::NameMapper;
 pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;
-pub use redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+pub use redisson::{ExpireCondition, ExpireTime, RCountDownLatch, RFencedLock, RLock, RSemaphore};
 pub use state::ConnectionState;
+pub use stats::Stats;
 #[cfg(feature = "tls-rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
 pub use tls::Tls;

@@ -84,6 +84,7 @@ macro_rules! inherent_lock {
                 fn guard(&self) -> $crate::LockGuard;
                 fn guard_with_lease(&self, lease: std::time::Duration) -> $crate::LockGuard;
                 fn try_guard(&self) -> Option<$crate::LockGuard>;
+                fn try_guard_with_lease(&self, lease: std::time::Duration) -> Option<$crate::LockGuard>;
                 fn guard_for(&self, wait: std::time::Duration) -> Option<$crate::LockGuard>;
                 fn guard_for_with_lease(
                     &self,

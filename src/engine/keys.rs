@@ -17,6 +17,8 @@ pub(crate) struct Keys {
     channel: Arc<str>,
     record: Arc<str>,
     turns: Option<TurnKeys>,
+    /// What else the object's script needs, behind the channel.
+    others: Vec<Typed>,
     flaw: Option<&'static str>,
 }
 
@@ -49,6 +51,7 @@ impl Keys {
             channel: channel.into(),
             record: record.into(),
             turns: None,
+            others: Vec::new(),
         }
     }
 
@@ -88,6 +91,18 @@ impl Keys {
         self
     }
 
+    /// The same for an object whose script needs `others`, too. Its names have been looked at before.
+    pub(crate) fn with_others(mut self, others: Vec<Typed>) -> Self {
+        self.others = others;
+        self.flaw = None;
+        self
+    }
+
+    /// What else the object's script needs.
+    pub(crate) fn others(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.others.iter().map(|(key, _)| key)
+    }
+
     /// Where turns are kept, for objects whose clients do; see `engine::turns`.
     pub(crate) fn turns(&self) -> Option<&TurnKeys> {
         self.turns.as_ref()
@@ -95,10 +110,11 @@ impl Keys {
 
     /// All of them, with the types that they have.
     pub(crate) fn typed(&self) -> Vec<Typed> {
-        let mut all = vec![
+        let mut all = self.others.clone();
+        all.extend([
             (Arc::clone(&self.object), self.kind),
             (Arc::clone(&self.record), "string"),
-        ];
+        ]);
         if let Some(turns) = &self.turns {
             all.push((Arc::clone(&turns.line), "zset"));
             all.push((Arc::clone(&turns.notes), "hash"));

@@ -214,6 +214,7 @@ impl Core {
                 if now >= not_before
                     && let Ok(live) = self.connection.live_for(request.key())
                 {
+                    self.stats.retries.add(1);
                     match self.attempt(live, request).await {
                         Ok(answer) => {
                             if refused_before {
@@ -261,6 +262,7 @@ impl Core {
     }
 
     async fn attempt(&self, live: Arc<Live>, request: &Request) -> Result<Value, Failure> {
+        self.note_sending(live.generation);
         match live.send(&request.command()).await {
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
                 let full = request.full_command();
@@ -313,6 +315,11 @@ pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
             found: None,
         },
         Reason::Permission => Error::PermissionDenied { name, detail },
+        Reason::CrossSlot => Error::InvalidName {
+            name,
+            reason: "its keys fall into different slots of the cluster; a part of the name in braces, \
+                     as in {name}, keeps them together",
+        },
         Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
         Reason::Authentication => Error::Authentication { name, detail },
         Reason::Tls => Error::Tls { name, detail },

@@ -65,13 +65,18 @@
 //! | `batch.rs`, `answer.rs` | calls that travel together: the request and the answer |
 //! | `line/` | the calls and the waiters of one client on one semaphore |
 
-mod answer;
-mod batch;
+mod arrivals;
+mod calls;
+mod ends;
 mod fair;
 mod handle;
-mod line;
+mod ids;
+mod keeping;
 mod names;
 mod numbers;
+mod outcome;
+mod peers_lock;
+mod recipe;
 mod set;
 mod settings;
 mod slots;

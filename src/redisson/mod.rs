@@ -6,7 +6,6 @@ pub(crate) mod names;
 pub(crate) mod object;
 mod semaphore;
 
-pub use crate::api::RemainingTtl;
 pub use latch::RCountDownLatch;
 pub use lock::{RFencedLock, RLock};
 pub use object::{ExpireCondition, ExpireTime};

@@ -1,9 +1,11 @@
 //! What every object in Redis has, whatever it is: Redisson's `RObject` and `RExpirable`.
 
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::api::{LONGEST_MILLIS, RemainingTtl, check_millis};
+use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::keys::Keys;
 use crate::engine::once::refused;
@@ -184,10 +186,8 @@ impl<L: Commands> Object<'_, L> {
     /// A command that changes nothing; 0 where there is nothing.
     pub(crate) async fn read_with(&self, operation: &'static str, command: Command) -> Result<i64> {
         self.line.keys().check()?;
-        let value = self
-            .line
-            .command(operation, Request::Plain(command))
-            .await?;
+        let request = Request::Plain(command);
+        let value = self.send(operation, Dropped::Harmless, request).await?;
         self.number(operation, &value)
     }
 
@@ -241,7 +241,7 @@ impl<L: Commands> Object<'_, L> {
                 always: true,
             }),
         });
-        let value = self.line.command(operation, request).await?;
+        let value = self.send(operation, Dropped::Withdrawn, request).await?;
         match &value {
             Value::BulkString(bytes) if bytes.starts_with(REFUSED) => {
                 let error = String::from_utf8_lossy(&bytes[REFUSED.len()..]);
@@ -256,6 +256,22 @@ impl<L: Commands> Object<'_, L> {
             }
             _ => Ok(value),
         }
+    }
+
+    async fn send(
+        &self,
+        operation: &'static str,
+        dropped: Dropped,
+        request: Request,
+    ) -> Result<Value> {
+        let call = Call {
+            name: self.line.keys().name(),
+            operation,
+            wait: Wait::No,
+            dropped,
+        };
+        let sending = self.line.command(operation, request);
+        self.line.core().call(call, pin!(sending)).await
     }
 
     fn unexpected(&self, operation: &'static str, value: &Value) -> Error {

@@ -37,7 +37,8 @@ pub(super) trait Keeper: Send + Sync + 'static {
 /// A connection that can be used. It is closed when the last command that waits for it has gone.
 pub(crate) struct Live {
     /// Tells one connection from its successor.
-    pub(super) generation: u64,
+    /// How many there were before it.
+    pub(crate) generation: u64,
     connection: MultiplexedConnection,
     traffic: Arc<Traffic>,
     /// How many commands are not answered yet.
