@@ -142,6 +142,9 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
         .lock()
         .unwrap()
         .note(format_args!("all have been served"));
+    if plan.settings.crowd {
+        judge.lock().unwrap().judge_crowd();
+    }
     // Who hears a dead connection is called some time later, and looked for 2, 10 and 40 s after that.
     sleep(Duration::from_secs(200)).await;
     let before = judge.lock().unwrap().work;

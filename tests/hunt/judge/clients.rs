@@ -102,6 +102,7 @@ impl Judge {
     /// Its shutdown begins.
     pub fn shuts_down(&mut self, host: Host) {
         self.trace.note(format_args!("c{host} shuts down"));
+        self.something_happens();
         let client = self.clients.entry(host).or_default();
         client.closing = true;
         client.closes_well = client.well_since.is_some_and(|well| well < Instant::now());

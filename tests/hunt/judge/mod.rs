@@ -4,6 +4,7 @@
 
 mod admin;
 mod clients;
+mod crowd;
 mod locks;
 mod permits;
 mod recipes;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::clients::Client;
+use self::crowd::Crowd;
 use self::locks::HeldLock;
 use self::permits::Ledger;
 use self::recipes::Recipes;
@@ -118,6 +120,7 @@ pub struct Judge {
     /// The last time that nobody had to wait for the latch.
     open_at: Option<Instant>,
     recipes: Recipes,
+    crowd: Crowd,
     /// The highest token of each lock.
     tokens: BTreeMap<usize, u64>,
     /// Since when there is what those want who wait for something else than permits of semaphores.
@@ -153,6 +156,7 @@ impl Judge {
             latch: crate::admin::Ledger::default(),
             open_at: None,
             recipes: Recipes::default(),
+            crowd: Crowd::default(),
             tokens: BTreeMap::new(),
             free_since: BTreeMap::new(),
         }

@@ -65,7 +65,8 @@ impl Judge {
 
     /// It does not wait any more.
     pub fn end(&mut self, number: u64, what: Arguments<'_>) {
-        if let Some(Waiting { wanted, .. }) = self.waiting.remove(&number) {
+        if let Some(Waiting { wanted, since, .. }) = self.waiting.remove(&number) {
+            self.crowd.waits.push(since.elapsed());
             self.trace
                 .note(format_args!("c{} #{number} {what}", wanted.host));
             if let Object::Semaphore(number) = wanted.object {

@@ -2,6 +2,7 @@
 
 mod calls;
 mod chance;
+mod crowd;
 mod faults;
 mod meddling;
 mod mood;
@@ -24,6 +25,9 @@ use self::mood::Mood;
 pub use self::recipes::{Layout, Peer, Recipe};
 pub use self::settings::Settings;
 use super::jvm;
+
+/// One history in so many is about a crowd of clients, and takes as long as fifty others.
+const CROWDS: u32 = 250;
 
 /// A history, before it happens.
 #[derive(Debug, Clone)]
@@ -63,6 +67,9 @@ pub enum What {
 impl Plan {
     pub fn of(seed: u64) -> Plan {
         let rng = &mut Rng::with_seed(seed);
+        if rng.u32(..CROWDS) == 0 {
+            return Plan::of_a_crowd(seed, rng);
+        }
         let mut settings = Settings::random(rng);
         let mood = Mood::random(rng, &settings);
         let mut events = Vec::new();

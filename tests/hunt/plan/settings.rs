@@ -16,6 +16,8 @@ pub struct Settings {
     /// Locks have tokens.
     pub fenced: bool,
     pub recipes: Vec<Recipe>,
+    /// All want the same, and nothing goes wrong.
+    pub crowd: bool,
     /// There is a latch.
     pub latch: bool,
     pub jvms: usize,
@@ -58,6 +60,7 @@ impl Settings {
             recipes: (0..pick(rng, &[0, 0, 1, 1, 2]))
                 .map(|_| Recipe::random(rng))
                 .collect(),
+            crowd: false,
             latch: chance(rng, 25),
             jvms: pick(rng, &[0, 0, 1, 2]),
             latency: (0..clients)
