@@ -12,7 +12,7 @@ use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
-use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore, RSemaphore};
 use crate::state::ConnectionState;
 use crate::stats::Stats;
 
@@ -81,6 +81,15 @@ impl Client {
     #[must_use]
     pub fn count_down_latch(&self, name: &str) -> RCountDownLatch {
         RCountDownLatch::new(&self.core, name)
+    }
+
+    /// The semaphore called `name` whose permits have ids and leases: a handle, made without I/O. Redisson:
+    /// `getPermitExpirableSemaphore(String)`.
+    ///
+    /// A name that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn permit_expirable_semaphore(&self, name: &str) -> RPermitExpirableSemaphore {
+        RPermitExpirableSemaphore::new(&self.core, name)
     }
 
     /// The timestamp semaphore called `name`, of the classic recipes: a handle, made without I/O.
@@ -217,7 +226,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The settings of a [`Client`].
+/// The settings of a [`Client`]; the guide has [all of them in a table](crate::guide::operations#settings).
 ///
 /// # Names and times of calls
 ///

@@ -16,9 +16,9 @@ pub(crate) struct Keys {
     kind: &'static str,
     channel: Arc<str>,
     record: Arc<str>,
+    /// What the object keeps in further keys: its script has them behind the channel.
+    parts: Vec<Typed>,
     turns: Option<TurnKeys>,
-    /// What else the object's script needs, behind the channel.
-    others: Vec<Typed>,
     flaw: Option<&'static str>,
 }
 
@@ -50,8 +50,8 @@ impl Keys {
             kind,
             channel: channel.into(),
             record: record.into(),
+            parts: Vec::new(),
             turns: None,
-            others: Vec::new(),
         }
     }
 
@@ -81,6 +81,24 @@ impl Keys {
         &self.record
     }
 
+    /// The same, and a further key of the object, which holds the type `kind`.
+    pub(crate) fn with_part(mut self, key: String, kind: &'static str) -> Self {
+        self.parts.push((key.into(), kind));
+        self
+    }
+
+    /// The same, with all its further keys. Its names have been looked at before.
+    pub(crate) fn with_parts(mut self, parts: Vec<Typed>) -> Self {
+        self.parts = parts;
+        self.flaw = None;
+        self
+    }
+
+    /// The object's further keys.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.parts.iter().map(|(key, _)| key)
+    }
+
     /// The same, and the keys in which the clients of an object keep turns.
     pub(crate) fn with_turns(mut self, line: String, notes: String, client_id: &str) -> Self {
         self.turns = Some(TurnKeys {
@@ -91,18 +109,6 @@ impl Keys {
         self
     }
 
-    /// The same for an object whose script needs `others`, too. Its names have been looked at before.
-    pub(crate) fn with_others(mut self, others: Vec<Typed>) -> Self {
-        self.others = others;
-        self.flaw = None;
-        self
-    }
-
-    /// What else the object's script needs.
-    pub(crate) fn others(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.others.iter().map(|(key, _)| key)
-    }
-
     /// Where turns are kept, for objects whose clients do; see `engine::turns`.
     pub(crate) fn turns(&self) -> Option<&TurnKeys> {
         self.turns.as_ref()
@@ -110,7 +116,7 @@ impl Keys {
 
     /// All of them, with the types that they have.
     pub(crate) fn typed(&self) -> Vec<Typed> {
-        let mut all = self.others.clone();
+        let mut all = self.parts.clone();
         all.extend([
             (Arc::clone(&self.object), self.kind),
             (Arc::clone(&self.record), "string"),

@@ -231,8 +231,8 @@ macro_rules! leased {
                 &self.handle.settings().name
             }
 
-            fn limit(&self) -> u32 {
-                self.handle.settings().limit
+            fn limit(&self) -> Option<u32> {
+                Some(self.handle.settings().limit)
             }
 
             fn lease(&self) -> Option<std::time::Duration> {

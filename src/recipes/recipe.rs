@@ -267,7 +267,7 @@ impl Primitive for Recipe {
 
     /// As many as there can be permits for, and the next one, who then stands for all others in the line that all clients
     /// see; and those who try, and wait for a lock of peers.
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    fn asks(&self, _batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
         let most = MOST_CALLS.min((self.settings.limit as usize).saturating_add(1));
         let waiting = waiters.iter().filter(|(_, want)| !want.tries).take(most);
         let trying = waiters.iter().filter(|(_, want)| want.tries);

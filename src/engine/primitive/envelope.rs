@@ -2,7 +2,7 @@
 //! primitive's own part.
 
 use std::str::SplitAsciiWhitespace;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::engine::keys::Keys;
@@ -32,11 +32,10 @@ pub(super) fn request(
     ];
     debug_assert_eq!(args.len(), BEFORE_STEPS);
     args.extend(steps);
-    let fixed = [keys.record(), keys.object(), keys.channel()];
-    let keys = fixed.into_iter().chain(keys.others());
+    let own = [keys.record(), keys.object(), keys.channel()];
     Request::Script(ScriptCall {
         script,
-        keys: keys.map(Arc::clone).collect(),
+        keys: own.into_iter().chain(keys.parts()).cloned().collect(),
         args,
         sequence: Some(SEQUENCE),
         record_flag: Some(RECORD_FLAG),

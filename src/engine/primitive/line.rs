@@ -135,6 +135,7 @@ impl<P: Primitive> Line<P> {
     }
 
     /// What the primitive knows.
+    #[allow(dead_code)] // for the recipes
     pub(crate) fn primitive<T>(&self, read: impl FnOnce(&P) -> T) -> T {
         read(&self.lock().state.primitive)
     }

@@ -128,7 +128,8 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     }
 
     /// Who asks, when there is a reason to: all, if nothing else is said. Those whose time is up ask in any case.
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    /// `batch` has the calls that travel along.
+    fn asks(&self, _batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
         waiters.iter().map(|(ticket, _)| ticket).collect()
     }
 
@@ -200,8 +201,10 @@ pub(crate) struct Batch<P: Primitive> {
     pub(crate) calls: Vec<Queued<P>>,
     pub(crate) asks: Vec<Ask<P>>,
     /// How many waited when it departed, named here or not.
+    #[allow(dead_code)] // for the recipes
     pub(crate) waiting: usize,
     /// Who has this ticket or a later one came after that.
+    #[allow(dead_code)] // for the recipes
     pub(crate) end: Ticket,
     /// Before it was sent for the first time.
     pub(crate) departed: Moment,
@@ -281,6 +284,7 @@ impl<P: Primitive> Verdict<P> {
 }
 
 /// What a question has got.
+#[allow(dead_code)] // for the recipes
 pub(crate) enum Got<G> {
     Granted(G),
     /// It waits on, unless it was its last question.

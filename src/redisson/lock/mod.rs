@@ -43,7 +43,8 @@ static KIND: Kind = Kind {
 
 /// A reentrant lock shared with Java's `RLock` of the same name.
 ///
-/// A handle, made without I/O by [`Client::lock`](crate::Client::lock). Cheap to clone.
+/// A handle, made without I/O by [`Client::lock`](crate::Client::lock). Cheap to clone. A chapter of the guide is about
+/// [locks](crate::guide::locks).
 ///
 /// # Owner
 ///
