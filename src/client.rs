@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::api::Answer;
-use crate::config::{Config, NameMapper};
+use crate::config::{Config, NameMapper, ShardedPubSub};
 use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
@@ -15,7 +15,8 @@ use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, Tim
 use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
 use crate::state::ConnectionState;
 
-/// A client of one Redis server: two connections, however many objects and waiters.
+/// A client of one Redis server: two connections, however many objects and waiters; or of a cluster: two to each of its
+/// masters.
 ///
 /// One connection carries commands; a second one, made when the first caller has to wait, hears wake-ups.
 /// A connection that is lost comes back by itself for as long as that takes, with growing, jittered
@@ -34,8 +35,9 @@ impl Client {
     /// Connects with the default settings.
     ///
     /// `url` is `redis://[[user]:password@]host[:port][/database]`, with reserved characters of user and password
-    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`), or
-    /// `redis+unix:///path[?db=..&user=..&pass=..]`.
+    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`),
+    /// `redis+unix:///path[?db=..&user=..&pass=..]`, or, of a cluster, `redis+cluster://[[user]:password@]host[:port],..` with
+    /// one of its nodes or several (`rediss+cluster://` by TLS).
     ///
     /// # Errors
     ///
@@ -276,6 +278,13 @@ impl ClientBuilder {
     /// ```
     pub fn sentinels(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.config.sentinels = Some(urls.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Which messages wake those who wait in a cluster, as all clients of it must do alike; Redisson:
+    /// `setShardedSubscriptionMode`, with the same default. Nothing but a cluster has a choice.
+    pub fn sharded_pubsub(mut self, mode: ShardedPubSub) -> Self {
+        self.config.sharded_pubsub = mode;
         self
     }
 

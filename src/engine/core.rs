@@ -55,21 +55,23 @@ const FIRST_OWNER: u64 = 1 << 32;
 impl Core {
     pub(crate) async fn connect(config: Config) -> Result<Arc<Self>> {
         let endpoint = Endpoint::new(&config)?;
-        let connection = Connection::open(endpoint.clone()).await?;
-        Ok(Self::new(config, endpoint, connection))
+        let connection = Connection::open(endpoint, config.sharded_pubsub).await?;
+        Ok(Self::new(config, connection))
     }
 
     /// Connects in the background.
     pub(crate) fn connect_lazy(config: Config) -> Result<Arc<Self>> {
         let endpoint = Endpoint::new(&config)?;
-        let connection = Connection::lazy(endpoint.clone());
-        Ok(Self::new(config, endpoint, connection))
+        let connection = Connection::lazy(endpoint, config.sharded_pubsub);
+        Ok(Self::new(config, connection))
     }
 
-    fn new(config: Config, endpoint: Endpoint, connection: Connection) -> Arc<Self> {
-        let wakeups = Wakeups::new(endpoint, config.safety_interval);
+    fn new(config: Config, connection: Connection) -> Arc<Self> {
+        let wakeups = Wakeups::new(connection.layout(), config.safety_interval);
         let id = outside::uuid().to_string();
-        let mapped_id = config.name_mapper.try_map(&id);
+        // In a cluster calls on different semaphores can't share a script.
+        let together = !connection.is_cluster();
+        let mapped_id = together.then(|| config.name_mapper.try_map(&id)).flatten();
         Arc::new(Core {
             config,
             connection,

@@ -17,7 +17,7 @@ use super::line::Line;
 use super::nudge::LATE;
 use super::request::Request;
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::{Failure, Value, count_listeners};
+use crate::transport::{Failure, Value};
 
 const PACE: Duration = Duration::from_secs(1);
 /// One question names this many channels at the most.
@@ -103,9 +103,10 @@ impl Core {
         }
     }
 
-    /// Asks for the listeners of channels; `None` if there was no answer.
+    /// Asks for the listeners of channels on one server; `None` if there was no answer.
     async fn listeners(&self, due: &[Keys]) -> Option<Vec<i64>> {
-        let question = count_listeners(due.iter().map(|keys| &**keys.channel()));
+        let channels = due.iter().map(|keys| &**keys.channel());
+        let question = self.connection.messages().count_listeners(channels);
         let answer = match self.try_once(&Request::Plain(question)).await {
             Ok(Value::Array(answer)) => answer,
             // It may not be asked for.
@@ -130,8 +131,11 @@ async fn watch(core: Weak<Core>) {
             return;
         };
         let now = Instant::now();
-        let due = core.unheard.lock().due(now);
-        for due in due.chunks(MOST_CHANNELS) {
+        let mut due = core.unheard.lock().due(now);
+        let server = |keys: &Keys| core.connection.server_of(keys.channel());
+        due.sort_by_cached_key(&server);
+        let due = due.chunk_by(|one, two| server(one) == server(two));
+        for due in due.flat_map(|due| due.chunks(MOST_CHANNELS)) {
             // Without an answer they are asked about the next time.
             let listeners = core.listeners(due).await.unwrap_or_default();
             for (keys, listeners) in due.iter().zip(listeners) {

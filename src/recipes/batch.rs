@@ -293,7 +293,7 @@ impl Batch {
         };
         let number = |count: usize| Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));
         let mut args = vec![
-            Arg::PUBLISH,
+            Arg::Publish,
             Arg::Number(0),
             Arg::millis(setting.record_life),
             Arg::Number(setting.doubtful.into()),

@@ -281,11 +281,13 @@ impl Holds {
         places
     }
 
-    /// Takes up to `most` of `places` out that are to be renewed now, and by the same script.
+    /// Takes up to `most` of `places` out that are to be renewed now, by the same script and in the same slot; they are in
+    /// the order of their slots.
     pub(crate) fn next_renewals(
         &self,
         places: &mut Vec<Place>,
         most: usize,
+        slot: impl Fn(&str) -> u16,
     ) -> Option<(&'static LazyLock<Script>, Vec<Renewal>)> {
         let mut state = self.lock();
         let mut script: Option<&'static LazyLock<Script>> = None;
@@ -295,7 +297,8 @@ impl Holds {
         {
             if let Some(holding) = state.of(lock, owner).filter(|held| held.is_watched()) {
                 let renewal = *script.get_or_insert(holding.renewal);
-                if !std::ptr::eq(renewal, holding.renewal) {
+                let fits = |first: &Renewal| slot(&first.place.0) == slot(lock);
+                if !std::ptr::eq(renewal, holding.renewal) || !some.first().is_none_or(fits) {
                     break;
                 }
                 some.push(Renewal {
@@ -367,7 +370,7 @@ mod tests {
 
     /// The locks whose renewal is due.
     fn due(holds: &Holds) -> Vec<Renewal> {
-        let renewals = holds.next_renewals(&mut holds.to_renew(), 100);
+        let renewals = holds.next_renewals(&mut holds.to_renew(), 100, |_| 0);
         renewals.map_or_else(Vec::new, |(_, some)| some)
     }
 
@@ -526,7 +529,7 @@ mod tests {
         places.sort();
         assert_eq!(places.len(), 25);
         let mut seen = 0;
-        while let Some((script, some)) = holds.next_renewals(&mut places, 8) {
+        while let Some((script, some)) = holds.next_renewals(&mut places, 8, |_| 0) {
             assert!(!some.is_empty() && some.len() <= 8);
             let lock = &some[0].place.0;
             let other = lock["lock-".len()..].parse::<u32>().unwrap() >= 20;
