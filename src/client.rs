@@ -12,8 +12,9 @@ use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
-use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore, RSemaphore};
 use crate::state::ConnectionState;
+use crate::stats::Stats;
 
 /// A client of one Redis server: two connections, however many objects and waiters; or of a cluster: two to each of its
 /// masters.
@@ -82,6 +83,15 @@ impl Client {
     #[must_use]
     pub fn count_down_latch(&self, name: &str) -> RCountDownLatch {
         RCountDownLatch::new(&self.core, name)
+    }
+
+    /// The semaphore called `name` whose permits have ids and leases: a handle, made without I/O. Redisson:
+    /// `getPermitExpirableSemaphore(String)`.
+    ///
+    /// A name that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn permit_expirable_semaphore(&self, name: &str) -> RPermitExpirableSemaphore {
+        RPermitExpirableSemaphore::new(&self.core, name)
     }
 
     /// The timestamp semaphore called `name`, of the classic recipes: a handle, made without I/O.
@@ -165,6 +175,19 @@ impl Client {
         self.core.connection.state()
     }
 
+    /// What has become of this client's calls so far, and how things stand: cheap, without I/O.
+    ///
+    /// ```no_run
+    /// # async fn watch(client: redisson_semaphore::Client) {
+    /// let stats = client.stats();
+    /// println!("{} wait, {} permits are held", stats.waiting, stats.held_permits);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.look()
+    }
+
     /// Carries out what is owed, above all the releases of dropped guards, and ends.
     ///
     /// Callers that wait for permits are told [`Error::ShutDown`], and so is every later call. A guard
@@ -177,7 +200,23 @@ impl Client {
     /// [`Error::Unfinished`] if something could not be carried out within the retry window. A call in doubt whose
     /// callers have been told so already has had its window: it gets one more chance, not another window.
     pub async fn shutdown(&self) -> Result<()> {
-        self.core.shutdown().await
+        self.core.shutdown(None).await
+    }
+
+    /// As [`shutdown`](Self::shutdown), but ends after `limit`, whatever is owed by then: for a service that has only so
+    /// long before it is killed. What could not be carried out in time is not carried out any more.
+    ///
+    /// Where several shut the client down, the shortest limit counts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unfinished`] if something could not be carried out within `limit`, or the retry window where that is shorter.
+    ///
+    /// # Cancel safety
+    ///
+    /// A shutdown that has begun goes on with the next call; wait for one of them to its end.
+    pub async fn shutdown_for(&self, limit: Duration) -> Result<()> {
+        self.core.shutdown(Some(limit)).await
     }
 }
 
@@ -189,7 +228,38 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The settings of a [`Client`].
+/// The settings of a [`Client`]; the guide has [all of them in a table](crate::guide::operations#settings).
+///
+/// # Names and times of calls
+///
+/// The names of calls say whether they wait, and what they give. It is the same for semaphores, locks and latches:
+///
+/// | Name | Waits | Where there is nothing in time |
+/// |---|---|---|
+/// | `acquire`, `permit`; `lock`, `guard`; `wait` | for as long as it takes | |
+/// | `try_acquire`, `try_permit`; `try_lock`, `try_guard` | not at all | `false` or `None` |
+/// | `try_acquire_for`, `permit_for`; `try_lock_for`, `guard_for`; `wait_for` | for the time given, its *wait*, and tries once more at its end; a wait of zero is `try_` | `false` or `None` |
+///
+/// A verb takes, and something has to be given back by a call; a noun is a guard that gives back by itself: a
+/// [`Permit`](crate::Permit) or [`LeasedPermit`](crate::LeasedPermit) of a semaphore, a [`LockGuard`](crate::LockGuard) of a
+/// lock. `_with_lease` ends what was locked after a time.
+///
+/// Four times must not be mixed up:
+///
+/// | Time | What ends with it |
+/// |---|---|
+/// | the *wait*, given with the call | waiting for others to give back what they hold |
+/// | the *call timeout*, [`call_timeout`](Self::call_timeout) | all patience with Redis: the call ends at the latest this long after its wait |
+/// | the *retry window*, [`retry_window`](Self::retry_window) | repeating a call that was not answered, where there is no call timeout before |
+/// | the *lease*, of a lock or a leased permit | what was granted, unless it is renewed: without one given, it is, in the background |
+///
+/// So `permit_for(1, 300 ms)` is answered within 300 ms where Redis is well: with a permit, or with `None`. Where Redis is
+/// away it ends with an error after 5.3 s, or with a call timeout of 500 ms after 0.8 s. Without a limit, `acquire`, `lock` and `wait`
+/// go on through an outage once they have been answered "not yet"; before that, they are told after the retry window.
+///
+/// Any call may be put into [`tokio::time::timeout`] as well, or into a `select!`: a future that is dropped leaves nothing taken, and a
+/// release that has been polled once is carried out. The call timeout does the same and tells, besides, what may have become of the
+/// call: see [`Error::effect`].
 ///
 /// ```no_run
 /// # async fn connect() -> redisson_semaphore::Result<()> {
@@ -322,13 +392,28 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a call goes on trying while the server does not answer; 30 s by default.
+    /// How long a call goes on trying while the server does not answer; 30 s by default. See
+    /// [above](Self#names-and-times-of-calls) for the other times, and for a bound on all of a call.
     ///
     /// After it the caller is told [`Error::OutcomeUnknown`] if something was sent and not answered; else
     /// [`Error::Unavailable`] if there was no connection, and [`Error::RefusedForNow`] if the server refused for a
     /// reason that may pass. An error may come later than that by the response time-out.
     pub fn retry_window(mut self, window: Duration) -> Self {
         self.config.retry_window = window;
+        self
+    }
+
+    /// How long a call may take besides the time that it was told to wait; a day at the most.
+    ///
+    /// By default it is 5 s for timed calls (`permit_for`, `try_lock_for`, `wait_for` and the like), and all others go on
+    /// through the [retry window](Self::retry_window). Where it is set it holds for these, too: no call takes longer then than its
+    /// wait and this time, whatever has become of Redis, but for those that wait without a limit (`acquire`, `lock`, `wait`).
+    ///
+    /// Who is told so has left, as if the future had been dropped: what it took is given back, a release is carried out.
+    /// The error is [`Error::Unavailable`] where nothing took effect and nothing will, as where nothing was sent; else
+    /// [`Error::OutcomeUnknown`]. The retry window may come first.
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.config.call_timeout = Some(timeout);
         self
     }
 
@@ -345,7 +430,8 @@ impl ClientBuilder {
     ///
     /// The effect is that of a release and an acquisition back to back, so nobody can tell; except that
     /// permits taken away by others (`add_permits` with a negative number) are noticed that much later,
-    /// and that a missing key is not created by it. While others wait for permits it is for callers whose turn it
+    /// that a missing key is not created by it, and that a question which the caller had on its way may take permits
+    /// for the length of a round trip, before they are given back. While others wait for permits it is for callers whose turn it
     /// is, and for four times as long. Zero switches it off.
     ///
     /// It is also how long a lock may come back to this client before it is left to others that listen for it.
@@ -408,18 +494,21 @@ impl ClientBuilder {
             response_timeout,
             connect_timeout,
             retry_window,
+            call_timeout,
             safety_interval,
             lock_watchdog_timeout,
             local_hand_over,
             ..
         } = self.config;
-        for (name, value) in [
+        let call_timeout = call_timeout.map(|timeout| ("call_timeout", timeout));
+        let settings = [
             ("response_timeout", response_timeout),
             ("connect_timeout", connect_timeout),
             ("retry_window", retry_window),
             ("safety_interval", safety_interval),
             ("lock_watchdog_timeout", lock_watchdog_timeout),
-        ] {
+        ];
+        for (name, value) in settings.into_iter().chain(call_timeout) {
             if value.is_zero() || value > LONGEST_SETTING {
                 return Err(Error::Configuration {
                     reason: format!(

@@ -100,6 +100,8 @@ pub(crate) struct Config {
     pub(crate) response_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) retry_window: Duration,
+    /// How long a call may take besides its wait.
+    pub(crate) call_timeout: Option<Duration>,
     pub(crate) safety_interval: Duration,
     pub(crate) local_hand_over: Duration,
     pub(crate) lock_watchdog_timeout: Duration,
@@ -123,6 +125,7 @@ impl Config {
             response_timeout: Duration::from_secs(3),
             connect_timeout: Duration::from_secs(10),
             retry_window: Duration::from_secs(30),
+            call_timeout: None,
             safety_interval: Duration::from_secs(5),
             local_hand_over: Duration::from_millis(5),
             lock_watchdog_timeout: Duration::from_secs(30),
@@ -133,11 +136,6 @@ impl Config {
     /// How long the server keeps the record that makes a repeated call harmless.
     pub(crate) fn record_life(&self) -> Duration {
         self.least_record_life.max(self.retry_window * 4)
-    }
-
-    /// How often the end of what is held is put off.
-    pub(crate) fn renewal_period(&self) -> Duration {
-        self.lock_watchdog_timeout / 3
     }
 
     /// How long after its first sending a call may be repeated: the record must still be there.

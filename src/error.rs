@@ -3,24 +3,66 @@
 use std::time::Duration;
 
 /// What a failed call may have changed in Redis.
+///
+/// Not being told does not lose a permit: an acquisition that happened after all is given back by the crate, a release is
+/// carried out. So what is left to do follows from this, and from what the call was to do:
+///
+/// ```
+/// use redisson_semaphore::{Effect, Error, RSemaphore, Result};
+///
+/// enum Next {
+///     Again,
+///     Unlimited,
+///     Fail(Error),
+/// }
+///
+/// fn after_an_acquisition(error: Error) -> Next {
+///     match error.effect() {
+///         // Nothing was taken, and it may work out later.
+///         Effect::None if error.is_retryable() => Next::Again,
+///         // A wrong name or amount, a key of another type, no permission: it would fail again.
+///         Effect::None => Next::Fail(error),
+///         // If it was granted after all, the crate gives it back: as if nothing had been taken.
+///         Effect::Unknown => Next::Unlimited,
+///         _ => Next::Fail(error),
+///     }
+/// }
+///
+/// async fn give_back(seats: &RSemaphore) -> Result<()> {
+///     match seats.release(1).await {
+///         // Never release again here: it has happened, or will when Redis is back.
+///         Err(error) if error.effect() == Effect::Unknown => Ok(()),
+///         // Nothing was given back: it may be tried again, in a while.
+///         told => told,
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Effect {
-    /// Nothing took effect: the call may be repeated.
+    /// Nothing took effect, and nothing will: the call may be repeated.
     None,
-    /// The call may or may not have taken effect; no answer came in time.
+    /// The call may or may not have taken effect, or may do so still; no answer came in time. What was acquired is given
+    /// back, a release or unlock is carried out; see [`Error::OutcomeUnknown`] for how long that is tried. Any other change
+    /// is as it is: look, before it is made again.
     Unknown,
 }
 
 /// Everything that can go wrong.
 ///
 /// Running out of waiting time is not an error: it is `false` or `None`.
-/// [`Error::effect`] says whether the failed call can have changed anything.
+///
+/// What to do about one is asked by method rather than by variant: [`effect`](Error::effect) says whether the failed call can
+/// have changed anything (with an example of what follows from it), [`is_retryable`](Error::is_retryable),
+/// [`is_unavailable`](Error::is_unavailable) and [`is_invalid_argument`](Error::is_invalid_argument) whose fault it is, and
+/// [`name`](Error::name) what it is about. Variants, and fields in them, may be added. The guide tells [what
+/// is promised](crate::guide::promises) when something goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A number of permits that no semaphore can hold (above 2^31-1). Nothing was sent.
     #[error("semaphore {name:?}: {permits} permits are more than 2147483647; nothing was sent")]
+    #[non_exhaustive]
     InvalidPermits {
         /// The semaphore.
         name: String,
@@ -30,6 +72,7 @@ pub enum Error {
 
     /// A limit that no semaphore with ids can have. Nothing was sent.
     #[error("semaphore {name:?}: a limit of {limit} is not between 1 and {most}; nothing was sent")]
+    #[non_exhaustive]
     InvalidLimit {
         /// The semaphore.
         name: String,
@@ -43,6 +86,7 @@ pub enum Error {
     #[error(
         "semaphore {name:?} is set to {units:?}, but the time {found} in its key looks like the other unit; nothing took effect"
     )]
+    #[non_exhaustive]
     WrongUnits {
         /// The semaphore.
         name: String,
@@ -55,6 +99,7 @@ pub enum Error {
     /// An object name that cannot be used: it is empty, longer than 64 KiB, or would fall apart in a cluster. The id of a
     /// holder that is longer than that, too. Nothing was sent.
     #[error("object name {name:?} cannot be used: {reason}; nothing was sent")]
+    #[non_exhaustive]
     InvalidName {
         /// The name, as it would stand in Redis; of one that is too long the beginning.
         name: String,
@@ -64,6 +109,7 @@ pub enum Error {
 
     /// A time that Redis cannot store (zero, below a millisecond, or too far away). Nothing was sent.
     #[error("{name:?}: {what} of {value:?} cannot be used: {reason}; nothing was sent")]
+    #[non_exhaustive]
     InvalidDuration {
         /// The object.
         name: String,
@@ -77,6 +123,7 @@ pub enum Error {
 
     /// A URL or setting that the client cannot work with. Nothing was sent.
     #[error("configuration: {reason}; nothing was sent")]
+    #[non_exhaustive]
     Configuration {
         /// What is wrong with it. Never contains a password.
         reason: String,
@@ -87,6 +134,7 @@ pub enum Error {
         "{name:?}: the key {key:?} holds another type than this object has there{}; nothing took effect",
         .found.as_ref().map(|found| format!(" ({found})")).unwrap_or_default()
     )]
+    #[non_exhaustive]
     WrongType {
         /// The object.
         name: String,
@@ -99,6 +147,7 @@ pub enum Error {
 
     /// The key holds a string that is not a whole number. Nothing took effect.
     #[error("{name:?} does not hold a whole number but {found:?}; nothing took effect")]
+    #[non_exhaustive]
     NotANumber {
         /// The object.
         name: String,
@@ -110,6 +159,7 @@ pub enum Error {
     #[error(
         "semaphore {name:?} holds {available} permits; {delta:+} would leave the range of 32 bits; nothing took effect"
     )]
+    #[non_exhaustive]
     OutOfRange {
         /// The semaphore.
         name: String,
@@ -119,8 +169,47 @@ pub enum Error {
         delta: i64,
     },
 
+    /// More permits at a time than one call may take or give back. Nothing was sent.
+    #[error(
+        "semaphore {name:?}: {permits} permits at a time are more than {most}; nothing was sent"
+    )]
+    #[non_exhaustive]
+    TooManyAtOnce {
+        /// The semaphore.
+        name: String,
+        /// How many were given.
+        permits: usize,
+        /// The most that are allowed.
+        most: usize,
+    },
+
+    /// What is given is the id of no permit of this semaphore, or has a form that cannot be worked with. Nothing took
+    /// effect.
+    #[error("semaphore {name:?}: permit id {id:?} cannot be used: {reason}; nothing took effect")]
+    #[non_exhaustive]
+    InvalidPermitId {
+        /// The semaphore.
+        name: String,
+        /// The id as it was given; of one that is too long the beginning.
+        id: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+
+    /// No permit with this id is held, or not any more: it was given back, has expired, or was taken away. Nothing took
+    /// effect.
+    #[error("semaphore {name:?}: permit {id} is not held; nothing took effect")]
+    #[non_exhaustive]
+    PermitNotHeld {
+        /// The semaphore.
+        name: String,
+        /// The id; of several, the first one given.
+        id: String,
+    },
+
     /// The owner does not hold the lock, or does not any more. Nothing took effect.
     #[error("lock {name:?} is not held by {owner}; nothing took effect")]
+    #[non_exhaustive]
     NotHeld {
         /// The lock.
         name: String,
@@ -130,6 +219,7 @@ pub enum Error {
 
     /// The object does not exist and the operation needs it. Nothing took effect.
     #[error("{name:?} does not exist; nothing took effect")]
+    #[non_exhaustive]
     NoSuchObject {
         /// The object.
         name: String,
@@ -137,6 +227,7 @@ pub enum Error {
 
     /// The server's ACL forbids the command, the key or the channel. Nothing took effect.
     #[error("{name:?}: permission denied by the server: {detail}; nothing took effect")]
+    #[non_exhaustive]
     PermissionDenied {
         /// The object.
         name: String,
@@ -146,6 +237,7 @@ pub enum Error {
 
     /// The server refused the user name or password, or wants one. Nothing took effect.
     #[error("{name:?}: authentication failed: {detail}; nothing took effect")]
+    #[non_exhaustive]
     Authentication {
         /// The server's address at the first connect, or the object.
         name: String,
@@ -156,6 +248,7 @@ pub enum Error {
     /// TLS came to nothing: the server's certificate is not trusted, has expired or is for another name, the server does
     /// not take the client's, or it does not speak TLS at this port. Nothing took effect.
     #[error("{name:?}: no connection by TLS: {detail}; nothing took effect")]
+    #[non_exhaustive]
     Tls {
         /// The server's address at the first connect, or the object.
         name: String,
@@ -170,6 +263,7 @@ pub enum Error {
     /// address may lead to the new primary), `OOM` (out of memory), `NOREPLICAS`, `MISCONF` (it can't save its
     /// data), `LOADING`, `BUSY`, `MASTERDOWN`, `CLUSTERDOWN`, `TRYAGAIN`, or it has too many clients.
     #[error("{name:?}: the server refuses for now: {detail}; nothing took effect")]
+    #[non_exhaustive]
     RefusedForNow {
         /// The object, or the server's address at the first connect.
         name: String,
@@ -179,6 +273,7 @@ pub enum Error {
 
     /// The server refused the call for another reason. Nothing took effect.
     #[error("{name:?}: the server answered {detail:?}; nothing took effect")]
+    #[non_exhaustive]
     Server {
         /// The object.
         name: String,
@@ -186,11 +281,13 @@ pub enum Error {
         detail: String,
     },
 
-    /// No connection for as long as the retry window lasts (at the first connect: the connect time-out). Nothing took
-    /// effect.
+    /// No connection, or nothing sent, for as long as the retry window or the
+    /// [call timeout](crate::ClientBuilder::call_timeout) lasts (at the first connect: the connect time-out). Nothing took
+    /// effect, and nothing will. Of a call that only looks: no answer.
     #[error(
-        "{name:?}: no connection to the server within {waited:?} ({detail}); nothing took effect"
+        "{name:?}: the server could not be reached within {waited:?} ({detail}); nothing took effect"
     )]
+    #[non_exhaustive]
     Unavailable {
         /// The object, or the server's address at the first connect.
         name: String,
@@ -200,14 +297,16 @@ pub enum Error {
         detail: String,
     },
 
-    /// The call was sent, but no answer came for as long as the retry window lasts.
+    /// The call was sent, but no answer came for as long as the retry window or the
+    /// [call timeout](crate::ClientBuilder::call_timeout) lasts; or it was not sent yet, and is a release that will be carried out.
     ///
     /// It may have taken effect, or may still do so when the server comes back. The crate goes on asking, for
     /// five minutes from the first sending (or two retry windows): an acquisition that turns out to have happened is given
     /// back, a release is carried out.
     #[error(
-        "{name:?}: {operation} was sent, but no answer came within {waited:?} ({detail}); it may have taken effect"
+        "{name:?}: no answer to {operation} came within {waited:?} ({detail}); it may have taken effect, or will"
     )]
+    #[non_exhaustive]
     OutcomeUnknown {
         /// The object.
         name: String,
@@ -224,6 +323,7 @@ pub enum Error {
     #[error(
         "shutdown: {left} requests were not answered within {waited:?}; they may have taken effect"
     )]
+    #[non_exhaustive]
     Unfinished {
         /// How many requests, or objects with such requests, were left.
         left: usize,
@@ -233,6 +333,7 @@ pub enum Error {
 
     /// The client has been shut down. Nothing took effect.
     #[error("{name:?}: the client has been shut down; nothing took effect")]
+    #[non_exhaustive]
     ShutDown {
         /// The object.
         name: String,
@@ -248,7 +349,160 @@ impl Error {
             _ => Effect::None,
         }
     }
+
+    /// Whether the same call may be made again, as nothing took effect, and may succeed then, as the reason may pass:
+    /// [`Unavailable`](Error::Unavailable) and [`RefusedForNow`](Error::RefusedForNow).
+    ///
+    /// The call has been tried again and again already, for as long as it was given: give Redis a break before.
+    /// [`OutcomeUnknown`](Error::OutcomeUnknown) is not among them: see [`Effect::Unknown`].
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Error::Unavailable { .. } | Error::RefusedForNow { .. }
+        )
+    }
+
+    /// Whether it is Redis that could not be reached, did not answer, or refused for now, and neither the call nor the
+    /// object is at fault: what a service answers with "503" or goes without a limit for.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        self.is_retryable()
+            || matches!(
+                self,
+                Error::OutcomeUnknown { .. } | Error::Unfinished { .. }
+            )
+    }
+
+    /// Whether an argument or a setting was wrong, whatever Redis holds. Nothing was sent, and it will fail again.
+    #[must_use]
+    pub fn is_invalid_argument(&self) -> bool {
+        matches!(
+            self,
+            Error::InvalidPermits { .. }
+                | Error::TooManyAtOnce { .. }
+                | Error::InvalidLimit { .. }
+                | Error::InvalidName { .. }
+                | Error::InvalidDuration { .. }
+                | Error::Configuration { .. }
+        )
+    }
+
+    /// The object that it is about, as it was named in the code; the server's address where connecting has failed; `None`
+    /// where it is about the client.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Error::InvalidPermits { name, .. }
+            | Error::TooManyAtOnce { name, .. }
+            | Error::InvalidPermitId { name, .. }
+            | Error::PermitNotHeld { name, .. }
+            | Error::InvalidLimit { name, .. }
+            | Error::WrongUnits { name, .. }
+            | Error::InvalidName { name, .. }
+            | Error::InvalidDuration { name, .. }
+            | Error::WrongType { name, .. }
+            | Error::NotANumber { name, .. }
+            | Error::OutOfRange { name, .. }
+            | Error::NotHeld { name, .. }
+            | Error::NoSuchObject { name, .. }
+            | Error::PermissionDenied { name, .. }
+            | Error::Authentication { name, .. }
+            | Error::Tls { name, .. }
+            | Error::RefusedForNow { name, .. }
+            | Error::Server { name, .. }
+            | Error::Unavailable { name, .. }
+            | Error::OutcomeUnknown { name, .. }
+            | Error::ShutDown { name, .. } => Some(name),
+            Error::Configuration { .. } | Error::Unfinished { .. } => None,
+        }
+    }
+}
+
+/// Errors to make: for tests of code that handles them (see [`memory`](crate::memory)), and for tools on top of this crate.
+impl Error {
+    /// [`Unavailable`](Error::Unavailable), after no time.
+    #[must_use]
+    pub fn unavailable(name: impl Into<String>, detail: impl Into<String>) -> Self {
+        Error::Unavailable {
+            name: name.into(),
+            waited: Duration::ZERO,
+            detail: detail.into(),
+        }
+    }
+
+    /// [`OutcomeUnknown`](Error::OutcomeUnknown), after no time.
+    #[must_use]
+    pub fn outcome_unknown(
+        name: impl Into<String>,
+        operation: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Error::OutcomeUnknown {
+            name: name.into(),
+            operation,
+            waited: Duration::ZERO,
+            detail: detail.into(),
+        }
+    }
+
+    /// [`Server`](Error::Server).
+    #[must_use]
+    pub fn server(name: impl Into<String>, detail: impl Into<String>) -> Self {
+        Error::Server {
+            name: name.into(),
+            detail: detail.into(),
+        }
+    }
 }
 
 /// What the calls of this crate return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_do_about_an_error() {
+        let name = || "seats".to_owned();
+        let refused = Error::RefusedForNow {
+            name: name(),
+            detail: "LOADING".to_owned(),
+        };
+        let invalid = Error::InvalidPermits {
+            name: name(),
+            permits: u32::MAX,
+        };
+        let configuration = Error::Configuration {
+            reason: String::new(),
+        };
+        let unfinished = Error::Unfinished {
+            left: 1,
+            waited: Duration::ZERO,
+        };
+        // Which may be called again, for which Redis is at fault, for which the caller.
+        for (error, answers) in [
+            (Error::unavailable("seats", "away"), [true, true, false]),
+            (refused, [true, true, false]),
+            (
+                Error::outcome_unknown("seats", "release", "silent"),
+                [false, true, false],
+            ),
+            (unfinished, [false, true, false]),
+            (invalid, [false, false, true]),
+            (configuration, [false, false, true]),
+            (Error::server("seats", "ERR"), [false, false, false]),
+            (Error::ShutDown { name: name() }, [false, false, false]),
+        ] {
+            let told = [
+                error.is_retryable(),
+                error.is_unavailable(),
+                error.is_invalid_argument(),
+            ];
+            assert_eq!(told, answers, "{error}");
+            assert!(!error.is_retryable() || error.effect() == Effect::None);
+            assert!(error.name().is_none_or(|name| name == "seats"), "{error}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! What the crate takes from outside: connections, a clock that counts suspensions, and chance.
+//! What the crate takes from outside: connections, a clock that counts suspensions, chance, and a processor for its tasks.
 //!
 //! A simulation puts its own in their place, for all that runs on its thread: then nothing that happens there depends on
 //! anything but its seed and its calls. It is no part of the crate's API, and may change at any time.
@@ -7,11 +7,16 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
-use std::pin::Pin;
+use std::ops::Deref;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 /// A stream to a server.
@@ -31,8 +36,16 @@ pub trait Outside {
     fn since_boot(&self) -> Option<Duration>;
 }
 
+/// A simulated process. It may be stopped, and go on.
+pub trait Process: Send + Sync {
+    /// Ready while it runs; while it is stopped, whoever asks is woken as soon as it goes on.
+    fn poll_runs(&self, cx: &mut Context<'_>) -> Poll<()>;
+}
+
 thread_local! {
     static OUTSIDE: RefCell<Option<Rc<dyn Outside>>> = const { RefCell::new(None) };
+    /// The one whose task is being polled.
+    static PROCESS: RefCell<Option<Arc<dyn Process>>> = const { RefCell::new(None) };
 }
 
 /// Until this is dropped, its thread is in the simulation.
@@ -66,8 +79,68 @@ pub(crate) fn since_boot() -> Option<Option<Duration>> {
     simulated(|outside| outside.since_boot())
 }
 
+/// Fills `bytes` with chance that nobody can guess.
+pub(crate) fn random(bytes: &mut [u8]) {
+    if simulated(|_| fastrand::fill(bytes)).is_none() {
+        getrandom::fill(bytes).expect("the system gives random bytes");
+    }
+}
+
 /// A random UUID.
 pub(crate) fn uuid() -> Uuid {
     simulated(|_| uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid())
         .unwrap_or_else(Uuid::new_v4)
+}
+
+/// Runs `task` as a part of `process`, together with all that the crate starts for it.
+pub async fn within<T>(process: Arc<dyn Process>, task: impl Future<Output = T>) -> T {
+    let mut task = pin!(task);
+    std::future::poll_fn(|cx| {
+        if process.poll_runs(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let former = PROCESS.replace(Some(Arc::clone(&process)));
+        let polled = task.as_mut().poll(cx);
+        PROCESS.set(former);
+        polled
+    })
+    .await
+}
+
+/// The runtime of a client.
+#[derive(Debug, Clone)]
+pub(crate) struct Runtime(Handle);
+
+impl Runtime {
+    /// # Panics
+    ///
+    /// Outside of a runtime.
+    pub(crate) fn current() -> Self {
+        Runtime(Handle::current())
+    }
+
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        match PROCESS.with_borrow(Clone::clone) {
+            None => self.0.spawn(task),
+            Some(process) => self.0.spawn(within(process, task)),
+        }
+    }
+}
+
+impl Deref for Runtime {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.0
+    }
+}
+
+/// As [`tokio::spawn`].
+pub(crate) fn spawn<T: Send + 'static>(
+    task: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    Runtime::current().spawn(task)
 }

@@ -218,6 +218,7 @@ async fn a_failing_call_fails_alone() {
             name,
             available,
             delta,
+            ..
         } = refused
         else {
             panic!("{refused:?}");

@@ -113,7 +113,7 @@ async fn calls_in_the_middle_of_a_failover_wait_for_its_end() {
             semaphore.acquire(1),
             semaphore.try_acquire(1),
             semaphore.release(3),
-            semaphore.expire(LIMIT),
+            semaphore.expire(LIMIT, None),
             other.add_permits(4),
         )
     };
@@ -261,7 +261,7 @@ async fn a_replica_refuses_changes() {
     for error in [
         semaphore.delete().await.unwrap_err(),
         semaphore.rename("elsewhere").await.unwrap_err(),
-        semaphore.expire(LIMIT).await.unwrap_err(),
+        semaphore.expire(LIMIT, None).await.unwrap_err(),
     ] {
         assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");
     }
@@ -292,7 +292,7 @@ async fn a_server_that_refuses_for_now_is_quoted() {
             semaphore.release(1),
             lock.try_lock(),
             LeasedSemaphore::try_acquire(&recipe),
-            semaphore.expire(LIMIT),
+            semaphore.expire(LIMIT, None),
             semaphore.try_acquire_for(1, LIMIT),
         );
         let errors = [

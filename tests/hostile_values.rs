@@ -213,7 +213,10 @@ async fn records_of_another_type() {
         .add_permits(1)
         .await
         .expect_err("it cannot be put on record");
-    let Error::WrongType { name, key, found } = error else {
+    let Error::WrongType {
+        name, key, found, ..
+    } = error
+    else {
         panic!("{error}");
     };
     let record = format!("redisson_sc_once:{{seats}}:{}", client.id());
@@ -509,7 +512,7 @@ async fn a_counter_of_tokens_that_nobody_of_ours_has_written() {
             door.try_lock_and_get_token().await,
         ] {
             match told {
-                Err(Error::Server { name, detail }) => {
+                Err(Error::Server { name, detail, .. }) => {
                     assert_eq!(name, "door");
                     assert!(detail.contains("token"), "{text:?}: {detail}");
                 }
@@ -527,7 +530,7 @@ async fn a_counter_of_tokens_that_nobody_of_ours_has_written() {
     ] {
         let _: () = control.set(counter, text).await.unwrap();
         assert_eq!(door.try_lock_and_get_token().await, Ok(Some(token)));
-        assert_eq!(door.token().await, Ok(token));
+        assert_eq!(door.token().await, Ok(Some(token)));
         door.unlock().await.unwrap();
     }
     let _: () = control.set(counter, "-5").await.unwrap();
@@ -671,7 +674,7 @@ async fn use_everything(client: &Client) {
             seats.available_permits()
         ));
         drop(tokio::join!(
-            seats.expire(LIMIT),
+            seats.expire(LIMIT, None),
             seats.remaining_ttl(),
             seats.expire_time(),
             seats.rename("other")

@@ -17,7 +17,7 @@ use bytes::case::Difference::{
 use bytes::case::{Case, Content, HIGHEST, State, TTL, expiring, lasting};
 use bytes::comparison::Comparison;
 use interop::operation::Op;
-use redisson_semaphore::redisson::ExpireCondition::{self, Greater, Less, NotSet, Set};
+use redisson_semaphore::ExpireCondition::{self, Greater, Less, NotSet, Set};
 
 const COUNTERS: [State; 24] = [
     lasting(Content::Missing),

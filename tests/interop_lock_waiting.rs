@@ -120,7 +120,7 @@ async fn a_wait_that_runs_out_takes_nothing() {
         let world = World::start(version, LONG).await;
         let lock = world.rust.lock("door");
         let short = Duration::from_millis(100);
-        let args = json!({"name": "door", "thread": "a", "waitMs": 100, "threadId": 7});
+        let args = json!({"name": "door", "thread": "a", "waitMs": 1_000, "threadId": 7});
         lock.lock().await.unwrap();
         assert_eq!(world.java("tryLock", args.clone()).await, json!(false));
         lock.unlock().await.unwrap();

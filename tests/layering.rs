@@ -10,13 +10,14 @@ const PARTS: &[(&str, &[&str])] = &[
     ("sync", &[]),
     ("units", &[]),
     ("state", &[]),
+    ("stats", &[]),
     ("credentials", &[]),
     ("clock", &["outside"]),
     ("tls", &[]),
     ("error", &["units"]),
     ("config", &["credentials", "tls"]),
     ("lease", &["clock", "sync"]),
-    ("api", &["clock", "error", "lease"]),
+    ("api", &["clock", "error", "lease", "stats"]),
     (
         "transport",
         &[
@@ -39,17 +40,29 @@ const PARTS: &[(&str, &[&str])] = &[
             "error",
             "lease",
             "outside",
+            "state",
+            "stats",
             "sync",
             "transport",
         ],
     ),
     (
         "memory",
-        &["api", "clock", "error", "lease", "outside", "sync"],
+        &["api", "clock", "error", "lease", "outside", "stats", "sync"],
     ),
     (
         "redisson",
-        &["api", "config", "engine", "error", "lease", "transport"],
+        &[
+            "api",
+            "clock",
+            "config",
+            "engine",
+            "error",
+            "lease",
+            "outside",
+            "stats",
+            "transport",
+        ],
     ),
     (
         "recipes",
@@ -61,6 +74,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "error",
             "lease",
             "outside",
+            "stats",
             "sync",
             "transport",
             "units",
@@ -78,11 +92,13 @@ const PARTS: &[(&str, &[&str])] = &[
             "recipes",
             "redisson",
             "state",
+            "stats",
             "tls",
         ],
     ),
     // It re-exports, by paths of its own.
     ("lib", &[]),
+    ("guide", &[]),
 ];
 
 /// What in the engine is one primitive's, until it moves to it. Nothing else there may import it.

@@ -345,7 +345,7 @@ async fn fractions_of_a_millisecond_are_rounded_up() {
     string_lock.lock_with_lease(lease).await.unwrap();
     let semaphore = client.semaphore("semaphore");
     assert!(semaphore.try_set_permits_for(1, lease).await.unwrap());
-    assert!(semaphore.expire(lease).await.unwrap());
+    assert!(semaphore.expire(lease, None).await.unwrap());
     let seen = monitor.until_marker().await;
     let set = |key: &str, time: &str| {
         let about = |command: &&Command| {

@@ -125,7 +125,7 @@ impl Owner {
                     None => self.lock().lock().await.unwrap(),
                     Some(term) => self.lock().lock_with_lease(term).await.unwrap(),
                 }
-                self.last_token = self.lock().token().await.unwrap();
+                self.last_token = self.lock().token().await.unwrap().unwrap_or(0);
                 self.holds.push(Taken { guard: None, term });
                 self.expected_ttl()
             }

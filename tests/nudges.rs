@@ -5,10 +5,10 @@ mod support;
 use std::time::Duration;
 
 use support::channel::Channel;
-use support::clients::{connect, served, stored};
+use support::clients::{LIMIT, connect, served, stored};
 use support::monitor::{Command, Monitor};
 use support::server::RedisServer;
-use support::waiters::{until_subscribers, waiter};
+use support::waiters::{until, until_subscribers, waiter};
 
 const WINDOW: Duration = Duration::from_secs(5);
 
@@ -74,6 +74,41 @@ async fn where_nobody_listens_a_release_costs_one_script() {
     assert!(count(&["EVAL", "EVALSHA"]) <= 502);
     assert!(count(&["PUBSUB"]) <= 6, "{}", count(&["PUBSUB"]));
     assert_eq!(messages(&commands), 500);
+}
+
+/// Clients that keep turns look by themselves: of hundreds, each would call out to all, for each permit handed on.
+#[tokio::test]
+async fn what_is_handed_on_among_clients_that_keep_turns_is_not_called_out() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        clients.push(connect(server.url()).await.semaphore("quiet"));
+    }
+    clients[0].try_set_permits(1).await.unwrap();
+    clients[0].acquire(1).await.unwrap();
+    let mut monitor = Monitor::start(&server).await;
+    let second = waiter(&mut control, &clients[1], 1).await;
+    clients[0].release(1).await.unwrap();
+    served(second).await;
+    // From now on somebody listens, and nothing is free.
+    let third = waiter(&mut control, &clients[2], 1).await;
+    let asks = |one: &Command| !one.is_lua() && one.name == "PUBSUB" && one.args[0] == "NUMSUB";
+    let mut commands = Vec::new();
+    until("the first client asks who listens", LIMIT, async || {
+        commands.extend(monitor.until_marker().await);
+        commands.iter().any(|one| asks(one) && one.args.len() > 2)
+    })
+    .await;
+    tokio::time::sleep(WINDOW / 4).await;
+    commands.extend(monitor.until_marker().await);
+    let asked = commands
+        .iter()
+        .position(|one| asks(one) && one.args.len() > 2);
+    let (asked, later) = commands[asked.unwrap()..].split_first().unwrap();
+    let calls = |one: &&Command| one.client == asked.client && one.name.starts_with("EVAL");
+    assert_eq!(later.iter().filter(calls).count(), 0, "{later:?}");
+    third.abort();
 }
 
 #[tokio::test]

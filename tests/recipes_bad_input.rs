@@ -196,7 +196,10 @@ async fn a_slot_of_another_type_is_named() {
         semaphore.acquire().await.unwrap_err(),
         semaphore.try_acquire().await.unwrap_err(),
     ] {
-        let Error::WrongType { name, key, found } = &error else {
+        let Error::WrongType {
+            name, key, found, ..
+        } = &error
+        else {
             panic!("{error}");
         };
         assert_eq!((&**name, &**key), ("named", "named:77"));
@@ -234,7 +237,7 @@ async fn counters_that_are_no_numbers() {
             semaphore.try_acquire().await.unwrap_err(),
         ] {
             assert!(
-                matches!(&error, Error::NotANumber { name, found } if name == counter && found == text),
+                matches!(&error, Error::NotANumber { name, found, .. } if name == counter && found == text),
                 "{text:?}: {error}"
             );
         }

@@ -172,7 +172,7 @@ async fn a_replica_is_not_taken_for_the_master_whatever_the_sentinel_says() {
         .sentinels([sentinels::url(&sentinel)])
         .connect_timeout(Duration::from_millis(600));
     let error = connecting.connect().await.expect_err("it is a replica");
-    let Error::RefusedForNow { name, detail } = &error else {
+    let Error::RefusedForNow { name, detail, .. } = &error else {
         panic!("{error}");
     };
     assert!(

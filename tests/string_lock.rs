@@ -55,7 +55,7 @@ async fn waiter(lock: &Arc<dyn Lock>) -> tokio::task::JoinHandle<()> {
 }
 
 fn is_not_held(result: Result<(), Error>, lock: &Arc<dyn Lock>) -> bool {
-    matches!(result, Err(Error::NotHeld { name, owner }) if name == lock.name() && owner == lock.owner())
+    matches!(result, Err(Error::NotHeld { name, owner, .. }) if name == lock.name() && owner == lock.owner())
 }
 
 #[tokio::test]

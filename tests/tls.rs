@@ -50,7 +50,7 @@ fn to(server: &RedisServer, authority: &Authority) -> ClientBuilder {
 async fn told(connecting: ClientBuilder, server: &str) -> String {
     let connected = timeout(LIMIT, connecting.connect_timeout(4 * LIMIT).connect()).await;
     let error = connected.expect("at once").expect_err("it does not fit");
-    let Error::Tls { name, detail } = &error else {
+    let Error::Tls { name, detail, .. } = &error else {
         panic!("{error}");
     };
     assert_eq!(name, server);
@@ -204,7 +204,7 @@ async fn settings_that_cannot_be_used_are_told_without_the_key() {
         assert!(!format!("{tls:?}").contains("secret"));
         let error = builder(url.to_owned()).tls(tls).connect().await;
         let error = error.expect_err("it cannot be used");
-        let Error::Configuration { reason } = &error else {
+        let Error::Configuration { reason, .. } = &error else {
             panic!("{error}");
         };
         assert!(reason.contains(words), "{reason}");

@@ -342,7 +342,7 @@ async fn each_command_has_its_own_deadline() {
         .await;
         tokio::join!(
             timed(Box::pin(async move {
-                semaphore.expire(LIMIT).await.unwrap_err()
+                semaphore.expire(LIMIT, None).await.unwrap_err()
             })),
             timed(Box::pin(
                 async move { lock.hold_count().await.unwrap_err() }

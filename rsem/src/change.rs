@@ -168,7 +168,7 @@ async fn set(
     })?;
     semaphore.add_permits(delta).await?;
     if let Some(ttl) = ttl {
-        semaphore.expire(ttl).await?;
+        semaphore.expire(ttl, None).await?;
     }
     say(format_args!(
         "{name}: {before} available before, {permits} now"

@@ -67,16 +67,10 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let status = match &error {
-            Error::Unavailable { .. }
-            | Error::RefusedForNow { .. }
-            | Error::OutcomeUnknown { .. }
-            | Error::Tls { .. }
-            | Error::Unfinished { .. } => REDIS_AWAY,
+            error if error.is_unavailable() => REDIS_AWAY,
+            error if error.is_invalid_argument() => USAGE,
+            Error::Tls { .. } => REDIS_AWAY,
             Error::Authentication { .. } | Error::PermissionDenied { .. } => DENIED,
-            Error::Configuration { .. }
-            | Error::InvalidPermits { .. }
-            | Error::InvalidName { .. }
-            | Error::InvalidDuration { .. } => USAGE,
             Error::WrongType { .. } | Error::NotANumber { .. } | Error::OutOfRange { .. } => DATA,
             _ => FAILED,
         };

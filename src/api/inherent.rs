@@ -35,7 +35,7 @@ macro_rules! inherent_leased_semaphore {
             LeasedSemaphore for $type,
             now {
                 fn name(&self) -> &str;
-                fn limit(&self) -> u32;
+                fn limit(&self) -> Option<u32>;
                 fn lease(&self) -> Option<std::time::Duration>;
             }
             awaited {
@@ -84,6 +84,7 @@ macro_rules! inherent_lock {
                 fn guard(&self) -> $crate::LockGuard;
                 fn guard_with_lease(&self, lease: std::time::Duration) -> $crate::LockGuard;
                 fn try_guard(&self) -> Option<$crate::LockGuard>;
+                fn try_guard_with_lease(&self, lease: std::time::Duration) -> Option<$crate::LockGuard>;
                 fn guard_for(&self, wait: std::time::Duration) -> Option<$crate::LockGuard>;
                 fn guard_for_with_lease(
                     &self,

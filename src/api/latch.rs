@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::Sealed;
 use crate::error::Result;
 
-/// A latch that holds callers up until it has been counted down to zero, wherever its count is kept.
+/// A latch that holds callers up until it has been counted down to zero, wherever its count is kept. Implemented by this crate alone.
 ///
 /// The count is set once, counted down by one at a time, and gone when it comes to zero: a latch that does not exist is
 /// open. It can be set again then.
@@ -21,11 +22,12 @@ use crate::error::Result;
 ///
 /// All who wait go through together.
 #[async_trait]
-pub trait CountDownLatch: Send + Sync + std::fmt::Debug + 'static {
+pub trait CountDownLatch: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The latch's name, as the user gave it.
     fn name(&self) -> &str;
 
     /// Another handle to the same latch; costs no I/O.
+    #[doc(hidden)]
     fn clone_handle(&self) -> Arc<dyn CountDownLatch>;
 
     /// Sets the count if the latch does not exist; `true` for the caller who did.

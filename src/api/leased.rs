@@ -10,11 +10,17 @@ use super::Sealed;
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::lease::Lease;
+use crate::stats::Holding;
 
 /// A semaphore whose permits have ids, wherever it is kept. Implemented by this crate alone.
 ///
-/// There are as many permits as its limit says. Whoever acquires one is given an id that nobody else has, and
+/// There are as many permits as its limit says, or as were set where it is kept. Whoever acquires one is given an id that nobody else has, and
 /// releases by it. A permit that is not refreshed is free again after its [`lease`](LeasedSemaphore::lease).
+///
+/// # Names and times
+///
+/// What the names of the calls say, and how wait, lease and the other times go together, is told
+/// [in one place](crate::ClientBuilder#names-and-times-of-calls).
 ///
 /// # Cancel safety
 ///
@@ -24,14 +30,15 @@ use crate::lease::Lease;
 /// # Order
 ///
 /// Callers that wait are served in the order of their arrival. `try_acquire` takes what is not due to those who
-/// wait.
+/// wait. ([`RPermitExpirableSemaphore`](crate::RPermitExpirableSemaphore) keeps order within a client only.)
 #[async_trait]
 pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The semaphore's name, as the user gave it.
     fn name(&self) -> &str;
 
-    /// How many permits this handle allows at the same time.
-    fn limit(&self) -> u32;
+    /// How many permits this handle allows at the same time; `None` where that is not the handle's, but stands with the
+    /// permits.
+    fn limit(&self) -> Option<u32>;
 
     /// How long a permit lasts without a refresh; `None`: for ever.
     fn lease(&self) -> Option<Duration>;
@@ -41,12 +48,15 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     fn clone_handle(&self) -> Arc<dyn LeasedSemaphore>;
 
     /// Takes a permit, waiting until there is one.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     async fn acquire(&self) -> Result<Held>;
 
     /// Takes a permit if one is free now and not due to somebody who waits.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     async fn try_acquire(&self) -> Result<Option<Held>>;
 
     /// Takes a permit, waiting for `wait` at the most; tries once more at the end of it.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>>;
 
     /// Gives the permit with this id back; `false` if it was not held, or not any more.
@@ -67,6 +77,12 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The release is carried out in the background; a failure is only logged. May be called outside of a runtime.
     #[doc(hidden)]
     fn release_detached(&self, id: &str);
+
+    /// Counts what a guard holds.
+    #[doc(hidden)]
+    fn holding(&self) -> Holding {
+        Holding::default()
+    }
 
     /// Refreshes a permit in the background from now on, every third of its time, until it is released. The
     /// lease tells when it is lost. Must be called within the runtime.
@@ -172,12 +188,14 @@ pub struct LeasedPermit {
     held: Held,
     /// It has been given back or forgotten.
     spent: bool,
+    holding: Holding,
 }
 
 impl LeasedPermit {
     pub(crate) fn new(semaphore: Arc<dyn LeasedSemaphore>, held: Held) -> Self {
         LeasedPermit {
             lease: semaphore.keep(&held),
+            holding: semaphore.holding(),
             semaphore,
             held,
             spent: false,
@@ -261,6 +279,9 @@ impl LeasedPermit {
 
 impl Drop for LeasedPermit {
     fn drop(&mut self) {
+        if self.is_lost() {
+            self.holding.note_lost();
+        }
         if !self.spent {
             self.semaphore.release_detached(&self.held.id);
             self.lease.end();

@@ -9,6 +9,7 @@ use super::RemainingTtl;
 use super::Sealed;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::stats::Holding;
 
 /// A lock that is held by an owner for a time, wherever it is kept. Implemented by this crate alone.
 ///
@@ -22,6 +23,11 @@ use crate::lease::Lease;
 /// A lock that is taken with a lease is free again when the lease has run out. One that is taken without is
 /// renewed in the background for as long as it is held and the process lives. Either may be lost: the lease
 /// runs out, someone forces the lock open, the server loses its data. [`lease`](Lock::lease) and the guards tell.
+///
+/// # Names and times
+///
+/// What the names of the calls say, and how wait, lease and the other times go together, is told
+/// [in one place](crate::ClientBuilder#names-and-times-of-calls).
 ///
 /// # Cancel safety
 ///
@@ -72,6 +78,12 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// What is known here of this owner's hold, without asking anybody.
     fn lease(&self) -> Lease;
 
+    /// Counts what a guard holds.
+    #[doc(hidden)]
+    fn holding(&self) -> Holding {
+        Holding::default()
+    }
+
     /// Gives the lock back without waiting for it: what a guard does when it is dropped.
     ///
     /// A failure is only logged. May be called outside of a runtime.
@@ -109,31 +121,37 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     }
 
     /// Takes the lock, waiting until it is free.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard` gives a guard"]
     async fn lock(&self) -> Result<()> {
         self.hold(None, None).await.map(drop)
     }
 
     /// As [`lock`](Lock::lock), for as long as `lease` at the most.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_with_lease` gives a guard"]
     async fn lock_with_lease(&self, lease: Duration) -> Result<()> {
         self.hold(None, Some(lease)).await.map(drop)
     }
 
     /// Takes the lock if it is free now, or held by this owner already.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `try_guard` gives a guard"]
     async fn try_lock(&self) -> Result<bool> {
         self.try_lock_for(Duration::ZERO).await
     }
 
     /// As [`try_lock`](Lock::try_lock), for as long as `lease` at the most.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `try_guard_with_lease` gives a guard"]
     async fn try_lock_with_lease(&self, lease: Duration) -> Result<bool> {
         self.try_lock_for_with_lease(Duration::ZERO, lease).await
     }
 
     /// Takes the lock, waiting for `wait` at the most; tries once more at the end of it.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for` gives a guard"]
     async fn try_lock_for(&self, wait: Duration) -> Result<bool> {
         Ok(self.hold(Some(wait), None).await?.is_some())
     }
 
     /// As [`try_lock_for`](Lock::try_lock_for), for as long as `lease` at the most.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for_with_lease` gives a guard"]
     async fn try_lock_for_with_lease(&self, wait: Duration, lease: Duration) -> Result<bool> {
         Ok(self.hold(Some(wait), Some(lease)).await?.is_some())
     }
@@ -151,6 +169,11 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// [`try_lock`](Lock::try_lock) with a guard; `None` when someone else holds it.
     async fn try_guard(&self) -> Result<Option<LockGuard>> {
         self.guarded(Some(Duration::ZERO), None).await
+    }
+
+    /// [`try_lock_with_lease`](Lock::try_lock_with_lease) with a guard; `None` when someone else holds it.
+    async fn try_guard_with_lease(&self, lease: Duration) -> Result<Option<LockGuard>> {
+        self.guarded(Some(Duration::ZERO), Some(lease)).await
     }
 
     /// [`try_lock_for`](Lock::try_lock_for) with a guard; `None` when the time has run out.
@@ -238,11 +261,13 @@ pub struct LockGuard {
     lock: Arc<dyn Lock>,
     hold: Hold,
     held: bool,
+    holding: Holding,
 }
 
 impl LockGuard {
     pub(crate) fn new(lock: Arc<dyn Lock>, hold: Hold) -> Self {
         LockGuard {
+            holding: lock.holding(),
             lock,
             hold,
             held: true,
@@ -316,6 +341,9 @@ impl LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
+        if self.is_lost() {
+            self.holding.note_lost();
+        }
         if self.held {
             self.lock.unlock_hold_detached(&self.hold);
         }

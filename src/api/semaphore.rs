@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::Sealed;
 use crate::error::Result;
+use crate::stats::Holding;
 
 /// The most permits that one call can name, and that a counter can hold: 2^31-1, Java's `int`.
 pub const MAX_PERMITS: u32 = i32::MAX as u32;
@@ -25,6 +26,15 @@ pub(crate) const PASSING_LIMIT: Duration = Duration::from_secs(5);
 ///
 /// Amounts are 0 to [`MAX_PERMITS`]; more is [`Error::InvalidPermits`](crate::Error::InvalidPermits).
 /// Acquiring or releasing 0 succeeds at once and touches nothing, also where the semaphore is missing.
+///
+/// They are `u32`, as in tokio, and no generic number: the trait is object-safe, and what a service has as a constant
+/// is checked when it is compiled. A computed one is converted where it is known what a bad one means:
+/// `u32::try_from(rows.len())?`. Counters are `i64`, as Redis has them, since they may be negative.
+///
+/// # Names and times
+///
+/// What the names of the calls say, and how wait, lease and the other times go together, is told
+/// [in one place](crate::ClientBuilder#names-and-times-of-calls).
 ///
 /// # Cancel safety
 ///
@@ -53,12 +63,15 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool>;
 
     /// Takes `permits` permits, waiting until they are there. All or nothing.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     async fn acquire(&self, permits: u32) -> Result<()>;
 
     /// Takes `permits` permits if they are free now.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     async fn try_acquire(&self, permits: u32) -> Result<bool>;
 
     /// Takes `permits` permits, waiting for `wait` at the most; tries once more at the end of it.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool>;
 
     /// Gives `permits` permits back; creates the semaphore if it does not exist.
@@ -76,6 +89,16 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
 
     /// The number of permits available now; 0 if the semaphore does not exist.
     async fn available_permits(&self) -> Result<i64>;
+
+    /// Tells the semaphores of this process apart: the same for all handles of one, by which permits of one may be merged.
+    #[doc(hidden)]
+    fn identity(&self) -> usize;
+
+    /// Counts what a guard holds.
+    #[doc(hidden)]
+    fn holding(&self, _permits: u32) -> Holding {
+        Holding::default()
+    }
 
     /// Gives `permits` permits back without waiting for it: what a guard does when it is dropped.
     ///
@@ -113,11 +136,16 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
 pub struct Permit {
     semaphore: Arc<dyn Semaphore>,
     permits: u32,
+    holding: Holding,
 }
 
 impl Permit {
     pub(crate) fn new(semaphore: Arc<dyn Semaphore>, permits: u32) -> Self {
-        Permit { semaphore, permits }
+        Permit {
+            holding: semaphore.holding(permits),
+            semaphore,
+            permits,
+        }
     }
 
     /// How many permits are held.
@@ -150,6 +178,49 @@ impl Permit {
         // From here on the semaphore's own future carries the release out, even when it is dropped.
         self.permits = 0;
         release.await
+    }
+
+    /// Splits so many of the permits off, into a guard of their own; `None` if it does not hold that many. None may be
+    /// left behind, or split off.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> redisson_semaphore::Result<()> {
+    /// use redisson_semaphore::memory;
+    ///
+    /// let seats = memory::Semaphore::with_permits("seats", 3);
+    /// let mut all = seats.permit(3).await?;
+    /// let one = all.split(1).expect("there are three");
+    /// assert_eq!((all.permits(), one.permits()), (2, 1));
+    /// drop(one);
+    /// assert_eq!(seats.available_permits().await?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn split(&mut self, permits: u32) -> Option<Permit> {
+        self.permits = self.permits.checked_sub(permits)?;
+        Some(Permit {
+            semaphore: Arc::clone(&self.semaphore),
+            permits,
+            holding: self.holding.split(permits),
+        })
+    }
+
+    /// Takes the permits of another guard over, to give them back together.
+    ///
+    /// # Panics
+    ///
+    /// Where the other guard's permits are of another semaphore, or of the same name but another client; and where both
+    /// hold more than [`MAX_PERMITS`] together. Either guard then gives back what it holds.
+    pub fn merge(&mut self, mut other: Permit) {
+        assert!(
+            self.semaphore.identity() == other.semaphore.identity(),
+            "permits of one semaphore cannot be merged with those of another"
+        );
+        let both = (self.permits.checked_add(other.permits)).filter(|both| *both <= MAX_PERMITS);
+        self.permits = both.expect("together they are more than a call can give back");
+        other.permits = 0;
+        self.holding.merge(std::mem::take(&mut other.holding));
     }
 
     /// Keeps the permits taken: they are not given back on drop. Returns how many.
@@ -227,6 +298,14 @@ macro_rules! semaphore_by_inherent_methods {
 
             async fn available_permits(&self) -> $crate::Result<i64> {
                 self.available_permits().await
+            }
+
+            fn identity(&self) -> usize {
+                self.identity()
+            }
+
+            fn holding(&self, permits: u32) -> $crate::stats::Holding {
+                self.holding(permits)
             }
 
             fn release_detached(&self, permits: u32) {

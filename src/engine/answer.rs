@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::drive::{self, Inline, Round, Rounds};
+use crate::outside::Runtime;
 
 /// Waits for `answer`, carrying a round out first if that has fallen to this caller. `None`: nobody is
 /// left to answer.
@@ -43,7 +44,7 @@ pub(crate) fn drive<R: Rounds>(line: &Arc<R>, runtime: &Handle) -> Option<Inline
 }
 
 /// `round` with its timers being those of `runtime`, whichever runtime a caller polls it on.
-pub(crate) fn within(runtime: Handle, mut round: Round) -> Round {
+pub(crate) fn within(runtime: Runtime, mut round: Round) -> Round {
     Box::pin(std::future::poll_fn(move |cx| {
         let _runtime = runtime.enter();
         round.as_mut().poll(cx)

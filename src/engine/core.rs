@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::{Notify, OnceCell, watch};
 use tokio::time::Instant;
 
 use super::coalesce::Coalescer;
@@ -17,7 +16,8 @@ use super::unheard::Unheard;
 use super::wakeups::Wakeups;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::outside;
+use crate::outside::{self, Runtime};
+use crate::stats::{Counters, Stats};
 use crate::transport::{Connection, Endpoint};
 
 /// The shared part of a client: its connections, its identity, its objects.
@@ -25,8 +25,11 @@ pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) connection: Connection,
     pub(crate) wakeups: Wakeups,
-    pub(crate) runtime: Handle,
+    pub(crate) runtime: Runtime,
     id: String,
+    pub(crate) stats: Arc<Counters>,
+    /// How many requests have been sent.
+    sent: AtomicU64,
     sequence: AtomicU64,
     owners: AtomicU64,
     pub(crate) objects: Registry,
@@ -43,6 +46,8 @@ pub(crate) struct Core {
     unsettled: AtomicUsize,
     /// Shut down, and the connection closed.
     finished: AtomicBool,
+    /// The shutdown is given up then.
+    closed_at: watch::Sender<Option<Instant>>,
     /// How that went.
     ended: OnceCell<Result<()>>,
     /// The last of them has become idle.
@@ -76,8 +81,10 @@ impl Core {
             config,
             connection,
             wakeups,
-            runtime: Handle::current(),
+            runtime: Runtime::current(),
             id,
+            stats: Arc::default(),
+            sent: AtomicU64::new(0),
             sequence: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
@@ -90,6 +97,7 @@ impl Core {
             closing: OnceLock::new(),
             unsettled: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
+            closed_at: watch::Sender::new(None),
             ended: OnceCell::new(),
             idle: Notify::new(),
         })
@@ -103,6 +111,21 @@ impl Core {
     /// The number of the next call or batch: rises within the client, whatever the object.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// How many requests have been sent so far.
+    pub(crate) fn requests_sent(&self) -> u64 {
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    /// One is about to be sent.
+    pub(crate) fn note_sending(&self) {
+        self.sent.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What has become of the calls so far.
+    pub(crate) fn look(&self) -> Stats {
+        self.stats.look(self.connection.reconnects())
     }
 
     /// The number of the next owner of a lock.
@@ -139,25 +162,38 @@ impl Core {
         }
     }
 
-    /// Ends all waiting, refuses new calls, and carries out what has been asked for. However often, and by however
-    /// many, it is asked for: it ends once.
-    pub(crate) async fn shutdown(&self) -> Result<()> {
+    /// Ends all waiting, refuses new calls, and carries out what has been asked for, for `limit` at the most. However
+    /// often, and by however many, it is asked for: it ends once.
+    pub(crate) async fn shutdown(&self, limit: Option<Duration>) -> Result<()> {
+        let window = self.config.retry_window + Duration::from_secs(1);
+        let until = Instant::now() + limit.map_or(window, |limit| limit.min(window));
+        self.closed_at.send_if_modified(|closed_at| {
+            let sooner = closed_at.is_none_or(|known| until < known);
+            if sooner {
+                *closed_at = Some(until);
+            }
+            sooner
+        });
         self.ended.get_or_init(|| self.end()).await.clone()
     }
 
     async fn end(&self) -> Result<()> {
         let began = *self.closing.get_or_init(Instant::now);
         self.objects.close();
-        let limit = self.config.retry_window + Duration::from_secs(1);
         let idle = async || {
             while self.busy.load(Ordering::SeqCst) > 0 {
                 self.idle.notified().await;
             }
         };
-        if tokio::time::timeout_at(began + limit, idle()).await.is_ok() {
+        let finish = async {
+            idle().await;
             self.give_all_records_back().await;
             // What was dropped meanwhile is owed, too.
-            let _ = tokio::time::timeout_at(began + limit, idle()).await.is_ok();
+            idle().await;
+        };
+        tokio::select! {
+            () = finish => {}
+            () = self.time_to_close() => {}
         }
         self.finished.store(true, Ordering::SeqCst);
         self.wakeups.close();
@@ -170,5 +206,23 @@ impl Core {
             left,
             waited: began.elapsed(),
         })
+    }
+
+    async fn time_to_close(&self) {
+        let mut closed_at = self.closed_at.subscribe();
+        loop {
+            let until = *closed_at.borrow_and_update();
+            let over = async {
+                match until {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => return,
+                // It may have become earlier. The sender is here.
+                _ = closed_at.changed() => {}
+            }
+        }
     }
 }

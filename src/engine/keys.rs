@@ -17,6 +17,8 @@ pub(crate) struct Keys {
     kind: &'static str,
     channel: Arc<str>,
     record: Arc<str>,
+    /// What the object keeps in further keys: its script has them behind the channel.
+    parts: Vec<Typed>,
     turns: Option<TurnKeys>,
     flaw: Option<&'static str>,
 }
@@ -49,6 +51,7 @@ impl Keys {
             kind,
             channel: channel.into(),
             record: record.into(),
+            parts: Vec::new(),
             turns: None,
         }
     }
@@ -79,6 +82,24 @@ impl Keys {
         &self.record
     }
 
+    /// The same, and a further key of the object, which holds the type `kind`.
+    pub(crate) fn with_part(mut self, key: String, kind: &'static str) -> Self {
+        self.parts.push((key.into(), kind));
+        self
+    }
+
+    /// The same, with all its further keys. Its names have been looked at before.
+    pub(crate) fn with_parts(mut self, parts: Vec<Typed>) -> Self {
+        self.parts = parts;
+        self.flaw = None;
+        self
+    }
+
+    /// The object's further keys.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.parts.iter().map(|(key, _)| key)
+    }
+
     /// The same, and the keys in which the clients of an object keep turns.
     pub(crate) fn with_turns(mut self, line: String, notes: String, client_id: &str) -> Self {
         self.turns = Some(TurnKeys {
@@ -96,10 +117,11 @@ impl Keys {
 
     /// All of them, with the types that they have.
     pub(crate) fn typed(&self) -> Vec<Typed> {
-        let mut all = vec![
+        let mut all = self.parts.clone();
+        all.extend([
             (Arc::clone(&self.object), self.kind),
             (Arc::clone(&self.record), "string"),
-        ];
+        ]);
         if let Some(turns) = &self.turns {
             all.push((Arc::clone(&turns.line), "zset"));
             all.push((Arc::clone(&turns.notes), "hash"));

@@ -12,6 +12,7 @@
 pub(crate) mod answer;
 mod ask;
 pub(crate) mod batch;
+pub(crate) mod call;
 pub(crate) mod claim;
 pub(crate) mod coalesce;
 pub(crate) mod command;

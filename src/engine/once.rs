@@ -214,6 +214,7 @@ impl Core {
                 if now >= not_before
                     && let Ok(route) = self.connection.route(request.key())
                 {
+                    self.stats.retries.add(1);
                     match self.attempt(route, request).await {
                         Ok(answer) => {
                             if refused_before {
@@ -261,6 +262,7 @@ impl Core {
     }
 
     async fn attempt(&self, route: Route<'_>, request: &Request) -> Result<Value, Failure> {
+        self.note_sending();
         let messages = self.connection.messages();
         match route.send(&request.command(messages)).await {
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
@@ -314,6 +316,11 @@ pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
             found: None,
         },
         Reason::Permission => Error::PermissionDenied { name, detail },
+        Reason::CrossSlot => Error::InvalidName {
+            name,
+            reason: "its keys fall into different slots of the cluster; a part of the name in braces, \
+                     as in {name}, keeps them together",
+        },
         Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
         Reason::Authentication => Error::Authentication { name, detail },
         Reason::Tls => Error::Tls { name, detail },

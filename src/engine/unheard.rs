@@ -2,8 +2,9 @@
 //!
 //! That is the usual case, and nothing to do. But a JVM whose subscription connection was lost in that moment does not
 //! look when it is back: its callers would sleep beside free permits. So the client asks some time after the
-//! last such release whether somebody listens by then, with one `PUBSUB NUMSUB` for hundreds of semaphores, once a second
-//! at the most.
+//! last such release whether a stranger listens by then, with one `PUBSUB NUMSUB` for hundreds of semaphores, once a second
+//! at the most. Who takes part in [turns](super::turns) looks by itself when it is back, and is no stranger: a call for
+//! each release that other clients of ours took up would reach all of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -65,7 +66,7 @@ impl State {
         due.map(|announced| announced.keys.clone()).collect()
     }
 
-    /// Nobody listened at a look that was due at `now`.
+    /// No stranger listened at a look that was due at `now`.
     fn nobody_yet(&mut self, object: &Arc<str>, now: Instant) {
         let Some(announced) = self.by_object.get_mut(object) else {
             return;
@@ -103,24 +104,40 @@ impl Core {
         }
     }
 
-    /// Asks for the listeners of channels on one server; `None` if there was no answer.
-    async fn listeners(&self, due: &[Keys]) -> Option<Vec<i64>> {
-        let channels = due.iter().map(|keys| &**keys.channel());
-        let question = self.connection.messages().count_listeners(channels);
+    /// Whether others listen that do not take part in turns, for each of `due`, which are on one server; `None` if there was no answer.
+    async fn strangers(&self, due: &[Keys]) -> Option<Vec<bool>> {
+        let own = |channel: &str| i64::from(self.wakeups.is_confirmed(channel));
+        let channels: Vec<_> = due
+            .iter()
+            .map(|keys| (keys.channel(), keys.turns().map(|turns| &turns.line)))
+            .collect();
+        let named = channels
+            .iter()
+            .flat_map(|(channel, line)| [Some(*channel), *line])
+            .flatten();
+        let messages = self.connection.messages();
+        let question = messages.count_listeners(named.map(|name| &**name));
         let answer = match self.try_once(&Request::Plain(question)).await {
             Ok(Value::Array(answer)) => answer,
             // It may not be asked for.
             Err(Failure::Refused(refusal)) if refusal.is_final(false) => {
-                return Some(vec![0; due.len()]);
+                return Some(vec![false; due.len()]);
             }
             _ => return None,
         };
-        let count = |pair: &[Value]| match pair {
-            [_, Value::Int(count)] => Some(*count),
+        let mut counts = answer.chunks(2);
+        let mut others = |channel: &str| match counts.next()? {
+            [_, Value::Int(count)] => Some(count - own(channel)),
             _ => None,
         };
-        let counts: Option<Vec<_>> = answer.chunks(2).map(count).collect();
-        counts.filter(|counts| counts.len() == due.len())
+        channels
+            .iter()
+            .map(|(channel, line)| {
+                let all = others(channel)?;
+                let ours = line.map_or(Some(0), |line| others(line))?;
+                Some(all > ours)
+            })
+            .collect()
     }
 }
 
@@ -137,10 +154,9 @@ async fn watch(core: Weak<Core>) {
         let due = due.chunk_by(|one, two| server(one) == server(two));
         for due in due.flat_map(|due| due.chunks(MOST_CHANNELS)) {
             // Without an answer they are asked about the next time.
-            let listeners = core.listeners(due).await.unwrap_or_default();
-            for (keys, listeners) in due.iter().zip(listeners) {
-                let own = i64::from(core.wakeups.is_confirmed(keys.channel()));
-                if listeners > own {
+            let strangers = core.strangers(due).await.unwrap_or_default();
+            for (keys, strangers) in due.iter().zip(strangers) {
+                if strangers {
                     core.unheard.lock().by_object.remove(keys.object());
                     Line::of(&core, keys.clone()).is_heard_by_now();
                 } else {

@@ -11,6 +11,7 @@ use super::state::State;
 use super::wait::{Shared, Wait, wake};
 use crate::api::{MAX_PERMITS, Permit, check_millis, semaphore_by_inherent_methods};
 use crate::error::{Error, Result};
+use crate::stats::Holding;
 
 /// A counting semaphore inside this process.
 ///
@@ -124,6 +125,7 @@ impl Semaphore {
     ///
     /// Dropping the future gives up the place in line. Permits granted to it in the meantime go to the
     /// next in line, or back.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire(&self, permits: u32) -> Result<()> {
         self.check(permits)?;
         if permits > 0 {
@@ -141,6 +143,7 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// Takes effect on the first poll, which is also the last.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
         self.check(permits)?;
         Ok(permits == 0 || self.shared.lock().take(permits))
@@ -164,6 +167,7 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`acquire`](Semaphore::acquire).
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     pub async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool> {
         if wait.is_zero() {
             return self.try_acquire(permits).await;
@@ -266,6 +270,14 @@ impl Semaphore {
     pub async fn available_permits(&self) -> Result<i64> {
         self.check(0)?;
         Ok(self.shared.lock().counter().unwrap_or(0))
+    }
+
+    fn identity(&self) -> usize {
+        Arc::as_ptr(&self.shared) as usize
+    }
+
+    fn holding(&self, _permits: u32) -> Holding {
+        Holding::default()
     }
 
     pub(crate) fn release_detached(&self, permits: u32) {

@@ -12,6 +12,7 @@ use crate::api::{Held, Hold, HoldId, Lock, RemainingTtl, Sealed, inherent_lock};
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::stats::{Holding, What};
 use crate::sync::{Mutex, MutexGuard};
 
 /// The lock of the classic recipes. Its operations are those of [`Lock`].
@@ -202,6 +203,10 @@ impl Lock for StringLock {
         let own = self.own();
         own.as_ref()
             .map_or_else(Lease::ended, |own| own.lease.clone())
+    }
+
+    fn holding(&self) -> Holding {
+        self.handle.holding(What::Lock)
     }
 
     fn unlock_detached(&self) {

@@ -1,9 +1,11 @@
 //! What every object in Redis has, whatever it is: Redisson's `RObject` and `RExpirable`.
 
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::api::{LONGEST_MILLIS, RemainingTtl, check_millis};
+use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::keys::Keys;
 use crate::engine::once::refused;
@@ -59,31 +61,32 @@ pub enum ExpireTime {
     At(SystemTime),
 }
 
-/// The operations, for one object.
+/// The operations, for one object. Those that are about its existence are about all of its keys.
 pub(crate) struct Object<'a, L> {
     pub(crate) line: &'a Arc<L>,
 }
 
 impl<L: Commands> Object<'_, L> {
     pub(crate) async fn exists(&self) -> Result<bool> {
-        self.read("exists", "EXISTS").await.map(|count| count > 0)
+        self.read_all("exists", "EXISTS").await
     }
 
     pub(crate) async fn delete(&self) -> Result<bool> {
-        self.flag("delete", "DEL", None, &[]).await
+        self.remove("delete", "DEL").await
     }
 
     pub(crate) async fn unlink(&self) -> Result<bool> {
-        self.flag("unlink", "UNLINK", None, &[]).await
+        self.remove("unlink", "UNLINK").await
     }
 
     pub(crate) async fn touch(&self) -> Result<bool> {
-        self.read("touch", "TOUCH").await.map(|count| count > 0)
+        self.read_all("touch", "TOUCH").await
     }
 
     /// `to` is the object under its new name; those who wait for it are told.
     pub(crate) async fn rename(&self, to: &Keys) -> Result<()> {
-        self.change("rename", "RENAME", Some(to), &[])
+        let announced = self.line.announced_at(to);
+        self.change("rename", "RENAME", Some(to.object()), announced, &[])
             .await
             .map(drop)
     }
@@ -164,6 +167,22 @@ impl<L: Commands> Object<'_, L> {
             .map(i64::unsigned_abs)
     }
 
+    /// Whether `command`, which changes nothing, counts one of the object's keys.
+    async fn read_all(&self, operation: &'static str, command: &'static str) -> Result<bool> {
+        let keys = self.line.keys();
+        let command = Command::new(command).key(keys.object());
+        let command = keys.parts().fold(command, Command::key);
+        let count = self.read_with(operation, command).await?;
+        Ok(count > 0)
+    }
+
+    /// Removes all of its keys.
+    async fn remove(&self, operation: &'static str, command: &'static str) -> Result<bool> {
+        let part = self.line.keys().parts().next();
+        let value = self.change(operation, command, part, None, &[]).await?;
+        self.number(operation, &value).map(|count| count > 0)
+    }
+
     /// What `command` says of `field` of a hash.
     pub(crate) async fn read_field(
         &self,
@@ -184,10 +203,8 @@ impl<L: Commands> Object<'_, L> {
     /// A command that changes nothing; 0 where there is nothing.
     pub(crate) async fn read_with(&self, operation: &'static str, command: Command) -> Result<i64> {
         self.line.keys().check()?;
-        let value = self
-            .line
-            .command(operation, Request::Plain(command))
-            .await?;
+        let request = Request::Plain(command);
+        let value = self.send(operation, Dropped::Harmless, request).await?;
         self.number(operation, &value)
     }
 
@@ -199,16 +216,22 @@ impl<L: Commands> Object<'_, L> {
         other: Option<&Keys>,
         args: &[Arg],
     ) -> Result<bool> {
-        let value = self.change(operation, command, other, args).await?;
+        let second = other.map(Keys::object);
+        let announced = other.and_then(|other| self.line.announced_at(other));
+        let value = self
+            .change(operation, command, second, announced, args)
+            .await?;
         self.number(operation, &value).map(|count| count > 0)
     }
 
-    /// A command that changes something: carried out once.
+    /// A command that changes something: carried out once. It is about the object's key and the `second` one, and what it
+    /// does is told at `announced`.
     async fn change(
         &self,
         operation: &'static str,
         command: &'static str,
-        other: Option<&Keys>,
+        second: Option<&Arc<str>>,
+        announced: Option<&Arc<str>>,
         args: &[Arg],
     ) -> Result<Value> {
         self.line.keys().check()?;
@@ -217,17 +240,14 @@ impl<L: Commands> Object<'_, L> {
             Arg::Number(0),
             Arg::millis(record_life),
             Arg::Word(command),
-            Arg::Number(other.is_some().into()),
+            Arg::Number(second.is_some().into()),
             Arg::Number(0),
             Arg::Publish,
         ];
         script_args.extend_from_slice(args);
         let keys = self.line.keys();
         let mut script_keys = vec![Arc::clone(keys.record()), Arc::clone(keys.object())];
-        if let Some(other) = other {
-            script_keys.push(Arc::clone(other.object()));
-            script_keys.extend(self.line.announced_at(other).map(Arc::clone));
-        }
+        script_keys.extend(second.into_iter().chain(announced).map(Arc::clone));
         let request = Request::Script(ScriptCall {
             script: &ONCE,
             keys: script_keys,
@@ -241,7 +261,7 @@ impl<L: Commands> Object<'_, L> {
                 always: true,
             }),
         });
-        let value = self.line.command(operation, request).await?;
+        let value = self.send(operation, Dropped::Withdrawn, request).await?;
         match &value {
             Value::BulkString(bytes) if bytes.starts_with(REFUSED) => {
                 let error = String::from_utf8_lossy(&bytes[REFUSED.len()..]);
@@ -256,6 +276,22 @@ impl<L: Commands> Object<'_, L> {
             }
             _ => Ok(value),
         }
+    }
+
+    async fn send(
+        &self,
+        operation: &'static str,
+        dropped: Dropped,
+        request: Request,
+    ) -> Result<Value> {
+        let call = Call {
+            name: self.line.keys().name(),
+            operation,
+            wait: Wait::No,
+            dropped,
+        };
+        let sending = self.line.command(operation, request);
+        self.line.core().call(call, pin!(sending)).await
     }
 
     fn unexpected(&self, operation: &'static str, value: &Value) -> Error {

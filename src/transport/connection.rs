@@ -165,6 +165,14 @@ impl Connection {
         }
     }
 
+    /// How often a connection was made in place of another one.
+    pub(crate) fn reconnects(&self) -> u64 {
+        match &self.kind {
+            Kind::One(link) => link.reconnects(),
+            Kind::Cluster { cluster, .. } => cluster.reconnects(),
+        }
+    }
+
     /// What is known of the connection.
     pub(crate) fn state(&self) -> watch::Receiver<ConnectionState> {
         match &self.kind {

@@ -1,6 +1,6 @@
 //! The connection to one server that carries commands: multiplexed, and back by itself, for as long as that takes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tokio::sync::{Notify, watch};
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::endpoint::Opened;
 use super::live::{CLOSED, End, Keeper, Live};
 use super::{Backoff, Endpoint, Refusal};
+use crate::outside;
 use crate::state::ConnectionState;
 use crate::sync::Mutex;
 
@@ -22,11 +23,25 @@ enum State {
     Closed,
 }
 
+/// What a link tells of itself; several may share it.
+#[derive(Default)]
+pub(super) struct News {
+    /// Those who wait for another state are woken in the order of their coming.
+    pub(super) changed: Notify,
+    /// How often a connection was made in place of another one.
+    reconnects: AtomicU64,
+}
+
+impl News {
+    pub(super) fn reconnects(&self) -> u64 {
+        self.reconnects.load(Ordering::Relaxed)
+    }
+}
+
 struct Shared {
     endpoint: Endpoint,
     state: Mutex<State>,
-    /// Those who wait for another state are woken in the order of their coming.
-    changed: Arc<Notify>,
+    news: Arc<News>,
     /// The same for users, who may be slow to look.
     shown: watch::Sender<ConnectionState>,
     broken: Notify,
@@ -56,27 +71,27 @@ impl Link {
         Ok(link)
     }
 
-    /// Connects in the background, for as long as it takes. `changed` is told of each change.
-    pub(super) fn lazy(endpoint: Endpoint, changed: Arc<Notify>) -> Self {
-        let link = Self::new(endpoint, changed, true);
+    /// Connects in the background, for as long as it takes.
+    pub(super) fn lazy(endpoint: Endpoint, news: Arc<News>) -> Self {
+        let link = Self::new(endpoint, news, true);
         link.shared.broken.notify_one();
         link
     }
 
     /// `lazy`: nobody makes the first one but the keeper.
-    fn new(endpoint: Endpoint, changed: Arc<Notify>, lazy: bool) -> Self {
+    fn new(endpoint: Endpoint, news: Arc<News>, lazy: bool) -> Self {
         let down = State::Down(Refusal::unreachable("not connected yet"));
         let shared = Arc::new(Shared {
             endpoint,
             shown: watch::Sender::new(down.shown()),
             state: Mutex::new(down),
-            changed,
+            news,
             broken: Notify::new(),
             told: AtomicBool::new(false),
         });
-        let mut tasks = vec![tokio::spawn(keep(Arc::clone(&shared), lazy)).abort_handle()];
+        let mut tasks = vec![outside::spawn(keep(Arc::clone(&shared), lazy)).abort_handle()];
         if let Some(watching) = shared.endpoint.watch() {
-            tasks.push(tokio::spawn(watching).abort_handle());
+            tasks.push(outside::spawn(watching).abort_handle());
         }
         Link { shared, tasks }
     }
@@ -93,13 +108,17 @@ impl Link {
     /// Ends when there is a connection, or will never be one.
     pub(super) async fn settled(&self) {
         loop {
-            let changed = self.shared.changed.notified();
+            let changed = self.shared.news.changed.notified();
             // A change from here on is not missed.
             if !matches!(*self.shared.state.lock(), State::Down(_)) {
                 return;
             }
             changed.await;
         }
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        self.shared.news.reconnects()
     }
 
     /// What is known of the connection.
@@ -166,7 +185,7 @@ impl Shared {
         };
         // What wakes others happens while nothing is locked.
         drop(former);
-        self.changed.notify_waiters();
+        self.news.changed.notify_waiters();
         self.shown.send_if_modified(|known| {
             let state = self.state.lock().shown();
             let changed = *known != state;
@@ -247,6 +266,9 @@ async fn keep(shared: Arc<Shared>, lazy: bool) {
             }
         };
         generation += 1;
+        if !first {
+            shared.news.reconnects.fetch_add(1, Ordering::Relaxed);
+        }
         shared.set_up(generation, opened);
         since = Instant::now();
         let told = shared.told.swap(false, Ordering::SeqCst);

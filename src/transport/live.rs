@@ -14,6 +14,7 @@ use super::failure::Reason;
 use super::socket::Traffic;
 use super::{Command, Failure, Refusal, Value};
 use crate::clock::Moment;
+use crate::outside;
 
 /// Why a connection ends that nobody has asked to end.
 pub(super) const CLOSED: &str = "the server has closed the connection";
@@ -82,7 +83,7 @@ impl Live {
                 traffic: opened.traffic,
                 under_way: AtomicUsize::new(0),
                 keeper: keeper.clone(),
-                driver: tokio::spawn(driving).abort_handle(),
+                driver: outside::spawn(driving).abort_handle(),
             }
         });
         (live, kept)
@@ -114,7 +115,7 @@ impl Live {
         } else {
             let command = command.clone();
             let sending =
-                tokio::spawn(async move { hand_over(connection, &command, asking).await });
+                outside::spawn(async move { hand_over(connection, &command, asking).await });
             // It ends without an answer where the runtime does.
             sending
                 .await

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use super::messages::{Heard, Messages};
 use super::{Failure, Refusal};
 use crate::clock::Moment;
-use crate::outside::Stream;
+use crate::outside::{self, Stream};
 
 /// The half that asks.
 pub(super) struct Asking {
@@ -37,7 +37,7 @@ pub(super) fn start(stream: Box<dyn Stream>) -> (Asking, Hearing) {
     let (reader, writer) = tokio::io::split(stream);
     let (sender, replies) = mpsc::unbounded_channel();
     let (messages, heard) = mpsc::unbounded_channel();
-    let reader = tokio::spawn(read(reader, sender, messages)).abort_handle();
+    let reader = outside::spawn(read(reader, sender, messages)).abort_handle();
     (Asking { writer, replies }, Hearing { heard, reader })
 }
 

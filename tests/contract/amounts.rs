@@ -66,7 +66,7 @@ pub(crate) async fn too_many_permits_are_refused(fixture: &dyn Fixture) {
     macro_rules! assert_refused {
         ($($method:ident($permits:expr $(, $time:expr)?)),* $(,)?) => {$(
             match semaphore.$method($permits $(, $time)?).await {
-                Err(Error::InvalidPermits { name, permits }) => {
+                Err(Error::InvalidPermits { name, permits, .. }) => {
                     assert_eq!((name.as_str(), permits), (semaphore.name(), $permits));
                 }
                 other => panic!("{}: {other:?}", stringify!($method)),
@@ -120,6 +120,7 @@ macro_rules! assert_out_of_range {
                 name,
                 available,
                 delta,
+                ..
             }) => {
                 assert_eq!(name, $semaphore.name());
                 assert_eq!((available, delta), ($counter, i64::from($amount)));

@@ -90,6 +90,8 @@ fn rules(plan: &Plan) -> Rules {
             && !settings.without_turns.contains(&true),
         fair_locks: !far && round_trip < Duration::from_millis(60),
         meddled: is(|what| matches!(what, What::Meddle(_))),
+        forgetful: is(|what| matches!(what, What::Server(fault) if fault.forgets())),
+        watchdog: settings.watchdog,
         longest_lease: leases.max().unwrap_or_default().max(settings.watchdog),
     }
 }

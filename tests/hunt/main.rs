@@ -21,6 +21,7 @@ mod judge;
 mod jvm;
 mod net;
 mod plan;
+mod process;
 mod run;
 mod shrink;
 #[path = "../sim"]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redisson_semaphore::redisson::ExpireCondition::{Greater, Less, NotSet, Set};
+use redisson_semaphore::ExpireCondition::{Greater, Less, NotSet, Set};
 
 use super::operation::{Op, Outcome, Side, epoch_millis};
 

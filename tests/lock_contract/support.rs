@@ -51,7 +51,7 @@ pub(crate) async fn assert_free(lock: &Handle) {
 pub(crate) fn assert_not_held(result: Result<()>, lock: &Handle) {
     let error = result.expect_err("the lock was not held");
     assert!(
-        matches!(&error, Error::NotHeld { name, owner } if name == lock.name() && owner == lock.owner()),
+        matches!(&error, Error::NotHeld { name, owner, .. } if name == lock.name() && owner == lock.owner()),
         "{error}"
     );
 }

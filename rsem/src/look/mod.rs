@@ -129,9 +129,7 @@ impl Looker {
     pub(crate) async fn ask<'w, T: Read>(&self, words: impl AsRef<[&'w str]>) -> Result<T> {
         let words = words.as_ref();
         let answer = self.client.ask(words).await?;
-        T::read(answer).ok_or_else(|| Error::Configuration {
-            reason: format!("{} is not answered as Redis does", words[0]),
-        })
+        T::read(answer).ok_or_else(|| Error::server(words[0], "it is not answered as Redis does"))
     }
 
     /// The object that stands under `key`.

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::outside;
 use crate::sync::{Mutex, MutexGuard};
 use crate::transport::{Layout, Refusal, jittered};
 use session::listen;
@@ -113,8 +114,8 @@ impl Wakeups {
             safety_interval,
         });
         let tasks = vec![
-            tokio::spawn(listen(Arc::clone(&registry), layout)).abort_handle(),
-            tokio::spawn(check(Arc::clone(&registry))).abort_handle(),
+            outside::spawn(listen(Arc::clone(&registry), layout)).abort_handle(),
+            outside::spawn(check(Arc::clone(&registry))).abort_handle(),
         ];
         Wakeups {
             registry,

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Registry, Wake};
@@ -26,18 +26,18 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// Keeps a session for each server, for as long as there is that server.
 pub(super) async fn listen(registry: Arc<Registry>, mut layout: watch::Receiver<Layout>) {
-    let mut sessions = JoinSet::new();
+    let mut sessions = FuturesUnordered::new();
     let mut known: Vec<Node> = Vec::new();
     loop {
         let nodes = layout.borrow_and_update().nodes();
         for node in nodes {
             if !known.iter().any(|other| other.is(&node)) {
                 known.push(node.clone());
-                sessions.spawn(keep(Arc::clone(&registry), node, layout.clone()));
+                sessions.push(keep(Arc::clone(&registry), node, layout.clone()));
             }
         }
         tokio::select! {
-            Some(Ok(gone)) = sessions.join_next() => known.retain(|node| !node.is(&gone)),
+            Some(gone) = sessions.next() => known.retain(|node| !node.is(&gone)),
             () = changed(&mut layout) => {}
         }
     }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::RCountDownLatch;
-use crate::api::CountDownLatch;
+use crate::api::{CountDownLatch, Sealed};
 use crate::error::Result;
+
+impl Sealed for RCountDownLatch {}
 
 #[async_trait]
 impl CountDownLatch for RCountDownLatch {

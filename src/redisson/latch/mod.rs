@@ -3,15 +3,17 @@
 mod handle;
 mod steps;
 
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::names;
 use super::object::Object;
-use crate::engine::Core;
+use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
-use crate::engine::primitive::Line;
+use crate::engine::primitive::{Line, Primitive};
 use crate::engine::request::Script;
+use crate::engine::{self, Core};
 use crate::error::Result;
 use steps::{Call, Latch};
 
@@ -24,7 +26,8 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 
 /// A count-down latch shared with Java's `RCountDownLatch` of the same name.
 ///
-/// A handle: cheap to clone, made without I/O by [`Client::count_down_latch`](crate::Client::count_down_latch).
+/// A handle: cheap to clone, made without I/O by [`Client::count_down_latch`](crate::Client::count_down_latch). The guide tells
+/// [what is promised](crate::guide::promises).
 ///
 /// # Waiting
 ///
@@ -46,9 +49,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 /// its own stands in another slot than the key; where the name contains a `{`, the last key begins with
 /// `redisson_countdownlatch_once::`. Scripts: `lua/engine/envelope.lua` with `lua/latch/steps.lua`.
 ///
-/// A user of the server's ACL needs the keys `~name` and `~redisson_countdownlatch_*`, the channels
-/// `&redisson_countdownlatch__channel__*`, and `+eval +evalsha +get +set +decrby +del +pttl +publish +subscribe
-/// +unsubscribe +ping`, besides the commands of those object operations that are used.
+/// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
 ///
 /// # Errors
 ///
@@ -94,7 +95,7 @@ impl RCountDownLatch {
     /// Redis: `name` is set to `count`, without expiry, and `1` is published, where the key is missing. Redisson:
     /// `trySetCount(long)`.
     pub async fn try_set_count(&self, count: u32) -> Result<bool> {
-        self.line.call(Call::TrySet(count)).await
+        self.run(Call::TrySet(count)).await
     }
 
     /// Counts down by one; nothing happens where the latch does not exist. Carried out even when the future is dropped
@@ -103,7 +104,7 @@ impl RCountDownLatch {
     /// Redis: `name` falls by one and keeps its time to live; at zero it is deleted, and `0` is published. Redisson:
     /// `countDown()`.
     pub async fn count_down(&self) -> Result<()> {
-        self.line.call(Call::CountDown(1)).await.map(drop)
+        self.run(Call::CountDown(1)).await.map(drop)
     }
 
     /// The count; 0 where the latch does not exist. Redis: `GET`. Redisson: `getCount()`.
@@ -115,20 +116,21 @@ impl RCountDownLatch {
     ///
     /// Redis: nothing is changed. Redisson: `await()`.
     pub async fn wait(&self) -> Result<()> {
-        self.line.wait((), None).await.map(drop)
+        self.passing(None).await.map(drop)
     }
 
     /// As [`wait`](Self::wait), for `wait` at the most, and looks once more at the end of it; `false` when the time has run
-    /// out. A wait of zero looks once. Redisson: `await(long, TimeUnit)`.
+    /// out. A wait of zero looks once. For this and the other times see [there](crate::ClientBuilder#names-and-times-of-calls). Redisson:
+    /// `await(long, TimeUnit)`.
     pub async fn wait_for(&self, wait: Duration) -> Result<bool> {
-        Ok(self.line.wait((), Some(wait)).await?.is_some())
+        self.passing(Some(wait)).await
     }
 
     /// Deletes it, which lets those go through who wait; `false` if it did not exist.
     ///
     /// Redis: `DEL`, and `1` is published. Redisson: `delete()`.
     pub async fn delete(&self) -> Result<bool> {
-        self.line.call(Call::Delete).await
+        self.run(Call::Delete).await
     }
 
     /// Deletes it, freeing the memory in the background, and tells nobody; `false` if it did not exist. Redis: `UNLINK`.
@@ -190,6 +192,37 @@ impl RCountDownLatch {
     /// The bytes it takes in the server; 0 if it does not exist. Redis: `MEMORY USAGE`. Redisson: `sizeInMemory()`.
     pub async fn size_in_memory(&self) -> Result<u64> {
         self.object().size_in_memory().await
+    }
+
+    async fn run(&self, call: Call) -> Result<bool> {
+        let dropped = match call {
+            Call::CountDown(_) => Dropped::CarriedOut,
+            Call::TrySet(_) | Call::Delete => Dropped::Withdrawn,
+        };
+        let calling = self.calling(Latch::name(&call), Wait::No, dropped);
+        let running = self.line.call(call);
+        self.line.client().call(calling, pin!(running)).await
+    }
+
+    /// Whether it was open in time.
+    async fn passing(&self, wait: Option<Duration>) -> Result<bool> {
+        let calling = self.calling(Latch::WAIT, wait.into(), Dropped::Harmless);
+        let waiting = async { Ok(self.line.wait((), wait).await?.is_some()) };
+        self.line.client().call(calling, pin!(waiting)).await
+    }
+
+    fn calling(
+        &self,
+        operation: &'static str,
+        wait: Wait,
+        dropped: Dropped,
+    ) -> engine::call::Call<'_> {
+        engine::call::Call {
+            name: self.name(),
+            operation,
+            wait,
+            dropped,
+        }
     }
 
     fn object(&self) -> Object<'_, Line<Latch>> {

@@ -88,19 +88,21 @@ impl RFencedLock {
         self.taken(Some(wait), Some(lease)).await
     }
 
-    /// The last token that was given, to whomever; 0 if there was none. Redis: `GET`. Redisson: `getToken()`.
+    /// The last token that was given, to whomever; `None` if there was none. Redis: `GET`. Redisson: `getToken()`, which
+    /// says 0 then.
     ///
     /// # Errors
     ///
     /// [`Error::Server`] where the counter is something else than a whole number from 0 on.
-    pub async fn token(&self) -> Result<u64> {
+    pub async fn token(&self) -> Result<Option<u64>> {
         let key = names::of_lock_token(self.0.line.keys().object());
         let command = Command::new("GET").key(&key.into());
         let token = self.0.object().read_with("token", command).await?;
-        u64::try_from(token).map_err(|_| Error::Server {
+        let token = u64::try_from(token).map_err(|_| Error::Server {
             name: self.0.line.keys().name().to_owned(),
             detail: format!("the last fencing token is negative: {token}"),
-        })
+        })?;
+        Ok((token > 0).then_some(token))
     }
 
     async fn taken(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<u64>> {

@@ -9,6 +9,7 @@ use super::{RFencedLock, RLock};
 use crate::api::{Hold, Lock, RemainingTtl};
 use crate::error::Result;
 use crate::lease::Lease;
+use crate::stats::Holding;
 
 /// What a lock with fencing tokens can do, it does as the lock it is.
 macro_rules! lock_by_its_inherent_methods {
@@ -59,6 +60,10 @@ macro_rules! lock_by_its_inherent_methods {
 
             fn lease(&self) -> Lease {
                 RLock::lease(self)
+            }
+
+            fn holding(&self) -> Holding {
+                RLock::holding(self)
             }
 
             fn unlock_detached(&self) {

@@ -4,6 +4,7 @@ mod fenced;
 mod handle;
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -11,13 +12,15 @@ pub use fenced::RFencedLock;
 
 use super::names;
 use super::object::Object;
-use crate::api::{Hold, Lock, LockGuard, RemainingTtl, check_millis};
+use crate::api::{Hold, HoldId, Lock, LockGuard, RemainingTtl, check_millis};
 use crate::engine::Core;
+use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::lock::{Claim, Kind, LockLine, Term, Usual};
 use crate::engine::request::Script;
 use crate::error::Result;
 use crate::lease::Lease;
+use crate::stats::{Holding, What};
 
 static STEPS: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../lua/lock/batch.lua")));
@@ -40,7 +43,8 @@ static KIND: Kind = Kind {
 
 /// A reentrant lock shared with Java's `RLock` of the same name.
 ///
-/// A handle, made without I/O by [`Client::lock`](crate::Client::lock). Cheap to clone.
+/// A handle, made without I/O by [`Client::lock`](crate::Client::lock). Cheap to clone. A chapter of the guide is about
+/// [locks](crate::guide::locks).
 ///
 /// # Owner
 ///
@@ -172,6 +176,7 @@ impl RLock {
     ///
     /// Redis: `name` gets the owner's field, or its count rises by one; the time to live becomes the watchdog
     /// time-out. Redisson: `lock()`.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard` gives a guard"]
     pub async fn lock(&self) -> Result<()> {
         self.hold(None, None).await.map(drop)
     }
@@ -184,6 +189,7 @@ impl RLock {
     /// # Errors
     ///
     /// [`InvalidDuration`](crate::Error::InvalidDuration) for a lease below a millisecond, and above 2^53 of them.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_with_lease` gives a guard"]
     pub async fn lock_with_lease(&self, lease: Duration) -> Result<()> {
         self.hold(None, Some(lease)).await.map(drop)
     }
@@ -191,6 +197,7 @@ impl RLock {
     /// Takes the lock if it is free now, or held by this owner already; does not wait behind others.
     ///
     /// Redis: as [`lock`](Self::lock). Redisson: `tryLock()`.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `try_guard` gives a guard"]
     pub async fn try_lock(&self) -> Result<bool> {
         self.try_lock_for(Duration::ZERO).await
     }
@@ -200,14 +207,17 @@ impl RLock {
     /// # Errors
     ///
     /// As [`lock_with_lease`](Self::lock_with_lease).
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `try_guard_with_lease` gives a guard"]
     pub async fn try_lock_with_lease(&self, lease: Duration) -> Result<bool> {
         self.try_lock_for_with_lease(Duration::ZERO, lease).await
     }
 
     /// As [`lock`](Self::lock), but waits for `wait` at the most and tries once more at the end of it; `false` when
-    /// the time has run out. A wait of zero is [`try_lock`](Self::try_lock).
+    /// the time has run out. A wait of zero is [`try_lock`](Self::try_lock). For wait, lease and the other times see
+    /// [there](crate::ClientBuilder#names-and-times-of-calls).
     ///
     /// Redisson: `tryLock(long, TimeUnit)`.
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for` gives a guard"]
     pub async fn try_lock_for(&self, wait: Duration) -> Result<bool> {
         Ok(self.hold(Some(wait), None).await?.is_some())
     }
@@ -218,6 +228,7 @@ impl RLock {
     /// # Errors
     ///
     /// As [`lock_with_lease`](Self::lock_with_lease).
+    #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for_with_lease` gives a guard"]
     pub async fn try_lock_for_with_lease(&self, wait: Duration, lease: Duration) -> Result<bool> {
         Ok(self.hold(Some(wait), Some(lease)).await?.is_some())
     }
@@ -246,7 +257,9 @@ impl RLock {
             fenced: self.fenced,
             waits: false,
         };
-        self.line.acquire(claim, wait).await
+        let call = self.calling("lock", wait.into(), Dropped::Withdrawn);
+        let taking = self.line.acquire(claim, wait);
+        self.core.take(call, pin!(taking)).await
     }
 
     /// [`lock`](Self::lock) with a guard that unlocks when dropped.
@@ -262,6 +275,15 @@ impl RLock {
     /// [`try_lock`](Self::try_lock) with a guard; `None` when someone else holds the lock.
     pub async fn try_guard(&self) -> Result<Option<LockGuard>> {
         Lock::try_guard(self).await
+    }
+
+    /// [`try_lock_with_lease`](Self::try_lock_with_lease) with a guard; `None` when someone else holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_with_lease`](Self::lock_with_lease).
+    pub async fn try_guard_with_lease(&self, lease: Duration) -> Result<Option<LockGuard>> {
+        Lock::try_guard_with_lease(self, lease).await
     }
 
     /// [`try_lock_for`](Self::try_lock_for) with a guard; `None` when the time has run out.
@@ -291,19 +313,38 @@ impl RLock {
     /// lost between two sendings of this call counts as unlocked by it.) With any other error that says that nothing
     /// took effect, it is held on; the hold of a guard, which is spent, is not renewed any more then.
     pub async fn unlock(&self) -> Result<()> {
-        self.line.release(&self.owner, None).await
+        self.give_back(None).await
     }
 
     async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
-        let id = Some(hold.id.clone());
-        self.line.release(&self.owner, id).await
+        self.give_back(Some(hold.id.clone())).await
+    }
+
+    async fn give_back(&self, hold: Option<HoldId>) -> Result<()> {
+        let call = self.calling("unlock", Wait::No, Dropped::CarriedOut);
+        let giving = self.line.release(&self.owner, hold);
+        self.core.call(call, pin!(giving)).await
+    }
+
+    fn calling(&self, operation: &'static str, wait: Wait, dropped: Dropped) -> Call<'_> {
+        Call {
+            name: self.name(),
+            operation,
+            wait,
+            dropped,
+        }
+    }
+
+    fn holding(&self) -> Holding {
+        Holding::new(&self.core.stats, What::Lock, 1)
     }
 
     /// Takes the lock away from whoever holds it, however often; `false` if nobody does.
     ///
     /// Redis: `name` is deleted and `0` is published. Redisson: `forceUnlock()`.
     pub async fn force_unlock(&self) -> Result<bool> {
-        self.line.force().await
+        let call = self.calling("force_unlock", Wait::No, Dropped::Withdrawn);
+        self.core.call(call, pin!(self.line.force())).await
     }
 
     /// Whether anybody holds the lock. Redis: `EXISTS`. Redisson: `isLocked()`.
@@ -313,13 +354,21 @@ impl RLock {
 
     /// Whether this owner holds the lock, as Redis has it. Redisson: `isHeldByCurrentThread()`.
     pub async fn is_held(&self) -> Result<bool> {
-        self.is_held_by(&self.owner).await
+        self.is_held_by_owner(&self.owner).await
     }
 
-    /// Whether `owner` holds the lock: `<client id>:<number>`, where in Java the number is the thread's id.
+    /// Whether the owner number `id` of this client holds the lock: that of [`with_owner`](Self::with_owner).
     ///
-    /// Redis: `HEXISTS`. Redisson: `isHeldByThread(long)`, which knows the threads of its own client only.
-    pub async fn is_held_by(&self, owner: &str) -> Result<bool> {
+    /// Redis: `HEXISTS`. Redisson: `isHeldByThread(long)`.
+    pub async fn is_held_by(&self, id: u64) -> Result<bool> {
+        self.is_held_by_owner(&owner(&self.core, id)).await
+    }
+
+    /// Whether `owner` holds the lock, of any client: what [`owner`](Self::owner) says of a handle,
+    /// `<client id>:<number>`, where in Java the number is the thread's id.
+    ///
+    /// Redis: `HEXISTS`. Redisson has no counterpart.
+    pub async fn is_held_by_owner(&self, owner: &str) -> Result<bool> {
         self.object()
             .read_field("is_held_by", "HEXISTS", owner)
             .await

@@ -1,6 +1,7 @@
 //! [`RSemaphore`]: Redisson's counting semaphore.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,14 +11,18 @@ use crate::api::{
     MAX_PERMITS, Permit, RemainingTtl, Semaphore, check_millis, semaphore_by_inherent_methods,
 };
 use crate::engine::batch::Operation;
+use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::line::deadline;
 use crate::engine::{Core, Line};
 use crate::error::{Error, Result};
+use crate::stats::{Holding, What};
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
 ///
-/// A handle: cheap to clone, made without I/O by [`Client::semaphore`](crate::Client::semaphore).
+/// A handle: cheap to clone, made without I/O by [`Client::semaphore`](crate::Client::semaphore). The guide tells [what is
+/// promised](crate::guide::promises), [who is next](crate::guide::turns) where many wait, and how
+/// [Redisson's methods](crate::guide::from_redisson) are called here.
 ///
 /// # In Redis
 ///
@@ -27,10 +32,10 @@ use crate::error::{Error, Result};
 /// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it. Later, while permits are left and others listen, `+n` and `+0`, which JVMs take for `n` and `0`: for those of their callers who were left asleep |
 /// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; deleted, with others, some seconds after its last use, or at the shutdown; after a call that had to be repeated it vanishes after ten minutes, or four retry windows where that is longer |
 /// | keys `redisson_sc_once:<mapped client id>:<number>` | strings: the same for calls that travelled together with those on other semaphores; a few for the whole client |
-/// | key `redisson_sc_turns:{name}` | hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanishes after ten seconds |
+/// | keys `redisson_sc_turns:{name}`, `redisson_sc_turns_notes:{name}` | zset, hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanish a minute after their last use |
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the keys with it begin with
-/// `redisson_sc_once::` and `redisson_sc_turns::`. Every operation on the counter is a step of one script,
+/// `redisson_sc_once::` and so on. Every operation on the counter is a step of one script,
 /// `lua/semaphore/batch.lua`; the calls that the tasks of a client make at the same time travel in one call of it. An
 /// acquisition or release that is alone at its semaphore goes through a shorter one, `lua/semaphore/lone.lua`,
 /// together with those that are alone at others.
@@ -100,7 +105,7 @@ impl RSemaphore {
     ///
     /// By default the callers of all clients of this crate are served in the order of their arrival, to within some
     /// milliseconds, and JVMs get their share. Without that, a client with many callers hands its permits round among
-    /// them and may keep everybody else waiting for as long as it is busy; it saves some scripts, and the record in
+    /// them and may keep everybody else waiting for as long as it is busy; it saves some scripts, and the line in
     /// `redisson_sc_turns:{name}`. It holds for all handles that this client has of the semaphore, those made
     /// later included, until the last one is dropped. Others treat the client as they treat a JVM.
     #[must_use]
@@ -157,12 +162,15 @@ impl RSemaphore {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the line; permits granted in that moment are given back.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire(&self, permits: u32) -> Result<()> {
         self.check(permits)?;
         if permits == 0 {
             return Ok(());
         }
-        self.line.join(permits)?.served().await.map(drop)
+        let waiting = async { self.line.join(permits)?.served().await.map(drop) };
+        let call = self.calling("acquire", Wait::Forever, Dropped::Withdrawn);
+        self.core.take(call, pin!(waiting)).await
     }
 
     /// Takes `permits` permits if they are free now, whoever waits; 0 succeeds at once.
@@ -172,22 +180,30 @@ impl RSemaphore {
     /// # Errors
     ///
     /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
         self.check(permits)?;
         if permits == 0 {
             return Ok(true);
         }
-        self.flag(Operation::TryAcquire(permits)).await
+        let trying = async {
+            let taken = self.line.call(Operation::TryAcquire(permits)).await;
+            taken.map(|taken| taken == 1)
+        };
+        let call = self.calling("try_acquire", Wait::No, Dropped::Withdrawn);
+        self.core.take(call, pin!(trying)).await
     }
 
     /// As [`acquire`](Self::acquire), waiting for `wait` at the most; `false` when it is over.
     ///
-    /// At the end of `wait` it tries once more, whoever waits. While the server is away the answer may take up
-    /// to the retry window longer, and is an error then. Redisson: `tryAcquire(int, Duration)`.
+    /// At the end of `wait` it tries once more, whoever waits. Where the server does not answer, it ends with an error 5 s after that, or
+    /// after the [`call_timeout`](crate::ClientBuilder::call_timeout). How wait, call timeout, retry window and lease go together is
+    /// told [in one place](crate::ClientBuilder#names-and-times-of-calls). Redisson: `tryAcquire(int, Duration)`.
     ///
     /// # Errors
     ///
     /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     pub async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool> {
         if permits == 0 || wait.is_zero() {
             return self.try_acquire(permits).await;
@@ -196,7 +212,9 @@ impl RSemaphore {
             return self.acquire(permits).await.map(|()| true);
         };
         self.check(permits)?;
-        self.line.join(permits)?.served_until(deadline).await
+        let waiting = async { self.line.join(permits)?.served_until(deadline).await };
+        let call = self.calling("acquire", Wait::For(wait), Dropped::Withdrawn);
+        self.core.take(call, pin!(waiting)).await
     }
 
     /// Gives `permits` permits back, creating the semaphore if it does not exist; 0 does nothing.
@@ -213,7 +231,7 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(());
         }
-        self.line.call(Operation::Release(permits)).await.map(drop)
+        self.run(Operation::Release(permits)).await.map(drop)
     }
 
     /// Gives `permits` permits back if the semaphore exists; `false` if it does not, or for 0.
@@ -304,11 +322,30 @@ impl RSemaphore {
 
     async fn run(&self, operation: Operation) -> Result<i64> {
         self.line.keys().check()?;
-        self.line.call(operation).await
+        let dropped = match operation {
+            operation if operation.is_owed() => Dropped::CarriedOut,
+            Operation::Available => Dropped::Harmless,
+            _ => Dropped::Withdrawn,
+        };
+        let call = self.calling(operation.name(), Wait::No, dropped);
+        self.core.call(call, pin!(self.line.call(operation))).await
     }
 
     async fn flag(&self, operation: Operation) -> Result<bool> {
-        self.line.call(operation).await.map(|done| done == 1)
+        self.run(operation).await.map(|done| done == 1)
+    }
+
+    fn calling(&self, operation: &'static str, wait: Wait, dropped: Dropped) -> Call<'_> {
+        Call {
+            name: self.name(),
+            operation,
+            wait,
+            dropped,
+        }
+    }
+
+    fn holding(&self, permits: u32) -> Holding {
+        Holding::new(&self.core.stats, What::Permits, permits)
     }
 }
 
@@ -399,37 +436,47 @@ impl RSemaphore {
         Ok(done)
     }
 
-    /// Lets it vanish after `ttl`, rounded up to whole milliseconds; `false` if it does not exist.
-    /// Redis: `PEXPIRE`. Redisson: `expire(Duration)`.
+    /// Lets it vanish after `ttl`, rounded up to whole milliseconds, where `condition` holds (`None`: in any case);
+    /// `false` if it does not, or there is no such semaphore.
+    ///
+    /// ```no_run
+    /// # async fn expire(seats: redisson_semaphore::RSemaphore) -> redisson_semaphore::Result<()> {
+    /// use redisson_semaphore::ExpireCondition;
+    /// use std::time::Duration;
+    ///
+    /// seats.expire(Duration::from_secs(60), None).await?;
+    /// seats.expire(Duration::from_secs(90), ExpireCondition::Greater).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Redis: `PEXPIRE`; with a condition, which needs Redis 7, with `NX`, `XX`, `GT`, `LT`. Redisson: `expire(Duration)`;
+    /// `expireIfNotSet`, `expireIfSet`, `expireIfGreater`, `expireIfLess`.
     ///
     /// # Errors
     ///
     /// [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
-    pub async fn expire(&self, ttl: Duration) -> Result<bool> {
-        self.object().expire(ttl, None).await
+    pub async fn expire(
+        &self,
+        ttl: Duration,
+        condition: impl Into<Option<ExpireCondition>>,
+    ) -> Result<bool> {
+        let condition = condition.into();
+        self.object().expire(ttl, condition).await
     }
 
-    /// As [`expire`](Self::expire), under a condition; `false` if it does not hold. Redis 7: `PEXPIRE`
-    /// with `NX`, `XX`, `GT`, `LT`. Redisson: `expireIfNotSet`, `expireIfSet`, `expireIfGreater`,
-    /// `expireIfLess`.
+    /// Lets it vanish at `time` by the server's clock, at once where that has passed, where `condition` holds (`None`: in
+    /// any case); `false` if it does not, or there is no such semaphore.
     ///
-    /// # Errors
-    ///
-    /// As [`expire`](Self::expire).
-    pub async fn expire_if(&self, ttl: Duration, condition: ExpireCondition) -> Result<bool> {
-        self.object().expire(ttl, Some(condition)).await
-    }
-
-    /// Lets it vanish at `time` by the server's clock, at once where that has passed; `false` if it does
-    /// not exist. Redis: `PEXPIREAT`. Redisson: `expire(Instant)`, `expireAt(long)`.
-    pub async fn expire_at(&self, time: SystemTime) -> Result<bool> {
-        self.object().expire_at(time, None).await
-    }
-
-    /// As [`expire_at`](Self::expire_at), under a condition. Redis 7: `PEXPIREAT` with `NX`, `XX`, `GT`,
-    /// `LT`. Redisson: `expireIfNotSet(Instant)` and its sisters.
-    pub async fn expire_at_if(&self, time: SystemTime, condition: ExpireCondition) -> Result<bool> {
-        self.object().expire_at(time, Some(condition)).await
+    /// Redis: `PEXPIREAT`, with a condition as at [`expire`](Self::expire). Redisson: `expire(Instant)`, `expireAt(long)`;
+    /// `expireIfNotSet(Instant)` and its sisters.
+    pub async fn expire_at(
+        &self,
+        time: SystemTime,
+        condition: impl Into<Option<ExpireCondition>>,
+    ) -> Result<bool> {
+        let condition = condition.into();
+        self.object().expire_at(time, condition).await
     }
 
     /// Takes the expiry away; `false` if there was none. Redis: `PERSIST`. Redisson: `clearExpire()`.
@@ -451,6 +498,10 @@ impl RSemaphore {
     /// Redisson: `sizeInMemory()`.
     pub async fn size_in_memory(&self) -> Result<u64> {
         self.object().size_in_memory().await
+    }
+
+    fn identity(&self) -> usize {
+        Arc::as_ptr(&self.line) as usize
     }
 
     fn release_detached(&self, permits: u32) {

@@ -24,12 +24,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::address::Address;
 use super::failure::Reason;
 use super::layout::Layout;
-use super::link::{Link, closed};
+use super::link::{Link, News, closed};
 use super::live::Live;
 use super::messages::Messages;
 use super::slot::slot;
 use super::{Backoff, Command, Endpoint, Failure, Refusal, Value, jittered};
 use crate::config::ShardedPubSub;
+use crate::outside;
 use crate::state::ConnectionState;
 use crate::sync::Mutex;
 
@@ -56,8 +57,8 @@ const VISIT: Duration = Duration::from_secs(30);
 pub(super) struct Cluster {
     endpoint: Endpoint,
     state: Mutex<State>,
-    /// Links and map.
-    changed: Arc<Notify>,
+    /// Of the links and the map.
+    news: Arc<News>,
     /// Something was not where it should be.
     doubted: Arc<Notify>,
     shown: watch::Sender<ConnectionState>,
@@ -103,7 +104,7 @@ impl Cluster {
                 visited: BTreeMap::new(),
                 closed: false,
             }),
-            changed: Arc::default(),
+            news: Arc::default(),
             doubted,
             layout: watch::Sender::new(layout),
             sharded: decided,
@@ -117,11 +118,15 @@ impl Cluster {
 
     /// Keeps the map up to date from now on.
     pub(super) fn keep(self: &Arc<Self>) -> AbortHandle {
-        tokio::spawn(watch(Arc::downgrade(self))).abort_handle()
+        outside::spawn(watch(Arc::downgrade(self))).abort_handle()
     }
 
     pub(super) fn shown(&self) -> watch::Receiver<ConnectionState> {
         self.shown.subscribe()
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        self.news.reconnects()
     }
 
     pub(super) fn layout(&self) -> watch::Receiver<Layout> {
@@ -173,7 +178,7 @@ impl Cluster {
     /// Ends when [`live_for`](Self::live_for) finds a connection, or will never find one.
     pub(super) async fn settled(&self, key: Option<&str>) {
         loop {
-            let changed = self.changed.notified();
+            let changed = self.news.changed.notified();
             // A change from here on is not missed.
             if self.live_for(key).is_ok() || self.state.lock().closed {
                 return;
@@ -185,7 +190,7 @@ impl Cluster {
     /// Ends when all masters are connected to.
     pub(super) async fn complete(&self) {
         loop {
-            let changed = self.changed.notified();
+            let changed = self.news.changed.notified();
             if self.state.lock().trouble().is_none() {
                 return;
             }
@@ -241,7 +246,7 @@ impl Cluster {
             std::mem::take(&mut state.links)
         };
         links.values().for_each(|link| link.close());
-        self.changed.notify_waiters();
+        self.news.changed.notify_waiters();
         self.show(ConnectionState::ShutDown);
     }
 
@@ -265,7 +270,7 @@ impl Cluster {
     }
 
     fn link(&self, state: &mut State, address: &Address) -> Arc<Link> {
-        let make = || Link::lazy(self.endpoint.at(address), Arc::clone(&self.changed));
+        let make = || Link::lazy(self.endpoint.at(address), Arc::clone(&self.news));
         match state.links.get(address) {
             Some(link) => Arc::clone(link),
             None => {
@@ -472,7 +477,7 @@ impl Cluster {
     }
 
     fn tell(&self) {
-        self.changed.notify_waiters();
+        self.news.changed.notify_waiters();
         self.layout.send_modify(|layout| {
             *layout = Layout::of_cluster(
                 self.endpoint.clone(),
@@ -562,15 +567,15 @@ async fn ask_live(live: &Live, words: &[&str]) -> Result<Result<Value, Refusal>,
 
 /// Keeps the map up to date, and tells users of the state, for as long as there is a client.
 async fn watch(cluster: Weak<Cluster>) {
-    let (changed, doubted) = match cluster.upgrade() {
-        Some(cluster) => (Arc::clone(&cluster.changed), Arc::clone(&cluster.doubted)),
+    let (news, doubted) = match cluster.upgrade() {
+        Some(cluster) => (Arc::clone(&cluster.news), Arc::clone(&cluster.doubted)),
         None => return,
     };
     let new_backoff = || Backoff::between(FIRST_PAUSE, LONGEST_PAUSE);
     let mut backoff: Option<Backoff> = None;
     let mut due = Instant::now();
     loop {
-        let change = changed.notified();
+        let change = news.changed.notified();
         let Some(known) = cluster.upgrade() else {
             return;
         };

@@ -57,7 +57,7 @@ impl Actor {
             due: limit.map(|wait| {
                 let settings = &self.settings;
                 let window = settings.retry_window + settings.response_timeout * 2;
-                Instant::now() + wait + window + stalled + Duration::from_secs(2)
+                Instant::now() + wait + window + stalled + settings.slack()
             }),
             stalls: call.stall.is_some(),
         };
@@ -156,7 +156,12 @@ impl Actor {
             match again.await {
                 Ok(Some(guard)) => inner = Some(HeldLock::new(self, number, object, lock, guard)),
                 Ok(None) => {}
-                Err(error) => self.judge().failed(self.host, "lock again", &error),
+                Err(error) => {
+                    if error.effect() != Effect::None {
+                        self.judge().doubts(call.object, self.host);
+                    }
+                    self.judge().failed(self.host, "lock again", &error);
+                }
             }
         }
         let lost = timeout(call.hold, outer.lost()).await.is_ok();

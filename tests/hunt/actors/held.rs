@@ -89,8 +89,7 @@ impl<'a> Held<'a> {
             let took = began.elapsed();
             let actor = self.actor;
             let settings = &actor.settings;
-            if took > settings.retry_window + settings.response_timeout * 2 + Duration::from_secs(2)
-            {
+            if took > settings.retry_window + settings.response_timeout * 2 + settings.slack() {
                 let host = actor.host;
                 actor
                     .judge()
@@ -142,6 +141,7 @@ impl Drop for Held<'_> {
 /// A lock in hand.
 pub(super) struct HeldLock<'a> {
     actor: &'a Actor,
+    object: usize,
     number: u64,
     guard: Option<LockGuard>,
 }
@@ -160,6 +160,7 @@ impl<'a> HeldLock<'a> {
             .locks(call, object, actor.host, lock.owner(), lease);
         HeldLock {
             actor,
+            object,
             number,
             guard: Some(guard),
         }
@@ -170,18 +171,38 @@ impl<'a> HeldLock<'a> {
     }
 
     pub(super) async fn unlock(mut self, lock: &RLock) {
-        self.actor.judge().unlocks(self.number);
         let mut guard = self.guard.take();
+        let lease = guard.as_ref().map(|guard| guard.lease().clone());
+        let left = lease
+            .and_then(|lease| lease.remaining())
+            .unwrap_or_default();
+        let held_until = Instant::now() + left;
+        let robbed = self.actor.judge().unlocks(self.number);
         loop {
             let unlocked = match guard.take() {
                 Some(guard) => guard.unlock().await,
                 None => lock.unlock().await,
             };
             let error = match unlocked {
-                Ok(()) | Err(Error::NotHeld { .. }) => return,
+                Ok(()) => return,
+                Err(error @ Error::NotHeld { .. }) => {
+                    let held = !robbed && Instant::now() < held_until;
+                    let mut judge = self.actor.judge();
+                    if held && !judge.is_robbed(self.object) {
+                        judge.accuse(
+                            "effects",
+                            format!("unlock of c{}: {error}", self.actor.host),
+                        );
+                    }
+                    return;
+                }
                 Err(error) => error,
             };
             self.actor.judge().failed(self.actor.host, "unlock", &error);
+            if error.effect() == Effect::Unknown {
+                let object = crate::judge::Object::Lock(self.object);
+                self.actor.judge().doubts(object, self.actor.host);
+            }
             if error.effect() == Effect::Unknown || matches!(error, Error::ShutDown { .. }) {
                 return;
             }

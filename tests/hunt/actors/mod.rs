@@ -9,6 +9,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use redisson_semaphore::outside::within;
 use redisson_semaphore::{Client, RSemaphore};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -16,6 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::judge::{Host, Judge, Object};
 use crate::plan::{Admin, Call, Life, Settings};
+use crate::process::Process;
 use held::Held;
 
 /// All clients, in their places.
@@ -36,6 +38,7 @@ pub struct Actor {
     client: Mutex<Option<Client>>,
     /// Wakes in the order of coming, which other ways to wait do not.
     there: Notify,
+    process: Arc<Process>,
     callers: Mutex<Vec<JoinHandle<()>>>,
     /// Permits that callers keep to the end.
     kept: Mutex<Vec<(usize, u32)>>,
@@ -91,6 +94,7 @@ impl Stage {
             place,
             client: Mutex::default(),
             there: Notify::new(),
+            process: Arc::default(),
             callers: Mutex::default(),
             kept: Mutex::default(),
             administers: tokio::sync::Mutex::default(),
@@ -117,9 +121,18 @@ impl Stage {
         actor.spawn(async move { caller.administer(admin).await });
     }
 
+    /// The process of a client.
+    pub fn process(&self, place: usize) -> Arc<Process> {
+        Arc::clone(&self.places[place].process)
+    }
+
     pub fn end(&self, place: usize, life: Life) {
         let actor = Arc::clone(&self.places[place]);
         match life {
+            Life::Freeze => {
+                actor.process.stop();
+                actor.judge().freezes(actor.host);
+            }
             Life::Die => {
                 actor.judge().dies(actor.host);
                 actor.drop_callers();
@@ -140,7 +153,8 @@ impl Actor {
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut callers = self.callers.lock().unwrap();
         callers.retain(|caller| !caller.is_finished());
-        callers.push(tokio::spawn(task));
+        let process: Arc<Process> = Arc::clone(&self.process);
+        callers.push(tokio::spawn(within(process, task)));
     }
 
     fn drop_callers(&self) -> Vec<JoinHandle<()>> {
@@ -164,6 +178,7 @@ impl Actor {
                 Ok(client) => {
                     self.judge()
                         .note(format_args!("c{} is connected", self.host));
+                    self.judge().is_called(self.host, client.id());
                     self.put(Some(client));
                     return;
                 }
@@ -206,7 +221,7 @@ impl Actor {
             let result = client.shutdown().await;
             let took = began.elapsed();
             let mut judge = self.judge();
-            if took > self.settings.retry_window + Duration::from_secs(2) {
+            if took > self.settings.retry_window + self.settings.slack() {
                 judge.accuse(
                     "ends",
                     format!("the shutdown of c{} took {took:?}", self.host),

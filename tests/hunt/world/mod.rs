@@ -25,7 +25,8 @@ use crate::actors::Stage;
 use crate::judge::{Host, Judge, Object, Wanted};
 use crate::jvm;
 use crate::net::{Doings, Wire};
-use crate::plan::{Plan, Settings, What};
+use crate::plan::{Life, Plan, Settings, What};
+use crate::process::Process;
 use crate::sim::server::{ConnectionId, Faults, Server};
 
 /// Some moment of 2027, in microseconds.
@@ -67,6 +68,8 @@ struct Link {
     late_copy: Option<Duration>,
     cut_request: bool,
     dead: bool,
+    /// Its process has stopped for good.
+    frozen: bool,
 }
 
 /// A connection.
@@ -104,6 +107,10 @@ enum Happening {
     /// The first of what is on its way to the client.
     Answered(usize),
     Recovers(fn(&mut Faults)),
+    /// A replica that has not had the last writes takes over.
+    TakesOver(usize),
+    /// A client's process goes on.
+    GoesOn(Arc<Process>),
     Look,
 }
 
@@ -188,6 +195,7 @@ impl World {
             late_copy: None,
             cut_request: false,
             dead: false,
+            frozen: false,
         });
         let host = self.hosts.len() - 1;
         self.stage.start(place, host, after);
@@ -266,7 +274,10 @@ impl World {
                 self.judge().note(format_args!("server recovers"));
                 self.all_unwell(Duration::from_secs(1));
             }
+            Happening::TakesOver(lag) => self.starts_again(lag, Duration::from_millis(50)),
+            Happening::GoesOn(process) => process.go_on(),
             Happening::Look => {
+                self.look_at_locks();
                 self.judge().look();
                 self.happens(now + LOOK, Happening::Look);
             }
@@ -318,10 +329,21 @@ impl World {
                 self.all_unwell(Duration::ZERO);
                 self.server_fault(fault, now);
             }
+            What::Stop(place, time) => {
+                let host = self.stage.host(place);
+                self.judge()
+                    .note(format_args!("c{host} stops for {time:?}"));
+                self.unwell(host, time);
+                let process = self.stage.process(place);
+                process.stop();
+                self.happens(now + time, Happening::GoesOn(process));
+            }
             What::Life(place, life) => {
                 let host = self.stage.host(place);
-                if let crate::plan::Life::Die = life {
-                    self.die(host);
+                match life {
+                    Life::Die => self.die(host),
+                    Life::Freeze => self.hosts[host].frozen = true,
+                    Life::ShutDown { .. } => {}
                 }
                 self.stage.end(place, life);
                 let after = Duration::from_millis(self.rng.u64(0..2000));

@@ -1,6 +1,6 @@
 //! Who works at the server itself, by the rules or past them.
 
-use super::World;
+use super::{Happening, World};
 use crate::judge::Object;
 use crate::plan::Meddling;
 use crate::sim::server::Reply;
@@ -57,7 +57,20 @@ impl World {
                 {
                     let number = usize::try_from(which).unwrap_or_default() % keys.len();
                     if let Reply::Bulk(key) = &keys[number] {
-                        say(&["SET", &String::from_utf8_lossy(key), text, "PX", "60000"]);
+                        let key = String::from_utf8_lossy(key);
+                        let text = match text.strip_prefix('+') {
+                            None => text.to_owned(),
+                            Some(rest) => {
+                                let Some(Reply::Bulk(before)) = say(&["GET", &key]) else {
+                                    return;
+                                };
+                                let before = String::from_utf8_lossy(&before);
+                                let last = before.split(' ').next().unwrap_or_default();
+                                let last: u64 = last.parse().unwrap_or_default();
+                                format!("{:016}{rest}", last.saturating_add(1))
+                            }
+                        };
+                        say(&["SET", &key, &text, "PX", "60000"]);
                     }
                 }
             }
@@ -74,6 +87,15 @@ impl World {
 
     /// The operator replaces what is gone with clients that have ended, as a release of Redisson's does.
     pub fn replace_permits(&mut self) {
+        // What those who are gone have sent arrives before.
+        let is_gone = |number: &usize| {
+            let host = &self.hosts[self.wires[*number].host];
+            host.dead || host.frozen
+        };
+        let late = |what: &Happening| matches!(what, Happening::Arrives(number) if is_gone(number));
+        if self.queue.values().any(late) {
+            return;
+        }
         for number in 0..self.settings.permits.len() {
             let missing = self.judge().missing(number);
             if missing == 0 {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{EPOCH, Happening, World};
 use crate::admin;
-use crate::judge::Host;
+use crate::judge::{Host, Object};
 use crate::plan::ServerFault;
 use crate::sim::scripts;
 use crate::sim::server::{ConnectionId, Faults, Reply};
@@ -97,25 +97,13 @@ impl World {
             world.happens(now + time, Happening::Recovers(recover));
         };
         match fault {
-            ServerFault::Restart { down } => {
-                self.all_unwell(down);
-                self.down_until = self.down_until.max(now + down);
-                for host in 0..self.hosts.len() {
-                    self.judge().cuts_off(host, now + down);
-                }
-                for number in self.open(None) {
-                    self.reset(number, None);
-                }
-                self.server.restart(0);
-                self.operator = self.server.connect();
-                for jvm in 0..self.jvms.len() {
-                    self.jvms[jvm].commands = self.server.connect();
-                    self.jvm_deaf(jvm, down + Duration::from_millis(100));
-                }
-            }
-            ServerFault::FailOver { read_only } => {
+            ServerFault::Restart { down, lost } => self.starts_again(lost, down),
+            ServerFault::FailOver { read_only, lag } => {
                 self.server.faults(|faults| faults.replica = true);
                 passing(self, read_only, |faults| faults.replica = false);
+                if let Some(lag) = lag {
+                    self.happens(now + read_only, Happening::TakesOver(lag));
+                }
             }
             ServerFault::ReadOnly(time) => {
                 self.server.faults(|faults| faults.replica = true);
@@ -140,12 +128,83 @@ impl World {
             ServerFault::FlushScripts => {
                 self.server.execute(self.operator, &[b"SCRIPT", b"FLUSH"]);
             }
-            ServerFault::Clock(millis) => self.stepped += millis * 1000,
+            ServerFault::Evict(pattern) => {
+                let evicted = self.server.evict(pattern.as_bytes());
+                self.judge()
+                    .note(format_args!("{evicted} keys are evicted"));
+                self.locks_are_forgotten();
+            }
+            ServerFault::Clock(millis) => {
+                self.stepped += millis * 1000;
+                // A lease lasts as long as the server's clock says.
+                self.locks_are_forgotten();
+            }
         }
     }
 
+    /// The server starts, with connections made anew `down` later; the last `lost` writes are gone.
+    pub(super) fn starts_again(&mut self, lost: usize, down: Duration) {
+        let now = Instant::now();
+        self.all_unwell(down);
+        self.down_until = self.down_until.max(now + down);
+        for host in 0..self.hosts.len() {
+            self.judge().cuts_off(host, now + down);
+        }
+        for number in self.open(None) {
+            self.reset(number, None);
+        }
+        self.look_at_counters(None);
+        self.server.restart(lost);
+        if lost > 0 {
+            self.judge()
+                .note(format_args!("the last {lost} writes are lost"));
+            self.locks_are_forgotten();
+        }
+        self.operator = self.server.connect();
+        for jvm in 0..self.jvms.len() {
+            self.jvms[jvm].commands = self.server.connect();
+            self.jvm_deaf(jvm, down + Duration::from_millis(100));
+        }
+        self.look_at_counters(None);
+    }
+
+    /// Tells the judges who holds the locks.
+    pub(super) fn look_at_locks(&mut self) {
+        self.look_at_counters(None);
+        for number in 0..self.settings.locks {
+            let key = Object::Lock(number).key();
+            let faults = self.server.faults(std::mem::take);
+            let fields = self
+                .server
+                .execute(self.operator, &[b"HKEYS", key.as_bytes()]);
+            self.server.faults(|now| *now = faults);
+            let owner = match fields {
+                Some(Reply::Array(fields)) => match fields.first() {
+                    Some(Reply::Bulk(field)) => Some(String::from_utf8_lossy(field).into_owned()),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let mut judge = self.judge();
+            let owner = owner
+                .as_deref()
+                .map(|owner| (owner, judge.client_of(owner)));
+            judge.lock_is(number, owner);
+        }
+    }
+
+    /// Their holders need not know before their leases end.
+    fn locks_are_forgotten(&self) {
+        for number in 0..self.settings.locks {
+            self.judge().robs(number);
+        }
+    }
+
+    /// How many are open, but for those of processes that have stopped.
     pub fn connections(&self) -> usize {
-        self.open(None).len()
+        let open = self.open(None).into_iter();
+        open.filter(|number| !self.hosts[self.wires[*number].host].frozen)
+            .count()
     }
 
     /// All keys, with their times to live in milliseconds.

@@ -150,8 +150,8 @@ impl Server {
     }
 
     /// Changes what is wrong with the server.
-    pub fn faults(&mut self, change: impl FnOnce(&mut Faults)) {
-        change(&mut self.core.borrow_mut().faults);
+    pub fn faults<T>(&mut self, change: impl FnOnce(&mut Faults) -> T) -> T {
+        change(&mut self.core.borrow_mut().faults)
     }
 
     /// The number that a key of the first database holds, without anybody having asked for it.

@@ -1,0 +1,145 @@
+//! Clients: when something is wrong with them, how they end, and what they may tell their callers.
+
+use std::collections::BTreeMap;
+
+use redisson_semaphore::{Effect, Error};
+use tokio::time::Instant;
+
+use super::{Host, Judge};
+
+/// What is known of a client.
+#[derive(Default)]
+pub(super) struct Client {
+    /// Gone without a word, or after a shutdown that could not do all: nothing is known for certain.
+    pub(super) excused: bool,
+    /// Its shutdown has begun.
+    pub(super) closing: bool,
+    /// Until then nothing can be sent.
+    pub(super) cut_off: Option<Instant>,
+    pub(super) ended: bool,
+    /// Until when locks may be held for calls whose outcome nobody knows.
+    pub(super) locks_in_doubt: BTreeMap<usize, Instant>,
+    /// Nothing was wrong when its shutdown began.
+    closes_well: bool,
+    /// Since when nothing is wrong with it, or its connections.
+    pub(super) well_since: Option<Instant>,
+    /// What it was left with, after its shutdown.
+    pub(super) stranded: BTreeMap<usize, i64>,
+}
+
+impl Judge {
+    pub fn starts(&mut self, host: Host) {
+        self.trace.note(format_args!("c{host} starts"));
+        self.unwell(host, Instant::now());
+    }
+
+    /// The id of a client, by which its owners of locks begin.
+    pub fn is_called(&mut self, host: Host, id: &str) {
+        self.ids.insert(id.to_owned(), host);
+    }
+
+    /// The client of an owner.
+    pub fn client_of(&self, owner: &str) -> Option<Host> {
+        let (id, _) = owner.split_once(':')?;
+        self.ids.get(id).copied()
+    }
+
+    /// Something is wrong with the client, or its connections, just now.
+    pub fn unwell(&mut self, host: Host, until: Instant) {
+        let client = self.clients.entry(host).or_default();
+        client.well_since = client.well_since.max(Some(until));
+    }
+
+    /// Nothing that the client sends reaches anybody until then.
+    pub fn cuts_off(&mut self, host: Host, until: Instant) {
+        let client = self.clients.entry(host).or_default();
+        client.cut_off = client.cut_off.max(Some(until));
+    }
+
+    pub fn is_cut_off(&self, host: Host) -> bool {
+        let until = self.clients.get(&host).and_then(|client| client.cut_off);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    pub fn has_healed(&self) -> bool {
+        self.healed
+    }
+
+    /// All can send again.
+    pub fn heals(&mut self) {
+        self.healed = true;
+        for client in self.clients.values_mut() {
+            client.cut_off = None;
+        }
+    }
+
+    /// The client's process is no more.
+    pub fn dies(&mut self, host: Host) {
+        self.trace.note(format_args!("c{host} dies"));
+        let client = self.clients.entry(host).or_default();
+        (client.excused, client.ended) = (true, true);
+        self.locks.retain(|_, held| held.host != host);
+    }
+
+    /// The client's process stops for good.
+    pub fn freezes(&mut self, host: Host) {
+        self.dies(host);
+        self.waiting
+            .retain(|_, waiting| waiting.wanted.host != host);
+        for number in 0..self.ledgers.len() {
+            self.look_at(number);
+        }
+    }
+
+    /// Its shutdown begins.
+    pub fn shuts_down(&mut self, host: Host) {
+        self.trace.note(format_args!("c{host} shuts down"));
+        let client = self.clients.entry(host).or_default();
+        client.closing = true;
+        client.closes_well = client.well_since.is_some_and(|well| well < Instant::now());
+    }
+
+    /// The client has been shut down.
+    pub fn has_shut_down(&mut self, host: Host, result: &Result<(), Error>) {
+        self.trace
+            .note(format_args!("c{host} has shut down: {result:?}"));
+        let client = self.clients.entry(host).or_default();
+        client.ended = true;
+        client.excused |= result.is_err();
+        let still_well = client.well_since.is_some_and(|well| well < Instant::now());
+        if client.closes_well && still_well && result.is_err() {
+            self.accuse("ends", format!("the shutdown of c{host}: {result:?}"));
+        }
+        self.settle(host);
+    }
+
+    pub fn has_ended(&self, host: Host) -> bool {
+        self.clients.get(&host).is_some_and(|client| client.ended)
+    }
+
+    pub(super) fn closing(&self, host: Host) -> bool {
+        self.clients
+            .get(&host)
+            .is_some_and(|client| client.closing || client.ended)
+    }
+
+    /// A call has failed.
+    pub fn failed(&mut self, host: Host, call: &str, error: &Error) {
+        let unknown = error.effect() == Effect::Unknown;
+        self.trace.note(format_args!(
+            "c{host} {call} failed ({}): {error}",
+            if unknown { "unknown" } else { "none" }
+        ));
+        let expected = matches!(
+            error,
+            Error::OutcomeUnknown { .. }
+                | Error::Unavailable { .. }
+                | Error::RefusedForNow { .. }
+                | Error::ShutDown { .. }
+        ) || self.rules.meddled;
+        let told = matches!(error, Error::ShutDown { .. }) && !self.closing(host);
+        if !expected || told {
+            self.accuse("errors", format!("c{host}: {call}: {error:?}"));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Locks: who believes to hold them.
+
+use redisson_semaphore::Lease;
+use std::time::Duration;
+use tokio::time::Instant;
+
+use super::waiting::Waiting;
+use super::{Host, Judge, Object};
+
+pub(super) struct HeldLock {
+    pub(super) host: Host,
+    pub(super) object: usize,
+    pub(super) owner: String,
+    pub(super) lease: Lease,
+    /// Somebody has taken it away; until then its holder need not know.
+    pub(super) robbed: Option<Instant>,
+}
+
+/// How long it takes until what has been taken away is gone, and what is under way has arrived.
+const ROBBING: Duration = Duration::from_secs(4);
+
+impl Judge {
+    /// A lock is in hand. `number`: the call that it was granted to.
+    pub fn locks(
+        &mut self,
+        number: u64,
+        object: usize,
+        host: Host,
+        owner: &str,
+        lease: Lease,
+    ) -> u64 {
+        self.granted += 1;
+        self.last_number += 1;
+        if self.rules.fair_locks {
+            self.passes(number, Object::Lock(object), host, 1);
+        }
+        let now = Instant::now();
+        let believes = |held: &&HeldLock| {
+            held.object == object
+                && held.owner != owner
+                && !held.lease.is_lost()
+                && held.robbed.is_none_or(|until| now > until)
+        };
+        let other = self.locks.values().find(believes).map(|held| held.host);
+        // Who was not polled for longer than its lease is told so together with its hold.
+        if let Some(other) = other.filter(|_| !lease.is_lost()) {
+            self.accuse("owner", format!("c{host} holds l{object} beside c{other}"));
+        }
+        let held = HeldLock {
+            host,
+            object,
+            owner: owner.to_owned(),
+            lease,
+            // What was on its way to its holder is taken away, too.
+            robbed: self
+                .robbed
+                .get(&object)
+                .copied()
+                .filter(|until| now <= *until),
+        };
+        self.locks.insert(self.last_number, held);
+        self.last_number
+    }
+
+    /// Somebody takes a lock away from its holder, at once or within seconds.
+    pub fn robs(&mut self, object: usize) {
+        let now = Instant::now();
+        let until = now + self.rules.longest_lease + ROBBING;
+        self.robbed.insert(object, until);
+        for held in self.locks.values_mut().filter(|held| held.object == object) {
+            // It may be renewed once more.
+            let left = held.lease.remaining().unwrap_or(self.rules.longest_lease);
+            let until = now + left.max(self.rules.watchdog) + ROBBING;
+            held.robbed = held.robbed.max(Some(until));
+        }
+    }
+
+    /// The owner that has the lock in the server now, and its client.
+    pub fn lock_is(&mut self, object: usize, owner: Option<(&str, Option<Host>)>) {
+        let now = Instant::now();
+        let believes = |held: &&HeldLock| {
+            held.object == object
+                && owner.is_none_or(|(owner, _)| owner != held.owner)
+                && held.robbed.is_none_or(|until| now > until)
+                && !held.lease.is_lost()
+        };
+        if let Some(held) = self.locks.values().find(believes) {
+            let detail = format!(
+                "c{} is not told that it has lost l{object}, which {owner:?} holds",
+                held.host
+            );
+            self.accuse("told", detail);
+        }
+        let stuck = owner.filter(|(_, host)| host.is_some_and(|host| self.has_left(object, host)));
+        let since = match (stuck, self.stuck.remove(&object)) {
+            (None, _) => return,
+            (Some((owner, _)), Some((former, since))) if former == owner => since,
+            _ => now,
+        };
+        let (owner, _) = stuck.expect("just seen");
+        if now > since + self.rules.patience {
+            self.accuse(
+                "stuck",
+                format!("{owner} has had l{object} since {since:?}, for nobody"),
+            );
+        }
+        self.stuck.insert(object, (owner.to_owned(), since));
+    }
+
+    /// Whether nobody of a client that is well has or wants the lock.
+    fn has_left(&self, object: usize, host: Host) -> bool {
+        let client = self.clients.get(&host);
+        let well = client.and_then(|client| client.well_since);
+        let in_doubt = client.and_then(|client| client.locks_in_doubt.get(&object));
+        let now = Instant::now();
+        let of_host = |held: &HeldLock| held.object == object && held.host == host;
+        let wants = |waiting: &Waiting| {
+            waiting.wanted.object == Object::Lock(object) && waiting.wanted.host == host
+        };
+        !self.rules.meddled
+            && !self.closing(host)
+            && well.is_some_and(|well| now > well)
+            && in_doubt.is_none_or(|until| now > *until)
+            && !self.locks.values().any(of_host)
+            && !self.waiting.values().any(wants)
+    }
+
+    /// What has become of a call is not known: the lock may be held until the end of a lease.
+    pub(super) fn doubts_lock(&mut self, object: usize, host: Host) {
+        let client = self.clients.entry(host).or_default();
+        let from = Instant::now().max(client.well_since.unwrap_or_else(Instant::now));
+        let until = from + self.rules.longest_lease + ROBBING;
+        client.locks_in_doubt.insert(object, until);
+    }
+
+    /// It is given back; whether somebody had taken it away.
+    pub fn unlocks(&mut self, number: u64) -> bool {
+        let held = self.locks.remove(&number);
+        held.is_some_and(|held| held.robbed.is_some())
+    }
+
+    /// Whether somebody has taken the lock away lately.
+    pub fn is_robbed(&self, object: usize) -> bool {
+        let until = self.robbed.get(&object);
+        until.is_some_and(|until| Instant::now() <= *until)
+    }
+}

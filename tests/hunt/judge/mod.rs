@@ -1,0 +1,154 @@
+//! The judges: what must be so at any time, and at the end.
+//!
+//! They see both sides: what each command of each client has changed in the server, and what callers have been told.
+
+mod admin;
+mod clients;
+mod locks;
+mod permits;
+mod waiting;
+mod work;
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Arguments};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use self::clients::Client;
+use self::locks::HeldLock;
+use self::permits::Ledger;
+use self::waiting::Waiting;
+pub use self::waiting::Wanted;
+use super::trace::Trace;
+
+/// A client from its start to its end; one that comes back has another number.
+pub type Host = usize;
+/// Who works at the server itself.
+pub const OPERATOR: Host = usize::MAX;
+
+/// What is wrong with a history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Which judge says so.
+    pub judge: &'static str,
+    pub detail: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.judge, self.detail)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Object {
+    Semaphore(usize),
+    Lock(usize),
+}
+
+impl Object {
+    pub fn key(self) -> String {
+        match self {
+            Object::Semaphore(number) => format!("s{number}"),
+            Object::Lock(number) => format!("l{number}"),
+        }
+    }
+}
+
+/// What is to be judged of a plan.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    pub permits: Vec<i64>,
+    /// Whoever waits while there is enough waits so long at the most.
+    pub patience: Duration,
+    /// Everybody is near enough, and keeps to turns.
+    pub fair_semaphores: bool,
+    pub fair_locks: bool,
+    /// Somebody writes into the records: what was in doubt stays so.
+    pub meddled: bool,
+    /// The server forgets what it has done, or what it was told of it.
+    pub forgetful: bool,
+    /// What is renewed is renewed for so long.
+    pub watchdog: Duration,
+    /// The longest lease there is.
+    pub longest_lease: Duration,
+}
+
+impl Rules {
+    /// Permits may be lost, or there twice.
+    fn inexact(&self) -> bool {
+        self.meddled || self.forgetful
+    }
+}
+
+pub struct Judge {
+    pub trace: Trace,
+    pub fault: Option<Fault>,
+    ledgers: Vec<Ledger>,
+    locks: BTreeMap<u64, HeldLock>,
+    /// Locks that somebody has taken away, and until when their holders may not know.
+    robbed: BTreeMap<usize, Instant>,
+    /// Locks that an owner has had for nobody, and since when.
+    stuck: BTreeMap<usize, (String, Instant)>,
+    waiting: BTreeMap<u64, Waiting>,
+    clients: BTreeMap<Host, Client>,
+    ids: BTreeMap<String, Host>,
+    last_number: u64,
+    /// Nobody comes again.
+    healed: bool,
+    pub commands: u64,
+    /// Those but PINGs.
+    pub work: u64,
+    window: (u64, u64),
+    pub granted: u64,
+    pub calls: u64,
+    rules: Rules,
+    /// Since when nothing has happened but scripts, and how many.
+    vain: (Instant, u32),
+    pub admin: crate::admin::Ledger,
+}
+
+impl Judge {
+    pub fn new(trace: Trace, rules: Rules) -> Judge {
+        let ledger = |permits: &i64| Ledger {
+            permits: *permits,
+            ..Ledger::default()
+        };
+        Judge {
+            trace,
+            fault: None,
+            ledgers: rules.permits.iter().map(ledger).collect(),
+            locks: BTreeMap::new(),
+            robbed: BTreeMap::new(),
+            stuck: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            last_number: 0,
+            healed: false,
+            commands: 0,
+            work: 0,
+            window: (0, 0),
+            granted: 0,
+            calls: 0,
+            rules,
+            vain: (Instant::now(), 0),
+            admin: crate::admin::Ledger::default(),
+        }
+    }
+
+    pub fn note(&mut self, what: Arguments<'_>) {
+        if self.fault.is_none() {
+            self.trace.note(what);
+        }
+    }
+
+    /// The first fault is the one that counts.
+    pub fn accuse(&mut self, judge: &'static str, detail: String) {
+        if self.fault.is_none() {
+            self.trace.note(format_args!("!!! {judge}: {detail}"));
+            self.fault = Some(Fault { judge, detail });
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Permits of semaphores: what clients take and give in the server, and what their callers have in hand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::time::Instant;
+
+use super::waiting::Waiting;
+use super::{Host, Judge, OPERATOR, Object};
+
+/// One semaphore.
+#[derive(Default)]
+pub(super) struct Ledger {
+    pub(super) permits: i64,
+    pub(super) counter: i64,
+    /// What each client has added to the counter in the server.
+    pub(super) net: BTreeMap<Host, i64>,
+    /// What callers of each client have in hand.
+    pub(super) held: BTreeMap<Host, i64>,
+    /// The clients some of whose calls have gone without an answer: they may yet take something.
+    pub(super) doubts: BTreeSet<Host>,
+    /// Those that were told last that nothing was done, and have had and asked for nothing since.
+    pub(super) denied: BTreeSet<Host>,
+    /// Since when there is enough for each waiting caller.
+    pub(super) ample_since: Option<Instant>,
+    /// Who has changed the counter last.
+    pub(super) changed_by: Option<Host>,
+}
+
+impl Judge {
+    /// The counter is `value` now; `host` has changed it, or nobody has.
+    pub fn counter(&mut self, number: usize, host: Option<Host>, value: i64) {
+        let ledger = &mut self.ledgers[number];
+        let delta = value - ledger.counter;
+        if delta == 0 {
+            return;
+        }
+        ledger.counter = value;
+        ledger.changed_by = host;
+        self.vain = (Instant::now(), 0);
+        *ledger.net.entry(host.unwrap_or(OPERATOR)).or_default() += delta;
+        let permits = ledger.permits;
+        if value > permits && !self.rules.inexact() {
+            self.accuse(
+                "permits",
+                format!("s{number} has {value} permits, of {permits}"),
+            );
+        }
+        if value < 0 && !self.rules.meddled {
+            self.accuse("permits", format!("s{number} has {value} permits"));
+        }
+        if let Some(host) = host.filter(|_| delta < 0) {
+            let object = Object::Semaphore(number);
+            let of_host =
+                |waiting: &Waiting| waiting.wanted.host == host && waiting.wanted.object == object;
+            let asked = self.waiting.values().any(of_host);
+            let ledger = &self.ledgers[number];
+            // What is handed on within a client may be in hand twice for a moment, and is given back.
+            let denied = ledger.denied.contains(&host) && !ledger.doubts.contains(&host);
+            if denied && !asked && !self.has_ended(host) {
+                self.accuse(
+                    "effects",
+                    format!("c{host} takes {} of s{number}, and whoever asked was told that nothing was done", -delta),
+                );
+            }
+        }
+        self.look_at(number);
+    }
+
+    /// A caller was told that nothing was done.
+    pub fn denies(&mut self, object: Object, host: Host) {
+        if let Object::Semaphore(number) = object {
+            self.ledgers[number].denied.insert(host);
+        }
+    }
+
+    /// A call has gone without an answer, or has been told that it is not known.
+    pub fn doubts(&mut self, object: Object, host: Host) {
+        match object {
+            Object::Semaphore(number) => {
+                self.ledgers[number].doubts.insert(host);
+            }
+            Object::Lock(number) => self.doubts_lock(number, host),
+        }
+    }
+
+    /// Permits are in hand.
+    pub fn holds(&mut self, number: u64, object: usize, host: Host, permits: i64) {
+        self.granted += 1;
+        if self.rules.fair_semaphores {
+            self.passes(number, Object::Semaphore(object), host, permits);
+        }
+        self.keeps(object, host, permits);
+    }
+
+    /// Permits are in hand again, as their release has been refused.
+    pub fn keeps(&mut self, object: usize, host: Host, permits: i64) {
+        let ledger = &mut self.ledgers[object];
+        ledger.denied.remove(&host);
+        let held = ledger.held.entry(host).or_default();
+        *held += permits;
+        let (held, taken) = (*held, -ledger.net.get(&host).copied().unwrap_or_default());
+        if held > taken && !self.rules.inexact() {
+            self.accuse(
+                "holders",
+                format!("callers of c{host} hold {held} of s{object}, but it has taken {taken}"),
+            );
+        }
+    }
+
+    /// Permits are not in hand any more.
+    pub fn lets_go(&mut self, object: usize, host: Host, permits: i64) {
+        *self.ledgers[object].held.entry(host).or_default() -= permits;
+    }
+
+    /// Permits were dropped after the client's end.
+    pub fn strands(&mut self, object: usize, host: Host, permits: i64) {
+        let client = self.clients.entry(host).or_default();
+        *client.stranded.entry(object).or_default() += permits;
+    }
+
+    pub fn in_hand(&self, object: usize, host: Host) -> i64 {
+        self.ledgers[object]
+            .held
+            .get(&host)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Nothing is owed any more.
+    pub(super) fn settle(&mut self, host: Host) {
+        let client = &self.clients[&host];
+        if client.excused || self.rules.inexact() {
+            return;
+        }
+        for number in 0..self.ledgers.len() {
+            let ledger = &self.ledgers[number];
+            let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
+            let taken = -of(&ledger.net);
+            let stranded = self.clients[&host].stranded.get(&number).copied();
+            let rest = of(&ledger.held) + stranded.unwrap_or_default();
+            if taken != rest {
+                self.accuse(
+                    "balance",
+                    format!(
+                        "c{host} has been shut down, and s{number} lacks {taken} permits for it, but its \
+                         callers have {rest}"
+                    ),
+                );
+            }
+        }
+    }
+
+    /// How many permits are gone with clients that have ended.
+    pub fn missing(&self, object: usize) -> i64 {
+        let ledger = &self.ledgers[object];
+        let alive = |host: &Host| *host != OPERATOR && !self.has_ended(*host);
+        if self.rules.forgetful {
+            let held = ledger.held.iter().filter(|(host, _)| alive(host));
+            let held: i64 = held.map(|(_, held)| held).sum();
+            // What is just being given back is there twice for a moment: rather too many.
+            return (ledger.permits - ledger.counter - held).max(0);
+        }
+        let taken: i64 = ledger
+            .net
+            .iter()
+            .filter(|(host, _)| alive(host))
+            .map(|(_, net)| -net)
+            .sum();
+        ledger.permits - ledger.counter - taken
+    }
+}

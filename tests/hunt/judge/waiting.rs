@@ -1,0 +1,213 @@
+//! Callers in line: how long they wait, and who passes them.
+
+use std::collections::BTreeSet;
+use std::fmt::Arguments;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Host, Judge, Object};
+use crate::jvm;
+
+/// What a call may take, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    pub host: Host,
+    pub object: Object,
+    pub permits: i64,
+    /// When it must have ended; it may wait for ever without.
+    pub due: Option<Instant>,
+    /// It is not polled for a while.
+    pub stalls: bool,
+}
+
+pub(super) struct Waiting {
+    pub(super) wanted: Wanted,
+    pub(super) since: Instant,
+    /// How often callers of other clients that came later have been served before it.
+    pub(super) passed: u32,
+}
+
+/// How long callers of JVMs that were left asleep wait at the most: until the last of the looks after them.
+const JVM_PATIENCE: Duration = Duration::from_secs(75);
+
+/// Nobody is passed by so many who came later.
+const MOST_PASSED: u32 = 100;
+
+/// That may be a matter of milliseconds where there are many permits.
+const PASSED_FOR: Duration = Duration::from_secs(1);
+/// A client whose callers have waited for a lock for five seconds is next.
+const PASSED_FOR_A_LOCK: Duration = Duration::from_secs(7);
+
+impl Judge {
+    /// A caller begins to wait.
+    pub fn begin(&mut self, wanted: Wanted) -> u64 {
+        self.last_number += 1;
+        self.calls += 1;
+        let number = self.last_number;
+        let (host, key, permits) = (wanted.host, wanted.object.key(), wanted.permits);
+        self.trace
+            .note(format_args!("c{host} #{number} wants {permits} of {key}"));
+        self.something_happens();
+        let since = Instant::now();
+        let waiting = Waiting {
+            wanted,
+            since,
+            passed: 0,
+        };
+        self.waiting.insert(number, waiting);
+        if let Object::Semaphore(number) = wanted.object {
+            self.ledgers[number].denied.remove(&host);
+            self.look_at(number);
+        }
+        number
+    }
+
+    /// It does not wait any more.
+    pub fn end(&mut self, number: u64, what: Arguments<'_>) {
+        if let Some(Waiting { wanted, .. }) = self.waiting.remove(&number) {
+            self.trace
+                .note(format_args!("c{} #{number} {what}", wanted.host));
+            if let Object::Semaphore(number) = wanted.object {
+                self.look_at(number);
+            }
+        }
+    }
+
+    /// Who has come earlier, and wanted no more, has been passed.
+    pub(super) fn passes(&mut self, number: u64, object: Object, host: Host, permits: i64) {
+        let now = Instant::now();
+        let bearable = match object {
+            Object::Lock(_) => PASSED_FOR_A_LOCK,
+            Object::Semaphore(_) => PASSED_FOR,
+        };
+        let mut found = None;
+        for (other, waiting) in &mut self.waiting {
+            let wanted = waiting.wanted;
+            let well = self
+                .clients
+                .get(&wanted.host)
+                .and_then(|client| client.well_since);
+            if well.is_some_and(|well| now < well) {
+                waiting.passed = 0;
+            } else if *other < number
+                && wanted.object == object
+                && wanted.host != host
+                && wanted.permits <= permits
+                && !wanted.stalls
+                && wanted.host < jvm::FIRST
+            {
+                waiting.passed += 1;
+                let long = now > waiting.since + bearable;
+                if waiting.passed > MOST_PASSED && long {
+                    found = Some((*other, wanted.host));
+                }
+            }
+        }
+        if let Some((other, of)) = found {
+            let key = object.key();
+            self.accuse(
+                "fairness",
+                format!(
+                    "#{other} of c{of} has been passed {MOST_PASSED} times in the line for {key}"
+                ),
+            );
+        }
+    }
+
+    /// Notes since when there is enough for all who wait.
+    pub(super) fn look_at(&mut self, number: usize) {
+        let object = Object::Semaphore(number);
+        let waiting = self
+            .waiting
+            .values()
+            .filter(|waiting| waiting.wanted.object == object);
+        let most = waiting.map(|waiting| waiting.wanted.permits).max();
+        let ledger = &mut self.ledgers[number];
+        let ample = most.is_some_and(|most| ledger.counter >= most);
+        match (ample, ledger.ample_since) {
+            (true, None) => ledger.ample_since = Some(Instant::now()),
+            (false, _) => ledger.ample_since = None,
+            _ => {}
+        }
+    }
+
+    /// Looked at again and again.
+    pub fn look(&mut self) {
+        let now = Instant::now();
+        let mut found = None;
+        for (number, Waiting { wanted, since, .. }) in &self.waiting {
+            let host = wanted.host;
+            if wanted.stalls || self.closing(host) {
+                continue;
+            }
+            let waited = now.saturating_duration_since(*since);
+            if wanted.due.is_some_and(|due| now > due) {
+                found = Some((
+                    "ends",
+                    format!("#{number} of c{host} has not ended after {waited:?}"),
+                ));
+                break;
+            }
+            let Object::Semaphore(object) = wanted.object else {
+                continue;
+            };
+            let well = self.clients.get(&host).and_then(|client| client.well_since);
+            let Some(ample) = self.ledgers[object].ample_since else {
+                continue;
+            };
+            let from = ample.max(*since).max(well.unwrap_or(*since));
+            let in_jvm = host >= jvm::FIRST;
+            // What Redisson leaves asleep by itself is not to be judged.
+            if in_jvm && self.is_for_jvms_alone(object) {
+                continue;
+            }
+            let patience = if in_jvm {
+                JVM_PATIENCE
+            } else {
+                self.rules.patience
+            };
+            if now.saturating_duration_since(from) > patience {
+                let counter = self.ledgers[object].counter;
+                found = Some((
+                    "waits",
+                    format!(
+                        "#{number} of c{host} wants {} of s{object}, which has {counter}, and has waited for {waited:?}",
+                        wanted.permits
+                    ),
+                ));
+                break;
+            }
+        }
+        if let Some((judge, detail)) = found {
+            self.accuse(judge, detail);
+        }
+    }
+
+    /// Whether the permits that are there were left by no client of ours that could still look who has heard of them.
+    pub(super) fn is_for_jvms_alone(&self, object: usize) -> bool {
+        self.ledgers[object]
+            .changed_by
+            .is_none_or(|host| host >= jvm::FIRST || self.has_ended(host))
+    }
+
+    /// The semaphores beside whose permits callers of JVMs sleep, for all that we know.
+    pub fn asleep(&self) -> Vec<usize> {
+        let of_jvm = |waiting: &&Waiting| waiting.wanted.host >= jvm::FIRST;
+        let waiting = self.waiting.values().filter(of_jvm);
+        let objects: BTreeSet<usize> = waiting
+            .filter_map(|waiting| match waiting.wanted.object {
+                Object::Semaphore(number) => Some(number),
+                Object::Lock(_) => None,
+            })
+            .collect();
+        let alone = |number: &usize| self.is_for_jvms_alone(*number);
+        objects.into_iter().filter(alone).collect()
+    }
+
+    /// Whether anybody waits.
+    pub fn somebody_waits(&self) -> Option<String> {
+        let first = self.waiting.iter().next();
+        first.map(|(number, waiting)| format!("#{number}: {:?}", waiting.wanted))
+    }
+}

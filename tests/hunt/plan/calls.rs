@@ -1,0 +1,113 @@
+//! What callers do.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::chance::{chance, millis, up_to};
+use super::settings::Settings;
+use crate::judge::Object;
+
+/// A caller.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub object: Object,
+    pub permits: u32,
+    pub ask: Ask,
+    /// It takes a guard.
+    pub guard: bool,
+    pub hold: Duration,
+    pub give: Give,
+    /// When the future is dropped, if it has not ended.
+    pub patience: Option<Duration>,
+    /// After when, and for how long, it is not polled.
+    pub stall: Option<(Duration, Duration)>,
+    /// A lock's lease.
+    pub lease: Option<Duration>,
+    /// It takes the lock a second time while it holds it, with this lease, and which of both goes first.
+    pub nested: Option<(Option<Duration>, bool)>,
+    /// It is the same owner each time.
+    pub one_owner: bool,
+    /// It comes again so often, after a pause.
+    pub rounds: u32,
+    pub pause: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    Wait,
+    Try,
+    For(Duration),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Give {
+    /// Waits for the answer.
+    Call,
+    /// The guard is dropped, or the future of the release is as soon as it was polled.
+    Drop,
+    /// It is kept until the end.
+    Keep,
+}
+
+/// A call that changes a semaphore of its own without holding anything.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    pub what: AdminCall,
+    /// When the future is dropped, if it has not ended.
+    pub patience: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminCall {
+    Set(u32),
+    Add(i32),
+    Drain,
+    Release(u32),
+    ReleaseIfExists(u32),
+    Delete,
+    Look,
+}
+
+pub(super) fn admin(rng: &mut Rng, drops: u32) -> Admin {
+    let what = match rng.u32(..8) {
+        0 | 1 => AdminCall::Set(rng.u32(..5)),
+        2 => AdminCall::Add(rng.i32(-3..5)),
+        3 => AdminCall::Drain,
+        4 => AdminCall::Release(rng.u32(1..4)),
+        5 => AdminCall::ReleaseIfExists(rng.u32(1..4)),
+        6 => AdminCall::Delete,
+        _ => AdminCall::Look,
+    };
+    let patience = chance(rng, drops).then(|| up_to(rng, &[2, 20, 500]));
+    Admin { what, patience }
+}
+
+pub(super) const CROWD_ROUNDS: u32 = 150;
+
+/// One of many who want the same again and again.
+pub(super) fn crowding(rng: &mut Rng, object: Object, settings: &Settings) -> Call {
+    let most = match object {
+        Object::Semaphore(number) if chance(rng, 20) => settings.permits[number],
+        _ => 1,
+    };
+    Call {
+        object,
+        permits: u32::try_from(rng.i64(1..=most)).expect("a few"),
+        ask: Ask::Wait,
+        guard: true,
+        hold: millis(rng, 0..3),
+        give: Give::Call,
+        patience: None,
+        stall: None,
+        lease: None,
+        nested: None,
+        one_owner: false,
+        rounds: match object {
+            // Long enough for those who are passed to be next.
+            Object::Lock(_) => 4 * CROWD_ROUNDS,
+            Object::Semaphore(_) => CROWD_ROUNDS,
+        },
+        pause: Duration::ZERO,
+    }
+}

@@ -1,0 +1,171 @@
+//! What is to happen: all of it is drawn from the seed beforehand, so that events can be left out.
+
+mod calls;
+mod chance;
+mod faults;
+mod meddling;
+mod mood;
+mod scenes;
+mod settings;
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+pub use self::calls::{Admin, AdminCall, Ask, Call, Give};
+use self::calls::{CROWD_ROUNDS, admin};
+use self::chance::{chance, millis, up_to};
+use self::faults::server_fault;
+pub use self::faults::{Life, LinkFault, ServerFault};
+pub use self::meddling::Meddling;
+use self::meddling::meddling;
+use self::mood::Mood;
+pub use self::settings::Settings;
+use super::jvm;
+
+/// A history, before it happens.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub settings: Settings,
+    pub events: Vec<Event>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub at: Duration,
+    pub what: What,
+}
+
+/// Clients are named by their place: one that comes back has its predecessor's.
+#[derive(Debug, Clone)]
+pub enum What {
+    Call(usize, Call),
+    Link(usize, LinkFault),
+    Server(ServerFault),
+    Life(usize, Life),
+    /// Its process stops, and goes on after a while.
+    Stop(usize, Duration),
+    Admin(usize, Admin),
+    Meddle(Meddling),
+    /// A caller of a JVM wants permits of a semaphore.
+    Jvm(usize, usize, jvm::Caller),
+    /// The JVM's subscriptions are lost, and made again after a while.
+    JvmDeaf(usize, Duration),
+}
+
+impl Plan {
+    pub fn of(seed: u64) -> Plan {
+        let rng = &mut Rng::with_seed(seed);
+        let mut settings = Settings::random(rng);
+        let mood = Mood::random(rng, &settings);
+        let mut events = Vec::new();
+        let until = settings.healing.as_millis() as u64;
+        for _ in 0..mood.calls {
+            let at = millis(rng, 0..until);
+            let what = What::Call(rng.usize(..settings.clients), mood.call(rng, &settings));
+            events.push(Event { at, what });
+        }
+        match rng.u32(..100) {
+            0..30 => events.extend(scenes::crowd(rng, &settings)),
+            30..36 => events.extend(scenes::blocked(rng, &mut settings)),
+            36..40 => events.extend(scenes::outage(rng, &mut settings)),
+            _ => {}
+        }
+        for _ in 0..mood.link_faults {
+            let at = millis(rng, 0..until);
+            let what = What::Link(rng.usize(..settings.clients), mood.link_fault(rng));
+            events.push(Event { at, what });
+        }
+        for _ in 0..mood.server_faults {
+            let at = millis(rng, 0..until);
+            events.push(Event {
+                at,
+                what: What::Server(server_fault(rng)),
+            });
+        }
+        for _ in 0..mood.lives {
+            let at = millis(rng, 0..until);
+            let kind = rng.u32(..100);
+            let life = if kind < 30 {
+                Life::Die
+            } else if kind < 40 {
+                Life::Freeze
+            } else {
+                // A call that is not polled keeps what it was granted: that is not to be judged.
+                let drop_callers = chance(rng, 60) || mood.stalls > 0;
+                Life::ShutDown { drop_callers }
+            };
+            let what = What::Life(rng.usize(..settings.clients), life);
+            events.push(Event { at, what });
+        }
+        for _ in 0..mood.admins {
+            let at = millis(rng, 0..until);
+            let admin = admin(rng, mood.drops);
+            let what = What::Admin(rng.usize(..settings.clients), admin);
+            events.push(Event { at, what });
+        }
+        for _ in 0..mood.jvm_calls {
+            let at = millis(rng, 0..until);
+            let jvm = rng.usize(..settings.jvms);
+            let number = rng.usize(..settings.permits.len());
+            let most = settings.permits[number].min(mood.most_permits);
+            let caller = jvm::Caller {
+                permits: rng.i64(1..=most),
+                hold: millis(rng, 0..mood.longest_hold),
+                blocks: rng.bool(),
+            };
+            let what = What::Jvm(jvm, number, caller);
+            events.push(Event { at, what });
+            if chance(rng, 5) {
+                let what = What::JvmDeaf(jvm, millis(rng, 10..9000));
+                events.push(Event { at, what });
+            }
+        }
+        for _ in 0..mood.meddlings {
+            let at = millis(rng, 0..until);
+            let what = What::Meddle(meddling(rng, &settings));
+            events.push(Event { at, what });
+        }
+        for _ in 0..mood.stops {
+            let at = millis(rng, 0..until);
+            let time = up_to(rng, &[30, 1000, 8000]);
+            settings.stops += time;
+            let what = What::Stop(rng.usize(..settings.clients), time);
+            events.push(Event { at, what });
+        }
+        events.sort_by_key(|event| event.at);
+        Plan {
+            seed,
+            settings,
+            events,
+        }
+    }
+}
+
+impl Plan {
+    /// What happens how often.
+    pub fn summary(&self) -> String {
+        let mut counts = std::collections::BTreeMap::<String, usize>::new();
+        for event in &self.events {
+            let kind = match &event.what {
+                What::Call(_, call) if call.rounds >= CROWD_ROUNDS => {
+                    format!("crowd of {:?}", call.object)
+                }
+                What::Call(_, call) => format!("{:?}", call.object),
+                What::Link(_, fault) => format!("{fault:?}"),
+                What::Server(fault) => format!("{fault:?}"),
+                What::Life(_, life) => format!("{life:?}"),
+                What::Stop(..) => "Stop".to_owned(),
+                What::Admin(..) => "Admin".to_owned(),
+                What::Meddle(meddling) => format!("{meddling:?}"),
+                What::Jvm(..) => "Jvm".to_owned(),
+                What::JvmDeaf(..) => "JvmDeaf".to_owned(),
+            };
+            let kind = kind.split([' ', '{']).next().unwrap_or_default().to_owned()
+                + kind.strip_prefix("crowd").unwrap_or_default();
+            *counts.entry(kind).or_default() += 1;
+        }
+        format!("{} clients, {counts:?}", self.settings.clients)
+    }
+}

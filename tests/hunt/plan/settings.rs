@@ -1,0 +1,68 @@
+//! Who takes part, and with which settings.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::chance::{chance, millis, pick};
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub clients: usize,
+    /// How many permits each semaphore has.
+    pub permits: Vec<i64>,
+    pub locks: usize,
+    pub jvms: usize,
+    /// Of each client, one way.
+    pub latency: Vec<Duration>,
+    /// Up to so many times the latency is added.
+    pub jitter: f64,
+    /// How many bytes may be under way.
+    pub window: usize,
+    pub retry_window: Duration,
+    pub response_timeout: Duration,
+    pub connect_timeout: Duration,
+    pub safety_interval: Duration,
+    pub local_hand_over: Duration,
+    pub watchdog: Duration,
+    /// The clients that keep to no turns.
+    pub without_turns: Vec<bool>,
+    /// How long processes stop, one stop and the next together.
+    pub stops: Duration,
+    /// When everything heals.
+    pub healing: Duration,
+}
+
+impl Settings {
+    /// By how much anything may take longer than it should.
+    pub fn slack(&self) -> Duration {
+        Duration::from_secs(2) + self.stops
+    }
+
+    pub(super) fn random(rng: &mut Rng) -> Settings {
+        let clients = pick(rng, &[1, 2, 2, 3, 3, 3, 4]);
+        let semaphores = pick(rng, &[1, 1, 1, 2, 3]);
+        let most = pick(rng, &[1, 2, 3, 6]);
+        let response_timeout = pick(rng, &[300, 1000, 3000]);
+        Settings {
+            clients,
+            permits: (0..semaphores).map(|_| rng.i64(1..=most)).collect(),
+            locks: pick(rng, &[0, 0, 1, 1, 2]),
+            jvms: pick(rng, &[0, 0, 1, 2]),
+            latency: (0..clients)
+                .map(|_| millis(rng, 0..4) + Duration::from_micros(100))
+                .collect(),
+            jitter: pick(rng, &[0.0, 0.5, 2.0, 20.0]),
+            window: pick(rng, &[1 << 20, 1 << 20, 16_384, 2048]),
+            retry_window: Duration::from_millis(pick(rng, &[1000, 3000, 10_000, 30_000])),
+            response_timeout: Duration::from_millis(response_timeout),
+            connect_timeout: Duration::from_millis(pick(rng, &[1000, 3000])),
+            safety_interval: Duration::from_secs(pick(rng, &[5, 5, 600])),
+            local_hand_over: Duration::from_millis(pick(rng, &[0, 5, 5])),
+            watchdog: Duration::from_millis(pick(rng, &[1000, 3000, 30_000])),
+            without_turns: (0..clients).map(|_| chance(rng, 15)).collect(),
+            stops: Duration::ZERO,
+            healing: millis(rng, 12_000..18_000),
+        }
+    }
+}
