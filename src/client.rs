@@ -7,16 +7,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::api::Answer;
-use crate::config::{Config, NameMapper};
+use crate::config::{Config, NameMapper, ShardedPubSub};
 use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
-use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore, RSemaphore};
 use crate::state::ConnectionState;
 use crate::stats::Stats;
 
-/// A client of one Redis server: two connections, however many objects and waiters.
+/// A client of one Redis server: two connections, however many objects and waiters; or of a cluster: two to each of its
+/// masters.
 ///
 /// One connection carries commands; a second one, made when the first caller has to wait, hears wake-ups.
 /// A connection that is lost comes back by itself for as long as that takes, with growing, jittered
@@ -35,8 +36,9 @@ impl Client {
     /// Connects with the default settings.
     ///
     /// `url` is `redis://[[user]:password@]host[:port][/database]`, with reserved characters of user and password
-    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`), or
-    /// `redis+unix:///path[?db=..&user=..&pass=..]`.
+    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`),
+    /// `redis+unix:///path[?db=..&user=..&pass=..]`, or, of a cluster, `redis+cluster://[[user]:password@]host[:port],..` with
+    /// one of its nodes or several (`rediss+cluster://` by TLS).
     ///
     /// # Errors
     ///
@@ -81,6 +83,15 @@ impl Client {
     #[must_use]
     pub fn count_down_latch(&self, name: &str) -> RCountDownLatch {
         RCountDownLatch::new(&self.core, name)
+    }
+
+    /// The semaphore called `name` whose permits have ids and leases: a handle, made without I/O. Redisson:
+    /// `getPermitExpirableSemaphore(String)`.
+    ///
+    /// A name that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn permit_expirable_semaphore(&self, name: &str) -> RPermitExpirableSemaphore {
+        RPermitExpirableSemaphore::new(&self.core, name)
     }
 
     /// The timestamp semaphore called `name`, of the classic recipes: a handle, made without I/O.
@@ -166,6 +177,16 @@ impl Client {
 
     /// What has become of this client's calls so far, and how things stand: cheap, without I/O.
     ///
+    /// With the feature `metrics` the same numbers go to the recorder of the [`metrics`](https://docs.rs/metrics) facade once a second, and all
+    /// clients of a process add up: the counters `redisson_semaphore_granted_total`, `_refused_total`, `_failed_total`, `_outcomes_unknown_total`,
+    /// `_lost_total`, `_retries_total` and `_reconnections_total`, and the gauges `redisson_semaphore_waiting`, `_held_permits` and
+    /// `_held_locks`. As they come, the histograms `redisson_semaphore_wait_seconds` (of what was granted) and
+    /// `redisson_semaphore_hold_seconds` (of guards) are told, with the label `what`, which is `permits` or `lock`. Names of objects are no labels, as
+    /// they may be many. The recorder has to be there before the client is made.
+    ///
+    /// With the feature `spans` there is a span of [`tracing`](https://docs.rs/tracing) at the level `INFO` for each wait, `wait`, and one for as long as a
+    /// guard holds something, `hold`: with the `name` of the object, `what`, and the `amount` of permits.
+    ///
     /// ```no_run
     /// # async fn watch(client: redisson_semaphore::Client) {
     /// let stats = client.stats();
@@ -209,6 +230,14 @@ impl Client {
     }
 }
 
+#[cfg(feature = "blocking")]
+impl Client {
+    /// `end` is dropped when nobody uses the client any more, and it owes nothing.
+    pub(crate) fn ends_with(&self, end: tokio::sync::oneshot::Sender<()>) {
+        let _ = self.core.end.set(end);
+    }
+}
+
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
@@ -217,7 +246,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The settings of a [`Client`].
+/// The settings of a [`Client`]; the guide has [all of them in a table](crate::guide::operations#settings).
 ///
 /// # Names and times of calls
 ///
@@ -337,6 +366,13 @@ impl ClientBuilder {
     /// ```
     pub fn sentinels(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.config.sentinels = Some(urls.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Which messages wake those who wait in a cluster, as all clients of it must do alike; Redisson:
+    /// `setShardedSubscriptionMode`, with the same default. Nothing but a cluster has a choice.
+    pub fn sharded_pubsub(mut self, mode: ShardedPubSub) -> Self {
+        self.config.sharded_pubsub = mode;
         self
     }
 

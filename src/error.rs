@@ -55,7 +55,8 @@ pub enum Effect {
 /// What to do about one is asked by method rather than by variant: [`effect`](Error::effect) says whether the failed call can
 /// have changed anything (with an example of what follows from it), [`is_retryable`](Error::is_retryable),
 /// [`is_unavailable`](Error::is_unavailable) and [`is_invalid_argument`](Error::is_invalid_argument) whose fault it is, and
-/// [`name`](Error::name) what it is about. Variants, and fields in them, may be added.
+/// [`name`](Error::name) what it is about. Variants, and fields in them, may be added. The guide tells [what
+/// is promised](crate::guide::promises) when something goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -166,6 +167,44 @@ pub enum Error {
         available: i64,
         /// The change that was asked for.
         delta: i64,
+    },
+
+    /// More permits at a time than one call may take or give back. Nothing was sent.
+    #[error(
+        "semaphore {name:?}: {permits} permits at a time are more than {most}; nothing was sent"
+    )]
+    #[non_exhaustive]
+    TooManyAtOnce {
+        /// The semaphore.
+        name: String,
+        /// How many were given.
+        permits: usize,
+        /// The most that are allowed.
+        most: usize,
+    },
+
+    /// What is given is the id of no permit of this semaphore, or has a form that cannot be worked with. Nothing took
+    /// effect.
+    #[error("semaphore {name:?}: permit id {id:?} cannot be used: {reason}; nothing took effect")]
+    #[non_exhaustive]
+    InvalidPermitId {
+        /// The semaphore.
+        name: String,
+        /// The id as it was given; of one that is too long the beginning.
+        id: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+
+    /// No permit with this id is held, or not any more: it was given back, has expired, or was taken away. Nothing took
+    /// effect.
+    #[error("semaphore {name:?}: permit {id} is not held; nothing took effect")]
+    #[non_exhaustive]
+    PermitNotHeld {
+        /// The semaphore.
+        name: String,
+        /// The id; of several, the first one given.
+        id: String,
     },
 
     /// The owner does not hold the lock, or does not any more. Nothing took effect.
@@ -341,6 +380,7 @@ impl Error {
         matches!(
             self,
             Error::InvalidPermits { .. }
+                | Error::TooManyAtOnce { .. }
                 | Error::InvalidLimit { .. }
                 | Error::InvalidName { .. }
                 | Error::InvalidDuration { .. }
@@ -354,6 +394,9 @@ impl Error {
     pub fn name(&self) -> Option<&str> {
         match self {
             Error::InvalidPermits { name, .. }
+            | Error::TooManyAtOnce { name, .. }
+            | Error::InvalidPermitId { name, .. }
+            | Error::PermitNotHeld { name, .. }
             | Error::InvalidLimit { name, .. }
             | Error::WrongUnits { name, .. }
             | Error::InvalidName { name, .. }

@@ -10,7 +10,7 @@ const PARTS: &[(&str, &[&str])] = &[
     ("sync", &[]),
     ("units", &[]),
     ("state", &[]),
-    ("stats", &[]),
+    ("stats", &["sync"]),
     ("credentials", &[]),
     ("clock", &["outside"]),
     ("tls", &[]),
@@ -54,10 +54,12 @@ const PARTS: &[(&str, &[&str])] = &[
         "redisson",
         &[
             "api",
+            "clock",
             "config",
             "engine",
             "error",
             "lease",
+            "outside",
             "stats",
             "transport",
         ],
@@ -94,8 +96,10 @@ const PARTS: &[(&str, &[&str])] = &[
             "tls",
         ],
     ),
+    ("blocking", &["api", "client", "error", "lease", "stats"]),
     // It re-exports, by paths of its own.
     ("lib", &[]),
+    ("guide", &[]),
 ];
 
 /// What in the engine is one primitive's, until it moves to it. Nothing else there may import it.

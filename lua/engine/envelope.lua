@@ -3,7 +3,8 @@
 -- Counterpart: extension: the first part of the scripts of src/engine/primitive; the primitive's part, behind it, ends
 --   with `return carry_out(decide)`, or, where it changes one thing after the other, with `carry_out_steps(work, undo)`
 -- KEYS[1] record: string, "<sequence number> <answer>" of this client's last batch that is on record
--- KEYS[2..] others: the object, its channel, and what else the primitive needs; `OBJECT` and `CHANNEL` to the primitive
+-- KEYS[2..] others: the object, its channel, and the object's further keys; `OBJECT`, `CHANNEL` and, of the latter, the
+--   first as `FURTHER` to the primitive
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] sequence number of this batch, rising within a client
 -- ARGV[3] time to live of the record in milliseconds
@@ -20,12 +21,14 @@
 -- Repeat-safe: yes, the record answers a repeated sequence number
 -- Invariant: what is answered is what was written; after a refusal nothing has changed
 
-local RECORD, OBJECT, CHANNEL, FIRST = KEYS[1], KEYS[2], KEYS[3], 5
-local messages, command = {}, nil
+local RECORD, OBJECT, CHANNEL, FURTHER, FIRST = KEYS[1], KEYS[2], KEYS[3], KEYS[4], 5
+local messages, commands = {}, {}
 
--- What a primitive asks for: messages, and one command that changes everything.
-local function publish(message) messages[#messages + 1] = message end
-local function write(...) command = { ... } end
+-- What a primitive asks for: messages, each so often (once, if nothing is said) as long as somebody hears it; and commands
+-- that change something. The first of them may be refused. What stands behind it has been tried by the primitive, with
+-- something that changes nothing.
+local function publish(message, times) messages[#messages + 1] = { message, times or 1 } end
+local function write(...) commands[#commands + 1] = { ... } end
 
 local function put_on_record(answer)
   return redis.pcall('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
@@ -58,22 +61,24 @@ local function carry_out(decide)
   local words, found = decide()
   if not words then return unreadable(found) end
   local answer = 'done ' .. words
-  if not command and #messages == 0 and ARGV[4] == '0' then return answer end
+  if #commands == 0 and #messages == 0 and ARGV[4] == '0' then return answer end
 
   -- The record first: a server that can't or may not write says so before anything has changed.
   local recorded = put_on_record(answer)
   if recorded.err then return recorded end
   local refusal
   for i = 1, #messages do
-    local heard = redis.pcall(ARGV[1], CHANNEL, messages[i])
-    if type(heard) == 'table' then
-      refusal = heard.err
-      break
+    local message, times = unpack(messages[i])
+    while times > 0 and not refusal do
+      local heard = redis.pcall(ARGV[1], CHANNEL, message)
+      refusal = type(heard) == 'table' and heard.err
+      times = heard == 0 and 0 or times - 1
     end
   end
-  if command and not refusal then
-    local written = redis.pcall(unpack(command))
-    refusal = type(written) == 'table' and written.err
+  for i = 1, refusal and 0 or #commands do
+    local written = redis.pcall(unpack(commands[i]))
+    refusal = i == 1 and type(written) == 'table' and written.err
+    if refusal then break end
   end
   if not refusal then return answer end
 

@@ -4,7 +4,7 @@
 --   of the server's clock. `key`: a zset, client id -> arrival of its first caller; `notes`: a hash; `publish`: the command;
 --   `id`: the client that runs this; `asks`: its callers ask now, else it stands where it stood. `rules`,
 --   where they are other than the semaphore's: `slack` and `part` of a wait that do not count between two clients;
---   `patience` with who was told; from when on one is `far`; `life` of both keys; `fits(want, left)`: what a client takes
+--   `mine`: the patience with this client, which then is not learned, and nobody is far; `life` of both keys; `fits(want, left)`: what a client takes
 --   of what is left, or nothing, then nobody stops the line; `settling`: for how long after it has asked a client need not
 --   listen yet; `say`: how it is published, if not without an error. The line has
 --   `limit()`: who came by then comes before the next in line. `keep(left)`: how many of the `left` permits the next in
@@ -22,7 +22,8 @@
 
 local function open_line(key, notes, publish, id, now, asks, rules)
   local SLACK, SLACK_PART, LIFE, say = rules.slack or 5000, rules.part or 0.1, rules.life or '60000', rules.say or redis.pcall
-  local PATIENCE, FAR, LONGEST, REST, FAR_FIELD = rules.patience or 5000, rules.far or 20000, 150000, 3, '+'
+  local PATIENCE, FAR, LONGEST, REST, FAR_FIELD = 5000, 20000, 150000, 3, '+'
+  if rules.mine then FAR, LONGEST = math.huge, 250000 end
   local MOST, MOST_NOTES, OLDEST = 64, 10000, 3600000000
   local PASSING, PASS, ALIVE = 5000000, 20000, 20000
   local max, min, format = math.max, math.min, string.format
@@ -45,8 +46,9 @@ local function open_line(key, notes, publish, id, now, asks, rules)
       told = n[3] <= now and n[3] or 0, patience = max(PATIENCE, min(LONGEST, n[4])), stops = n[5], ticket = n[6],
     }
   end
-  local known = redis.pcall('HMGET', notes, id, FAR_FIELD)
+  local known = rules.mine and {} or redis.pcall('HMGET', notes, id, FAR_FIELD)
   local me, far_again = read(id, now, known[1]), tonumber(known[2] or nil) or 0
+  me.patience = max(me.patience, min(LONGEST, rules.mine or 0))
 
   local function entry(i)
     while not entries[i] and loaded < MOST do
@@ -144,13 +146,13 @@ local function open_line(key, notes, publish, id, now, asks, rules)
     if own.ticket ~= me.ticket then me.stops, me.ticket = 0, own.ticket end
     -- Who goes is not waited for.
     without_me = asks or not own.waits
-    while entry(place) and (left > 0 or rules.fits and part_of(entry(place), left))
+    while (left > 0 or rules.fits and left > -math.huge and entry(place) and part_of(entry(place), left)) and entry(place)
       and not (own.stops and entry(place).since > me.since) do
       left = left - line.keep(left)
     end
     -- Nobody else can use it.
     if left > 0 and spared then left = left - tell(spared) end
-    entry(1)
+    if own.reach then entry(1) end
     local added = 0
     if not own.waits then
       me.told = 0
@@ -168,10 +170,12 @@ local function open_line(key, notes, publish, id, now, asks, rules)
       end
     end
     local kept = #fields == 0 and not broken
-    if #fields > 0 and added and not broken and number('HSET', notes, unpack(fields)) then
-      kept = number('PEXPIRE', notes, LIFE) and number('PEXPIRE', key, LIFE)
+    local new = #fields > 0 and added and not broken and number('HSET', notes, unpack(fields))
+    if new then
+      -- What was there before expires already, and is kept by those who ask.
+      kept = not asks and new == 0 or number('PEXPIRE', notes, LIFE) and number('PEXPIRE', key, LIFE)
       -- Nothing stays that would not expire, and nothing that would be too much.
-      if not kept or (number('HLEN', notes) or 0) > MOST_NOTES then redis.pcall('DEL', notes, key) end
+      if not kept or new > 0 and (number('HLEN', notes) or 0) > MOST_NOTES then redis.pcall('DEL', notes, key) end
     elseif not kept and added == 1 then
       redis.pcall('ZREM', key, id)
     end

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::transport::hash_tag;
 
 /// A key, and the type that it has where it exists.
 pub(crate) type Typed = (Arc<str>, &'static str);
@@ -16,9 +17,9 @@ pub(crate) struct Keys {
     kind: &'static str,
     channel: Arc<str>,
     record: Arc<str>,
+    /// What the object keeps in further keys: its script has them behind the channel.
+    parts: Vec<Typed>,
     turns: Option<TurnKeys>,
-    /// What else the object's script needs, behind the channel.
-    others: Vec<Typed>,
     flaw: Option<&'static str>,
 }
 
@@ -50,8 +51,8 @@ impl Keys {
             kind,
             channel: channel.into(),
             record: record.into(),
+            parts: Vec::new(),
             turns: None,
-            others: Vec::new(),
         }
     }
 
@@ -81,6 +82,24 @@ impl Keys {
         &self.record
     }
 
+    /// The same, and a further key of the object, which holds the type `kind`.
+    pub(crate) fn with_part(mut self, key: String, kind: &'static str) -> Self {
+        self.parts.push((key.into(), kind));
+        self
+    }
+
+    /// The same, with all its further keys. Its names have been looked at before.
+    pub(crate) fn with_parts(mut self, parts: Vec<Typed>) -> Self {
+        self.parts = parts;
+        self.flaw = None;
+        self
+    }
+
+    /// The object's further keys.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.parts.iter().map(|(key, _)| key)
+    }
+
     /// The same, and the keys in which the clients of an object keep turns.
     pub(crate) fn with_turns(mut self, line: String, notes: String, client_id: &str) -> Self {
         self.turns = Some(TurnKeys {
@@ -91,18 +110,6 @@ impl Keys {
         self
     }
 
-    /// The same for an object whose script needs `others`, too. Its names have been looked at before.
-    pub(crate) fn with_others(mut self, others: Vec<Typed>) -> Self {
-        self.others = others;
-        self.flaw = None;
-        self
-    }
-
-    /// What else the object's script needs.
-    pub(crate) fn others(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.others.iter().map(|(key, _)| key)
-    }
-
     /// Where turns are kept, for objects whose clients do; see `engine::turns`.
     pub(crate) fn turns(&self) -> Option<&TurnKeys> {
         self.turns.as_ref()
@@ -110,7 +117,7 @@ impl Keys {
 
     /// All of them, with the types that they have.
     pub(crate) fn typed(&self) -> Vec<Typed> {
-        let mut all = self.others.clone();
+        let mut all = self.parts.clone();
         all.extend([
             (Arc::clone(&self.object), self.kind),
             (Arc::clone(&self.record), "string"),
@@ -175,16 +182,4 @@ fn flaw_of_name(object: &str) -> Option<&'static str> {
         return Some("it is empty");
     }
     (object.len() > MOST_NAME_BYTES).then_some(TOO_LONG)
-}
-
-/// The part of a key that decides its slot in a cluster.
-fn hash_tag(key: &str) -> &str {
-    let tag = key
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .map(|(tag, _)| tag);
-    match tag {
-        Some(tag) if !tag.is_empty() => tag,
-        _ => key,
-    }
 }

@@ -80,7 +80,7 @@ impl Names {
             self.channel.to_string(),
             self.record.to_string(),
         )
-        .with_others(others.collect())
+        .with_parts(others.collect())
     }
 }
 

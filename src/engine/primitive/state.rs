@@ -267,7 +267,7 @@ impl<P: Primitive> State<P> {
     fn ask(&mut self, batch: &mut Batch<P>) {
         let mut candidates = Vec::new();
         if std::mem::take(&mut self.look) {
-            candidates = self.primitive.asks(&self.waiters);
+            candidates = self.primitive.asks(batch, &self.waiters);
         }
         candidates.extend(self.waiters.ending());
         let mut seen = BTreeSet::new();

@@ -43,7 +43,8 @@ static KIND: Kind = Kind {
 
 /// A reentrant lock shared with Java's `RLock` of the same name.
 ///
-/// A handle, made without I/O by [`Client::lock`](crate::Client::lock). Cheap to clone.
+/// A handle, made without I/O by [`Client::lock`](crate::Client::lock). Cheap to clone. A chapter of the guide is about
+/// [locks](crate::guide::locks).
 ///
 /// # Owner
 ///
@@ -258,7 +259,7 @@ impl RLock {
         };
         let call = self.calling("lock", wait.into(), Dropped::Withdrawn);
         let taking = self.line.acquire(claim, wait);
-        self.core.take(call, pin!(taking)).await
+        self.core.take(call, What::Lock, 1, pin!(taking)).await
     }
 
     /// [`lock`](Self::lock) with a guard that unlocks when dropped.
@@ -335,7 +336,7 @@ impl RLock {
     }
 
     fn holding(&self) -> Holding {
-        Holding::new(&self.core.stats, What::Lock, 1)
+        Holding::new(&self.core.stats, What::Lock, self.name(), 1)
     }
 
     /// Takes the lock away from whoever holds it, however often; `false` if nobody does.

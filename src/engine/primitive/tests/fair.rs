@@ -75,7 +75,7 @@ impl Primitive for FairLock {
     }
 
     /// The new ones, those whose turn it is, and the first, who looks when the holder's time has ended.
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    fn asks(&self, _: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
         let asks = |(number, (ticket, want)): (usize, (Ticket, &Owner))| {
             let new = !self.queued.contains(&ticket);
             (number == 0 || new || self.woken.contains(want)).then_some(ticket)

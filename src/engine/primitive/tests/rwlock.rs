@@ -53,7 +53,7 @@ impl Primitive for RwLock {
         others.is_empty()
     }
 
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    fn asks(&self, _: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
         let reads = |(_, want): &(Ticket, &Want)| want.mode == Mode::Read;
         let ticket = |(ticket, _): (Ticket, &Want)| ticket;
         let readers: Vec<_> = waiters.iter().take_while(reads).map(ticket).collect();
