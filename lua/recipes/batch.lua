@@ -225,9 +225,9 @@ local function work()
   try(store.settle, setting, freed, granted)
 
   local first_end = -1
-  if waiting > served then first_end = store.first_end(setting, from) end
+  if waiting > served then first_end = try(store.first_end, setting, from) or -1 end
   -- Who waits for a string lock is told who holds it.
-  if setting.repair and waiting > served then lock = store.holder() end
+  if setting.repair and waiting > served then lock = try(store.holder) end
 
   local function bits(list, count)
     local text = {}
