@@ -278,3 +278,40 @@ subjects! {
     slots: Leased<6>,
     string_lock: StringLock,
 }
+
+/// Calls that are made together, of which one is refused: what the other is told is what has happened.
+#[tokio::test]
+async fn a_refused_refresh_takes_no_release_along() {
+    for layout in layouts::ALL {
+        let (server, client) = limited("~* &* +@all").await;
+        let mut control = server.connection().await;
+        let semaphore = layout.make(&client, NAME, Shape::new(2));
+        let [one, two] = [
+            semaphore.acquire().await.unwrap(),
+            semaphore.acquire().await.unwrap(),
+        ];
+        let command = match layout {
+            Layout::Set => "-smismember",
+            Layout::Slots => "-pexpire",
+            _ => "-zadd",
+        };
+        allow(&mut control, command).await;
+        // The other two travel together, behind the first one.
+        let calls = futures::future::join3(
+            semaphore.holders(),
+            semaphore.release(one.id()),
+            semaphore.refresh(two.id()),
+        );
+        let (_, released, refreshed) = timeout(LIMIT, calls).await.expect("a call hangs");
+        allow(&mut control, "+@all").await;
+        let what = format!("{layout:?}: {released:?}, {refreshed:?}");
+        let held = semaphore.holders().await.unwrap();
+        let is_held = |id| held.iter().any(|holder| holder.id() == id);
+        match released {
+            Ok(released) => assert!(released && !is_held(one.id()), "{what}"),
+            Err(_) => assert!(is_held(one.id()), "{what}"),
+        }
+        assert!(is_held(two.id()), "{what}");
+        assert!(refreshed.is_err() || layout == Layout::Slots, "{what}");
+    }
+}
