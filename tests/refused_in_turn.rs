@@ -315,3 +315,31 @@ async fn a_refused_refresh_takes_no_release_along() {
         assert!(refreshed.is_err() || layout == Layout::Slots, "{what}");
     }
 }
+
+/// The same with an acquisition that can't be put on record, and for what can be released without.
+#[tokio::test]
+async fn a_refused_acquisition_takes_no_release_along() {
+    for layout in layouts::ALL {
+        let (server, client) = limited("~* &* +@all").await;
+        let mut control = server.connection().await;
+        let semaphore = layout.make(&client, NAME, Shape::new(2));
+        let [one, two] = [
+            semaphore.acquire().await.unwrap(),
+            semaphore.acquire().await.unwrap(),
+        ];
+        allow(&mut control, "-set").await;
+        let calls = futures::future::join3(
+            semaphore.holders(),
+            semaphore.release(one.id()),
+            semaphore.acquire(),
+        );
+        let (_, released, acquired) = timeout(LIMIT, calls).await.expect("a call hangs");
+        allow(&mut control, "+@all").await;
+        assert_eq!(released, Ok(true), "{layout:?}: {acquired:?}");
+        let error = acquired.unwrap_err();
+        assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+        let held = semaphore.holders().await.unwrap();
+        let held: Vec<_> = held.iter().map(|holder| holder.id()).collect();
+        assert_eq!(held, [two.id()], "{layout:?}");
+    }
+}
