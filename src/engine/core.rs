@@ -147,8 +147,8 @@ impl Core {
                 .fetch_max(live.generation, Ordering::Relaxed);
         }
         let generation = self.generation.load(Ordering::Relaxed);
-        self.stats
-            .look(generation.saturating_sub(self.first_generation))
+        let reconnections = generation.saturating_sub(self.first_generation);
+        self.stats.look(self.objects.waiting(), reconnections)
     }
 
     /// The number of the next owner of a lock.
