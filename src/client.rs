@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::api::Answer;
-use crate::config::{Config, NameMapper};
+use crate::config::{Config, NameMapper, ShardedPubSub};
 use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
@@ -16,7 +16,8 @@ use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemap
 use crate::state::ConnectionState;
 use crate::stats::Stats;
 
-/// A client of one Redis server: two connections, however many objects and waiters.
+/// A client of one Redis server: two connections, however many objects and waiters; or of a cluster: two to each of its
+/// masters.
 ///
 /// One connection carries commands; a second one, made when the first caller has to wait, hears wake-ups.
 /// A connection that is lost comes back by itself for as long as that takes, with growing, jittered
@@ -35,8 +36,9 @@ impl Client {
     /// Connects with the default settings.
     ///
     /// `url` is `redis://[[user]:password@]host[:port][/database]`, with reserved characters of user and password
-    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`), or
-    /// `redis+unix:///path[?db=..&user=..&pass=..]`.
+    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`),
+    /// `redis+unix:///path[?db=..&user=..&pass=..]`, or, of a cluster, `redis+cluster://[[user]:password@]host[:port],..` with
+    /// one of its nodes or several (`rediss+cluster://` by TLS).
     ///
     /// # Errors
     ///
@@ -364,6 +366,13 @@ impl ClientBuilder {
     /// ```
     pub fn sentinels(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.config.sentinels = Some(urls.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Which messages wake those who wait in a cluster, as all clients of it must do alike; Redisson:
+    /// `setShardedSubscriptionMode`, with the same default. Nothing but a cluster has a choice.
+    pub fn sharded_pubsub(mut self, mode: ShardedPubSub) -> Self {
+        self.config.sharded_pubsub = mode;
         self
     }
 

@@ -7,8 +7,8 @@
 -- ARGV[1..] those of envelope.lua; then how many permits are asked for in all; then steps, each a kind and what it needs
 --   release: how many, ids; each on its own         together: how many, ids; all of them or none
 --   prolong: id, lease in milliseconds, -1: without end      remaining: id
---   acquire: lease, "1": if the first of them does not fit, no later one gets anything; how many callers, and for
---     each the ids that it brings along, one behind the other, 16 bytes each
+--   acquire: lease; how many of the first callers stop the line: if one of those does not fit, no later one gets
+--     anything; how many callers, and for each the ids that it brings along, one behind the other, 16 bytes each
 --   available, acquired, total: 0                   try_set, set: permits              add: by how many
 --   clear: 0; takes some away from their holders    list: behind whom, "<when> <id in hex>", or ""
 -- Returns: in how many milliseconds to look again, -1: never; how many are available; then for each step:
@@ -105,7 +105,7 @@ return carry_out(function()
       else
         short = true
         -- What will never fit stops nobody.
-        if stops and i == first then stopped = count <= max(0, total) + over + held() end
+        if i < first + stops and not stopped then stopped = count <= max(0, total) + over + held() end
         results[#results + 1] = '0'
       end
     end
@@ -209,7 +209,7 @@ return carry_out(function()
       result = step(i + 2, i + size - 1)
     elseif kind == 'acquire' then
       size = 4 + tonumber(ARGV[i + 3])
-      result = acquire(what, ARGV[i + 2] == '1', i + 4, i + size - 1)
+      result = acquire(what, tonumber(ARGV[i + 2]), i + 4, i + size - 1)
     elseif kind == 'prolong' then
       size, result = 3, prolong(what, ARGV[i + 2])
     elseif kind == 'remaining' then

@@ -35,18 +35,18 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! | File | What it holds |
-//! |---|---|
-//! | `semaphore.rs` | the public type: checks and documentation |
-//! | `handle.rs` | the trait for it |
-//! | `wait.rs` | one waiting caller as a future, and what its drop gives back |
-//! | `state.rs` | the counter and its time to live |
-//! | `line.rs` | the order of those who wait, and for how long it may be broken |
-//! | `leased.rs`, `leases.rs` | the semaphore whose permits have ids: the public type, and who holds and waits |
-//! | `lock.rs` | the lock |
-//! | `latch.rs` | the count-down latch |
-//! | `faults.rs` | what each of them does wrong on purpose |
+
+// | File | What it holds |
+// |---|---|
+// | `semaphore.rs` | the public type: checks and documentation |
+// | `handle.rs` | the trait for it |
+// | `wait.rs` | one waiting caller as a future, and what its drop gives back |
+// | `state.rs` | the counter and its time to live |
+// | `line.rs` | the order of those who wait, and for how long it may be broken |
+// | `leased.rs`, `leases.rs` | the semaphore whose permits have ids: the public type, and who holds and waits |
+// | `lock.rs` | the lock |
+// | `latch.rs` | the count-down latch |
+// | `faults.rs` | what each of them does wrong on purpose |
 
 mod faults;
 mod latch;

@@ -60,6 +60,9 @@ static SLOTS: LazyLock<Script> = script! { include_str!("../../lua/recipes/slots
 /// A batch takes this many questions at the most.
 pub(super) const MOST_ASKS: usize = 2 * MOST_CALLS;
 
+/// How long others wait for a client that has been told that it is its turn, besides its round trips.
+const LEAST_PATIENCE: Duration = Duration::from_millis(20);
+
 /// All who wait together look once in this time.
 const PACE_OF_ALL: Duration = Duration::from_millis(20);
 
@@ -80,6 +83,8 @@ pub(super) struct Recipe {
     /// From which slot on the batch under way finds that out.
     ends_from: u32,
     peers_lock: PeersLock,
+    /// How long the server takes to answer: the longest of late.
+    round_trip: Duration,
     /// How often each looks at the least.
     safety_interval: Duration,
 }
@@ -113,6 +118,7 @@ impl Recipe {
                 ends: Ends::default(),
                 ends_from: 1,
                 peers_lock: PeersLock::default(),
+                round_trip: Duration::ZERO,
                 safety_interval: core.config.safety_interval,
             };
             (keys, script, recipe)
@@ -291,6 +297,7 @@ impl Primitive for Recipe {
         let (what, from) = match batch.calls.first().map(|queued| &queued.call) {
             Some(Call::List(from)) => ("list", Arg::Text(Arc::clone(from))),
             Some(Call::Clear) => ("clear", from),
+            _ if parts.tends => ("tend", from),
             _ => ("batch", from),
         };
         args.extend([
@@ -312,6 +319,7 @@ impl Primitive for Recipe {
             number(parts.refreshes.len()),
             number(parts.tries.len()),
             from,
+            Arg::micros(LEAST_PATIENCE + 2 * self.round_trip),
         ]);
         let refreshed = parts.refreshes.iter().map(|(id, _)| id);
         let ids = parts.releases.iter().chain(refreshed);
@@ -356,6 +364,10 @@ impl Primitive for Recipe {
             return None;
         }
         self.arrivals.note(batch.end, outcome.now);
+        let took = batch
+            .answered
+            .saturating_duration_since(batch.departed.timer());
+        self.round_trip = took.max(self.round_trip * 7 / 8);
 
         let until = |lasts| batch.departed.checked_add(self.settings.sure_lease(lasts)?);
         let (mut released, mut refreshed) = (outcome.released.iter(), outcome.refreshed.iter());
@@ -481,16 +493,18 @@ struct Parts<'a> {
     refreshes: Vec<(&'a Arc<str>, Duration)>,
     waits: Vec<&'a Ask<Recipe>>,
     tries: Vec<&'a Ask<Recipe>>,
+    tends: bool,
 }
 
 impl<'a> Parts<'a> {
     fn of(batch: &'a Batch<Recipe>) -> Self {
-        let (mut releases, mut refreshes) = (Vec::new(), Vec::new());
+        let (mut releases, mut refreshes, mut tends) = (Vec::new(), Vec::new(), false);
         for queued in &batch.calls {
             match &queued.call {
                 Call::Release(id) => releases.push(id),
                 Call::Refresh(ids, lasts) => refreshes.extend(ids.iter().map(|id| (id, *lasts))),
-                Call::List(_) | Call::Clear | Call::Tend => {}
+                Call::Tend => tends = true,
+                Call::List(_) | Call::Clear => {}
             }
         }
         let (tries, waits) = batch.asks.iter().partition(|ask| ask.want.tries);
@@ -499,6 +513,7 @@ impl<'a> Parts<'a> {
             refreshes,
             waits,
             tries,
+            tends,
         }
     }
 }

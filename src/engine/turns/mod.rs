@@ -21,7 +21,8 @@
 //! *A large request* stops the line for 5 ms, or a sixteenth of its wait, and is then passed for four times as long. So it
 //! is served when it has waited some twenty times as long as permits are held. When it has waited for 5 s, it stops the line for
 //! 5 s and a quarter of its wait, and is passed for as long as it has waited: a request for more than there ever is costs the
-//! others a part of their time, and no more. Who stops the line must have come since it began to, and within a second.
+//! others a part of their time, and no more. Who stops the line must have come since it began to, and is told again every
+//! 20 ms: who does not come then in its patience stops it no more.
 //!
 //! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which
 //! Java reads as 8): clients that take part pass it over. Any other message there is a stranger's release, and is answered by
@@ -397,6 +398,11 @@ mod tests {
         assert!(!turns.is_in_line() && !turns.are_kept(now));
         assert!(!turns.wants_report(now, true));
         assert!(turns.wants_report(now + REFUSED, true));
+        let again = now + REFUSED;
+        assert!(!turns.takes_part(again), "it hears nothing of it yet");
+        assert!(turns.answers(again) && !turns.comes_back(now));
+        assert!(turns.comes_back(again) && turns.takes_part(again));
+        assert!(!turns.comes_back(again), "once");
     }
 
     #[test]

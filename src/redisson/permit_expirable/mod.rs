@@ -4,6 +4,7 @@ mod calls;
 mod handle;
 mod ids;
 mod keeping;
+mod object;
 mod steps;
 
 use std::pin::pin;
@@ -11,7 +12,6 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::names;
-use super::object::Object;
 use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
@@ -96,9 +96,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 /// `lua/permit_expirable/renew.lua`. Every script takes out up to a thousand permits whose time is over, or as many as are
 /// asked for; the rest counts as over, and is taken out by the next ones.
 ///
-/// A user of the server's ACL needs the keys `~name`, `~{name}:timeout` and `~redisson_sc*`, the channel `&redisson_sc:*`, and `+eval +evalsha +get
-/// +set +time +pttl +pexpire +zadd +zrem +zscore +zmscore +zcount +zcard +zrank +zrange +zrangebyscore +del +publish +subscribe +unsubscribe +ping`,
-/// besides the commands of those object operations that are used.
+/// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
 ///
 /// # Out of step
 ///
@@ -593,38 +591,6 @@ impl RPermitExpirableSemaphore {
 }
 
 const GRANTED: &str = "who waits without an end is granted all of it, or told an error";
-
-/// The object itself, as Redisson's `RObject` offers it: the counter and the permits that are held. None of these wakes a waiter.
-impl RPermitExpirableSemaphore {
-    fn object(&self) -> Object<'_, Line<PermitExpirable>> {
-        Object { line: &self.line }
-    }
-
-    /// Whether it exists. Redis: `EXISTS`. Redisson: `isExists()`.
-    pub async fn exists(&self) -> Result<bool> {
-        self.object().exists().await
-    }
-
-    /// Deletes it, and all permits that are held; `false` if it did not exist. Redis: `DEL`. Redisson: `delete()`.
-    pub async fn delete(&self) -> Result<bool> {
-        self.object().delete().await
-    }
-
-    /// The same, freeing the memory in the background. Redis: `UNLINK`. Redisson: `unlink()`.
-    pub async fn unlink(&self) -> Result<bool> {
-        self.object().unlink().await
-    }
-
-    /// Notes an access, for the server's eviction; `false` if it does not exist. Redis: `TOUCH`. Redisson: `touch()`.
-    pub async fn touch(&self) -> Result<bool> {
-        self.object().touch().await
-    }
-
-    /// How long the counter goes on existing. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
-    pub async fn remaining_ttl(&self) -> Result<RemainingTtl> {
-        self.object().remaining_ttl().await
-    }
-}
 
 impl std::fmt::Debug for RPermitExpirableSemaphore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
