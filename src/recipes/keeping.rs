@@ -163,7 +163,9 @@ impl Keeping {
         // What has run out by its own clock is lost; it is not held on to.
         state.kept.retain(|_, entry| !entry.lease.is_lost());
         let kept = state.kept.iter();
-        let alike = kept.filter_map(|(id, entry)| (entry.lasts == lasts).then(|| Arc::clone(id)));
+        let alike = kept
+            .filter(|(_, entry)| entry.lasts == lasts)
+            .map(|(id, _)| Arc::clone(id));
         let alike: Vec<_> = alike.collect();
         if alike.is_empty() {
             state.refreshing.remove(&lasts);
