@@ -1,5 +1,6 @@
 // Links of the README: these are the first with their names, so they count here, and those at its end elsewhere.
 //! [`RSemaphore`]: RSemaphore
+//! [`RPermitExpirableSemaphore`]: RPermitExpirableSemaphore
 //! [`RLock`]: RLock
 //! [`RFencedLock`]: RFencedLock
 //! [`RCountDownLatch`]: RCountDownLatch
@@ -30,6 +31,9 @@
 #[cfg(test)]
 mod any_value;
 mod api;
+#[cfg(feature = "blocking")]
+#[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
+pub mod blocking;
 mod client;
 mod clock;
 mod config;
@@ -58,7 +62,7 @@ pub use api::{
     MAX_PERMITS, Permit, RemainingTtl, Semaphore,
 };
 pub use client::{Client, ClientBuilder};
-pub use config::NameMapper;
+pub use config::{NameMapper, ShardedPubSub};
 pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;

@@ -10,7 +10,7 @@ const PARTS: &[(&str, &[&str])] = &[
     ("sync", &[]),
     ("units", &[]),
     ("state", &[]),
-    ("stats", &[]),
+    ("stats", &["sync"]),
     ("credentials", &[]),
     ("clock", &["outside"]),
     ("tls", &[]),
@@ -96,6 +96,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "tls",
         ],
     ),
+    ("blocking", &["api", "client", "error", "lease", "stats"]),
     // It re-exports, by paths of its own.
     ("lib", &[]),
     ("guide", &[]),

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::core::Core;
 use crate::error::{Error, Result};
 use crate::state::ConnectionState;
-use crate::stats::Counter;
+use crate::stats::{Counter, Since, What};
 
 /// How long a timed call may take besides its wait, unless that is set.
 const TIMED_CALL: Duration = Duration::from_secs(5);
@@ -100,15 +100,29 @@ impl Drop for Waiting<'_> {
 }
 
 impl Core {
-    /// Makes a call that asks for permits or a lock.
+    /// Makes a call that asks for so many permits, or a lock.
     pub(crate) async fn take<T: Granted>(
         &self,
         call: Call<'_>,
+        what: What,
+        _amount: u32,
         future: Pin<&mut (impl Future<Output = Result<T>> + Send)>,
     ) -> Result<T> {
-        let answer = self.call(call, future).await;
+        let since = Since::now();
+        let calling = self.call(call, future);
+        #[cfg(feature = "spans")]
+        let calling = tracing::Instrument::instrument(
+            calling,
+            tracing::info_span!(
+                "wait",
+                name = call.name,
+                what = what.word(),
+                amount = _amount
+            ),
+        );
+        let answer = calling.await;
         match &answer {
-            Ok(answer) if answer.is_granted() => self.stats.granted.add(1),
+            Ok(answer) if answer.is_granted() => self.stats.note_granted(what, since),
             Ok(_) => self.stats.refused.add(1),
             Err(_) => {}
         }

@@ -29,6 +29,12 @@ pub mod operations {}
 #[doc = include_str!("from_redisson.md")]
 pub mod from_redisson {}
 
+/// How fast it is, and how long one waits.
+///
+#[doc = include_str!("waits.svg")]
+///
+#[doc = include_str!("throughput.svg")]
+///
 #[doc = include_str!("figures.md")]
 pub mod figures {}
 

@@ -1,6 +1,7 @@
 //! The classic recipes: semaphores and a lock in the key layouts of "Redis in Action" and its relatives, as Java
-//! and Python services write them by hand. Same keys, same values; but each step is one atomic script here. A chapter of the
-//! guide is about [recipes](crate::guide::recipes), with an example.
+//! and Python services write them by hand. Same keys, same values; but each step is one atomic script here.
+//!
+//! A chapter of the guide is about [recipes](crate::guide::recipes), with an example.
 //!
 //! | Type | Keys of a semaphore `name` | A permit lasts |
 //! |---|---|---|

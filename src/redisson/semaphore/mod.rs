@@ -170,7 +170,9 @@ impl RSemaphore {
         }
         let waiting = async { self.line.join(permits)?.served().await.map(drop) };
         let call = self.calling("acquire", Wait::Forever, Dropped::Withdrawn);
-        self.core.take(call, pin!(waiting)).await
+        self.core
+            .take(call, What::Permits, permits, pin!(waiting))
+            .await
     }
 
     /// Takes `permits` permits if they are free now, whoever waits; 0 succeeds at once.
@@ -191,7 +193,9 @@ impl RSemaphore {
             taken.map(|taken| taken == 1)
         };
         let call = self.calling("try_acquire", Wait::No, Dropped::Withdrawn);
-        self.core.take(call, pin!(trying)).await
+        self.core
+            .take(call, What::Permits, permits, pin!(trying))
+            .await
     }
 
     /// As [`acquire`](Self::acquire), waiting for `wait` at the most; `false` when it is over.
@@ -214,7 +218,9 @@ impl RSemaphore {
         self.check(permits)?;
         let waiting = async { self.line.join(permits)?.served_until(deadline).await };
         let call = self.calling("acquire", Wait::For(wait), Dropped::Withdrawn);
-        self.core.take(call, pin!(waiting)).await
+        self.core
+            .take(call, What::Permits, permits, pin!(waiting))
+            .await
     }
 
     /// Gives `permits` permits back, creating the semaphore if it does not exist; 0 does nothing.
@@ -345,7 +351,7 @@ impl RSemaphore {
     }
 
     fn holding(&self, permits: u32) -> Holding {
-        Holding::new(&self.core.stats, What::Permits, permits)
+        Holding::new(&self.core.stats, What::Permits, self.name(), permits)
     }
 }
 
