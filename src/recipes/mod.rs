@@ -66,7 +66,7 @@
 //! | `settings.rs`, `names.rs`, `numbers.rs` | what a handle is told, and the keys that follow from it |
 //! | `handle.rs` | what all semaphores share, and the trait for them |
 //! | `keeping.rs` | what is refreshed in the background |
-//! | `recipe.rs` | the primitive for [`engine::primitive`](crate::engine::primitive): what travels, who asks, when to look again |
+//! | `recipe.rs` | the primitive, for the line of `engine::primitive`: what travels, who asks, when to look again |
 //! | `calls.rs`, `steps.rs`, `outcome.rs`, `ids.rs` | what is asked, how that is written, what is answered, and the ids of those who are granted |
 //! | `scripts.rs` | the script of each layout |
 //! | `arrivals.rs`, `ends.rs`, `peers_lock.rs` | what it remembers: who came when, when holders expire, the lock of peers |
