@@ -380,6 +380,10 @@ impl Commands for LockLine {
 }
 
 impl Shared for LockLine {
+    fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
     fn close(self: Arc<Self>) {
         let (asking, waiters): (Vec<_>, Vec<_>) = {
             let mut state = self.lock();

@@ -70,6 +70,10 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    pub(super) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
