@@ -184,7 +184,7 @@ local function work()
     if not done and releases + refreshes + cleared == 0 then error(outcome, 0) end
     if holders then pcall(store.drop, setting, holders) end
     failure = reason or type(outcome) == 'table' and outcome.err or outcome
-    left = left + granted
+    left = (left or 0) + granted
     holders, served, tried, granted = nil, 0, 0, 0
   end
 
