@@ -79,7 +79,8 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 ///
 /// Callers of one client are served in the order of their arrival; smaller requests may pass the first one, if that does not
 /// fit, for 5 seconds, then the line stops until it is served, unless it wants more than there are in all. Between clients, JVMs included, there are
-/// no turns: whoever comes first when a permit is free takes it. `try_` takes what is free, whoever waits.
+/// no turns: whoever comes first when a permit is free takes it. A client whose callers pass permits on among themselves while others
+/// listen leaves what comes back to those for a moment, 20 times a second at the most. `try_` takes what is free, whoever waits.
 ///
 /// # In Redis
 ///
@@ -96,7 +97,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 /// asked for; the rest counts as over, and is taken out by the next ones.
 ///
 /// A user of the server's ACL needs the keys `~name`, `~{name}:timeout` and `~redisson_sc*`, the channel `&redisson_sc:*`, and `+eval +evalsha +get
-/// +set +time +pttl +pexpire +zadd +zrem +zscore +zmscore +zcount +zcard +zrank +zrange +zrangebyscore +del +publish +subscribe +unsubscribe +ping`,
+/// +set +time +pttl +pexpire +zadd +zrem +zscore +zmscore +zcount +zcard +zrank +zrange +zrangebyscore +del +pubsub +publish +subscribe +unsubscribe +ping` (`+pubsub` for knowing whether others listen),
 /// besides the commands of those object operations that are used.
 ///
 /// # Out of step
