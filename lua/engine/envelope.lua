@@ -97,21 +97,24 @@ local function carry_out(decide)
 end
 
 -- `work` changes one thing after the other. It answers with words, and whether something has changed that must not be done
--- twice; with nothing and what it has found; or with an error. `undo` takes back what nobody may have who is not told of
--- it, and says whether there was anything.
+-- twice; with nothing and what it has found; or with an error. `undo`, told of an error, takes back what nobody may have who
+-- is not told of it: what is to be said then, or "refused" if that was all; nothing if there was nothing to take back.
 local function carry_out_steps(work, undo)
   local known = from_record()
   if known then return known end
   local done, words, more = pcall(work)
   if not done then
-    undo()
     local text = type(words) == 'table' and words.err or tostring(words)
+    undo(text)
     if ARGV[4] ~= '0' then put_on_record('refused ' .. text) end
     return type(words) == 'table' and words or redis.error_reply(text)
   end
   local answer = words and 'done ' .. words or unreadable(more)
   if ARGV[4] == '0' and not (words and more) then return answer end
   local recorded = put_on_record(answer)
-  if recorded.err and undo() then return recorded end
-  return recorded.err and ARGV[4] ~= '0' and 'unrecorded ' .. answer or answer
+  if not recorded.err then return answer end
+  local left = undo(recorded.err)
+  if left == 'refused' then return recorded end
+  answer = left and 'done ' .. left or answer
+  return ARGV[4] ~= '0' and 'unrecorded ' .. answer or answer
 end

@@ -248,7 +248,7 @@ impl<L: Commands> Object<'_, L> {
             Arg::Word(command),
             Arg::Number(second.is_some().into()),
             Arg::Number(0),
-            Arg::PUBLISH,
+            Arg::Publish,
         ];
         script_args.extend_from_slice(args);
         let keys = self.line.keys();

@@ -25,7 +25,7 @@ pub(super) fn request(
     steps: Vec<Arg>,
 ) -> Request {
     let mut args = vec![
-        Arg::PUBLISH,
+        Arg::Publish,
         Arg::Sequence(0),
         Arg::millis(record_life),
         Arg::Number(doubtful.into()),
@@ -57,7 +57,7 @@ pub(super) fn alone(
     steps: Vec<Arg>,
 ) -> Request {
     let mut args = vec![
-        Arg::PUBLISH,
+        Arg::Publish,
         Arg::Sequence(0),
         Arg::millis(record_life),
         Arg::Number(0),

@@ -20,6 +20,7 @@ use crate::engine::primitive::{Line, Primitive};
 use crate::engine::request::Script;
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
+use crate::stats::What;
 use calls::{Call, Counted, Grant, Reply, Want};
 use ids::Id;
 use steps::{MOST_AT_ONCE, PermitExpirable};
@@ -96,9 +97,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 /// `lua/permit_expirable/renew.lua`. Every script takes out up to a thousand permits whose time is over, or as many as are
 /// asked for; the rest counts as over, and is taken out by the next ones.
 ///
-/// A user of the server's ACL needs the keys `~name`, `~{name}:timeout` and `~redisson_sc*`, the channel `&redisson_sc:*`, and `+eval +evalsha +get
-/// +set +time +pttl +pexpire +zadd +zrem +zscore +zmscore +zcount +zcard +zrank +zrange +zrangebyscore +del +pubsub +publish +subscribe +unsubscribe +ping` (`+pubsub` for knowing whether others listen),
-/// besides the commands of those object operations that are used.
+/// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
 ///
 /// # Out of step
 ///
@@ -476,15 +475,18 @@ impl RPermitExpirableSemaphore {
     async fn take(&self, permits: u32, wait: Option<Duration>) -> Result<Option<Vec<Held>>> {
         self.line.keys().check()?;
         self.check_lease(self.lease)?;
-        let permits = permits as usize;
-        self.check_count(permits)?;
+        let count = permits as usize;
+        self.check_count(count)?;
         if permits == 0 {
             return Ok(Some(Vec::new()));
         }
-        let want = Want::new(permits, self.lease);
+        let want = Want::new(count, self.lease);
         let waiting = self.line.wait(want, wait);
         let calling = self.calling(PermitExpirable::WAIT, wait.into(), Dropped::Withdrawn);
-        let grant = self.core.take(calling, pin!(waiting)).await?;
+        let grant = self
+            .core
+            .take(calling, What::Permits, permits, pin!(waiting))
+            .await?;
         Ok(grant.map(|Grant { ids, until }| {
             let held = |id: Id| Held {
                 id: ids::to_hex(&id).into(),
