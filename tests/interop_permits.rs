@@ -578,3 +578,34 @@ async fn a_mapper_is_asked_once_for_all_keys() {
     assert_eq!(keys, [record.as_str(), "test::one", "{test::one}:timeout"]);
     ours.release(held.id()).await.unwrap();
 }
+
+/// A client of ours whose callers pass permits on among themselves leaves some to a JVM, of whose callers it knows nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_client_of_ours_keeps_no_jvm_out() {
+    let world = World::start(NEWEST).await;
+    let ours = world.rust.permit_expirable_semaphore("busy");
+    ours.try_set_permits(1).await.unwrap();
+    let busy: Vec<_> = (0..16)
+        .map(|_| {
+            let ours = ours.clone();
+            tokio::spawn(async move {
+                loop {
+                    let held = ours.acquire().await.unwrap();
+                    tokio::task::yield_now().await;
+                    ours.release(held.id()).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for mode in Mode::BOTH {
+        let theirs = world.java.begin(
+            "crowd",
+            json!({"name": "busy", "object": "leased", "callers": 2, "loops": 2, "mode": mode.word()}),
+        );
+        let theirs = timeout(4 * LIMIT, theirs).await.expect("it is kept out");
+        assert_eq!(theirs.unwrap().value["acquisitions"], json!(4));
+    }
+    for busy in busy {
+        busy.abort();
+    }
+}

@@ -844,3 +844,33 @@ async fn a_guard_lasts_for_the_watchdogs_time() {
     assert_eq!(jobs.try_release(held.id()).await, Ok(false));
     other.release(taken.id()).await.unwrap();
 }
+
+/// A client whose callers pass permits on among themselves leaves some to others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_client_keeps_nobody_out() {
+    let (server, _client, jobs) = start(1).await;
+    let busy: Vec<_> = (0..16)
+        .map(|_| {
+            let jobs = jobs.clone();
+            tokio::spawn(async move {
+                loop {
+                    let held = jobs.acquire().await.unwrap();
+                    tokio::task::yield_now().await;
+                    jobs.release(held.id()).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let elsewhere = connect(server.url())
+        .await
+        .permit_expirable_semaphore("jobs");
+    for _ in 0..10 {
+        let held = timeout(LIMIT, elsewhere.acquire())
+            .await
+            .expect("it is kept out");
+        elsewhere.release(held.unwrap().id()).await.unwrap();
+    }
+    for busy in busy {
+        busy.abort();
+    }
+}

@@ -190,7 +190,7 @@ async fn a_user_with_what_is_documented_can_do_all() {
     let (server, client) = limited(
         "resetchannels ~mine ~{mine}:timeout ~redisson_sc* &redisson_sc:* \
          +eval +evalsha +get +set +time +pttl +pexpire +zadd +zrem +zscore +zmscore +zcount +zcard +zrank \
-         +zrange +zrangebyscore +del +publish +subscribe +unsubscribe +ping",
+         +zrange +zrangebyscore +del +pubsub +publish +subscribe +unsubscribe +ping",
     )
     .await;
     let mut control = server.connection().await;

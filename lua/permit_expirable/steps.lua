@@ -12,7 +12,8 @@
 --     anything; how many callers, and for each the ids that it brings along, one behind the other, 16 bytes each
 --   available, acquired, total: 0                   try_set, set: permits              add: by how many
 --   clear: 0; takes some away from their holders    list: behind whom, "<when> <id in hex>", or ""
--- Returns: in how many milliseconds to look again, -1: never; how many are available; then for each step:
+-- Returns: in how many milliseconds to look again, -1: never; how many are available; how many listen to the channel, where
+--   permits were given back and asked for, as far as the server tells; then for each step:
 --   release, acquire: for each "1" or "0", for one id "o" if Redisson 3.16.8 or before has given it
 --   together: how many, or "o"     prolong: "1", "0", "o"     remaining: milliseconds, "never", "none" or "o"
 --   available, acquired, total: that     try_set: "1", "0"     set, add: "1", or "0:<available>" if the range forbids it
@@ -60,7 +61,7 @@ return carry_out(function()
       total = total - 1
       write_counter()
       write('ZADD', PERMITS, format('%.0f', lease < 0 and ENDLESS or min(ENDLESS, now + lease)), ARGV[FIRST + 5])
-      return format('-1 %.0f 1', total)
+      return format('-1 %.0f 0 1', total)
     end
   elseif kind == 'release' and #ARGV == FIRST + 3 and #ended == 0 then
     local score = redis.call('ZSCORE', PERMITS, ARGV[FIRST + 3])
@@ -69,7 +70,7 @@ return carry_out(function()
       write_counter()
       write('ZREM', PERMITS, ARGV[FIRST + 3])
       if total > 0 then publish(format('%.0f', min(total, HIGHEST))) end
-      return format('-1 %.0f %d', total, tonumber(score) > now and 1 or 0)
+      return format('-1 %.0f 0 %d', total, tonumber(score) > now and 1 or 0)
     end
   end
 
@@ -297,5 +298,10 @@ return carry_out(function()
     nearest = min(nearest or ENDLESS, tonumber(first) or ENDLESS)
     if nearest < ENDLESS then look = max(1, nearest - now) end
   end
-  return format('%.0f %.0f', look, total) .. results
+  local listeners = 0
+  if asked and added > 0 then
+    local counted = redis.pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', CHANNEL)
+    listeners = counted[2] or 0
+  end
+  return format('%.0f %.0f %d', look, total, listeners) .. results
 end)

@@ -80,7 +80,8 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 ///
 /// Callers of one client are served in the order of their arrival; smaller requests may pass the first one, if that does not
 /// fit, for 5 seconds, then the line stops until it is served, unless it wants more than there are in all. Between clients, JVMs included, there are
-/// no turns: whoever comes first when a permit is free takes it. `try_` takes what is free, whoever waits.
+/// no turns: whoever comes first when a permit is free takes it. A client whose callers pass permits on among themselves while others
+/// listen leaves what comes back to those for a moment, 20 times a second at the most. `try_` takes what is free, whoever waits.
 ///
 /// # In Redis
 ///

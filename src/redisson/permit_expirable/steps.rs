@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::str::SplitAsciiWhitespace;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::calls::{Call, Counted, Grant, Page, Reply, Want, millis};
 use super::ids;
 use crate::api::{Holder, RemainingTtl};
@@ -25,11 +27,45 @@ const MOST_ASKED: usize = 512;
 /// says so.
 const SOME: usize = 16;
 
+/// While others listen, callers of this client pass permits on among themselves for so long; then it leaves for a
+/// moment to others what comes back.
+const ROUND: Duration = Duration::from_millis(50);
+const MOMENT: Duration = Duration::from_millis(5);
+
 /// What is known of a semaphore here.
 #[derive(Default)]
 pub(super) struct PermitExpirable {
     /// How many permits were free when the server answered last.
     free: Option<usize>,
+    /// Since when permits are passed on here while others listen.
+    busy_since: Option<Instant>,
+    /// Until then those who wait leave what there is to others.
+    leaves_until: Option<Instant>,
+}
+
+impl PermitExpirable {
+    /// Whether those who wait do not ask now, with what `batch` gives back on its way.
+    fn leaves(&self, batch: &Batch<Self>) -> bool {
+        let now = batch.departed.timer();
+        let has_had_enough = |since| gives_back(batch) && now >= since + ROUND;
+        self.leaves_until.is_some_and(|until| now < until)
+            || self.busy_since.is_some_and(has_had_enough)
+    }
+
+    /// An answer has come: so many listen, where that was asked.
+    fn note_others(&mut self, batch: &Batch<Self>, listeners: u64) {
+        let passes = gives_back(batch) && !batch.asks.is_empty();
+        if passes && listeners > 1 {
+            self.busy_since.get_or_insert(batch.departed.timer());
+        } else if passes {
+            self.busy_since = None;
+        }
+    }
+}
+
+/// Whether a call of it gives permits back.
+fn gives_back(batch: &Batch<PermitExpirable>) -> bool {
+    batch.calls.iter().any(|queued| queued.call.ids() > 0)
 }
 
 /// What travels as one step.
@@ -119,6 +155,9 @@ impl Primitive for PermitExpirable {
     /// The first, and as many as what is free, or becomes free by this batch, may suffice for; and those who have been passed
     /// for long enough, that they stop the line.
     fn asks(&self, batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
+        if self.leaves(batch) {
+            return Vec::new();
+        }
         let frees = |call: &Call| match call {
             Call::Release(_) | Call::ReleaseTogether(_) => Some(call.ids()),
             call => (!Self::frees(call)).then_some(0),
@@ -147,6 +186,10 @@ impl Primitive for PermitExpirable {
     }
 
     fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
+        if self.busy_since.is_some() && self.leaves(batch) {
+            self.busy_since = None;
+            self.leaves_until = Some(batch.departed.timer() + MOMENT);
+        }
         let releases = |queued: &Queued<Self>| queued.call.ids() > 0;
         args.push(
             if batch.asks.is_empty() && batch.calls.iter().all(releases) {
@@ -187,6 +230,7 @@ impl Primitive for PermitExpirable {
     ) -> Option<Verdict<Self>> {
         let millis: i64 = words.next()?.parse().ok()?;
         let left: i64 = words.next()?.parse().ok()?;
+        let listeners: u64 = words.next()?.parse().ok()?;
         let (mut replies, mut grants) = (Vec::new(), Vec::new());
         for step in steps(batch) {
             let word = words.next()?;
@@ -218,12 +262,21 @@ impl Primitive for PermitExpirable {
         let free = usize::try_from(left).unwrap_or(0);
         let known = self.free.replace(free).unwrap_or(MOST_ASKED);
         let all = !grants.is_empty() && grants.iter().all(Option::is_some);
+        self.note_others(batch, listeners);
+        let pause = self
+            .leaves_until
+            .map(|until| until.saturating_duration_since(batch.answered));
         let look = match u64::try_from(millis) {
             // There is more than those who have asked could know.
-            _ if free > 0 && (all || free > known) => Look::Now,
+            _ if free > 0 && (all || free > known || batch.asks.is_empty()) => Look::Now,
             Ok(0) => Look::Now,
             Ok(millis) => Look::After(Duration::from_millis(millis)),
             Err(_) => Look::No,
+        };
+        let look = match pause.filter(|pause| !pause.is_zero()) {
+            // A timer that is early would find nobody who asks.
+            Some(pause) => Look::After(pause + MOMENT / 5),
+            None => look,
         };
         Some(Verdict::new(replies, grants, look))
     }
