@@ -465,9 +465,9 @@ async fn fleets_of_both_sides_never_hold_more_than_there_is() {
         ours.try_set_permits(PERMITS).await.unwrap();
         let mut gauge = Gauge::new(&world, "gauge");
         let theirs = world.java.begin(
-            "permitCrowd",
+            "crowd",
             json!({
-                "name": "fleet", "callers": 8, "loops": 12, "leaseMs": 60_000, "holdMicros": 1000,
+                "name": "fleet", "object": "leased", "callers": 8, "loops": 12, "leaseMs": 60_000, "holdMicros": 1000,
                 "gauge": "gauge", "mode": mode.word(),
             }),
         );

@@ -85,11 +85,11 @@ local function open_line(key, notes, publish, id, now, asks, rules)
     me.told = 0
   end
 
-  local function tell(e)
+  local function tell(e, again)
     local heard = say(publish, key .. ':' .. e.id, 'turn')
     local settles = now - e.seen < (rules.settling or 0)
     if type(heard) ~= 'number' or heard < 1 and not settles then return leave(e, true) end
-    e.told, e.changed, line.told = now, true, true
+    e.told, e.changed, line.told = now, true, line.told or not again
     if e.patience > FAR then charge(e.patience, e.patience) end
     line.wait(e.patience)
     return e.want
@@ -132,10 +132,10 @@ local function open_line(key, notes, publish, id, now, asks, rules)
     elseif fits and e.patience > FAR and now < far_again and far_again <= now + (1 + REST) * LONGEST then
       spared = spared or e
       return 0
-    -- Who stops the line must have come since it began to, and must keep coming.
+    -- Who stops the line must have come since it began to, and must keep coming, as those see who wait.
     elseif not fits and e.seen >= e.stops and now - e.seen < ALIVE then
       line.wait(e.seen + ALIVE - now)
-    elseif tell(e) == 0 then
+    elseif tell(e, not fits and e.seen >= e.stops) == 0 then
       return 0
     end
     return fits or left

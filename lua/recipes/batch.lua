@@ -36,8 +36,8 @@
 -- Invariant: permits go to those of our clients who wait in the order of their arrival; none is granted while a
 --   peer holds the lock; after a refusal nothing has changed
 
--- Who has become a holder.
-local holders, setting
+-- Who has become a holder; what is answered where nobody has.
+local holders, setting, without_holders
 
 -- A text as one word of the answer.
 local function word(text)
@@ -208,7 +208,7 @@ local function work()
     return done and result
   end
   -- Who was served has not named all who wait: the others come again.
-  local waits = waiting > served and (arrival or named == 0)
+  local waits = waiting > served and arrival
   if waits and not line then open() end
   if line then
     -- Where nothing has come free nobody is told who was not told before. Under a peer's lock a permit that is free is no
@@ -225,25 +225,34 @@ local function work()
   try(store.settle, setting, freed, granted)
 
   local first_end = -1
-  if waiting > served then first_end = store.first_end(setting, from) end
+  if waiting > served then first_end = try(store.first_end, setting, from) or -1 end
   -- Who waits for a string lock is told who holds it.
-  if setting.repair and waiting > served then lock = store.holder() end
+  if setting.repair and waiting > served then lock = try(store.holder) end
 
   local function bits(list, count)
     local text = {}
     for i = 1, count do text[i] = list[i] and '1' or '0' end
     return count > 0 and table.concat(text) or '-'
   end
-  local answer = {
-    format('%.0f', now), format('%.0f', first_end), rank, waits and max(size, rank + 1) or 0,
-    format('%.0f', line and line.pause or 0), more and 1 or 0, lock or '-', served, tried, cleared, bits(dropped, releases),
-    bits(kept, refreshes), slots and table.concat(slots, ',') or '-', word(failure),
-  }
-  return table.concat(answer, ' '), granted + freed + releases + refreshes > 0
+  local function answer()
+    return table.concat({
+      format('%.0f', now), format('%.0f', first_end), rank, waits and max(size, rank + 1) or 0,
+      format('%.0f', line and line.pause or 0), more and 1 or 0, lock or '-', served, tried, cleared,
+      bits(dropped, releases), bits(kept, refreshes), slots and table.concat(slots, ',') or '-', word(failure),
+    }, ' ')
+  end
+  if freed + refreshes > 0 then
+    without_holders = function(refusal)
+      served, tried, slots, failure = 0, 0, nil, refusal
+      return answer()
+    end
+  end
+  return answer(), granted + freed + releases + refreshes > 0
 end
 
-return carry_out_steps(work, function()
+return carry_out_steps(work, function(refusal)
+  if not holders then return end
   -- Nobody holds what nobody is told of.
-  if holders then pcall(store.drop, setting, holders) end
-  return holders
+  pcall(store.drop, setting, holders)
+  return without_holders and without_holders(refusal) or 'refused'
 end)

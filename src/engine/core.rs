@@ -133,7 +133,8 @@ impl Core {
 
     /// What has become of the calls so far.
     pub(crate) fn look(&self) -> Stats {
-        self.stats.look(self.connection.reconnects())
+        let reconnections = self.connection.reconnects();
+        self.stats.look(self.objects.waiting(), reconnections)
     }
 
     /// The number of the next owner of a lock.

@@ -67,7 +67,8 @@
 // | `handle.rs` | what all semaphores share, and the trait for them |
 // | `keeping.rs` | what is refreshed in the background |
 // | `recipe.rs` | the primitive for `engine::primitive`: what travels, who asks, when to look again |
-// | `calls.rs`, `outcome.rs`, `ids.rs` | what is asked, what is answered, and the ids of those who are granted |
+// | `calls.rs`, `steps.rs`, `outcome.rs`, `ids.rs` | what is asked, how that is written, what is answered, and the ids of those who are granted |
+// | `scripts.rs` | the script of each layout |
 // | `arrivals.rs`, `ends.rs`, `peers_lock.rs` | what it remembers: who came when, when holders expire, the lock of peers |
 
 mod arrivals;
@@ -82,9 +83,11 @@ mod numbers;
 mod outcome;
 mod peers_lock;
 mod recipe;
+mod scripts;
 mod set;
 mod settings;
 mod slots;
+mod steps;
 mod string_lock;
 mod timestamp;
 

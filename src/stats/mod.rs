@@ -9,9 +9,11 @@ mod meters;
 
 use std::sync::Arc;
 
-pub(crate) use counter::Counter;
+use counter::Counter;
 #[cfg(feature = "metrics")]
 use meters::Meters;
+
+use crate::error::Error;
 
 /// What has become of a client's calls so far, and how things stand now; see [`Client::stats`](crate::Client::stats).
 ///
@@ -27,7 +29,7 @@ pub struct Stats {
     pub failed: u64,
     /// Of these, calls whose outcome is unknown.
     pub outcomes_unknown: u64,
-    /// Callers that wait now, for permits, a lock or their answer.
+    /// Callers that wait in line now, for permits, a lock or a latch.
     pub waiting: u64,
     /// Permits that guards hold now. What was acquired without a guard is not known.
     pub held_permits: u64,
@@ -46,9 +48,8 @@ pub struct Stats {
 pub(crate) struct Counters {
     granted: Counter,
     pub(crate) refused: Counter,
-    pub(crate) failed: Counter,
-    pub(crate) outcomes_unknown: Counter,
-    pub(crate) waiting: Counter,
+    failed: Counter,
+    outcomes_unknown: Counter,
     held_permits: Counter,
     held_locks: Counter,
     lost: Counter,
@@ -81,20 +82,29 @@ impl Counters {
         self.meters.waited(_what, _since.began.elapsed());
     }
 
+    /// A call has failed.
+    #[cold]
+    pub(crate) fn note_failed(&self, error: &Error) {
+        self.failed.add(1);
+        if matches!(error, Error::OutcomeUnknown { .. }) {
+            self.outcomes_unknown.add(1);
+        }
+    }
+
     /// Tells the metrics how things stand.
     #[cfg(feature = "metrics")]
     pub(crate) fn publish(&self, stats: &Stats) {
         self.meters.publish(stats);
     }
 
-    /// The connection has come back so often.
-    pub(crate) fn look(&self, reconnections: u64) -> Stats {
+    /// So many callers wait, and the connection has come back so often.
+    pub(crate) fn look(&self, waiting: u64, reconnections: u64) -> Stats {
         Stats {
             granted: self.granted.sum(),
             refused: self.refused.sum(),
             failed: self.failed.sum(),
             outcomes_unknown: self.outcomes_unknown.sum(),
-            waiting: self.waiting.sum(),
+            waiting,
             held_permits: self.held_permits.sum(),
             held_locks: self.held_locks.sum(),
             lost: self.lost.sum(),
@@ -108,7 +118,7 @@ impl Counters {
 #[cfg(feature = "metrics")]
 impl Drop for Counters {
     fn drop(&mut self) {
-        self.publish(&self.look(0));
+        self.publish(&self.look(0, 0));
     }
 }
 
@@ -221,18 +231,18 @@ mod tests {
         let mut all = Holding::new(&counters, What::Permits, "seats", 5);
         let lock = Holding::new(&counters, What::Lock, "door", 1);
         let two = all.split(2);
-        assert_eq!(counters.look(0).held_permits, 5);
+        assert_eq!(counters.look(0, 0).held_permits, 5);
         drop(two);
-        assert_eq!(counters.look(0).held_permits, 3);
+        assert_eq!(counters.look(0, 0).held_permits, 3);
         let one = all.split(1);
         all.merge(one);
-        assert_eq!(counters.look(0).held_permits, 3);
+        assert_eq!(counters.look(0, 0).held_permits, 3);
         lock.note_lost();
         drop((all, lock));
         let stats = Stats {
             lost: 1,
             ..Stats::default()
         };
-        assert_eq!(counters.look(0), stats);
+        assert_eq!(counters.look(0, 0), stats);
     }
 }

@@ -321,6 +321,10 @@ impl<P: Primitive> Listener for Line<P> {
 }
 
 impl<P: Primitive> Shared for Line<P> {
+    fn waiting(&self) -> usize {
+        self.lock().state.waiters.len()
+    }
+
     fn close(self: Arc<Self>) {
         let told = {
             let mut inner = self.lock();

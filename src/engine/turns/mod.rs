@@ -287,8 +287,8 @@ impl Turns {
             return None;
         };
         let due = now + pause;
-        // Whoever has told them does, and a few others, as that one may be gone.
-        let looks = seen.told || self.answers(now);
+        // Whoever has told them does, and a few of those who wait, as that one may be gone.
+        let looks = seen.told || waiting && self.answers(now);
         if !looks || self.look_at.is_some_and(|at| at <= due) {
             return None;
         }
@@ -365,6 +365,12 @@ mod tests {
             "somebody else has told them"
         );
         assert!(turns.is_held());
+        let told_by_others = verdict("turn:1:0:4000:0:0:2");
+        assert_eq!(
+            turns.answered(told_by_others, false, false, now, now),
+            None,
+            "nobody of this client waits: it would look for as long as the line is stopped"
+        );
         let due = turns.answered(told, true, true, now, now).expect("a look");
         assert_eq!(due, now + Duration::from_millis(5));
         assert_eq!(

@@ -9,7 +9,7 @@ use super::ids;
 use crate::api::{Holder, RemainingTtl};
 use crate::clock::Moment;
 use crate::engine::call::Dropped;
-use crate::engine::primitive::{Ask, Batch, Look, Primitive, Ticket, Verdict, Waiters};
+use crate::engine::primitive::{Ask, Batch, Look, Primitive, Queued, Ticket, Verdict, Waiters};
 use crate::engine::request::Arg;
 
 /// One call takes, or gives back, so many permits at the most.
@@ -147,8 +147,15 @@ impl Primitive for PermitExpirable {
     }
 
     fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
-        let asked: usize = batch.asks.iter().map(|ask| ask.want.permits()).sum();
-        args.push(number(asked));
+        let releases = |queued: &Queued<Self>| queued.call.ids() > 0;
+        args.push(
+            if batch.asks.is_empty() && batch.calls.iter().all(releases) {
+                // Who releases does not care what has ended.
+                Arg::Number(-1)
+            } else {
+                number(batch.asks.iter().map(|ask| ask.want.permits()).sum())
+            },
+        );
         for step in steps(batch) {
             match step {
                 Step::Releases(calls) => {

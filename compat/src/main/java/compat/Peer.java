@@ -53,7 +53,6 @@ public final class Peer {
         new ExpiryOps(client).addTo(ops);
         new LatchOps(client).addTo(ops);
         new PermitOps(client).addTo(ops);
-        PermitCrowd.addTo(ops, client);
         new LockOps(client).addTo(ops);
         new FencedLockOps(client).addTo(ops);
         LockCrowd.addTo(ops, client);
