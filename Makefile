@@ -18,6 +18,8 @@ UNCOMMITTED = $(if $(shell git status --porcelain),--allow-dirty)
 # The oldest Rust that is promised, and the features, as Cargo.toml has them.
 RUST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 FEATURES = $(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z-]*\) = .*/\1/p' Cargo.toml)
+# The tests that are there with a feature only.
+FEATURE_TESTS = $(shell awk -F'"' '/^name/ { name = $$2 } /^required-features/ { print "--test", name }' Cargo.toml)
 
 test: setup ## check everything, on the redis-server of this machine
 	@redis-server --version
@@ -30,9 +32,8 @@ test: setup ## check everything, on the redis-server of this machine
 	cargo test --locked
 	cargo test --locked --package rsem
 	cargo test --locked --package services
-	cargo test --locked --all-features --lib --test tls --test tower
-	cargo test --locked --all-features --doc tls
-	cargo test --locked --all-features --doc tower
+	cargo test --locked --all-features --lib $(FEATURE_TESTS)
+	cargo test --locked --all-features --doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 	cargo package --locked --list $(UNCOMMITTED)
 	cargo package --locked $(UNCOMMITTED)
