@@ -30,7 +30,7 @@ test: setup ## check everything, on the redis-server of this machine
 	cargo test --locked
 	cargo test --locked --package rsem
 	cargo test --locked --package services
-	cargo test --locked --all-features --lib --test tls --test tower
+	cargo test --locked --all-features --lib --test tls --test tower --test blocking --test observed
 	cargo test --locked --all-features --doc tls
 	cargo test --locked --all-features --doc tower
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
