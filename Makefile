@@ -17,7 +17,7 @@ UNCOMMITTED = $(if $(shell git status --porcelain),--allow-dirty)
 
 # The oldest Rust that is promised, and the features, as Cargo.toml has them.
 RUST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-FEATURES = $(shell sed -n '/^\[features\]/,/^$$/s/^\([a-z-]*\) = .*/\1/p' Cargo.toml)
+FEATURES = $(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z-]*\) = .*/\1/p' Cargo.toml)
 
 test: setup ## check everything, on the redis-server of this machine
 	@redis-server --version

@@ -10,6 +10,7 @@
 //! [`SlotSemaphore`]: recipes::SlotSemaphore
 //! [`StringLock`]: recipes::StringLock
 //! [`LimitLayer`]: tower::LimitLayer
+//! [`blocking`]: blocking
 //! [`memory`]: memory
 //! [`guide::promises`]: guide::promises
 //! [`guide::locks`]: guide::locks
@@ -24,7 +25,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What a feature brings is linked to where the feature is.
 #![cfg_attr(
-    not(all(feature = "tls-rustls", feature = "tower")),
+    not(all(feature = "blocking", feature = "tls-rustls", feature = "tower")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 

@@ -480,6 +480,37 @@ async fn a_master_that_falls_silent_is_left_by_idle_clients_too() {
     cluster.servers[1].thaw();
 }
 
+/// The old master goes on taking itself for one, and the client could go on talking to it.
+#[tokio::test]
+async fn a_master_that_is_cut_off_is_left_and_not_believed() {
+    let cluster = Cluster::start().await;
+    let name = &cluster.name_at(0, "cut-off").await;
+    let client = connect(&cluster).await;
+    let semaphore = client.semaphore(name);
+    semaphore.try_set_permits(5).await.unwrap();
+    let waiting = waiter(&cluster.servers[0], &client, name, 6).await;
+    cluster.until_copied(3, name, "5").await;
+    cluster.cut_off(0).await;
+    // It is heard of by asking, once a second.
+    until_listeners(&cluster.servers[3], name, 1).await;
+    semaphore.release(1).await.unwrap();
+    served(waiting).await;
+    // The first one goes on answering, and is asked again by those who come anew.
+    let seeds = [0, 1].map(|number| format!("127.0.0.1:{}", cluster.servers[number].port()));
+    let fresh = Client::builder(format!("redis+cluster://{}", seeds.join(",")));
+    let fresh = fresh.connect().await.unwrap().semaphore(name);
+    for _ in 0..30 {
+        fresh.release(1).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        semaphore.acquire(1).await.unwrap();
+    }
+    assert_eq!(cluster.stored(name, 0).await.as_deref(), Some("0"));
+    assert_eq!(
+        ask::<String>(&cluster.servers[0], &["GET", name]).await,
+        "5"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redisson_of_each_kind_is_woken_and_wakes() {
     let cluster = shared().await;

@@ -1,5 +1,8 @@
 //! The contract suites over a cluster, with sharded messages and with plain ones.
 
+// Both suites bring the file that makes calls.
+#![allow(clippy::duplicate_mod)]
+
 #[macro_use]
 mod contract;
 #[macro_use]

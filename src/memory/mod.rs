@@ -39,7 +39,6 @@
 // | File | What it holds |
 // |---|---|
 // | `semaphore.rs` | the public type: checks and documentation |
-// | `handle.rs` | the trait for it |
 // | `wait.rs` | one waiting caller as a future, and what its drop gives back |
 // | `state.rs` | the counter and its time to live |
 // | `line.rs` | the order of those who wait, and for how long it may be broken |

@@ -59,17 +59,17 @@
 //! [`WrongType`](crate::Error::WrongType), [`WrongUnits`](crate::Error::WrongUnits) and
 //! [`NotANumber`](crate::Error::NotANumber) for what is found in the keys; those of the server and the connection
 //! as everywhere.
-//!
-//! | File | What it holds |
-//! |---|---|
-//! | `fair.rs`, `timestamp.rs`, `set.rs`, `slots.rs`, `string_lock.rs` | the public types |
-//! | `settings.rs`, `names.rs`, `numbers.rs` | what a handle is told, and the keys that follow from it |
-//! | `handle.rs` | what all semaphores share, and the trait for them |
-//! | `keeping.rs` | what is refreshed in the background |
-//! | `recipe.rs` | the primitive for [`engine::primitive`](crate::engine::primitive): what travels, who asks, when to look again |
-//! | `calls.rs`, `steps.rs`, `outcome.rs`, `ids.rs` | what is asked, how that is written, what is answered, and the ids of those who are granted |
-//! | `scripts.rs` | the script of each layout |
-//! | `arrivals.rs`, `ends.rs`, `peers_lock.rs` | what it remembers: who came when, when holders expire, the lock of peers |
+
+// | File | What it holds |
+// |---|---|
+// | `fair.rs`, `timestamp.rs`, `set.rs`, `slots.rs`, `string_lock.rs` | the public types |
+// | `settings.rs`, `names.rs`, `numbers.rs` | what a handle is told, and the keys that follow from it |
+// | `handle.rs` | what all semaphores share, and the trait for them |
+// | `keeping.rs` | what is refreshed in the background |
+// | `recipe.rs` | the primitive for `engine::primitive`: what travels, who asks, when to look again |
+// | `calls.rs`, `steps.rs`, `outcome.rs`, `ids.rs` | what is asked, how that is written, what is answered, and the ids of those who are granted |
+// | `scripts.rs` | the script of each layout |
+// | `arrivals.rs`, `ends.rs`, `peers_lock.rs` | what it remembers: who came when, when holders expire, the lock of peers |
 
 mod arrivals;
 mod calls;

@@ -149,6 +149,40 @@ impl Cluster {
         .await;
     }
 
+    /// Cuts a master off from all other nodes, but not from clients, and puts its replica in its place. It goes on taking
+    /// itself for a master, of a cluster of its own.
+    pub async fn cut_off(&self, master: usize) {
+        let hermit = &self.servers[master];
+        ask::<()>(
+            hermit,
+            &["CONFIG", "SET", "cluster-require-full-coverage", "no"],
+        )
+        .await;
+        let replica = &self.servers[master + MASTERS];
+        for (number, server) in self.servers.iter().enumerate() {
+            if number != master {
+                let id: String = ask(server, &["CLUSTER", "MYID"]).await;
+                ask::<()>(hermit, &["CLUSTER", "FORGET", &id]).await;
+            }
+        }
+        ask::<()>(replica, &["CLUSTER", "FAILOVER", "TAKEOVER"]).await;
+        let id: String = ask(hermit, &["CLUSTER", "MYID"]).await;
+        for (number, server) in self.servers.iter().enumerate() {
+            if number != master {
+                let port = replica.port().to_string();
+                until("the takeover is known", PATIENCE, async || {
+                    let nodes: String = ask(server, &["CLUSTER", "NODES"]).await;
+                    let line = nodes
+                        .lines()
+                        .find(|line| line.contains(&format!(":{port}@")));
+                    line.is_some_and(|line| line.contains("master"))
+                })
+                .await;
+                ask::<()>(server, &["CLUSTER", "FORGET", &id]).await;
+            }
+        }
+    }
+
     /// Says that `slot` is on its way from one of the first masters to another.
     pub async fn begin_to_move(&self, slot: u16, from: usize, to: usize) {
         let slot = slot.to_string();

@@ -10,9 +10,9 @@ pub(crate) struct Map {
     /// The highest number of a configuration that who has told this had heard of: every failover has a higher one than
     /// those before.
     pub(super) epoch: u64,
-    masters: Vec<Address>,
+    pub(super) masters: Vec<Address>,
     /// Which of them has each slot; empty while nothing is known.
-    owners: Vec<Option<u16>>,
+    pub(super) owners: Vec<Option<u16>>,
 }
 
 impl Map {

@@ -10,6 +10,7 @@
 //! Nothing is sent twice here: who asks about a lost answer is the engine.
 
 mod map;
+mod search;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -36,6 +37,7 @@ use crate::sync::Mutex;
 
 pub(crate) use map::Map;
 use map::Redirection;
+use search::Search;
 
 /// How often a node is asked while all is well.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -286,64 +288,41 @@ impl Cluster {
     /// Asks until somebody has told as much as is known already.
     async fn refresh(&self) -> Result<(), Refusal> {
         let known = self.state.lock().map.epoch;
+        let mut search = Search::of(known);
         let mut asking = FuturesUnordered::new();
-        let mut older: Option<Map> = None;
-        let mut refusal: Option<Refusal> = None;
         for address in self.candidates() {
             asking.push(self.ask(address));
             let hedge = Instant::now() + HEDGE;
             while let Ok(Some(answer)) = timeout_at(hedge, asking.next()).await {
-                if self.weigh(answer, known, &mut older, &mut refusal) {
-                    return Ok(());
+                search.weigh(answer);
+                if search.is_over() {
+                    break;
                 }
             }
-        }
-        while let Some(answer) = asking.next().await {
-            if self.weigh(answer, known, &mut older, &mut refusal) {
-                return Ok(());
+            if search.is_over() {
+                break;
             }
         }
-        match (older, refusal) {
-            // All of them say so: they have been set up anew.
-            (Some(map), None) => {
+        while !search.is_over() {
+            let answer = if search.will_do() {
+                timeout(HEDGE, asking.next()).await.ok().flatten()
+            } else {
+                asking.next().await
+            };
+            let Some(answer) = answer else { break };
+            search.weigh(answer);
+        }
+        let found = search.result();
+        match found {
+            Ok(map) => {
                 self.accept(map);
                 Ok(())
             }
-            (_, refusal) => {
-                let refusal = refusal.unwrap_or_else(|| Refusal::unreachable("nobody to ask"));
+            Err(refusal) => {
                 self.state.lock().why = refusal.clone();
                 Err(refusal)
             }
         }
-    }
-
-    /// Whether `answer` ends the search.
-    fn weigh(
-        &self,
-        answer: Result<Map, Refusal>,
-        known: u64,
-        older: &mut Option<Map>,
-        refusal: &mut Option<Refusal>,
-    ) -> bool {
-        match answer {
-            Ok(map) if map.epoch >= known => {
-                self.accept(map);
-                return true;
-            }
-            Ok(map) => {
-                if older.as_ref().is_none_or(|best| best.epoch < map.epoch) {
-                    *older = Some(map);
-                }
-            }
-            Err(new) => {
-                // A password that is wrong does not become right by trying again.
-                let lasting = |old: &Refusal| old.reason != Reason::Unreachable;
-                if !refusal.as_ref().is_some_and(lasting) {
-                    *refusal = Some(new);
-                }
-            }
-        }
-        false
     }
 
     /// Whom to ask, first those who are connected.
