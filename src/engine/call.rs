@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::core::Core;
 use crate::error::{Error, Result};
 use crate::state::ConnectionState;
-use crate::stats::{Since, What};
+use crate::stats::What;
 
 /// How long a timed call may take besides its wait, unless that is set.
 const TIMED_CALL: Duration = Duration::from_secs(5);
@@ -99,7 +99,7 @@ impl Core {
         _amount: u32,
         future: Pin<&mut (impl Future<Output = Result<T>> + Send)>,
     ) -> Result<T> {
-        let since = Since::now();
+        let since = self.stats.since();
         let calling = self.call(call, future);
         #[cfg(feature = "spans")]
         let calling = tracing::Instrument::instrument(

@@ -62,24 +62,23 @@ pub(crate) struct Counters {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Since {
     #[cfg(feature = "metrics")]
-    began: std::time::Instant,
-}
-
-impl Since {
-    pub(crate) fn now() -> Self {
-        Since {
-            #[cfg(feature = "metrics")]
-            began: std::time::Instant::now(),
-        }
-    }
+    began: Option<meters::Began>,
 }
 
 impl Counters {
+    /// Something begins now.
+    pub(crate) fn since(&self) -> Since {
+        Since {
+            #[cfg(feature = "metrics")]
+            began: self.meters.begin(),
+        }
+    }
+
     /// Somebody who has asked since then was granted what it wanted.
     pub(crate) fn note_granted(&self, _what: What, _since: Since) {
         self.granted.add(1);
         #[cfg(feature = "metrics")]
-        self.meters.waited(_what, _since.began.elapsed());
+        self.meters.waited(_what, _since.began);
     }
 
     /// A call has failed.
@@ -170,7 +169,7 @@ impl Holding {
             counters: Arc::clone(counters),
             what,
             amount,
-            since: Since::now(),
+            since: counters.since(),
             #[cfg(feature = "spans")]
             _span: tracing::info_span!("hold", name = _name, what = what.word(), amount),
         };
@@ -214,8 +213,7 @@ impl Drop for Holding {
             held.count(-i64::from(held.amount));
             #[cfg(feature = "metrics")]
             if held.amount > 0 {
-                let lasted = held.since.began.elapsed();
-                held.counters.meters.held(held.what, lasted);
+                held.counters.meters.held(held.what, held.since.began);
             }
         }
     }
