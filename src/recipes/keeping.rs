@@ -5,7 +5,7 @@
 //! [`MOST_CALLS`]. What the server says is gone is told as lost; what could not be refreshed in time is lost by its lease's
 //! own clock.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) struct Keeping(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    kept: HashMap<Arc<str>, Entry>,
+    kept: BTreeMap<Arc<str>, Entry>,
     /// For those that last so long there is a task.
     refreshing: HashSet<Duration>,
     /// When those end that this client has refreshed without keeping them.
