@@ -135,7 +135,7 @@ async fn undisturbed(server: &RedisServer, proxy: &Proxy) -> Vec<String> {
         "Ok(3)",
         "Ok(Some(4))",
         "(Ok(()), Ok(())) Ok(5)",
-        "Ok(None) Ok(5)",
+        "Ok(None) Ok(Some(5))",
         "Ok(true)",
         "Ok(false)",
         "not held",

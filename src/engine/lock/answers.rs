@@ -120,6 +120,12 @@ impl LockLine {
         }
         for (turn, (answer, known)) in batch.turns.into_iter().zip(answers) {
             let claim = turn.claim;
+            let others = state.waiting.sharing.others();
+            match answer {
+                StepAnswer::Busy(_) => state.waiting.herd.lost(others),
+                StepAnswer::Taken(..) => state.waiting.herd.won(),
+                _ => {}
+            }
             if let StepAnswer::Busy(ttl) = answer {
                 busy = true;
                 ends = ttl;
