@@ -44,8 +44,8 @@ use run::Limit;
 const NAMED: &[(&str, u64)] = &[];
 
 /// How many histories are carried out in `cargo test`, and how many of them twice.
-const SOME: u64 = 120;
-const TWICE: u64 = 12;
+const SOME: u64 = 60;
+const TWICE: u64 = 10;
 
 fn main() -> ExitCode {
     // Of what `cargo test` passes on, only a filter and the question for the tests' names matter.
