@@ -39,21 +39,13 @@ use judge::Fault;
 use plan::Plan;
 use run::Limit;
 
-/// Seeds that have found something, and what.
-const NAMED: &[(&str, u64)] = &[
-    (
-        "a JVM that was not connected at a release between our clients",
-        1279,
-    ),
-    (
-        "who was refused a line and comes back to it",
-        20_779_000_017,
-    ),
-];
+/// Seeds that have found something, and what. They mean other histories as soon as something else is drawn: then each is looked
+/// for anew, by the defect that it stands for ([`scripts/hunt-defects`](../../../scripts/hunt-defects)).
+const NAMED: &[(&str, u64)] = &[];
 
 /// How many histories are carried out in `cargo test`, and how many of them twice.
-const SOME: u64 = 120;
-const TWICE: u64 = 12;
+const SOME: u64 = 60;
+const TWICE: u64 = 10;
 
 fn main() -> ExitCode {
     // Of what `cargo test` passes on, only a filter and the question for the tests' names matter.

@@ -37,6 +37,10 @@ pub(super) fn handle(client: &Client, number: usize, recipe: &Recipe) -> Handle 
             let semaphore = client.slot_semaphore(&key, limit);
             Handle::Semaphore(Arc::new(semaphore.timeout(timeout).check_interval(check)))
         }
+        Layout::Expirable => {
+            let semaphore = client.permit_expirable_semaphore(&key);
+            Handle::Semaphore(Arc::new(semaphore.with_lease(timeout)))
+        }
         Layout::StringLock => {
             let lock = client.string_lock(&key);
             Handle::Lock(Arc::new(lock.timeout(timeout).check_interval(check)))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::chance::{millis, pick};
+use super::recipes::Layout;
 use super::settings::Settings;
 use crate::judge::Object;
 
@@ -47,7 +48,12 @@ pub(super) fn meddling(rng: &mut Rng, settings: &Settings) -> Meddling {
     let object = match lock {
         Some(lock) if rng.bool() => Object::Lock(lock),
         _ if !settings.recipes.is_empty() && rng.bool() => {
-            Object::Recipe(rng.usize(..settings.recipes.len()))
+            let number = rng.usize(..settings.recipes.len());
+            // Its counter would have to be set again by hand.
+            match settings.recipes[number].layout {
+                Layout::Expirable => Object::Semaphore(semaphore),
+                _ => Object::Recipe(number),
+            }
         }
         _ => Object::Semaphore(semaphore),
     };

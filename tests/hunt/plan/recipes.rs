@@ -1,4 +1,4 @@
-//! The classic recipes: who shares them, and what callers and peers do.
+//! The classic recipes, and the semaphore whose permits have leases: who shares them, and what callers and peers do.
 
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub enum Layout {
     Set,
     Slots,
     StringLock,
+    /// `RPermitExpirableSemaphore`, of which no peer is here.
+    Expirable,
 }
 
 /// A semaphore or lock of a recipe.
@@ -51,6 +53,8 @@ impl Recipe {
                 Layout::Set,
                 Layout::Slots,
                 Layout::StringLock,
+                Layout::Expirable,
+                Layout::Expirable,
             ],
         );
         Recipe {

@@ -175,6 +175,7 @@ impl World {
         for event in &plan.events {
             world.happens(began + event.at, Happening::Planned(event.what.clone()));
         }
+        world.set_permits();
         world.happens(began + LOOK, Happening::Look);
         for place in 0..world.settings.clients {
             world.start(place, Duration::ZERO);

@@ -137,6 +137,7 @@ impl World {
                 let taken = self.ask(&["SET", &key, &id, "NX", "PX", &lasts]);
                 matches!(taken, Some(Reply::Status(_))).then_some(Step::Release)
             }
+            (Layout::Expirable, Step::Enter) => None,
             (_, Step::Look) => {
                 let line = if fair { &owners } else { &key };
                 let rank = self.ask(&["ZRANK", line, &id]);

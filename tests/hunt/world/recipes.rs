@@ -19,6 +19,11 @@ pub(super) fn texts(reply: Option<Reply>) -> Vec<String> {
     items.into_iter().filter_map(text).collect()
 }
 
+/// Where the permits of a semaphore stand that have leases.
+fn permits_of(key: &str) -> String {
+    format!("{{{key}}}:timeout")
+}
+
 impl World {
     /// Asks the server itself, whatever is wrong with it.
     pub(super) fn ask(&mut self, words: &[&str]) -> Option<Reply> {
@@ -59,6 +64,23 @@ impl World {
                     live += i64::from(time > (now - millis) as f64);
                 }
             }
+            Layout::Expirable => {
+                let all = self.ask(&["ZRANGE", &permits_of(&key), "0", "-1", "WITHSCORES"]);
+                let all = match all {
+                    Some(Reply::Array(all)) => all,
+                    _ => Vec::new(),
+                };
+                for pair in all.chunks(2) {
+                    let [Reply::Bulk(id), Reply::Bulk(end)] = pair else {
+                        continue;
+                    };
+                    ids.insert(id.iter().map(|byte| format!("{byte:02x}")).collect());
+                    let end = String::from_utf8_lossy(end).parse().unwrap_or(0.0);
+                    live -= i64::from(end <= now as f64);
+                }
+                let left = self.server.counter(key.as_bytes()).unwrap_or_default();
+                live += i64::from(recipe.limit) - left;
+            }
             Layout::Set => {
                 ids = texts(self.ask(&["SMEMBERS", &key])).into_iter().collect();
                 live = i64::try_from(ids.len()).expect("a few");
@@ -85,6 +107,24 @@ impl World {
         Standing {
             ids,
             free: if locked { 0 } else { free },
+        }
+    }
+
+    /// The operator sets the permits of those whose counters are not there.
+    pub(super) fn set_permits(&mut self) {
+        for number in 0..self.settings.recipes.len() {
+            let recipe = self.settings.recipes[number].clone();
+            let key = Object::Recipe(number).key();
+            let set = self.server.counter(key.as_bytes()).is_some();
+            if recipe.layout == Layout::Expirable && !set {
+                let held = match self.ask(&["ZCARD", &permits_of(&key)]) {
+                    Some(Reply::Int(held)) => held,
+                    _ => 0,
+                };
+                let left = (i64::from(recipe.limit) - held).to_string();
+                self.ask(&["SET", &key, &left]);
+                self.ask(&["PUBLISH", &format!("redisson_sc:{{{key}}}"), &left]);
+            }
         }
     }
 

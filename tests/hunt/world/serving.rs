@@ -171,6 +171,7 @@ impl World {
             self.locks_are_forgotten();
         }
         self.operator = self.server.connect();
+        self.set_permits();
         for jvm in 0..self.jvms.len() {
             self.jvms[jvm].commands = self.server.connect();
             self.jvm_deaf(jvm, down + Duration::from_millis(100));
