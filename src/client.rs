@@ -177,6 +177,16 @@ impl Client {
 
     /// What has become of this client's calls so far, and how things stand: cheap, without I/O.
     ///
+    /// With the feature `metrics` the same numbers go to the recorder of the [`metrics`](https://docs.rs/metrics) facade once a second, and all
+    /// clients of a process add up: the counters `redisson_semaphore_granted_total`, `_refused_total`, `_failed_total`, `_outcomes_unknown_total`,
+    /// `_lost_total`, `_retries_total` and `_reconnections_total`, and the gauges `redisson_semaphore_waiting`, `_held_permits` and
+    /// `_held_locks`. As they come, the histograms `redisson_semaphore_wait_seconds` (of what was granted) and
+    /// `redisson_semaphore_hold_seconds` (of guards) are told, with the label `what`, which is `permits` or `lock`. Names of objects are no labels, as
+    /// they may be many. The recorder has to be there before the client is made.
+    ///
+    /// With the feature `spans` there is a span of [`tracing`](https://docs.rs/tracing) at the level `INFO` for each wait, `wait`, and one for as long as a
+    /// guard holds something, `hold`: with the `name` of the object, `what`, and the `amount` of permits.
+    ///
     /// ```no_run
     /// # async fn watch(client: redisson_semaphore::Client) {
     /// let stats = client.stats();
@@ -217,6 +227,14 @@ impl Client {
     /// A shutdown that has begun goes on with the next call; wait for one of them to its end.
     pub async fn shutdown_for(&self, limit: Duration) -> Result<()> {
         self.core.shutdown(Some(limit)).await
+    }
+}
+
+#[cfg(feature = "blocking")]
+impl Client {
+    /// `end` is dropped when nobody uses the client any more, and it owes nothing.
+    pub(crate) fn ends_with(&self, end: tokio::sync::oneshot::Sender<()>) {
+        let _ = self.core.end.set(end);
     }
 }
 

@@ -46,6 +46,9 @@ pub(crate) struct Core {
     unsettled: AtomicUsize,
     /// Shut down, and the connection closed.
     finished: AtomicBool,
+    /// Dropped with it.
+    #[cfg(feature = "blocking")]
+    pub(crate) end: OnceLock<tokio::sync::oneshot::Sender<()>>,
     /// The shutdown is given up then.
     closed_at: watch::Sender<Option<Instant>>,
     /// How that went.
@@ -77,7 +80,7 @@ impl Core {
         // In a cluster calls on different semaphores can't share a script.
         let together = !connection.is_cluster();
         let mapped_id = together.then(|| config.name_mapper.try_map(&id)).flatten();
-        Arc::new(Core {
+        let core = Arc::new(Core {
             config,
             connection,
             wakeups,
@@ -97,10 +100,15 @@ impl Core {
             closing: OnceLock::new(),
             unsettled: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
+            #[cfg(feature = "blocking")]
+            end: OnceLock::new(),
             closed_at: watch::Sender::new(None),
             ended: OnceCell::new(),
             idle: Notify::new(),
-        })
+        });
+        #[cfg(feature = "metrics")]
+        tokio::spawn(publish(Arc::downgrade(&core)));
+        core
     }
 
     /// The client's id: a random UUID, as Redisson's is.
@@ -125,7 +133,8 @@ impl Core {
 
     /// What has become of the calls so far.
     pub(crate) fn look(&self) -> Stats {
-        self.stats.look(self.connection.reconnects())
+        let reconnections = self.connection.reconnects();
+        self.stats.look(self.objects.waiting(), reconnections)
     }
 
     /// The number of the next owner of a lock.
@@ -224,5 +233,19 @@ impl Core {
                 _ = closed_at.changed() => {}
             }
         }
+    }
+}
+
+/// Tells the metrics every second how things stand, and once more at the end of the client.
+#[cfg(feature = "metrics")]
+async fn publish(core: std::sync::Weak<Core>) {
+    while let Some(core) = core.upgrade() {
+        core.stats.publish(&core.look());
+        let finished = core.is_finished();
+        drop(core);
+        if finished {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

@@ -168,9 +168,11 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(());
         }
-        let waiting = async { self.line.join(permits)?.served().await.map(drop) };
+        let mut seat = self.line.join(permits)?;
         let call = self.calling("acquire", Wait::Forever, Dropped::Withdrawn);
-        self.core.take(call, pin!(waiting)).await
+        let served = pin!(seat.served());
+        let served = self.core.take(call, What::Permits, permits, served);
+        served.await.map(drop)
     }
 
     /// Takes `permits` permits if they are free now, whoever waits; 0 succeeds at once.
@@ -186,12 +188,10 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(true);
         }
-        let trying = async {
-            let taken = self.line.call(Operation::TryAcquire(permits)).await;
-            taken.map(|taken| taken == 1)
-        };
+        let trying = pin!(self.line.call(Operation::TryAcquire(permits)));
         let call = self.calling("try_acquire", Wait::No, Dropped::Withdrawn);
-        self.core.take(call, pin!(trying)).await
+        let taken = self.core.take(call, What::Permits, permits, trying);
+        taken.await.map(|taken| taken == 1)
     }
 
     /// As [`acquire`](Self::acquire), waiting for `wait` at the most; `false` when it is over.
@@ -214,7 +214,9 @@ impl RSemaphore {
         self.check(permits)?;
         let waiting = async { self.line.join(permits)?.served_until(deadline).await };
         let call = self.calling("acquire", Wait::For(wait), Dropped::Withdrawn);
-        self.core.take(call, pin!(waiting)).await
+        self.core
+            .take(call, What::Permits, permits, pin!(waiting))
+            .await
     }
 
     /// Gives `permits` permits back, creating the semaphore if it does not exist; 0 does nothing.
@@ -345,7 +347,7 @@ impl RSemaphore {
     }
 
     fn holding(&self, permits: u32) -> Holding {
-        Holding::new(&self.core.stats, What::Permits, permits)
+        Holding::new(&self.core.stats, What::Permits, self.name(), permits)
     }
 }
 

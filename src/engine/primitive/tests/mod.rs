@@ -6,6 +6,7 @@ mod fair;
 mod gate;
 mod orders;
 mod rwlock;
+mod verdicts;
 mod world;
 
 use super::Primitive;
