@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redisson_semaphore::{Client, ClientBuilder, ConnectionState, Effect, Error, ShardedPubSub};
 use serde_json::json;
+use support::channel::Channel;
 use support::clients::{LIMIT, NEVER, builder, served};
 use support::cluster::{Cluster, ask};
 use support::peer::JavaPeer;
@@ -143,6 +144,38 @@ async fn records_are_given_back_and_locks_are_renewed_in_all_slots() {
     }
     client.shutdown().await.unwrap();
     assert_eq!(records().await, 0);
+}
+
+/// A listener that comes after the message is called, whichever master it has to ask.
+#[tokio::test]
+async fn who_listens_later_is_called_at_each_master() {
+    let cluster = shared().await;
+    let client = of(cluster)
+        .sharded_pubsub(ShardedPubSub::Off)
+        .connect()
+        .await
+        .unwrap();
+    let mut names = vec![];
+    for master in 0..3 {
+        let name = cluster.name_at(master, "unheard").await;
+        client.semaphore(&name).try_set_permits(1).await.unwrap();
+        names.push(name);
+    }
+    let listening = cluster
+        .servers
+        .iter()
+        .zip(&names)
+        .map(|(server, name)| async {
+            let mut listener = Channel::subscribe(server, &channel(name)).await;
+            listener.next().await
+        });
+    let messages = tokio::time::timeout(LIMIT, join_all(listening)).await;
+    assert!(
+        messages
+            .unwrap()
+            .iter()
+            .all(|message| message.payload == "1")
+    );
 }
 
 #[tokio::test]
