@@ -14,6 +14,7 @@ use super::refusing::Refusing;
 use super::registry::Registry;
 use super::unheard::Unheard;
 use super::wakeups::Wakeups;
+use super::watchdog::Watchdog;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside::{self, Runtime};
@@ -41,6 +42,8 @@ pub(crate) struct Core {
     pub(crate) refusing: Refusing,
     pub(crate) records: Records,
     pub(crate) unheard: Unheard,
+    pub(crate) watchdog: Arc<Watchdog>,
+    client_name: Arc<str>,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
     /// Since when it is being shut down.
@@ -83,6 +86,7 @@ impl Core {
         let wakeups = Wakeups::new(endpoint, config.safety_interval);
         let id = outside::uuid().to_string();
         let mapped_id = config.name_mapper.try_map(&id);
+        let client_name = config.client_name.clone().unwrap_or_default().into();
         Arc::new(Core {
             config,
             connection,
@@ -101,6 +105,8 @@ impl Core {
             refusing: Refusing::default(),
             records: Records::default(),
             unheard: Unheard::default(),
+            watchdog: Arc::default(),
+            client_name,
             busy: AtomicUsize::new(0),
             closing: OnceLock::new(),
             unsettled: AtomicUsize::new(0),
@@ -114,6 +120,11 @@ impl Core {
     /// The client's id: a random UUID, as Redisson's is.
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The name that the user gave; empty where there is none.
+    pub(crate) fn client_name(&self) -> &Arc<str> {
+        &self.client_name
     }
 
     /// The number of the next call or batch: rises within the client, whatever the object.
@@ -179,7 +190,7 @@ impl Core {
 
     /// Ends all waiting, refuses new calls, and carries out what has been asked for, for `limit` at the most. However
     /// often, and by however many, it is asked for: it ends once.
-    pub(crate) async fn shutdown(&self, limit: Option<Duration>) -> Result<()> {
+    pub(crate) async fn shutdown(self: &Arc<Self>, limit: Option<Duration>) -> Result<()> {
         let window = self.config.retry_window + Duration::from_secs(1);
         let until = Instant::now() + limit.map_or(window, |limit| limit.min(window));
         self.closed_at.send_if_modified(|closed_at| {
@@ -192,7 +203,7 @@ impl Core {
         self.ended.get_or_init(|| self.end()).await.clone()
     }
 
-    async fn end(&self) -> Result<()> {
+    async fn end(self: &Arc<Self>) -> Result<()> {
         let began = *self.closing.get_or_init(Instant::now);
         self.objects.close();
         let idle = async || {
@@ -202,6 +213,7 @@ impl Core {
         };
         let finish = async {
             idle().await;
+            self.watch_for_the_last_time().await;
             self.give_all_records_back().await;
             // What was dropped meanwhile is owed, too.
             idle().await;

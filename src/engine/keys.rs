@@ -17,6 +17,7 @@ pub(crate) struct Keys {
     channel: Arc<str>,
     record: Arc<str>,
     turns: Option<TurnKeys>,
+    holders: Option<HolderKeys>,
     flaw: Option<&'static str>,
 }
 
@@ -29,6 +30,15 @@ pub(crate) struct TurnKeys {
     pub(crate) notes: Arc<str>,
     /// Where this client is told that its turn has come.
     pub(crate) own_channel: Arc<str>,
+}
+
+/// Where it is on record which client holds how many permits.
+#[derive(Debug, Clone)]
+pub(crate) struct HolderKeys {
+    /// Who holds how many, since when.
+    pub(crate) held: Arc<str>,
+    /// Until when each is believed alive.
+    pub(crate) alive: Arc<str>,
 }
 
 impl Keys {
@@ -49,6 +59,7 @@ impl Keys {
             channel: channel.into(),
             record: record.into(),
             turns: None,
+            holders: None,
         }
     }
 
@@ -93,6 +104,20 @@ impl Keys {
         self.turns.as_ref()
     }
 
+    /// The same, and the keys where the holders of permits are on record.
+    pub(crate) fn with_holders(mut self, held: String, alive: String) -> Self {
+        self.holders = Some(HolderKeys {
+            held: held.into(),
+            alive: alive.into(),
+        });
+        self
+    }
+
+    /// Where the holders of permits are on record; see `engine::watchdog`.
+    pub(crate) fn holders(&self) -> Option<&HolderKeys> {
+        self.holders.as_ref()
+    }
+
     /// All of them, with the types that they have.
     pub(crate) fn typed(&self) -> Vec<Typed> {
         let mut all = vec![
@@ -102,6 +127,10 @@ impl Keys {
         if let Some(turns) = &self.turns {
             all.push((Arc::clone(&turns.line), "zset"));
             all.push((Arc::clone(&turns.notes), "hash"));
+        }
+        if let Some(holders) = &self.holders {
+            all.push((Arc::clone(&holders.held), "hash"));
+            all.push((Arc::clone(&holders.alive), "zset"));
         }
         all
     }

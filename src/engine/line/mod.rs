@@ -16,12 +16,14 @@
 //! | `alone.rs` | the short form of a round with one call |
 //! | `answers.rs` | who is told what when a batch has been answered, refused, or kept waiting |
 //! | `listening.rs` | the line's ear on its channel, and when a nudge is due |
+//! | `recorded.rs` | what guards have on record |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
 
 mod alone;
 mod answers;
 pub(crate) mod listening;
 mod queue;
+mod recorded;
 mod round;
 mod seat;
 
@@ -44,6 +46,7 @@ use super::registry::Shared;
 use super::request::Request;
 use super::turns::{self, Ear, Turns};
 use super::waiters::{Waiter, Waiters};
+use super::watchdog::Life;
 use crate::error::{Error, Result};
 use crate::sync::{Mutex, MutexGuard};
 use crate::transport::Value;
@@ -87,6 +90,10 @@ struct State {
     looking_unprompted: bool,
     /// A batch was given up whose copies may still reach the server.
     doubtful: bool,
+    /// The watchdog looks after it.
+    watched: bool,
+    /// Under what the permits of guards are on record.
+    life: Option<Life>,
     /// Counted as busy in the core.
     busy: bool,
     closed: bool,
@@ -156,6 +163,8 @@ impl Line {
                 unprompted: false,
                 looking_unprompted: false,
                 doubtful: false,
+                watched: false,
+                life: None,
                 busy: false,
                 closed,
             }),
@@ -179,9 +188,7 @@ impl Line {
     /// Carries `operation` out and returns its number. Queued at the first poll; when the future is dropped after that, a
     /// release is carried out all the same, anything else if it has been sent; permits that it took are given back.
     pub(crate) async fn call(self: &Arc<Self>, operation: Operation) -> Result<i64> {
-        if let Operation::Release(permits) = operation
-            && self.hand_over(permits)
-        {
+        if self.hand_over(operation) {
             return Ok(1);
         }
         let (reply, answer) = oneshot::channel();
@@ -191,17 +198,18 @@ impl Line {
             since: Instant::now(),
         }))?;
         let permits = match operation {
-            Operation::TryAcquire(permits) => permits,
+            Operation::TryAcquire(permits) | Operation::TryTake(permits) => permits,
             _ => 0,
         };
-        Seat::new(self, permits, answer, None).served().await
+        let recorded = operation.is_recorded();
+        Seat::new(self, permits, recorded, answer, None)
+            .served()
+            .await
     }
 
     /// Carries `operation` out with nobody waiting for it.
     pub(crate) fn call_detached(self: &Arc<Self>, operation: Operation) {
-        if let Operation::Release(permits) = operation
-            && self.hand_over(permits)
-        {
+        if self.hand_over(operation) {
             return;
         }
         let queued = self.enqueue(Queued::Call(Call {
@@ -217,14 +225,23 @@ impl Line {
         }
     }
 
-    /// Lets a release serve waiting callers of this process without Redis; whether it did.
+    /// Lets a release serve waiting callers of this process without Redis; whether it did. What is on record serves only
+    /// those whose is to be, and stays there.
     ///
     /// It is as if the release and their acquisitions had run back to back, which leaves the counter as it
     /// is. That holds while the counter is not negative, so it must have been seen a moment ago: after
     /// `local_hand_over` the next release goes to Redis.
-    fn hand_over(self: &Arc<Self>, permits: u32) -> bool {
+    fn hand_over(self: &Arc<Self>, operation: Operation) -> bool {
+        let (permits, life) = match operation {
+            Operation::Release(permits) => (permits, None),
+            Operation::GiveBack(permits, life) => (permits, Some(life)),
+            _ => return false,
+        };
         let window = self.core.config.local_hand_over;
         let mut state = self.lock();
+        if life.is_some_and(|life| !state.is_alive(life)) {
+            return false;
+        }
         if state.closed || state.waiters.is_empty() || window.is_zero() || state.available < 0 {
             return false;
         }
@@ -241,7 +258,7 @@ impl Line {
             return false;
         }
         let free = state.available;
-        let served = state.waiters.serve_exactly(permits, free, now);
+        let served = (state.waiters).serve_exactly(permits, life.is_some(), free, now);
         let handed_over = !served.is_empty();
         state.turns.handed_over(served.len());
         // A large request that has been served may have stood in the way of smaller ones.
@@ -262,17 +279,18 @@ impl Line {
         } else if handed_over {
             drive::let_caller_go(self);
         }
+        let granted = life.map_or(1, u64::cast_signed);
         for waiter in served {
-            let permits = waiter.permits;
-            if waiter.reply.send(Ok(1)).is_err() {
-                self.call_detached(Operation::Release(permits));
+            let undoing = Operation::undoing(waiter.permits, granted, waiter.recorded);
+            if waiter.reply.send(Ok(granted)).is_err() {
+                self.call_detached(undoing);
             }
         }
         handed_over
     }
 
-    /// Joins the line of those who wait for `permits` permits.
-    pub(crate) fn join(self: &Arc<Self>, permits: u32) -> Result<Seat> {
+    /// Joins the line of those who wait for `permits` permits, which are to be on record.
+    pub(crate) fn join(self: &Arc<Self>, permits: u32, recorded: bool) -> Result<Seat> {
         let (reply, answer) = oneshot::channel();
         let mut state = self.lock();
         if state.closed {
@@ -287,6 +305,7 @@ impl Line {
         state.look |= !wait_quietly;
         let ticket = state.waiters.join(Waiter {
             permits,
+            recorded,
             reply,
             since: now,
             asked: !wait_quietly,
@@ -294,7 +313,7 @@ impl Line {
         });
         self.note_busy(&mut state);
         drop(state);
-        Ok(Seat::new(self, permits, answer, Some(ticket)))
+        Ok(Seat::new(self, permits, recorded, answer, Some(ticket)))
     }
 
     /// Sees to what has been queued.
