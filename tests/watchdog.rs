@@ -483,3 +483,54 @@ async fn hostile_values_harm_nobody_else() {
     );
     assert_eq!(stored(&server, NAME).await, ["2"]);
 }
+
+#[tokio::test]
+async fn a_restart_with_its_data_and_without() {
+    let mut server = RedisServer::options().appendonly().start().await;
+    let (_client, seats, _redis) = watched(&server).await;
+    seats.try_set_permits(3).await.unwrap();
+    let (one, two) = (
+        seats.permit(1).await.unwrap(),
+        seats.permit(1).await.unwrap(),
+    );
+    server.kill().await;
+    server.restart().await;
+    assert_eq!(books(&server).await, (1, 2));
+    one.release().await.unwrap();
+    assert_eq!(books(&server).await, (2, 1));
+    let mut redis = server.connection().await;
+    let () = redis::cmd("FLUSHALL")
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert!(
+        seats.try_permit(1).await.unwrap().is_none(),
+        "there is nothing"
+    );
+    // Nobody has said that there was something; but what was never there does not come back.
+    let gone = two.release().await;
+    assert_eq!(books(&server).await, (0, 0), "{gone:?}");
+}
+
+/// What this client holds is in its slot, and its own: nothing is taken from another client's record.
+#[tokio::test]
+async fn clients_that_hold_beside_each_other() {
+    let server = RedisServer::start().await;
+    let (one, seats, _redis) = watched(&server).await;
+    let two = connect(server.url(), HOUR).await;
+    seats.try_set_permits(6).await.unwrap();
+    let held = seats.permit(2).await.unwrap();
+    let others = two.semaphore(NAME).watched().permit(3).await.unwrap();
+    let mut holders = seats.holders().await.unwrap();
+    holders.sort_by_key(|holder| holder.permits());
+    let ids: Vec<&str> = holders.iter().map(|holder| holder.client_id()).collect();
+    assert_eq!(ids, [one.id(), two.id()]);
+    held.release().await.unwrap();
+    assert_eq!(books(&server).await, (3, 3));
+    // A guard that is not on record, of the same client, is nobody's business here.
+    let plain = one.semaphore(NAME).permit(1).await.unwrap();
+    assert_eq!(books(&server).await, (2, 3));
+    plain.release().await.unwrap();
+    others.release().await.unwrap();
+    assert_eq!(books(&server).await, (6, 0));
+}
