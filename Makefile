@@ -15,13 +15,21 @@ demo: setup ## show Rust and Java sharing a semaphore
 # Packaging refuses files that are not committed. While developing they are welcome, in a clean tree not.
 UNCOMMITTED = $(if $(shell git status --porcelain),--allow-dirty)
 
+# The oldest Rust that is promised, and the features, as Cargo.toml has them.
+RUST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+FEATURES = $(shell sed -n '/^\[features\]/,/^$$/s/^\([a-z-]*\) = .*/\1/p' Cargo.toml)
+
 test: setup ## check everything, on the redis-server of this machine
 	@redis-server --version
+	scripts/setup.sh oldest-rust
 	cargo fmt --all --check
+	cargo +$(RUST) check --locked --all-features --package redisson-semaphore --package rsem --target-dir target/oldest-rust
+	set -e; for feature in $(FEATURES); do cargo check --locked --no-default-features --features $$feature; done
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --all-features --all-targets -- -D warnings
 	cargo test --locked
 	cargo test --locked --package rsem
+	cargo test --locked --package services
 	cargo test --locked --all-features --lib --test tls --test tower
 	cargo test --locked --all-features --doc tls
 	cargo test --locked --all-features --doc tower

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what `make demo` and `make test` need and is missing. Changes nothing when nothing is missing.
 #
-#   scripts/setup.sh [redis] [java] [python] [rust]     the parts; all of them without arguments
+#   scripts/setup.sh [redis] [java] [python] [rust]     the parts; all of these without arguments
+#   scripts/setup.sh oldest-rust                        the oldest Rust that the crate is for, through rustup
 #
 # REDISSON_VERSIONS names the versions of Redisson to fetch; without it compat/build.sh takes all it knows.
 set -euo pipefail
@@ -75,6 +76,15 @@ rust() {
     done
 }
 
+# What Cargo.toml promises, for one check: nothing else of it is used.
+oldest_rust() {
+    local version
+    version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    if cargo "+$version" --version >/dev/null 2>&1; then return; fi
+    have rustup || fail "Rust $version is missing, the oldest that the crate is for: install it with rustup"
+    rustup toolchain install "$version" --profile minimal
+}
+
 parts=${*:-redis java python rust}
 packages=()
 for part in $parts; do
@@ -87,7 +97,8 @@ for part in $parts; do
         # Debian's python3 comes without what a virtual environment needs.
         python) python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv) ;;
         rust) rust ;;
-        *) fail "no such part: $part (there are redis, java, python and rust)" ;;
+        oldest-rust) oldest_rust ;;
+        *) fail "no such part: $part (there are redis, java, python, rust and oldest-rust)" ;;
     esac
 done
 

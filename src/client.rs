@@ -12,7 +12,7 @@ use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
-use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RSemaphore};
+use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore, RSemaphore};
 use crate::state::ConnectionState;
 use crate::stats::Stats;
 
@@ -81,6 +81,15 @@ impl Client {
     #[must_use]
     pub fn count_down_latch(&self, name: &str) -> RCountDownLatch {
         RCountDownLatch::new(&self.core, name)
+    }
+
+    /// The semaphore called `name` whose permits have ids and leases: a handle, made without I/O. Redisson:
+    /// `getPermitExpirableSemaphore(String)`.
+    ///
+    /// A name that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn permit_expirable_semaphore(&self, name: &str) -> RPermitExpirableSemaphore {
+        RPermitExpirableSemaphore::new(&self.core, name)
     }
 
     /// The timestamp semaphore called `name`, of the classic recipes: a handle, made without I/O.
@@ -217,7 +226,38 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The settings of a [`Client`].
+/// The settings of a [`Client`]; the guide has [all of them in a table](crate::guide::operations#settings).
+///
+/// # Names and times of calls
+///
+/// The names of calls say whether they wait, and what they give. It is the same for semaphores, locks and latches:
+///
+/// | Name | Waits | Where there is nothing in time |
+/// |---|---|---|
+/// | `acquire`, `permit`; `lock`, `guard`; `wait` | for as long as it takes | |
+/// | `try_acquire`, `try_permit`; `try_lock`, `try_guard` | not at all | `false` or `None` |
+/// | `try_acquire_for`, `permit_for`; `try_lock_for`, `guard_for`; `wait_for` | for the time given, its *wait*, and tries once more at its end; a wait of zero is `try_` | `false` or `None` |
+///
+/// A verb takes, and something has to be given back by a call; a noun is a guard that gives back by itself: a
+/// [`Permit`](crate::Permit) or [`LeasedPermit`](crate::LeasedPermit) of a semaphore, a [`LockGuard`](crate::LockGuard) of a
+/// lock. `_with_lease` ends what was locked after a time.
+///
+/// Four times must not be mixed up:
+///
+/// | Time | What ends with it |
+/// |---|---|
+/// | the *wait*, given with the call | waiting for others to give back what they hold |
+/// | the *call timeout*, [`call_timeout`](Self::call_timeout) | all patience with Redis: the call ends at the latest this long after its wait |
+/// | the *retry window*, [`retry_window`](Self::retry_window) | repeating a call that was not answered, where there is no call timeout before |
+/// | the *lease*, of a lock or a leased permit | what was granted, unless it is renewed: without one given, it is, in the background |
+///
+/// So `permit_for(1, 300 ms)` is answered within 300 ms where Redis is well: with a permit, or with `None`. Where Redis is
+/// away it ends with an error after 5.3 s, or with a call timeout of 500 ms after 0.8 s. Without a limit, `acquire`, `lock` and `wait`
+/// go on through an outage once they have been answered "not yet"; before that, they are told after the retry window.
+///
+/// Any call may be put into [`tokio::time::timeout`] as well, or into a `select!`: a future that is dropped leaves nothing taken, and a
+/// release that has been polled once is carried out. The call timeout does the same and tells, besides, what may have become of the
+/// call: see [`Error::effect`].
 ///
 /// ```no_run
 /// # async fn connect() -> redisson_semaphore::Result<()> {
@@ -343,7 +383,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a call goes on trying while the server does not answer; 30 s by default.
+    /// How long a call goes on trying while the server does not answer; 30 s by default. See
+    /// [above](Self#names-and-times-of-calls) for the other times, and for a bound on all of a call.
     ///
     /// After it the caller is told [`Error::OutcomeUnknown`] if something was sent and not answered; else
     /// [`Error::Unavailable`] if there was no connection, and [`Error::RefusedForNow`] if the server refused for a

@@ -126,11 +126,6 @@ impl Config {
         self.least_record_life.max(self.retry_window * 4)
     }
 
-    /// How often the end of what is held is put off.
-    pub(crate) fn renewal_period(&self) -> Duration {
-        self.lock_watchdog_timeout / 3
-    }
-
     /// How long after its first sending a call may be repeated: the record must still be there.
     pub(crate) fn repeat_horizon(&self) -> Duration {
         self.record_life() / 2

@@ -55,7 +55,8 @@ pub enum Effect {
 /// What to do about one is asked by method rather than by variant: [`effect`](Error::effect) says whether the failed call can
 /// have changed anything (with an example of what follows from it), [`is_retryable`](Error::is_retryable),
 /// [`is_unavailable`](Error::is_unavailable) and [`is_invalid_argument`](Error::is_invalid_argument) whose fault it is, and
-/// [`name`](Error::name) what it is about. Variants, and fields in them, may be added.
+/// [`name`](Error::name) what it is about. Variants, and fields in them, may be added. The guide tells [what
+/// is promised](crate::guide::promises) when something goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -168,6 +169,44 @@ pub enum Error {
         delta: i64,
     },
 
+    /// More permits at a time than one call may take or give back. Nothing was sent.
+    #[error(
+        "semaphore {name:?}: {permits} permits at a time are more than {most}; nothing was sent"
+    )]
+    #[non_exhaustive]
+    TooManyAtOnce {
+        /// The semaphore.
+        name: String,
+        /// How many were given.
+        permits: usize,
+        /// The most that are allowed.
+        most: usize,
+    },
+
+    /// What is given is the id of no permit of this semaphore, or has a form that cannot be worked with. Nothing took
+    /// effect.
+    #[error("semaphore {name:?}: permit id {id:?} cannot be used: {reason}; nothing took effect")]
+    #[non_exhaustive]
+    InvalidPermitId {
+        /// The semaphore.
+        name: String,
+        /// The id as it was given; of one that is too long the beginning.
+        id: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+
+    /// No permit with this id is held, or not any more: it was given back, has expired, or was taken away. Nothing took
+    /// effect.
+    #[error("semaphore {name:?}: permit {id} is not held; nothing took effect")]
+    #[non_exhaustive]
+    PermitNotHeld {
+        /// The semaphore.
+        name: String,
+        /// The id; of several, the first one given.
+        id: String,
+    },
+
     /// The owner does not hold the lock, or the permits, or does not any more. Nothing took effect.
     #[error("{name:?} is not held by {owner}; nothing took effect")]
     #[non_exhaustive]
@@ -242,10 +281,11 @@ pub enum Error {
         detail: String,
     },
 
-    /// No connection for as long as the retry window lasts (at the first connect: the connect time-out). Nothing took
-    /// effect.
+    /// No connection, or nothing sent, for as long as the retry window or the
+    /// [call timeout](crate::ClientBuilder::call_timeout) lasts (at the first connect: the connect time-out). Nothing took
+    /// effect, and nothing will. Of a call that only looks: no answer.
     #[error(
-        "{name:?}: no connection to the server within {waited:?} ({detail}); nothing took effect"
+        "{name:?}: the server could not be reached within {waited:?} ({detail}); nothing took effect"
     )]
     #[non_exhaustive]
     Unavailable {
@@ -257,13 +297,14 @@ pub enum Error {
         detail: String,
     },
 
-    /// The call was sent, but no answer came for as long as the retry window lasts.
+    /// The call was sent, but no answer came for as long as the retry window or the
+    /// [call timeout](crate::ClientBuilder::call_timeout) lasts; or it was not sent yet, and is a release that will be carried out.
     ///
     /// It may have taken effect, or may still do so when the server comes back. The crate goes on asking, for
     /// five minutes from the first sending (or two retry windows): an acquisition that turns out to have happened is given
     /// back, a release is carried out.
     #[error(
-        "{name:?}: {operation} was sent, but no answer came within {waited:?} ({detail}); it may have taken effect"
+        "{name:?}: no answer to {operation} came within {waited:?} ({detail}); it may have taken effect, or will"
     )]
     #[non_exhaustive]
     OutcomeUnknown {
@@ -339,6 +380,7 @@ impl Error {
         matches!(
             self,
             Error::InvalidPermits { .. }
+                | Error::TooManyAtOnce { .. }
                 | Error::InvalidLimit { .. }
                 | Error::InvalidName { .. }
                 | Error::InvalidDuration { .. }
@@ -352,6 +394,9 @@ impl Error {
     pub fn name(&self) -> Option<&str> {
         match self {
             Error::InvalidPermits { name, .. }
+            | Error::TooManyAtOnce { name, .. }
+            | Error::InvalidPermitId { name, .. }
+            | Error::PermitNotHeld { name, .. }
             | Error::InvalidLimit { name, .. }
             | Error::WrongUnits { name, .. }
             | Error::InvalidName { name, .. }
@@ -413,3 +458,51 @@ impl Error {
 
 /// What the calls of this crate return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_do_about_an_error() {
+        let name = || "seats".to_owned();
+        let refused = Error::RefusedForNow {
+            name: name(),
+            detail: "LOADING".to_owned(),
+        };
+        let invalid = Error::InvalidPermits {
+            name: name(),
+            permits: u32::MAX,
+        };
+        let configuration = Error::Configuration {
+            reason: String::new(),
+        };
+        let unfinished = Error::Unfinished {
+            left: 1,
+            waited: Duration::ZERO,
+        };
+        // Which may be called again, for which Redis is at fault, for which the caller.
+        for (error, answers) in [
+            (Error::unavailable("seats", "away"), [true, true, false]),
+            (refused, [true, true, false]),
+            (
+                Error::outcome_unknown("seats", "release", "silent"),
+                [false, true, false],
+            ),
+            (unfinished, [false, true, false]),
+            (invalid, [false, false, true]),
+            (configuration, [false, false, true]),
+            (Error::server("seats", "ERR"), [false, false, false]),
+            (Error::ShutDown { name: name() }, [false, false, false]),
+        ] {
+            let told = [
+                error.is_retryable(),
+                error.is_unavailable(),
+                error.is_invalid_argument(),
+            ];
+            assert_eq!(told, answers, "{error}");
+            assert!(!error.is_retryable() || error.effect() == Effect::None);
+            assert!(error.name().is_none_or(|name| name == "seats"), "{error}");
+        }
+    }
+}

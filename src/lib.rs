@@ -1,5 +1,31 @@
+// Links of the README: these are the first with their names, so they count here, and those at its end elsewhere.
+//! [`RSemaphore`]: RSemaphore
+//! [`RLock`]: RLock
+//! [`RFencedLock`]: RFencedLock
+//! [`RCountDownLatch`]: RCountDownLatch
+//! [`FairSemaphore`]: recipes::FairSemaphore
+//! [`TimestampSemaphore`]: recipes::TimestampSemaphore
+//! [`SetSemaphore`]: recipes::SetSemaphore
+//! [`SlotSemaphore`]: recipes::SlotSemaphore
+//! [`StringLock`]: recipes::StringLock
+//! [`LimitLayer`]: tower::LimitLayer
+//! [`memory`]: memory
+//! [`guide::promises`]: guide::promises
+//! [`guide::locks`]: guide::locks
+//! [`guide::recipes`]: guide::recipes
+//! [`guide::turns`]: guide::turns
+//! [`guide::operations`]: guide::operations
+//! [`guide::from_redisson`]: guide::from_redisson
+//! [`guide::figures`]: guide::figures
+//! [`guide::internals`]: guide::internals
+//!
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// What a feature brings is linked to where the feature is.
+#![cfg_attr(
+    not(all(feature = "tls-rustls", feature = "tower")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 
 #[cfg(test)]
 mod any_value;
@@ -10,6 +36,7 @@ mod config;
 mod credentials;
 mod engine;
 mod error;
+pub mod guide;
 mod lease;
 pub mod memory;
 #[doc(hidden)]
@@ -35,7 +62,10 @@ pub use config::NameMapper;
 pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;
-pub use redisson::{ExpireCondition, ExpireTime, RCountDownLatch, RFencedLock, RLock, RSemaphore};
+pub use redisson::{
+    ExpireCondition, ExpireTime, RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore,
+    RSemaphore,
+};
 pub use state::ConnectionState;
 pub use stats::Stats;
 #[cfg(feature = "tls-rustls")]

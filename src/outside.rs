@@ -79,6 +79,13 @@ pub(crate) fn since_boot() -> Option<Option<Duration>> {
     simulated(|outside| outside.since_boot())
 }
 
+/// Fills `bytes` with chance that nobody can guess.
+pub(crate) fn random(bytes: &mut [u8]) {
+    if simulated(|_| fastrand::fill(bytes)).is_none() {
+        getrandom::fill(bytes).expect("the system gives random bytes");
+    }
+}
+
 /// A random UUID.
 pub(crate) fn uuid() -> Uuid {
     simulated(|_| uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid())

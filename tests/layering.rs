@@ -54,10 +54,12 @@ const PARTS: &[(&str, &[&str])] = &[
         "redisson",
         &[
             "api",
+            "clock",
             "config",
             "engine",
             "error",
             "lease",
+            "outside",
             "stats",
             "transport",
         ],
@@ -96,6 +98,7 @@ const PARTS: &[(&str, &[&str])] = &[
     ),
     // It re-exports, by paths of its own.
     ("lib", &[]),
+    ("guide", &[]),
 ];
 
 /// What in the engine is one primitive's, until it moves to it. Nothing else there may import it.

@@ -49,7 +49,7 @@ impl Fixture for Redis {
 
     fn second(&self, of: &Handle) -> Handle {
         let lease = of.lease().unwrap_or(Duration::from_secs(10));
-        let shape = Shape::new(of.limit()).lease(lease);
+        let shape = Shape::new(of.limit().expect("a recipe's handle has one")).lease(lease);
         self.layout.make(&self.second, of.name(), shape)
     }
 

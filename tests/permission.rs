@@ -5,8 +5,8 @@ mod support;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncCommands, FromRedisValue};
 use redisson_semaphore::{Client, Error, RLock, RSemaphore};
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, limited, release_as_redisson, served};
@@ -593,84 +593,6 @@ async fn a_user_without_a_password_is_not_taken_for_another() {
         panic!("{error}");
     };
     assert!(detail.starts_with("WRONGPASS"), "{detail}");
-}
-
-/// Waited for in vain.
-const SHORT: Duration = Duration::from_millis(50);
-
-/// The README says what a user needs: with that, nothing is refused.
-#[tokio::test]
-async fn the_commands_that_the_readme_names_are_enough() {
-    let readme = include_str!("../README.md").replace('\n', " ");
-    let commands = |behind: &str| {
-        let (_, rest) = readme.split_once(behind).expect(behind);
-        let commands = rest.split('`').find(|text| text.starts_with("+"));
-        commands.expect("a list of commands").to_owned()
-    };
-    let everybody = commands("Every user");
-    let rule = format!(
-        "app on >secret resetchannels ~seats ~redisson_sc* &redisson_sc* {everybody} {} {}",
-        commands("for a semaphore `name`"),
-        commands("for turns"),
-    );
-    let lock_rule = format!(
-        "locker on >secret resetchannels ~door ~redisson_lock_* &redisson_lock__channel:* {everybody} {}",
-        commands("for a lock `name`"),
-    );
-    let server = RedisServer::options()
-        .user(&rule)
-        .user(&lock_rule)
-        .start()
-        .await;
-    let mut control = server.connection().await;
-    let connect = async |user| connect(server.url_as(user, "secret")).await;
-    let (client, other) = (connect("app").await, connect("app").await);
-    let semaphore = client.semaphore("seats");
-    semaphore.try_set_permits(1).await.unwrap();
-    semaphore.acquire(1).await.unwrap();
-    let waiting = other.semaphore("seats");
-    let task = waiter(&mut control, &waiting, 1).await;
-    semaphore.release(1).await.unwrap();
-    served(task).await;
-    // Each operation, and who waits in vain beside others who wait.
-    assert_eq!(semaphore.try_acquire_for(2, SHORT).await, Ok(false));
-    semaphore.add_permits(4).await.unwrap();
-    assert_eq!(semaphore.release_if_exists(1).await, Ok(true));
-    let (larger, large) = (waiter(&mut control, &waiting, 9).await, semaphore.clone());
-    let large = tokio::spawn(async move { large.acquire(8).await });
-    until_subscribers(&mut control, "redisson_sc:{seats}", 2).await;
-    semaphore.release(12).await.unwrap();
-    served(large).await;
-    served(larger).await;
-    assert_eq!(semaphore.drain_permits().await, Ok(0));
-    assert_eq!(semaphore.available_permits().await, Ok(0));
-    drop(waiting.try_permit(1).await.unwrap());
-    let (client, other) = (connect("locker").await, connect("locker").await);
-    let (door, next) = (client.lock("door"), other.lock("door"));
-    door.lock().await.unwrap();
-    let task = tokio::spawn(async move {
-        next.lock().await?;
-        next.unlock().await
-    });
-    until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
-    door.unlock().await.unwrap();
-    timeout(LIMIT, task).await.unwrap().unwrap().unwrap();
-    client.fenced_lock("door").lock().await.unwrap();
-    assert_eq!(other.lock("door").try_lock_for(SHORT).await, Ok(false));
-    assert_eq!(other.lock("door").force_unlock().await, Ok(true));
-    assert_eq!(door.is_locked().await, Ok(false));
-    let refused: Vec<HashMap<String, redis::Value>> = redis::cmd("ACL")
-        .arg("LOG")
-        .query_async(&mut control)
-        .await
-        .unwrap();
-    // Who the client is, for the reader of `CLIENT LIST` only: not every server knows the command.
-    let introduces = |entry: &HashMap<String, redis::Value>| {
-        let object = String::from_redis_value_ref(&entry["object"]).expect("a word");
-        object == "client" || object == "client|setinfo"
-    };
-    let refused: Vec<_> = refused.iter().filter(|entry| !introduces(entry)).collect();
-    assert!(refused.is_empty(), "{refused:?}");
 }
 
 /// Turns need keys that expire: who may not keep them takes what is free, and leaves nothing behind.

@@ -1,68 +1,328 @@
-//! The README's first example does what it says, on a real server.
+//! The README's examples are those of `examples/services`, its links lead somewhere, and the permissions that the guide names
+//! are those that are needed.
 
+mod layouts;
 mod support;
 
-use redisson_semaphore::RSemaphore;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use layouts::Shape;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, FromRedisValue};
+use redisson_semaphore::{Client, RLock};
+use support::channel::Channel;
+use support::clients::{LIMIT, builder, served};
 use support::server::RedisServer;
+use support::waiters::{channel, until, until_subscribers, waiter};
+use tokio::time::timeout;
 
-/// The README's own text, run as it stands but for the address.
-async fn quick_start(url: String) -> redisson_semaphore::Result<()> {
-    // quick start: begin
-    use redisson_semaphore::Client;
-    use std::time::Duration;
+const README: &str = include_str!("../README.md");
+const LIB: &str = include_str!("../src/lib.rs");
+const OPERATIONS: &str = include_str!("../src/guide/operations.md");
 
-    let client = Client::connect(url).await?;
-    let seats = client.semaphore("seats");
-    seats.try_set_permits(8).await?;
-
-    let seat = seats.permit(1).await?;
-    seat.release().await?;
-
-    if let Some(two) = seats.permit_for(2, Duration::from_secs(1)).await? {
-        println!("{} seats for a while", two.permits());
-    }
-
-    seats.acquire(3).await?;
-    seats.release(3).await?;
-
-    client.shutdown().await?;
-    // quick start: end
-    Ok(())
-}
-
-/// Lines of code, without comments, hidden lines and the address.
-fn code(text: &str) -> Vec<String> {
-    text.lines()
-        .map(|line| line.split(" //").next().unwrap_or_default().trim())
-        .filter(|line| !line.is_empty() && !line.starts_with('#') && !line.starts_with("//"))
-        .map(|line| line.replace("\"redis://127.0.0.1:6379\"", "url"))
-        .collect()
-}
+/// Waited for in vain.
+const SHORT: Duration = Duration::from_millis(50);
 
 #[test]
-fn the_example_below_is_the_readmes() {
-    let readme = include_str!("../README.md");
-    let readme = readme
-        .split("```rust\n")
-        .nth(1)
-        .and_then(|rest| rest.split("```").next());
-    let here = include_str!("readme.rs")
-        .split("// quick start: begin\n")
-        .nth(1);
-    let here = here.and_then(|rest| rest.split("// quick start: end").next());
-    assert_eq!(
-        code(readme.expect("an example")),
-        code(here.expect("an example"))
-    );
+fn the_examples_are_those_that_are_run() {
+    let shown: Vec<&str> = README
+        .split("```rust")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('\n')?.1.split("```").next())
+        .collect();
+    let run = [
+        include_str!("../examples/services/src/bin/limited.rs"),
+        include_str!("../examples/services/src/bin/worker.rs"),
+        include_str!("../examples/services/tests/without_redis.rs"),
+    ];
+    // Without what the file says of itself.
+    let run = run.map(|file| file.split_once("\n\n").expect("a file's head").1);
+    assert_eq!(shown, run);
+}
+
+/// What is told to a new user: at most so many lines to the first request that is guarded.
+#[test]
+fn the_first_example_is_short() {
+    let example = include_str!("../examples/services/src/bin/limited.rs");
+    assert!(example.lines().count() <= 30);
+}
+
+/// `[name]: address` at the beginning of lines.
+fn links<'a>(text: &'a str, before: &str) -> Vec<(&'a str, &'a str)> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(before));
+    let links = lines.filter(|line| line.starts_with("[`"));
+    links.filter_map(|line| line.split_once("]: ")).collect()
+}
+
+/// On a page of its own the README links to docs.rs, in the documentation to the very types: the same ones.
+#[test]
+fn each_link_of_the_readme_is_one_in_the_documentation() {
+    let outside: BTreeSet<String> = links(README, "")
+        .into_iter()
+        .map(|(name, address)| {
+            let path = address
+                .strip_prefix("https://docs.rs/redisson-semaphore/latest/redisson_semaphore/")
+                .expect("the documentation");
+            let path = path
+                .trim_end_matches("/index.html")
+                .trim_end_matches(".html");
+            format!("{name} {}", path.replace("struct.", "").replace('/', "::"))
+        })
+        .collect();
+    let inside = links(LIB, "//! ");
+    let inside = inside
+        .into_iter()
+        .map(|(name, path)| format!("{name} {path}"));
+    assert_eq!(outside, inside.collect());
+    for (name, _) in links(README, "") {
+        assert!(README.matches(&format!("{name}]")).count() > 1, "{name}");
+    }
+}
+
+/// The commands of the guide that grant what is needed for something, after the words that introduce it.
+fn grants(introduction: &str) -> Vec<&'static str> {
+    let (_, behind) = OPERATIONS.split_once(introduction).expect(introduction);
+    let (_, block) = behind.split_once("```text\n").expect("a block");
+    let (block, _) = block.split_once("```").expect("its end");
+    let lines = block.lines().map(|line| {
+        let rules = line.strip_prefix("ACL SETUSER app ");
+        rules.expect("a command for the user `app`")
+    });
+    lines.collect()
+}
+
+/// A user who has been granted what everybody needs, and this.
+async fn user(control: &mut MultiplexedConnection, name: &str, introductions: &[&str]) {
+    let all = ["Everybody:"].iter().chain(introductions);
+    for rules in all.flat_map(|introduction| grants(introduction)) {
+        let mut command = redis::cmd("ACL");
+        command.arg("SETUSER").arg(name);
+        for rule in rules.split(' ') {
+            command.arg(rule);
+        }
+        let _: () = command.query_async(control).await.unwrap();
+    }
+}
+
+async fn connect(server: &RedisServer, user: &str) -> Client {
+    let builder = builder(server.url_as(user, "secret")).client_name(user);
+    builder.connect().await.unwrap()
+}
+
+/// Nobody has been refused anything.
+async fn nothing_is_refused(control: &mut MultiplexedConnection) {
+    let mut log = redis::cmd("ACL");
+    let log: Vec<HashMap<String, redis::Value>> =
+        log.arg("LOG").query_async(control).await.unwrap();
+    let refused = log.iter().map(|entry| {
+        let object = String::from_redis_value_ref(&entry["object"]);
+        object.expect("a word")
+    });
+    // Who the client is, for the reader of `CLIENT LIST` only: not every server knows the command.
+    let refused: Vec<String> = refused
+        .filter(|object| !["client", "client|setinfo"].contains(&&**object))
+        .collect();
+    assert_eq!(refused, [""; 0]);
+}
+
+/// And nothing is granted that nobody has used.
+async fn all_is_used(control: &mut MultiplexedConnection, introductions: &[&str]) {
+    let stats = statistics(control).await;
+    let granted = introductions.iter().flat_map(|words| grants(words));
+    let granted = granted.flat_map(|rules| rules.split(' '));
+    let commands = granted.filter_map(|rule| rule.strip_prefix('+'));
+    let unused: Vec<&str> = commands
+        .filter(|command| {
+            // Of some only a part is granted, of some only a part is used: `pubsub|numsub`.
+            let beginning = format!("cmdstat_{command}");
+            let mut all = stats
+                .lines()
+                .filter_map(|line| line.strip_prefix(&beginning));
+            !all.any(|rest| rest.starts_with([':', '|']))
+        })
+        .collect();
+    assert_eq!(unused, [""; 0]);
+}
+
+/// How often each command has been used.
+async fn statistics(control: &mut MultiplexedConnection) -> String {
+    let mut info = redis::cmd("INFO");
+    info.arg("commandstats").query_async(control).await.unwrap()
+}
+
+/// A second or two after their last waiter has gone.
+async fn channels_are_left(control: &mut MultiplexedConnection) {
+    until("channels are left", LIMIT, async || {
+        statistics(control).await.contains("cmdstat_unsubscribe:")
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn the_quick_start_runs() {
+async fn what_semaphores_need() {
+    const THESE: &[&str] = &["For semaphores,"];
     let server = RedisServer::start().await;
-    quick_start(server.url()).await.unwrap();
-    let client = redisson_semaphore::Client::connect(server.url())
+    let mut control = server.connection().await;
+    user(&mut control, "app", THESE).await;
+    let (client, other) = (connect(&server, "app").await, connect(&server, "app").await);
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(1).await.unwrap();
+    semaphore.acquire(1).await.unwrap();
+    let waiting = other.semaphore("seats");
+    let task = waiter(&mut control, &waiting, 1).await;
+    semaphore.release(1).await.unwrap();
+    served(task).await;
+    // Each operation, and who waits in vain beside others who wait.
+    assert_eq!(semaphore.try_acquire_for(2, SHORT).await, Ok(false));
+    semaphore.add_permits(4).await.unwrap();
+    assert_eq!(semaphore.release_if_exists(1).await, Ok(true));
+    let (larger, large) = (waiter(&mut control, &waiting, 9).await, semaphore.clone());
+    let large = tokio::spawn(async move { large.acquire(8).await });
+    // Somebody who does not take turns.
+    let stranger = Channel::subscribe(&server, &channel("seats")).await;
+    until_subscribers(&mut control, "redisson_sc:{seats}", 3).await;
+    semaphore.release(12).await.unwrap();
+    served(large).await;
+    served(larger).await;
+    assert_eq!(semaphore.drain_permits().await, Ok(0));
+    assert_eq!(semaphore.available_permits().await, Ok(0));
+    drop(waiting.try_permit(1).await.unwrap());
+    drop(stranger);
+    channels_are_left(&mut control).await;
+    for client in [client, other] {
+        client.shutdown().await.unwrap();
+    }
+    nothing_is_refused(&mut control).await;
+    all_is_used(&mut control, THESE).await;
+}
+
+#[tokio::test]
+async fn what_locks_need() {
+    const THESE: &[&str] = &["For locks:"];
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    user(&mut control, "app", THESE).await;
+    let (client, other) = (connect(&server, "app").await, connect(&server, "app").await);
+    let channel = "redisson_lock__channel:{door}";
+    let waits = |next: RLock| {
+        tokio::spawn(async move {
+            next.lock().await?;
+            next.unlock().await
+        })
+    };
+    // From one owner of a client to the next one; then, with nobody else there, to another client.
+    let door = client.lock("door");
+    for next in [client.lock("door"), other.lock("door")] {
+        until_subscribers(&mut control, channel, 0).await;
+        door.lock().await.unwrap();
+        let task = waits(next);
+        until_subscribers(&mut control, channel, 1).await;
+        door.unlock().await.unwrap();
+        served(task).await;
+    }
+    client.fenced_lock("door").lock().await.unwrap();
+    assert_eq!(other.lock("door").try_lock_for(SHORT).await, Ok(false));
+    assert_eq!(door.hold_count().await, Ok(0));
+    door.remaining_ttl().await.unwrap();
+    assert_eq!(other.lock("door").force_unlock().await, Ok(true));
+    assert_eq!(door.is_locked().await, Ok(false));
+    channels_are_left(&mut control).await;
+    for client in [client, other] {
+        client.shutdown().await.unwrap();
+    }
+    nothing_is_refused(&mut control).await;
+    all_is_used(&mut control, THESE).await;
+}
+
+#[tokio::test]
+async fn what_latches_need() {
+    const THESE: &[&str] = &["For latches:"];
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    user(&mut control, "app", THESE).await;
+    let client = connect(&server, "app").await;
+    let done = client.count_down_latch("done");
+    assert_eq!(done.try_set_count(2).await, Ok(true));
+    done.count_down().await.unwrap();
+    let waits = done.clone();
+    let task = tokio::spawn(async move { waits.wait().await });
+    until_subscribers(&mut control, "redisson_countdownlatch__channel__{done}", 1).await;
+    assert_eq!(done.count().await, Ok(1));
+    done.count_down().await.unwrap();
+    served(task).await;
+    channels_are_left(&mut control).await;
+    client.shutdown().await.unwrap();
+    nothing_is_refused(&mut control).await;
+    all_is_used(&mut control, THESE).await;
+}
+
+#[tokio::test]
+async fn what_recipes_need() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    user(&mut control, "app", &["For the recipes,"]).await;
+    let (client, other) = (connect(&server, "app").await, connect(&server, "app").await);
+    for layout in layouts::ALL {
+        let name = format!("jobs-{layout:?}");
+        let one = layout.make(&client, &name, Shape::new(1));
+        let two = layout.make(&other, &name, Shape::new(1));
+        let permit = one.permit().await.unwrap();
+        let waits = tokio::spawn(async move { two.permit().await?.release().await });
+        assert_eq!(one.holders().await.unwrap().len(), 1);
+        assert!(one.refresh(permit.id()).await.unwrap());
+        assert!(permit.release().await.unwrap());
+        timeout(LIMIT, waits).await.unwrap().unwrap().unwrap();
+        one.release_all().await.unwrap();
+    }
+    let import = client.string_lock("jobs");
+    import.lock().await.unwrap();
+    assert_eq!(
+        other.string_lock("jobs").try_lock_for(SHORT).await,
+        Ok(false)
+    );
+    import.unlock().await.unwrap();
+    for client in [client, other] {
+        client.shutdown().await.unwrap();
+    }
+    nothing_is_refused(&mut control).await;
+}
+
+#[tokio::test]
+async fn what_operations_on_objects_need() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    user(
+        &mut control,
+        "app",
+        &["For semaphores,", "Operations on the object"],
+    )
+    .await;
+    let client = connect(&server, "app").await;
+    let seats = client.semaphore("seats");
+    seats.release(3).await.unwrap();
+    seats.exists().await.unwrap();
+    seats.touch().await.unwrap();
+    seats.expire(LIMIT, None).await.unwrap();
+    seats.remaining_ttl().await.unwrap();
+    seats.expire_time().await.unwrap();
+    seats.clear_expire().await.unwrap();
+    let tomorrow = std::time::SystemTime::now() + Duration::from_secs(86_400);
+    seats.expire_at(tomorrow, None).await.unwrap();
+    seats.size_in_memory().await.unwrap();
+    let _: () = redis::cmd("ACL")
+        .arg(&["SETUSER", "app", "~other"])
+        .query_async(&mut control)
         .await
         .unwrap();
-    let seats: RSemaphore = client.semaphore("seats");
-    assert_eq!(seats.available_permits().await, Ok(8), "all seats are back");
+    assert!(seats.copy("other").await.unwrap());
+    assert!(seats.rename_nx("other").await.unwrap().is_none());
+    let seats = seats.rename("other").await.unwrap();
+    assert!(seats.unlink().await.unwrap());
+    assert!(!seats.delete().await.unwrap());
+    let _: () = control.rpush("seats", "no counter").await.unwrap();
+    client.semaphore("seats").release(1).await.unwrap_err();
+    client.shutdown().await.unwrap();
+    nothing_is_refused(&mut control).await;
+    all_is_used(&mut control, &["Operations on the object", "Everybody:"]).await;
 }

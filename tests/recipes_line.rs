@@ -319,7 +319,7 @@ async fn a_look_at_a_long_line_is_a_short_script() {
         let mut pipe = redis::pipe();
         for number in 0..1_000_u64 {
             pipe.zadd(&line, number, 1_000_000_000 + number).ignore();
-            pipe.hset(&notes, number, "1 1 250000 0 0 0").ignore();
+            pipe.hset(&notes, number, "1 0 0 0 0 0").ignore();
         }
         let () = pipe.query_async(&mut redis).await.unwrap();
         let waiting = waiter(&semaphore).await;
@@ -346,9 +346,9 @@ async fn entries_that_nobody_of_ours_has_made_hold_nobody_up() {
     let client = Client::connect(server.url()).await.unwrap();
     let far = 9e15;
     let texts = [
-        "1 1 250000 1 0 1",
-        "99999999999 2147483647 9999999999999999 0 0 0",
-        "1 1 9999999999999999 0 8999999999999999 1",
+        "1 0 0 20000 0 0",
+        "99999999999 2147483647 0 9999999999999999 0 0",
+        "1 1 8999999999999999 9999999999999999 8999999999999999 1",
         "0 0 0 0 0 0",
         "none",
     ];

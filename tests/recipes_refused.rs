@@ -61,9 +61,10 @@ async fn a_user_who_may_not_publish() {
         let word = layout.word();
         let key = |what: &str| format!("redisson_sc_recipe_{what}:{word}:{{{name}}}");
         let _: () = redis.zadd(key("line"), "somebody", 9e15).await.unwrap();
-        let note = "1 1 250000 0 0 0";
+        let note = "2 0 0 0 0 0";
         let _: () = redis.hset(key("notes"), "somebody", note).await.unwrap();
-        let semaphore = layout.make(&client, &name, Shape::new(1));
+        // One more than it takes, which is for the other.
+        let semaphore = layout.make(&client, &name, Shape::new(2));
         let error = semaphore.try_acquire_for(LIMIT).await.unwrap_err();
         assert!(
             matches!(error, Error::PermissionDenied { .. }),

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use redisson_semaphore::{Client, Effect, Error, Permit, RSemaphore, Result};
-use support::clients::{LIMIT, builder, connect, stored, until_stored};
+use support::clients::{LIMIT, NEVER, builder, connect, stored, until_stored};
 use support::log;
 use support::polls::{poll_once, poll_times};
 use support::proxy::{Fate, Proxy};
@@ -220,6 +220,34 @@ async fn shutdown_without_a_server_ends_and_says_so() {
     let told = log::lines(tracing::Level::INFO, "\"gone\"");
     let wrong = |line: &&log::Line| line.text.contains("answered");
     assert_eq!(told.iter().find(wrong).map(|line| &line.text), None);
+}
+
+/// The retry window is an hour, and a later shutdown is in a hurry.
+#[tokio::test]
+async fn a_shutdown_with_a_time_of_its_own_ends_then() {
+    let mut server = RedisServer::start().await;
+    let client = builder(server.url()).retry_window(NEVER);
+    let client = client.connect().await.unwrap();
+    let semaphore = client.semaphore("hurry");
+    semaphore.try_set_permits(2).await.unwrap();
+    let permit = semaphore.permit(2).await.unwrap();
+    server.stop().await;
+    drop(permit);
+    let mut patient = std::pin::pin!(client.shutdown());
+    assert!(poll_once(&mut patient.as_mut()).await.is_pending());
+    let hurried = client.shutdown_for(Duration::from_millis(100));
+    let both = async { tokio::join!(patient, hurried) };
+    let told = timeout(LIMIT, both).await.expect("both end");
+    unfinished(&told.0.expect_err("the server has gone"));
+    unfinished(&told.1.expect_err("the server has gone"));
+
+    server.restart().await;
+    let client = connect(server.url()).await;
+    drop(client.semaphore("hurry").permit(0).await.unwrap());
+    client.semaphore("hurry").release(3).await.unwrap();
+    drop(client.semaphore("hurry").permit(3).await.unwrap());
+    client.shutdown_for(LIMIT).await.unwrap();
+    assert_eq!(stored(&server, "hurry").await, ["3"]);
 }
 
 /// It can't be known whether anything took effect.

@@ -1,9 +1,10 @@
 -- Purpose: carries out, once, what a primitive decides about a batch of calls: looks up the record, lets it decide, puts
 --   the answer on record, publishes and writes, and takes the record back where that is refused
 -- Counterpart: extension: the first part of the scripts of src/engine/primitive; the primitive's part, behind it, ends
---   with `return carry_out(decide)`
+--   with `return carry_out(decide)`, or, where it changes one thing after the other, with `carry_out_steps(work, undo)`
 -- KEYS[1] record: string, "<sequence number> <answer>" of this client's last batch that is on record
--- KEYS[2..] others: the object, and its channel; `OBJECT` and `CHANNEL` to the primitive
+-- KEYS[2..] others: the object, its channel, and the object's further keys; `OBJECT`, `CHANNEL` and, of the latter, the
+--   first as `FURTHER` to the primitive
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] sequence number of this batch, rising within a client
 -- ARGV[3] time to live of the record in milliseconds
@@ -13,25 +14,28 @@
 --   become of this number
 -- Returns: "done", and what the primitive answers; "none" for a number that was asked about, and will do nothing from now
 --   on; "stale" for a batch older than the record, and for one that is sent for the first time and is on record;
---   "unreadable <text>" for a number that is none; "refused <error>": nothing has changed, by any sending. An error, and
---   this sending has changed nothing
+--   "unreadable <text>" for something that does not belong there; "refused <error>": nothing has changed, by any sending;
+--   "unrecorded <one of these>" where it should have been put on record by ARGV[4], and could not. An error, and this
+--   sending has changed nothing
 -- Publishes: what the primitive says, before it is written: to the listeners it is one moment
 -- Repeat-safe: yes, the record answers a repeated sequence number
 -- Invariant: what is answered is what was written; after a refusal nothing has changed
 
-local RECORD, OBJECT, CHANNEL, FIRST = KEYS[1], KEYS[2], KEYS[3], 5
-local messages, command = {}, nil
+local RECORD, OBJECT, CHANNEL, FURTHER, FIRST = KEYS[1], KEYS[2], KEYS[3], KEYS[4], 5
+local messages, commands = {}, {}
 
--- What a primitive asks for: messages, and one command that changes everything.
-local function publish(message) messages[#messages + 1] = message end
-local function write(...) command = { ... } end
+-- What a primitive asks for: messages, each so often (once, if nothing is said) as long as somebody hears it; and commands
+-- that change something. The first of them may be refused. What stands behind it has been tried by the primitive, with
+-- something that changes nothing.
+local function publish(message, times) messages[#messages + 1] = { message, times or 1 } end
+local function write(...) commands[#commands + 1] = { ... } end
 
 local function put_on_record(answer)
   return redis.pcall('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
 end
 
--- `decide` answers with words; with nothing and what it has found instead of a number.
-local function carry_out(decide)
+-- The answer to a batch that is on record, or that is asked about; else nothing, and the record as it stands.
+local function from_record()
   local old = redis.call('GET', RECORD)
   if old then
     local last, sequence = tonumber(string.match(old, '^(%d+) ')), tonumber(ARGV[2])
@@ -43,26 +47,38 @@ local function carry_out(decide)
     local recorded = put_on_record('none')
     return recorded.err and recorded or 'none'
   end
+  return nil, old
+end
 
+local function unreadable(found)
+  return 'unreadable ' .. string.sub(found, 1, 64)
+end
+
+-- `decide` answers with words; with nothing and what it has found instead of a number.
+local function carry_out(decide)
+  local known, old = from_record()
+  if known then return known end
   local words, found = decide()
-  if not words then return 'unreadable ' .. string.sub(found, 1, 64) end
+  if not words then return unreadable(found) end
   local answer = 'done ' .. words
-  if not command and #messages == 0 and ARGV[4] == '0' then return answer end
+  if #commands == 0 and #messages == 0 and ARGV[4] == '0' then return answer end
 
   -- The record first: a server that can't or may not write says so before anything has changed.
   local recorded = put_on_record(answer)
   if recorded.err then return recorded end
   local refusal
   for i = 1, #messages do
-    local heard = redis.pcall(ARGV[1], CHANNEL, messages[i])
-    if type(heard) == 'table' then
-      refusal = heard.err
-      break
+    local message, times = unpack(messages[i])
+    while times > 0 and not refusal do
+      local heard = redis.pcall(ARGV[1], CHANNEL, message)
+      refusal = type(heard) == 'table' and heard.err
+      times = heard == 0 and 0 or times - 1
     end
   end
-  if command and not refusal then
-    local written = redis.pcall(unpack(command))
-    refusal = type(written) == 'table' and written.err
+  for i = 1, refusal and 0 or #commands do
+    local written = redis.pcall(unpack(commands[i]))
+    refusal = i == 1 and type(written) == 'table' and written.err
+    if refusal then break end
   end
   if not refusal then return answer end
 
@@ -74,4 +90,24 @@ local function carry_out(decide)
   -- What can't be taken back, or must keep earlier copies out, says that it was refused.
   if type(taken_back) == 'table' and taken_back.err then put_on_record(answer) end
   return answer
+end
+
+-- `work` changes one thing after the other. It answers with words, and whether something has changed that must not be done
+-- twice; with nothing and what it has found; or with an error. `undo` takes back what nobody may have who is not told of
+-- it, and says whether there was anything.
+local function carry_out_steps(work, undo)
+  local known = from_record()
+  if known then return known end
+  local done, words, more = pcall(work)
+  if not done then
+    undo()
+    local text = type(words) == 'table' and words.err or tostring(words)
+    if ARGV[4] ~= '0' then put_on_record('refused ' .. text) end
+    return type(words) == 'table' and words or redis.error_reply(text)
+  end
+  local answer = words and 'done ' .. words or unreadable(more)
+  if ARGV[4] == '0' and not (words and more) then return answer end
+  local recorded = put_on_record(answer)
+  if recorded.err and undo() then return recorded end
+  return recorded.err and ARGV[4] ~= '0' and 'unrecorded ' .. answer or answer
 end

@@ -1,9 +1,13 @@
 -- Purpose: keeps a line of clients that take turns: first come, first served, to within a few milliseconds; only
 --   the first few are read, until what they want exceeds what there is. src/engine/turns tells the rule
 -- Counterpart: extension: a part of scripts that serve clients in turn; it knows nothing of what they wait for
--- Returns: nothing by itself; it defines `open_line(key, notes, publish, id, now, asks)`, all times in microseconds of
+-- Returns: nothing by itself; it defines `open_line(key, notes, publish, id, now, asks, rules)`, all times in microseconds of
 --   the server's clock: `key` is a zset, client id -> arrival of its first caller, `notes` a hash beside it, `publish`
 --   the command, `id` the client that runs this, `asks` whether its callers ask now; else it stands where it stood.
+--   `rules`, where they are other than the semaphore's: `slack` and `part` of a wait that do not count between two clients;
+--   `patience` with who was told; from when on one is `far`; `life` of both keys; `fits(want, left)`: what a client takes
+--   of what is left, or nothing, then nobody stops the line; `settling`: for how long after it has asked a
+--   client need not listen yet; `say`: how it is published, if not without an error.
 --   A table: `limit()`: who came by then comes before the next in line. `keep(left)`: how many of the `left` permits
 --   the next in line keeps; it is told that they are there. `stops(since, ticket)`: whether the first of those who ask
 --   stops the line, as what is free does not do for it. `close(left, own)`: tells the others whom they fit, and
@@ -20,11 +24,11 @@
 -- Invariant: what is stored decides who comes first, and nothing else; what can't be read counts as missing; both keys
 --   vanish when they have not been used for a while
 
-local function open_line(key, notes, publish, id, now, asks)
-  local SLACK, SLACK_PART = 5000, 0.1
-  local PATIENCE, FAR, LONGEST, FAR_PART, FAR_FIELD = 5000, 20000, 150000, 3, '+'
+local function open_line(key, notes, publish, id, now, asks, rules)
+  local SLACK, SLACK_PART = rules.slack or 5000, rules.part or 0.1
+  local PATIENCE, FAR, LONGEST, FAR_PART, FAR_FIELD = rules.patience or 5000, rules.far or 20000, 150000, 3, '+'
   local PASSING, PASS, ALIVE = 5000000, 20000, 1000000
-  local CHUNK, MOST, MOST_NOTES, OLDEST, LIFE = 4, 64, 10000, 3600000000, '60000'
+  local CHUNK, MOST, MOST_NOTES, OLDEST, LIFE = 4, 64, 10000, 3600000000, rules.life or '60000'
   local max, min, format = math.max, math.min, string.format
   local entries, loaded, complete, place = {}, 0, false, 1
   -- Whether this client stands among those who are looked at.
@@ -82,8 +86,9 @@ local function open_line(key, notes, publish, id, now, asks)
   end
 
   local function tell(e)
-    local heard = redis.pcall(publish, key .. ':' .. e.id, 'turn')
-    if type(heard) ~= 'number' or heard < 1 then return leave(e, forgotten) end
+    local heard = (rules.say or redis.pcall)(publish, key .. ':' .. e.id, 'turn')
+    local settles = now - e.seen < (rules.settling or 0)
+    if type(heard) ~= 'number' or heard < 1 and not settles then return leave(e, forgotten) end
     e.told, e.changed, line.told = now, true, true
     if e.patience > FAR then charge(e.patience / FAR_PART) end
     return true
@@ -92,6 +97,12 @@ local function open_line(key, notes, publish, id, now, asks)
   -- Somebody is waited for, for so long.
   line.wait = function(rest)
     line.pause = max(1, line.pause > 0 and min(line.pause, rest) or rest)
+  end
+
+  -- How much of what is left `e` takes; nothing if that does not do for it.
+  local function part_of(e, left)
+    if rules.fits then return rules.fits(e.want, left) end
+    return e.want <= left and e.want
   end
 
   -- Whether `e`, which can't use what is free, stops the line now; between times it is passed.
@@ -130,8 +141,8 @@ local function open_line(key, notes, publish, id, now, asks)
       if e.patience > FAR then charge(e.patience) end
       return 0
     end
-    local fits = e.want <= left
-    if not fits and not stops(e) then return 0 end
+    local fits = part_of(e, left)
+    if not fits and (rules.fits or not stops(e)) then return 0 end
     if e.told == 0 and fits and e.patience > FAR and now < far_again then
       line.spared = line.spared or e
       return 0
@@ -139,7 +150,7 @@ local function open_line(key, notes, publish, id, now, asks)
     -- Who stops the line must have come since it began to, and lately.
     if e.told == 0 and (fits or e.seen < e.stops or now - e.seen > ALIVE) and not tell(e) then return 0 end
     if e.told > 0 then line.wait(e.told + e.patience - now) end
-    return fits and e.want or left
+    return fits or left
   end
 
   line.close = function(left, own)
@@ -147,7 +158,8 @@ local function open_line(key, notes, publish, id, now, asks)
     -- Who goes is not waited for.
     with_me = with_me and own.waits
     if own.ticket ~= me.ticket then me.stops, me.ticket = 0, own.ticket end
-    while left > 0 and entry(place) and not (own.stops and entry(place).since > me.since) do
+    while entry(place) and (left > 0 or rules.fits and part_of(entry(place), left))
+      and not (own.stops and entry(place).since > me.since) do
       left = left - line.keep(left)
     end
     -- Nobody else can use it.
@@ -163,7 +175,7 @@ local function open_line(key, notes, publish, id, now, asks)
     entry(1)
     for _, e in ipairs(entries) do
       local passed = own.took and e.since < own.head or e.stops > 0
-      if not line.first and not e.gone and (e.want <= own.total + own.amount or passed and stops(e)) then
+      if not line.first and not rules.fits and not e.gone and (e.want <= own.total + own.amount or passed and stops(e)) then
         line.first = e.since
       end
       if e.changed and not (e.gone and e.told == 0) then put_note(e) end

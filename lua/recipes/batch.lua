@@ -1,148 +1,121 @@
--- Purpose: carries out, once, the calls that the tasks of one client made on one semaphore with ids: first
---   what is released, then what is refreshed, then those who wait, in order, then those who only try
--- Counterpart: extension: the last part of the scripts, behind record.lua; `store`, from the part before, keeps
---   the holders, and `open_line`, from line.lua, those who wait
--- KEYS[1..] keys: the store's; then, counted from the end: notes and line: see line.lua; record: string, "<sequence
---   number> <answer>"; lock: string, the lock of peers, where there is one
--- ARGV[1] publish command: PUBLISH or SPUBLISH
--- ARGV[2] sequence number of this batch, rising within a client
--- ARGV[3] time to live of the record in milliseconds
--- ARGV[4] "1": put the batch on record even if it changes nothing (an earlier copy may still arrive); "2": the
---   same, and a later number that stands there now is not by this client; else "0"
--- ARGV[5] what to do: "batch"; "tend": no call, those are seen to who have been told and do not come;
---   "list": a page of the holders; "clear": release all
--- ARGV[6] limit
--- ARGV[7] how long a holder lasts without a refresh, in milliseconds, where each lasts as long as the others; else how
---   long one from now on that has no expiry
--- ARGV[8] flags: "s" times are in seconds, "t" the store has tokens, "r" an expiry that is missing is set, "p" each
---   permit has a time of its own
--- ARGV[9] time to live that a peer's lock without one is given, in milliseconds; "0": there is no lock
--- ARGV[10] the field of this client in the line
--- ARGV[11] how long the line is kept, in milliseconds, if nobody looks
--- ARGV[12] how many of this client wait, named here or not
--- ARGV[13] first part of the ids of those who acquire
--- ARGV[14] how many release
--- ARGV[15] how many refresh
--- ARGV[16] how many only try
--- ARGV[17] from where a page of the holders is looked at: for "list" where the one before has ended, "" for the first;
---   else the slot from which on it is found out when one expires
--- ARGV[18] for how long the others wait for this client when it has been told, in microseconds
--- ARGV[19] "1": it listens; else "0"
--- ARGV[20..] the ids of those who release; of those who refresh; with the flag "p" how long each lasts of those who
---   refresh, and of those who try, in milliseconds; then for those who wait, in order: arrival in microseconds ("0": now),
---   how many, how long each lasts
--- Returns: for "list" an array: where the page ends ("": it is the last), then id, milliseconds left (-1: for
---   ever), slot (0: none) for each holder; else
---   "done <now> <ms until one of the page expires, or -1> <how many clients stand before this one> <how many stand in line>
---   <microseconds after which to look whether those who have been told come, or -1> <1: look again at once>
+-- Purpose: carries out the calls that the tasks of one client made on one semaphore with ids: first what is released, then
+--   what is refreshed, then those who wait, in order, then those who only try
+-- Counterpart: extension: the last part of the scripts, behind envelope.lua and line.lua of the engine; `store`, from the
+--   part before, keeps the holders
+-- KEYS[1..] keys: those of envelope.lua, the object being the line of our clients, and the channel that of this client, see
+--   line.lua; the store's; the lock of peers, where there is one: string; the line's notes: hash
+-- ARGV[1..] those of envelope.lua, and behind them
+--   what to do: "batch"; "list": a page of the holders; "clear": release all
+--   limit
+--   how long a holder lasts without a refresh, in milliseconds, where each lasts as long as the others; else how long one
+--     from now on that has no expiry
+--   flags: "s" times are in seconds, "t" the store has tokens, "r" an expiry that is missing is set, "p" each permit has a
+--     time of its own
+--   time to live that a peer's lock without one is given, in milliseconds; "0": there is no lock
+--   how long the line is kept, in milliseconds, if nobody looks
+--   how many of this client wait, named here or not
+--   first part of the ids of those who acquire
+--   how many release; how many refresh; how many only try
+--   from where a page of the holders is looked at: for "list" where the one before has ended, "" for the first; else the
+--     slot from which on it is found out when one expires
+--   the ids of those who release; of those who refresh; with the flag "p" how long each lasts of those who refresh, and of
+--     those who try, in milliseconds; then for those who wait, in order: arrival in microseconds ("0": now), how many, how
+--     long each lasts
+-- Returns: for "list": where the page ends ("-": it is the last), then id, milliseconds left (-1: for ever), slot (0: none)
+--   for each holder; else
+--   "<now> <ms until one of the page expires, or -1> <how many clients stand before this one> <how many stand in line>
+--   <microseconds after which to look whether those who have been told come, or 0> <1: look again at once>
 --   <the lock that is in the way: ms it lasts, a colon, and its holder's mark> <granted to those who wait> <granted to
 --   those who try> <cleared> <1 or 0 for each release> <the same for each refresh> <slots of those granted, by
---   commas> <why nothing could be granted>", "-" for what is empty; "units <score>" for a time in other units;
---   "stale" for a batch older than the record, and for one sent for the first time that is there already;
---   "refused <error>" for a repeated number that ended so; "unrecorded <one of these>" where it should have been put on
---   record by ARGV[4], and could not
+--   commas> <why nothing could be granted>", "-" for what is empty, "=" and hexadecimal digits for a text that is no
+--   word; "unreadable units <score>" for a time in other units
 -- Publishes: nothing
--- Repeat-safe: yes, the record answers a repeated sequence number
+-- Repeat-safe: yes, by envelope.lua
 -- Invariant: permits go to those of our clients who wait in the order of their arrival; none is granted while a
 --   peer holds the lock; after a refusal nothing has changed
 
-local max, min = math.max, math.min
+-- Who has become a holder.
+local holders, setting
 
-local releases, refreshes, tries = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])
-local waiting = tonumber(ARGV[12])
-local time = redis.call('TIME')
-local setting = {
-  now = time[1] * 1000000 + time[2],
-  limit = tonumber(ARGV[6]),
-  timeout = tonumber(ARGV[7]),
-  seconds = string.find(ARGV[8], 's', 1, true),
-  tokens = string.find(ARGV[8], 't', 1, true),
-  repair = string.find(ARGV[8], 'r', 1, true),
-  locked = ARGV[9] ~= '0',
-}
--- Where each permit has a time of its own, the times follow the ids of those who refresh, and stand for those who try.
-local own_times = string.find(ARGV[8], 'p', 1, true)
-local first_id, first_time = 20, 20 + releases + refreshes
-local first_run = first_time + (own_times and refreshes + tries or 0)
-local named = 0
-if waiting > 0 then
-  for i = first_run, #ARGV, 3 do named = named + tonumber(ARGV[i + 1]) end
-end
-setting.wanted = named + tries
-
--- Whether a peer holds the lock that acquisitions are made under: for how long, and a mark of who it is.
-local function peer_s_lock()
-  local key = KEYS[#KEYS - 3]
-  local left = redis.call('PTTL', key)
-  if left == -2 then return end
-  -- A lock without an expiry is one whose holder is about to set it, or has died before he could.
-  if left == -1 then
-    redis.call('PEXPIRE', key, ARGV[9])
-    left = ARGV[9]
-  end
-  local holder = redis.pcall('GET', key)
-  return left .. ':' .. (type(holder) == 'string' and string.sub(redis.sha1hex(holder), 1, 8) or '')
+-- A text as one word of the answer.
+local function word(text)
+  if text ~= '' and not string.find(text, '[^%w:_.-]') then return text end
+  return '=' .. string.gsub(text, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
 end
 
--- How many permits are left under a limit; found out anew when something has changed.
-local rooms = {}
-local function room(limit)
-  rooms[limit] = rooms[limit] or max(0, store.room(setting, limit))
-  return rooms[limit]
-end
-
--- How many of those who wait are served, and when the first came who is not. Without `open` nobody is.
-local function serve(line, open)
-  local served = 0
-  for i = first_run, #ARGV, 3 do
-    local came, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
-    if came == 0 then came = setting.now end
-    local some = open and line.serve(came, count) or 0
-    served = served + some
-    if some < count then return served, came end
-  end
-  return served, nil
-end
-
--- For how long those hold who are granted a permit: first those served, then those who try.
-local function times_of(served, tried)
-  local list = {}
-  for i = first_run, #ARGV, 3 do
-    for _ = 1, min(tonumber(ARGV[i + 1]), served - #list) do list[#list + 1] = ARGV[i + 2] end
-  end
-  for i = 1, tried do list[#list + 1] = ARGV[first_time + refreshes + i - 1] end
-  return list
-end
-
-local function bits(list, count)
-  local text = {}
-  for i = 1, count do text[i] = list[i] and '1' or '0' end
-  return count > 0 and table.concat(text) or '-'
-end
-
--- An error of the server that is the answer to all; who has become a holder.
-local refused, holders
-
--- The answer, and whether anything was changed that must not be done twice.
 local function work()
-  local refusal, more, expired = store.open(setting)
-  if refusal then return refusal end
-  if ARGV[5] == 'list' then return store.list(setting, ARGV[17]) end
+  local max, min, format = math.max, math.min, string.format
+  local NOTES = KEYS[#KEYS]
+  local what, flags, from = ARGV[5], ARGV[8], ARGV[16]
+  local waiting = ARGV[11] + 0
+  local releases, refreshes, tries = ARGV[13] + 0, ARGV[14] + 0, ARGV[15] + 0
+  local time = redis.call('TIME')
+  setting = {
+    now = time[1] * 1000000 + time[2],
+    limit = ARGV[6] + 0,
+    timeout = ARGV[7] + 0,
+    seconds = string.find(flags, 's', 1, true),
+    tokens = string.find(flags, 't', 1, true),
+    repair = string.find(flags, 'r', 1, true),
+    locked = ARGV[9] ~= '0',
+  }
+  local now, limit = setting.now, setting.limit
+  local own_times = string.find(flags, 'p', 1, true)
+  local first_id, first_time = 17, 17 + releases + refreshes
+  local first_run = first_time + (own_times and refreshes + tries or 0)
+  local named = 0
+  for i = first_run, #ARGV, 3 do named = named + ARGV[i + 1] end
 
-  local line = open_line(ARGV[10], setting.limit, setting.now, ARGV[1], room)
+  local refusal, more = store.open(setting)
+  if refusal then return nil, refusal end
+  if what == 'list' then
+    local page = store.list(setting, from)
+    if page[1] == '' then page[1] = '-' end
+    for i = 1, #page do page[i] = word(page[i]) end
+    return table.concat(page, ' ')
+  end
+
+  -- Whether a peer holds the lock that acquisitions are made under: for how long, and a mark of who it is.
+  local function peer_s_lock()
+    local key = KEYS[#KEYS - 1]
+    local left = redis.call('PTTL', key)
+    if left == -2 then return end
+    -- A lock without an expiry is one whose holder is about to set it, or has died before he could.
+    if left == -1 then
+      redis.call('PEXPIRE', key, ARGV[9])
+      left = ARGV[9]
+    end
+    local holder = redis.pcall('GET', key)
+    return left .. ':' .. (type(holder) == 'string' and string.sub(redis.sha1hex(holder), 1, 8) or '')
+  end
   -- As in the originals, those who hold need no lock.
   local lock = setting.locked and waiting + tries > 0 and peer_s_lock()
+
+  -- Others' limits may be other ones: what is left is left under this client's.
+  local function fits(other_s_limit, left)
+    return left + other_s_limit - limit >= 1 and 1
+  end
+  -- Where nobody waits there is no line. A key of another type is left alone: nobody is known to stand there.
+  local size, line = redis.pcall('ZCARD', OBJECT), nil
+  local function open()
+    line = open_line(OBJECT, NOTES, ARGV[1], string.sub(CHANNEL, #OBJECT + 2), now, named > 0, {
+      slack = 0, part = 0, patience = 20000, settling = 1000000, far = math.huge, life = ARGV[10], fits = fits, say = redis.call,
+    })
+  end
+  if type(size) == 'number' and size > 0 then open() end
+
   local cleared, freed, dropped, kept = 0, 0, nil, nil
   local served, tried, granted, arrival, slots, failure = 0, 0, 0, nil, nil, '-'
+  local left
 
   local function take_back()
-    if ARGV[5] == 'clear' then cleared = store.clear(setting) end
+    if what == 'clear' then cleared = store.clear(setting) end
     if releases > 0 then dropped = store.drop(setting, { unpack(ARGV, first_id, first_id + releases - 1) }) end
     if refreshes > 0 then
       local lasting = own_times and { unpack(ARGV, first_time, first_time + refreshes - 1) }
       kept = store.refresh(setting, { unpack(ARGV, first_id + releases, first_time - 1) }, lasting)
     end
-    freed, rooms = cleared, {}
+    freed = cleared
     local seen = {}
     for i = 1, releases do
       -- Who is released twice in one batch held once.
@@ -153,81 +126,118 @@ local function work()
     end
   end
 
-  local function grant()
-    line.given, line.further = 0, 0
-    served, arrival = serve(line, not lock)
-    -- What those who wait are due to is not for those who only try.
-    tried = lock and 0 or tries > 0 and min(tries, line.left(waiting - served)) or 0
+  -- What those are due to who came before `instant` is kept for them.
+  local function keep_for_those_before(instant)
+    while line and left > 0 and instant > line.limit() do left = left - line.keep(left) end
+  end
+
+  -- How many of those who wait are served, and when the first came who is not. Under a peer's lock nobody is.
+  local function serve()
+    for i = first_run, #ARGV, 3 do
+      local came, count = ARGV[i] + 0, ARGV[i + 1] + 0
+      if came == 0 then came = now end
+      if not lock then keep_for_those_before(came) end
+      local some = lock and 0 or max(0, min(count, left))
+      served, left = served + some, left - some
+      if some < count then return came end
+    end
+  end
+
+  -- For how long those hold who are granted a permit: first those served, then those who try.
+  local function times_of()
+    local list = {}
+    for i = first_run, #ARGV, 3 do
+      for _ = 1, min(ARGV[i + 1] + 0, served - #list) do list[#list + 1] = ARGV[i + 2] end
+    end
+    for i = 1, tried do list[#list + 1] = ARGV[first_time + refreshes + i - 1] end
+    return list
+  end
+
+  -- Finds out who is granted a permit, and makes holders of them: the slots they get; or nothing, and why not.
+  local function take()
+    left = store.room(setting, limit)
+    arrival = serve()
+    if tries > 0 and not lock then
+      -- What those who wait are due to is not for those who only try.
+      local own = waiting - served
+      left = left - own
+      keep_for_those_before(math.huge)
+      tried = max(0, min(tries, left))
+      left = left - tried + own
+    end
     granted = served + tried
     if granted == 0 then return end
-    local ids = new_ids(ARGV[13], granted)
-    local done, outcome, reason = pcall(store.take, setting, ids, own_times and times_of(served, tried))
-    rooms = {}
+    holders = new_ids(ARGV[12], granted)
+    return store.take(setting, holders, own_times and times_of())
+  end
+
+  local function grant()
+    local done, outcome, reason = pcall(take)
     if done and not reason then
-      slots, holders = outcome, ids
+      slots = outcome
       return
     end
-    pcall(store.drop, setting, ids)
-    failure = reason or type(outcome) == 'table' and outcome.err or outcome
     -- What others have asked for is done all the same; where nobody has, the server's error is the answer.
-    if not done and releases + refreshes + cleared == 0 then refused = outcome end
-    served, tried, granted = 0, 0, 0
+    if not done and releases + refreshes + cleared == 0 then error(outcome, 0) end
+    if holders then pcall(store.drop, setting, holders) end
+    failure = reason or type(outcome) == 'table' and outcome.err or outcome
+    left = left + granted
+    holders, served, tried, granted = nil, 0, 0, 0
   end
 
   -- Where there is room for all beforehand, they come before the others go: nobody can tell, and a zset that is
   -- never empty is not made anew each time.
-  local early = releases > 0 and setting.wanted > 0 and not lock
-  if early and room(setting.limit) >= setting.wanted and line.is_empty() then grant() end
-  take_back()
-  if granted == 0 and setting.wanted > 0 then
-    failure = '-'
+  if releases > 0 and named + tries > 0 and not line and not lock and store.room(setting, limit) >= named + tries then
     grant()
   end
-  if refused then return end
+  take_back()
+  if granted == 0 and named + tries > 0 then
+    failure = '-'
+    grant()
+  elseif line then
+    left = store.room(setting, limit)
+  end
+
   -- What has been given back or kept is so, whatever the server forbids behind that.
   local function try(step, ...)
-    local done, first, second = pcall(step, ...)
-    if not done and freed + refreshes == 0 then error(first, 0) end
-    if done then return first, second end
+    local done, result = pcall(step, ...)
+    if not done and freed + refreshes == 0 then error(result, 0) end
+    return done and result
   end
-  -- Under a peer's lock a permit that is free is no reason to come; one that has come free is.
-  if not lock or freed > 0 then try(line.tell, ARGV[5] ~= 'tend') end
-  local left = arrival and waiting - served or 0
-  local rank, total =
-    try(line.close, left, arrival, tonumber(ARGV[18]), tonumber(ARGV[19]), ARGV[11], setting.locked or setting.repair)
+  -- Who was served has not named all who wait: the others come again.
+  local waits = waiting > served and (arrival or named == 0)
+  if waits and not line then open() end
+  if line then
+    -- Under a peer's lock a permit that is free is no reason to come; one that has come free is, and so is the place of
+    -- the first, who looks for the lock.
+    if lock and freed == 0 then left = -math.huge end
+    local goes = served > 0 or waiting + releases + refreshes == 0
+    if (setting.locked or setting.repair) and goes then left = max(left, 1) end
+    try(line.close, left, { waits = waits, since = arrival or now, head = arrival or now, want = limit, ticket = 0 })
+  end
+  local rank = waits and redis.pcall('ZRANK', OBJECT, string.sub(CHANNEL, #OBJECT + 2))
   try(store.settle, setting, freed, granted)
 
-  -- Who has stood back for one who is gone looks again now.
-  local again = left > 0 and line.missed and 0 or (line.told or left > 0) and line.pause or -1
-
   local first_end = -1
-  if waiting > served then first_end = store.first_end(setting, ARGV[17]) end
+  if waiting > served then first_end = store.first_end(setting, from) end
   -- Who waits for a string lock is told who holds it.
   if setting.repair and waiting > served then lock = store.holder() end
+
+  local function bits(list, count)
+    local text = {}
+    for i = 1, count do text[i] = list[i] and '1' or '0' end
+    return count > 0 and table.concat(text) or '-'
+  end
   local answer = {
-    'done', string.format('%.0f', setting.now), string.format('%.0f', first_end), rank or 0, total or 0,
-    string.format('%.0f', again), more and 1 or 0, lock or '-', served, tried, cleared, bits(dropped, releases), bits(kept, refreshes),
-    slots and table.concat(slots, ',') or '-', failure,
+    format('%.0f', now), format('%.0f', first_end), type(rank) == 'number' and rank or 0, waits and line.count() or 0,
+    format('%.0f', line and line.pause or 0), more and 1 or 0, lock or '-', served, tried, cleared, bits(dropped, releases),
+    bits(kept, refreshes), slots and table.concat(slots, ',') or '-', word(failure),
   }
   return table.concat(answer, ' '), granted + freed + releases + refreshes > 0
 end
 
-local done, answer, changed = pcall(work)
-if refused or not done then
+return carry_out_steps(work, function()
   -- Nobody holds what nobody is told of.
   if holders then pcall(store.drop, setting, holders) end
-  answer = refused or answer
-  local text = type(answer) == 'table' and answer.err or tostring(answer)
-  if ARGV[4] ~= '0' then redis.call('SET', RECORD, ARGV[2] .. ' refused ' .. text, 'PX', ARGV[3]) end
-  return type(answer) == 'table' and answer or redis.error_reply(text)
-end
-if type(answer) == 'string' and (changed or ARGV[4] ~= '0') then
-  local recorded = redis.pcall('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
-  if recorded.err and holders then
-    -- Nobody holds what could be granted twice.
-    store.drop(setting, holders)
-    return recorded
-  end
-  if recorded.err and ARGV[4] ~= '0' then return 'unrecorded ' .. answer end
-end
-return answer
+  return holders
+end)

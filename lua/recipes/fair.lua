@@ -1,13 +1,14 @@
 -- Purpose: where a fair semaphore keeps its holders: a zset by time and one by a counter that rises with
 --   each acquisition; who is among the first in the second holds
--- Counterpart: extension: the part behind times.lua and before line.lua
--- KEYS[1] times: zset, id -> time
--- KEYS[2] owners: zset, id -> the counter's value when it came
--- KEYS[3] counter: string, the value given out last, a decimal integer
--- KEYS[4] tokens: list, one entry for each waiter of other programs to be woken, where the layout has one
+-- Counterpart: extension: the part behind times.lua and before batch.lua
+-- KEYS[1..] keys: those of envelope.lua, and from the fourth on
+--   times: zset, id -> time
+--   owners: zset, id -> the counter's value when it came
+--   counter: string, the value given out last, a decimal integer
+--   tokens: list, one entry for each waiter of other programs to be woken, where the layout has one
 -- Returns: nothing by itself; it defines `store` for batch.lua
 -- Publishes: nothing
--- Repeat-safe: yes, batch.lua keeps a record
+-- Repeat-safe: yes, by envelope.lua
 -- Invariant: an id enters both zsets or none; the counter never falls below a score that is given out
 
 -- Half of what a double counts exactly: 2^52.
@@ -23,12 +24,12 @@ local timed, owned, owned_before
 local function drop_strays(setting, strays)
   local from = 0
   for _ = 1, 2 do
-    local ids, gone = redis.call('ZRANGE', KEYS[2], from, from + WINDOW - 1), {}
-    local scores = redis.call('ZMSCORE', KEYS[1], unpack(ids))
+    local ids, gone = redis.call('ZRANGE', KEYS[5], from, from + WINDOW - 1), {}
+    local scores = redis.call('ZMSCORE', KEYS[4], unpack(ids))
     for i = 1, #ids do
       if not scores[i] then gone[#gone + 1] = ids[i] end
     end
-    if #gone > 0 then redis.call('ZREM', KEYS[2], unpack(gone)) end
+    if #gone > 0 then redis.call('ZREM', KEYS[5], unpack(gone)) end
     strays, owned = strays - #gone, owned - #gone
     if strays <= 0 then return false end
     from = setting.now % owned
@@ -39,16 +40,16 @@ end
 -- Looks for flaws, and removes what has expired: a refusal or nil, whether there is more to remove, and whether any
 -- was.
 function store.open(setting)
-  owned = redis.call('ZCARD', KEYS[2])
+  owned = redis.call('ZCARD', KEYS[5])
   owned_before = owned
-  if setting.tokens then redis.call('LLEN', KEYS[4]) end
+  if setting.tokens then redis.call('LLEN', KEYS[7]) end
   local refusal, expired, more = times.expired(setting)
   if refusal then return refusal end
   if #expired > 0 then
-    owned = owned - redis.call('ZREM', KEYS[2], unpack(expired))
-    redis.call('ZREM', KEYS[1], unpack(expired))
+    owned = owned - redis.call('ZREM', KEYS[5], unpack(expired))
+    redis.call('ZREM', KEYS[4], unpack(expired))
   end
-  timed = redis.call('ZCARD', KEYS[1])
+  timed = redis.call('ZCARD', KEYS[4])
   if owned > timed then more = drop_strays(setting, owned - timed) or more end
   return nil, more, #expired > 0 or owned < owned_before
 end
@@ -67,12 +68,12 @@ end
 -- Gives out `count` values of the counter: the one before the first of them; or nil, and why not.
 local function give_out(setting, count)
   local empty = timed == 0 and owned == 0
-  local last = redis.pcall('INCRBY', KEYS[3], count)
+  local last = redis.pcall('INCRBY', KEYS[6], count)
   if type(last) == 'table' then
-    local text = redis.call('GET', KEYS[3]) or '0'
+    local text = redis.call('GET', KEYS[6]) or '0'
     if not string.match(text, '^-?%d+$') then return nil, 'unreadable ' .. string.sub(text, 1, 64) end
     -- Only as long a number can't be counted on; otherwise it is the server that refuses.
-    last = #text < 19 and redis.call('INCRBY', KEYS[3], count) or LAST * 2
+    last = #text < 19 and redis.call('INCRBY', KEYS[6], count) or LAST * 2
   end
   local before = last - count
   -- Without a lock somebody may have taken a value and not entered it yet; nothing tells for how long.
@@ -80,11 +81,11 @@ local function give_out(setting, count)
     before = 0
   elseif before < owned then
     -- Somebody has deleted it or set it back.
-    local highest = redis.call('ZREVRANGEBYSCORE', KEYS[2], LAST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    local highest = redis.call('ZREVRANGEBYSCORE', KEYS[5], LAST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
     before = highest and math.max(before, math.floor(tonumber(highest))) or before
   end
   if before > LAST - count then return nil, 'ERR the counter is at its end until nobody holds' end
-  if before + count ~= last then redis.call('SET', KEYS[3], string.format('%.0f', before + count)) end
+  if before + count ~= last then redis.call('SET', KEYS[6], string.format('%.0f', before + count)) end
   return before
 end
 
@@ -96,7 +97,7 @@ function store.take(setting, ids)
   for i = 1, #ids do
     entries[2 * i - 1], entries[2 * i] = before + i, ids[i]
   end
-  redis.call('ZADD', KEYS[2], unpack(entries))
+  redis.call('ZADD', KEYS[5], unpack(entries))
   times.enter(setting, ids)
   timed, owned = timed + #ids, owned + #ids
 end
@@ -104,17 +105,17 @@ end
 -- Removes all traces of `ids`; which of them were there.
 function store.drop(_, ids)
   local count, held = #ids, nil
-  if count > 1 then held = redis.call('ZMSCORE', KEYS[1], unpack(ids)) end
-  owned = owned - redis.call('ZREM', KEYS[2], unpack(ids))
-  local removed = redis.call('ZREM', KEYS[1], unpack(ids))
+  if count > 1 then held = redis.call('ZMSCORE', KEYS[4], unpack(ids)) end
+  owned = owned - redis.call('ZREM', KEYS[5], unpack(ids))
+  local removed = redis.call('ZREM', KEYS[4], unpack(ids))
   timed = timed - removed
   return held or { removed == 1 }
 end
 
 -- Which of `ids` hold; those do from now on. Nothing is left of the others.
 function store.refresh(setting, ids)
-  local held, kept, gone = redis.call('ZMSCORE', KEYS[1], unpack(ids)), {}, {}
-  local number = redis.call('ZMSCORE', KEYS[2], unpack(ids))
+  local held, kept, gone = redis.call('ZMSCORE', KEYS[4], unpack(ids)), {}, {}
+  local number = redis.call('ZMSCORE', KEYS[5], unpack(ids))
   for i = 1, #ids do
     held[i] = held[i] and number[i]
     local list = held[i] and kept or gone
@@ -131,13 +132,13 @@ end
 
 -- A page of the holders: where it ends, and what is known of them.
 function store.list(setting, from)
-  return times.page(setting, KEYS[2], setting.limit, from)
+  return times.page(setting, KEYS[5], setting.limit, from)
 end
 
 function store.clear()
   local held = held()
-  redis.call('DEL', KEYS[2])
-  redis.call('DEL', KEYS[1])
+  redis.call('DEL', KEYS[5])
+  redis.call('DEL', KEYS[4])
   timed, owned = 0, 0
   return held
 end
@@ -148,9 +149,9 @@ function store.settle(setting, given_back, taken)
   if not setting.tokens or given_back + taken == 0 then return end
   local free = math.max(0, setting.limit - owned)
   local promoted = math.max(0, math.max(0, owned_before - setting.limit) - math.max(0, owned - setting.limit))
-  local tokens, wanted = redis.call('LLEN', KEYS[4]), free + promoted
+  local tokens, wanted = redis.call('LLEN', KEYS[7]), free + promoted
   if tokens > wanted and taken > 0 then
-    redis.call('RPOP', KEYS[4], tokens - wanted)
+    redis.call('RPOP', KEYS[7], tokens - wanted)
   end
-  for _ = 1, math.min(given_back, wanted - tokens) do redis.call('LPUSH', KEYS[4], '1') end
+  for _ = 1, math.min(given_back, wanted - tokens) do redis.call('LPUSH', KEYS[7], '1') end
 end

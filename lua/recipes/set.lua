@@ -1,9 +1,9 @@
 -- Purpose: where a set semaphore keeps its holders: a set of ids; who stands in it holds, for ever
--- Counterpart: extension: the part before line.lua
--- KEYS[1] holders: set of ids
+-- Counterpart: extension: the part before batch.lua
+-- KEYS[1..] keys: those of envelope.lua, and as the fourth the holders: set of ids
 -- Returns: nothing by itself; it defines `store` for batch.lua
 -- Publishes: nothing
--- Repeat-safe: yes, batch.lua keeps a record
+-- Repeat-safe: yes, by envelope.lua
 -- Invariant: no more ids are entered than batch.lua has found room for
 
 -- So many holders are told of together, as far as the server keeps to it.
@@ -15,15 +15,15 @@ function store.open() end
 
 -- How many permits are left under a limit.
 function store.room(_, limit)
-  return limit - redis.call('SCARD', KEYS[1])
+  return limit - redis.call('SCARD', KEYS[4])
 end
 
 function store.take(_, ids)
-  redis.call('SADD', KEYS[1], unpack(ids))
+  redis.call('SADD', KEYS[4], unpack(ids))
 end
 
 local function holding(ids)
-  local held = redis.call('SMISMEMBER', KEYS[1], unpack(ids))
+  local held = redis.call('SMISMEMBER', KEYS[4], unpack(ids))
   for i = 1, #ids do held[i] = held[i] == 1 end
   return held
 end
@@ -31,7 +31,7 @@ end
 -- Removes `ids`; which of them held.
 function store.drop(_, ids)
   local held = holding(ids)
-  redis.call('SREM', KEYS[1], unpack(ids))
+  redis.call('SREM', KEYS[4], unpack(ids))
   return held
 end
 
@@ -46,7 +46,7 @@ end
 
 -- A page of the holders: where it ends, and what is known of them.
 function store.list(_, from)
-  local page = redis.call('SSCAN', KEYS[1], from == '' and '0' or from, 'COUNT', PAGE)
+  local page = redis.call('SSCAN', KEYS[4], from == '' and '0' or from, 'COUNT', PAGE)
   local list = { page[1] == '0' and '' or page[1] }
   for _, id in ipairs(page[2]) do
     local size = #list
@@ -56,8 +56,8 @@ function store.list(_, from)
 end
 
 function store.clear()
-  local held = redis.call('SCARD', KEYS[1])
-  redis.call('DEL', KEYS[1])
+  local held = redis.call('SCARD', KEYS[4])
+  redis.call('DEL', KEYS[4])
   return held
 end
 

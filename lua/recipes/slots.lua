@@ -1,10 +1,11 @@
 -- Purpose: where slot strings keep their holders: a string for each permit, which holds an id and expires;
 --   a string lock is the one with a single slot
--- Counterpart: extension: the part before line.lua
--- KEYS[1..] slots: strings, the id of the holder; as many as the limit, then the keys of batch.lua
+-- Counterpart: extension: the part before batch.lua
+-- KEYS[1..] keys: those of envelope.lua, and from the fourth on the slots, as many as the limit: strings, the id of the
+--   holder
 -- Returns: nothing by itself; it defines `store` for batch.lua
 -- Publishes: nothing
--- Repeat-safe: yes, batch.lua keeps a record
+-- Repeat-safe: yes, by envelope.lua
 -- Invariant: a slot is taken only where there is no key, and freed only by its holder
 
 -- So many holders are told of together, and of so many it is found out when they expire.
@@ -13,13 +14,13 @@ local store = { ids = {}, slots = {} }
 
 -- Looks who holds what. A slot without an expiry is given one where that is asked for.
 function store.open(setting)
-  store.ids = redis.call('MGET', unpack(KEYS, 1, setting.limit))
+  store.ids = redis.call('MGET', unpack(KEYS, 4, 3 + setting.limit))
   for slot = 1, setting.limit do
     local id = store.ids[slot]
     if id then
       store.slots[id] = slot
-      if setting.repair and redis.call('PTTL', KEYS[slot]) == -1 then
-        redis.call('PEXPIRE', KEYS[slot], setting.timeout)
+      if setting.repair and redis.call('PTTL', KEYS[3 + slot]) == -1 then
+        redis.call('PEXPIRE', KEYS[3 + slot], setting.timeout)
       end
     end
   end
@@ -40,7 +41,7 @@ function store.take(_, ids, lasting)
   local given, slot = {}, 0
   for i = 1, #ids do
     repeat slot = slot + 1 until not store.ids[slot]
-    local done = redis.call('SET', KEYS[slot], ids[i], 'NX', 'PX', lasting[i])
+    local done = redis.call('SET', KEYS[3 + slot], ids[i], 'NX', 'PX', lasting[i])
     if not done then return nil, 'notastring ' .. slot end
     store.ids[slot], store.slots[ids[i]], given[i] = ids[i], slot, slot
   end
@@ -54,7 +55,7 @@ function store.drop(_, ids)
     local slot = store.slots[ids[i]]
     held[i] = slot ~= nil
     if slot then
-      redis.call('DEL', KEYS[slot])
+      redis.call('DEL', KEYS[3 + slot])
       store.ids[slot], store.slots[ids[i]] = false, nil
     end
   end
@@ -67,8 +68,8 @@ function store.refresh(_, ids, lasting)
   for i = 1, #ids do
     local slot = store.slots[ids[i]]
     held[i] = slot ~= nil
-    local left = slot and redis.call('PTTL', KEYS[slot]) or -1
-    if left >= 0 and left < tonumber(lasting[i]) then redis.call('PEXPIRE', KEYS[slot], lasting[i]) end
+    local left = slot and redis.call('PTTL', KEYS[3 + slot]) or -1
+    if left >= 0 and left < tonumber(lasting[i]) then redis.call('PEXPIRE', KEYS[3 + slot], lasting[i]) end
   end
   return held
 end
@@ -77,7 +78,7 @@ end
 function store.first_end(setting, from)
   local first = -1
   for slot = from, math.min(from + ENDS - 1, setting.limit) do
-    local left = store.ids[slot] and redis.call('PTTL', KEYS[slot]) or -1
+    local left = store.ids[slot] and redis.call('PTTL', KEYS[3 + slot]) or -1
     if left >= 0 and (first < 0 or left < first) then first = left end
   end
   return first
@@ -91,7 +92,7 @@ function store.list(setting, from)
   for slot = start, last do
     if store.ids[slot] then
       local size = #list
-      list[size + 1], list[size + 2] = store.ids[slot], tostring(redis.call('PTTL', KEYS[slot]))
+      list[size + 1], list[size + 2] = store.ids[slot], tostring(redis.call('PTTL', KEYS[3 + slot]))
       list[size + 3] = tostring(slot)
     end
   end
@@ -101,12 +102,12 @@ end
 -- How long a string lock is held, and a mark of who holds it; nothing if nobody does.
 function store.holder()
   if not store.ids[1] then return end
-  return math.max(0, redis.call('PTTL', KEYS[1])) .. ':' .. string.sub(redis.sha1hex(store.ids[1]), 1, 8)
+  return math.max(0, redis.call('PTTL', KEYS[4])) .. ':' .. string.sub(redis.sha1hex(store.ids[1]), 1, 8)
 end
 
 function store.clear(setting)
   local held = setting.limit - store.room(setting, setting.limit)
-  redis.call('DEL', unpack(KEYS, 1, setting.limit))
+  redis.call('DEL', unpack(KEYS, 4, 3 + setting.limit))
   store.ids, store.slots = {}, {}
   return held
 end

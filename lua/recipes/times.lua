@@ -1,7 +1,7 @@
 -- Purpose: a zset of ids by the time at which their holders came or last refreshed: what has expired, what
 --   is written in other units, what is refreshed
--- Counterpart: extension: the first part of the scripts that timestamp.lua and fair.lua belong to
--- KEYS[1] times: zset, id -> time in seconds (with fractions) or milliseconds
+-- Counterpart: extension: the part before timestamp.lua and fair.lua
+-- KEYS[1..] keys: those of envelope.lua, and as the fourth the times: zset, id -> time in seconds (with fractions) or milliseconds
 -- Returns: nothing by itself; it defines `times` for the parts behind it
 -- Publishes: nothing
 -- Repeat-safe: yes, each function leaves the same when it is called again
@@ -35,8 +35,8 @@ end
 -- the other unit. Seconds among milliseconds look long over; milliseconds among seconds come last.
 function times.expired(setting)
   local last = times.score(setting.now - setting.timeout * 1e3, setting.seconds)
-  local found = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', last, 'WITHSCORES', 'LIMIT', 0, MOST_EXPIRED)
-  local latest = setting.seconds and redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
+  local found = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', last, 'WITHSCORES', 'LIMIT', 0, MOST_EXPIRED)
+  local latest = setting.seconds and redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2]
   if latest and is_foreign(setting, tonumber(latest)) then return 'units ' .. latest end
   local ids = {}
   for i = 1, #found, 2 do
@@ -52,12 +52,12 @@ function times.enter(setting, ids)
   for i = 1, #ids do
     entries[2 * i - 1], entries[2 * i] = score, ids[i]
   end
-  return redis.call('ZADD', KEYS[1], 'GT', unpack(entries))
+  return redis.call('ZADD', KEYS[4], 'GT', unpack(entries))
 end
 
 -- Milliseconds until the oldest entry expires; -1 where none will.
 function times.first_end(setting)
-  local oldest = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
+  local oldest = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]
   return oldest and millis_left(setting, tonumber(oldest)) or -1
 end
 
@@ -89,7 +89,7 @@ function times.page(setting, key, most, from)
   for i = 1, #page, 2 do ids[#ids + 1] = page[i] end
   if #ids == 0 then return list end
   if #ids == PAGE then list[1] = page[#page] .. ' ' .. to_hex(page[#page - 1]) end
-  local scores = redis.call('ZMSCORE', KEYS[1], unpack(ids))
+  local scores = redis.call('ZMSCORE', KEYS[4], unpack(ids))
   for i = 1, #ids do
     local left = scores[i] and millis_left(setting, tonumber(scores[i]))
     if left then

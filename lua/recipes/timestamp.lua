@@ -1,9 +1,9 @@
 -- Purpose: where a timestamp semaphore keeps its holders: one zset by time; who stands in it holds
--- Counterpart: extension: the part behind times.lua and before line.lua
--- KEYS[1] times: zset, id -> time
+-- Counterpart: extension: the part behind times.lua and before batch.lua
+-- KEYS[1..] keys: those of envelope.lua, and as the fourth the times: zset, id -> time
 -- Returns: nothing by itself; it defines `store` for batch.lua
 -- Publishes: nothing
--- Repeat-safe: yes, batch.lua keeps a record
+-- Repeat-safe: yes, by envelope.lua
 -- Invariant: no more ids are entered than batch.lua has found room for
 
 local store = {}
@@ -13,13 +13,13 @@ local store = {}
 function store.open(setting)
   local refusal, expired, more = times.expired(setting)
   if refusal then return refusal end
-  if #expired > 0 then redis.call('ZREM', KEYS[1], unpack(expired)) end
+  if #expired > 0 then redis.call('ZREM', KEYS[4], unpack(expired)) end
   return nil, more, #expired > 0
 end
 
 -- How many permits are left under a limit.
 function store.room(_, limit)
-  return limit - redis.call('ZCARD', KEYS[1])
+  return limit - redis.call('ZCARD', KEYS[4])
 end
 
 -- Makes holders of `ids`.
@@ -29,14 +29,14 @@ end
 
 -- Removes all traces of `ids`; which of them held.
 function store.drop(_, ids)
-  local held = #ids > 1 and redis.call('ZMSCORE', KEYS[1], unpack(ids))
-  local removed = redis.call('ZREM', KEYS[1], unpack(ids))
+  local held = #ids > 1 and redis.call('ZMSCORE', KEYS[4], unpack(ids))
+  local removed = redis.call('ZREM', KEYS[4], unpack(ids))
   return held or { removed == 1 }
 end
 
 -- Which of `ids` hold; those do from now on.
 function store.refresh(setting, ids)
-  local held, kept = redis.call('ZMSCORE', KEYS[1], unpack(ids)), {}
+  local held, kept = redis.call('ZMSCORE', KEYS[4], unpack(ids)), {}
   for i = 1, #ids do
     if held[i] then kept[#kept + 1] = ids[i] end
   end
@@ -50,12 +50,12 @@ end
 
 -- A page of the holders: where it ends, and what is known of them.
 function store.list(setting, from)
-  return times.page(setting, KEYS[1], math.huge, from)
+  return times.page(setting, KEYS[4], math.huge, from)
 end
 
 function store.clear()
-  local held = redis.call('ZCARD', KEYS[1])
-  redis.call('DEL', KEYS[1])
+  local held = redis.call('ZCARD', KEYS[4])
+  redis.call('DEL', KEYS[4])
   return held
 end
 

@@ -35,7 +35,7 @@ if time and not time.err then
   local head, last = now - ARGV[steps_end + 1], now - ARGV[steps_end + 2]
   local named, waiting = ARGV[steps_end + 3] + 0, ARGV[steps_end + 4] + 0
   local ticket, handed_over = ARGV[steps_end + 5] + 0, ARGV[steps_end + 8] + 0
-  local line = open_line(KEYS[4], KEYS[5], ARGV[1], string.sub(KEYS[3], -36), now, named > 0)
+  local line = open_line(KEYS[4], KEYS[5], ARGV[1], string.sub(KEYS[3], -36), now, named > 0, {})
   local strangers = max(0, listeners - ours)
   local asked, served, kept, held, want = 0, 0, 0, false, nil
   turn = { strangers = strangers }

@@ -131,14 +131,12 @@ async fn missing_grants_are_named_so_that_they_can_be_given() {
     }
 }
 
-/// The commands in one place of the README, which says what a user needs.
-fn granted_by_the_readme() -> BTreeSet<String> {
-    let readme = include_str!("../../README.md");
-    let (_, needed) = readme
-        .split_once("A user needs, for a lock")
-        .expect("the paragraph");
-    let (needed, _) = needed.split_once("\n\n").expect("its end");
-    let words = needed.split(|c: char| c.is_whitespace() || c == '`');
+/// The commands that the guide names for semaphores, their turns and locks.
+fn granted_by_the_guide() -> BTreeSet<String> {
+    let guide = include_str!("../../src/guide/operations.md");
+    let (_, needed) = guide.split_once("For semaphores,").expect("the chapter");
+    let (needed, _) = needed.split_once("For latches:").expect("its end");
+    let words = needed.split_whitespace();
     words
         .filter(|word| word.starts_with('+'))
         .map(str::to_owned)
@@ -146,14 +144,14 @@ fn granted_by_the_readme() -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_is_what_the_readme_says() {
+async fn what_is_asked_for_is_what_the_guide_says() {
     let server = RedisServer::options().user("app on >p +ping").start().await;
     let (_, _, all) = doctor(&server.url(), &["--acl-user", "app", "--no-scan"]).await;
     let advice = advice(&all, "grants").join(" ");
     let asked = advice.split(' ').filter(|word| word.starts_with('+'));
     assert_eq!(
         asked.map(str::to_owned).collect::<BTreeSet<_>>(),
-        granted_by_the_readme()
+        granted_by_the_guide()
     );
 }
 

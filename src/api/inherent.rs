@@ -35,7 +35,7 @@ macro_rules! inherent_leased_semaphore {
             LeasedSemaphore for $type,
             now {
                 fn name(&self) -> &str;
-                fn limit(&self) -> u32;
+                fn limit(&self) -> Option<u32>;
                 fn lease(&self) -> Option<std::time::Duration>;
             }
             awaited {

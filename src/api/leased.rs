@@ -14,8 +14,13 @@ use crate::stats::Holding;
 
 /// A semaphore whose permits have ids, wherever it is kept. Implemented by this crate alone.
 ///
-/// There are as many permits as its limit says. Whoever acquires one is given an id that nobody else has, and
+/// There are as many permits as its limit says, or as were set where it is kept. Whoever acquires one is given an id that nobody else has, and
 /// releases by it. A permit that is not refreshed is free again after its [`lease`](LeasedSemaphore::lease).
+///
+/// # Names and times
+///
+/// What the names of the calls say, and how wait, lease and the other times go together, is told
+/// [in one place](crate::ClientBuilder#names-and-times-of-calls).
 ///
 /// # Cancel safety
 ///
@@ -25,14 +30,15 @@ use crate::stats::Holding;
 /// # Order
 ///
 /// Callers that wait are served in the order of their arrival. `try_acquire` takes what is not due to those who
-/// wait.
+/// wait. ([`RPermitExpirableSemaphore`](crate::RPermitExpirableSemaphore) keeps order within a client only.)
 #[async_trait]
 pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The semaphore's name, as the user gave it.
     fn name(&self) -> &str;
 
-    /// How many permits this handle allows at the same time.
-    fn limit(&self) -> u32;
+    /// How many permits this handle allows at the same time; `None` where that is not the handle's, but stands with the
+    /// permits.
+    fn limit(&self) -> Option<u32>;
 
     /// How long a permit lasts without a refresh; `None`: for ever.
     fn lease(&self) -> Option<Duration>;

@@ -24,6 +24,11 @@ use crate::stats::Holding;
 /// renewed in the background for as long as it is held and the process lives. Either may be lost: the lease
 /// runs out, someone forces the lock open, the server loses its data. [`lease`](Lock::lease) and the guards tell.
 ///
+/// # Names and times
+///
+/// What the names of the calls say, and how wait, lease and the other times go together, is told
+/// [in one place](crate::ClientBuilder#names-and-times-of-calls).
+///
 /// # Cancel safety
 ///
 /// Every future may be dropped at any await point. A lock that was granted to a caller who has gone is given

@@ -36,6 +36,15 @@ pub struct OnRecord {
 /// Amounts are 0 to [`MAX_PERMITS`]; more is [`Error::InvalidPermits`](crate::Error::InvalidPermits).
 /// Acquiring or releasing 0 succeeds at once and touches nothing, also where the semaphore is missing.
 ///
+/// They are `u32`, as in tokio, and no generic number: the trait is object-safe, and what a service has as a constant
+/// is checked when it is compiled. A computed one is converted where it is known what a bad one means:
+/// `u32::try_from(rows.len())?`. Counters are `i64`, as Redis has them, since they may be negative.
+///
+/// # Names and times
+///
+/// What the names of the calls say, and how wait, lease and the other times go together, is told
+/// [in one place](crate::ClientBuilder#names-and-times-of-calls).
+///
 /// # Cancel safety
 ///
 /// Every future may be dropped at any await point. A permit that was granted to a caller who has gone

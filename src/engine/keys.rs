@@ -16,6 +16,8 @@ pub(crate) struct Keys {
     kind: &'static str,
     channel: Arc<str>,
     record: Arc<str>,
+    /// What the object keeps in further keys: its script has them behind the channel.
+    parts: Vec<Typed>,
     turns: Option<TurnKeys>,
     holders: Option<HolderKeys>,
     flaw: Option<&'static str>,
@@ -58,6 +60,7 @@ impl Keys {
             kind,
             channel: channel.into(),
             record: record.into(),
+            parts: Vec::new(),
             turns: None,
             holders: None,
         }
@@ -87,6 +90,24 @@ impl Keys {
     /// The client's own key beside the object; see `engine::once`.
     pub(crate) fn record(&self) -> &Arc<str> {
         &self.record
+    }
+
+    /// The same, and a further key of the object, which holds the type `kind`.
+    pub(crate) fn with_part(mut self, key: String, kind: &'static str) -> Self {
+        self.parts.push((key.into(), kind));
+        self
+    }
+
+    /// The same, with all its further keys. Its names have been looked at before.
+    pub(crate) fn with_parts(mut self, parts: Vec<Typed>) -> Self {
+        self.parts = parts;
+        self.flaw = None;
+        self
+    }
+
+    /// The object's further keys.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.parts.iter().map(|(key, _)| key)
     }
 
     /// The same, and the keys in which the clients of an object keep turns.
@@ -120,10 +141,11 @@ impl Keys {
 
     /// All of them, with the types that they have.
     pub(crate) fn typed(&self) -> Vec<Typed> {
-        let mut all = vec![
+        let mut all = self.parts.clone();
+        all.extend([
             (Arc::clone(&self.object), self.kind),
             (Arc::clone(&self.record), "string"),
-        ];
+        ]);
         if let Some(turns) = &self.turns {
             all.push((Arc::clone(&turns.line), "zset"));
             all.push((Arc::clone(&turns.notes), "hash"));

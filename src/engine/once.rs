@@ -315,6 +315,11 @@ pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
             found: None,
         },
         Reason::Permission => Error::PermissionDenied { name, detail },
+        Reason::CrossSlot => Error::InvalidName {
+            name,
+            reason: "its keys fall into different slots of the cluster; a part of the name in braces, \
+                     as in {name}, keeps them together",
+        },
         Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
         Reason::Authentication => Error::Authentication { name, detail },
         Reason::Tls => Error::Tls { name, detail },

@@ -1,22 +1,22 @@
-//! Renewal: one task of a client puts off the end of all that it holds without a lease.
+//! Renewal: tasks of a client put off the end of all that it holds without a lease; one for all that is to last equally
+//! long.
 //!
-//! Every third of the watchdog time-out it goes through everything in the table of [`holds`](super::holds) that is to be
-//! renewed, up to [`MOST_KEYS`] of a kind with one script call, and several calls at a time: one after the other, many
+//! Every third of that time it goes through everything in the table of [`holds`](super::holds) that is to be renewed, up to [`MOST_KEYS`] of a kind with one script call, and several calls at a time: one after the other, many
 //! calls to a server far away would take longer than a lock lasts. What could not be renewed because the server
 //! did not answer is tried again soon, not only in the next period. A call that is refused for good, as it is for the
 //! sake of one key that the server forbids, is made again in halves until that key is alone: the others are renewed.
 //! What the server says is not held any more is told as lost; what could not be renewed in time is lost by its lease's
 //! own clock.
 
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
 use super::core::Core;
-use super::holds::{Place, Renewal};
-use super::request::{Arg, Request, Script};
+use super::holds::{Place, Renewal, Renewing};
+use super::request::{Arg, Request};
 use crate::clock::Moment;
 use crate::transport::{Failure, Reason, Refusal, Value};
 
@@ -27,11 +27,18 @@ const MOST_KEYS: usize = 100;
 const MOST_UNDER_WAY: usize = 8 * MOST_KEYS;
 
 impl Core {
-    /// There is something to renew.
-    pub(crate) fn renew(self: &Arc<Self>) {
-        if self.holds.begin_renewing() {
-            self.runtime.spawn(renew(Arc::downgrade(self)));
+    /// There is something to renew that lasts for `lease` then.
+    pub(crate) fn renew(self: &Arc<Self>, lease: Duration) {
+        if self.holds.begin_renewing(lease) {
+            self.runtime.spawn(renew(Arc::downgrade(self), lease));
         }
+    }
+
+    /// One thing is to be renewed at once.
+    pub(crate) fn renew_now(self: &Arc<Self>, place: Place) {
+        let core = Arc::clone(self);
+        self.runtime
+            .spawn(async move { core.renew_all(vec![place]).await });
     }
 
     /// One round, for all that is still to be renewed of `places`; `false` if something was not answered.
@@ -42,8 +49,8 @@ impl Core {
             let mut rest = std::mem::take(&mut places);
             // What is still to be renewed is seen as each call is made: a round may take long.
             let calls = std::iter::from_fn(|| {
-                let (script, some) = self.holds.next_renewals(&mut rest, most)?;
-                Some(self.renew_some(script, some))
+                let (renewing, some) = self.holds.next_renewals(&mut rest, most)?;
+                Some(self.renew_some(renewing, some))
             });
             let mut calls = stream::iter(calls).buffer_unordered(MOST_UNDER_WAY / most);
             let mut largest = 0;
@@ -66,16 +73,14 @@ impl Core {
     /// it may be about one of them.
     async fn renew_some(
         &self,
-        script: &'static LazyLock<Script>,
+        renewing: Renewing,
         some: Vec<Renewal>,
     ) -> Result<bool, Vec<Renewal>> {
-        let lease = self.config.lock_watchdog_timeout;
+        let lease = renewing.lease;
         let places = some.iter().map(|renewal| &renewal.place);
-        let owners = places
-            .clone()
-            .map(|(_, owner)| Arg::Text(Arc::clone(owner)));
+        let owners = places.clone().map(|(_, owner)| (renewing.owner)(owner));
         let request = Request::script(
-            script,
+            renewing.script,
             places.map(|(lock, _)| Arc::clone(lock)).collect(),
             std::iter::once(Arg::millis(lease)).chain(owners).collect(),
         );
@@ -111,11 +116,9 @@ impl Core {
     }
 }
 
-/// Renews as long as there is anything to renew, and anybody who holds the client.
-async fn renew(core: Weak<Core>) {
-    let Some(period) = core.upgrade().map(|core| core.config.renewal_period()) else {
-        return;
-    };
+/// Renews what lasts for `lease` as long as there is anything to renew, and anybody who holds the client.
+async fn renew(core: Weak<Core>, lease: Duration) {
+    let period = lease / 3;
     let mut next = Instant::now() + period;
     loop {
         tokio::time::sleep_until(next).await;
@@ -124,7 +127,7 @@ async fn renew(core: Weak<Core>) {
         if core.is_finished() {
             return;
         }
-        let places = core.holds.to_renew();
+        let places = core.holds.to_renew(lease);
         if places.is_empty() {
             return;
         }

@@ -34,6 +34,7 @@ pub(crate) enum Request {
 pub(crate) enum Arg {
     Word(&'static str),
     Text(Arc<str>),
+    Bytes(Arc<[u8]>),
     Number(i64),
     /// A sequence number: of a fixed width, so that scripts can compare them as texts.
     Sequence(u64),
@@ -230,6 +231,7 @@ impl ScriptCall {
             match arg {
                 Arg::Word(word) => command.word(word),
                 Arg::Text(text) => command.word(text),
+                Arg::Bytes(bytes) => command.bytes(bytes),
                 Arg::Number(number) => command.number(*number),
                 Arg::Sequence(number) => command.formatted(format_args!("{number:016}")),
             }

@@ -143,8 +143,8 @@ impl api::LeasedSemaphore for LeasedSemaphore {
         &self.shared.name
     }
 
-    fn limit(&self) -> u32 {
-        self.shared.limit
+    fn limit(&self) -> Option<u32> {
+        Some(self.shared.limit)
     }
 
     fn lease(&self) -> Option<Duration> {

@@ -1,5 +1,8 @@
 //! The traits inside one process, without Redis: for tests, and for services that run alone.
 //!
+//! What takes `Arc<dyn Semaphore>`, `Arc<dyn Lock>` and so on is given one of these in its tests; the [front page](crate)
+//! has an example. Time may be paused (`tokio::time::pause`): they go by tokio's clock.
+//!
 //! [`Semaphore`] behaves as the one in Redis does, to the error: a counter that may be missing or
 //! negative and fits signed 32 bits, a time to live, waiting in the order of arrival. Its clones share
 //! the permits; nothing outside of the process sees them. [`Lock`] is the reentrant lock.

@@ -1,30 +1,36 @@
 //! What the handles of all recipes share: settings, the line that belongs to them, and the calls.
 
 use std::collections::HashSet;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::batch::Operation;
-use super::line::Line;
-use super::line::waiting::Done;
+use super::calls::{Call, Page, Reply, Want};
+use super::keeping::Keeping;
+use super::recipe::Recipe;
 use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder};
-use crate::engine::Core;
-use crate::engine::call::{Call, Dropped, Wait};
+use crate::engine::call::{Dropped, Wait};
 use crate::engine::keys::check_id;
+use crate::engine::primitive::Line;
+use crate::engine::{self, Core};
 use crate::error::Result;
 use crate::lease::Lease;
 use crate::stats::{Holding, What};
+
+/// What all handles of a client with the same settings have together.
+#[derive(Clone)]
+struct Shared {
+    line: Arc<Line<Recipe>>,
+    keeping: Arc<Keeping>,
+}
 
 /// A handle: cheap to clone; finds its line at the first call.
 #[derive(Clone)]
 pub(super) struct Handle {
     core: Arc<Core>,
     settings: Arc<Settings>,
-    line: OnceLock<Arc<Line>>,
+    shared: OnceLock<Shared>,
 }
 
 impl Handle {
@@ -32,14 +38,14 @@ impl Handle {
         Handle {
             core: Arc::clone(core),
             settings: Arc::new(Settings::new(layout, name, limit)),
-            line: OnceLock::new(),
+            shared: OnceLock::new(),
         }
     }
 
     /// The same with other settings.
     pub(super) fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(Arc::make_mut(&mut self.settings));
-        self.line = OnceLock::new();
+        self.shared = OnceLock::new();
         self
     }
 
@@ -51,69 +57,46 @@ impl Handle {
         self.settings.timeout
     }
 
-    fn line(&self) -> Result<&Arc<Line>> {
-        if let Some(line) = self.line.get() {
-            return Ok(line);
+    fn shared(&self) -> Result<&Shared> {
+        if let Some(shared) = self.shared.get() {
+            return Ok(shared);
         }
         self.settings.check()?;
-        let line = Line::find(&self.core, &self.settings);
-        Ok(self.line.get_or_init(|| line))
-    }
-
-    pub(super) async fn acquire(&self) -> Result<Held> {
-        let waiting = async {
-            let done = self.line()?.join(self.lasts())?.served().await?;
-            Ok(granted(done))
-        };
-        let held = self.take(Wait::Forever, pin!(waiting)).await?;
-        Ok(held.expect("those who wait are granted or told an error"))
-    }
-
-    pub(super) async fn try_acquire(&self) -> Result<Option<Held>> {
-        let trying = async {
-            let attempt = Operation::Try(self.lasts());
-            let done = self.line()?.call(attempt).await?;
-            Ok(granted(done))
-        };
-        self.take(Wait::No, pin!(trying)).await
-    }
-
-    pub(super) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
-        if wait.is_zero() {
-            return self.try_acquire().await;
-        }
-        let Some(deadline) = Instant::now().checked_add(wait) else {
-            return self.acquire().await.map(Some);
-        };
-        let waiting = async {
-            let seat = self.line()?.join(self.lasts());
-            let done = seat?.served_until(deadline).await?;
-            Ok(granted(done))
-        };
-        self.take(Wait::For(wait), pin!(waiting)).await
+        let line = Recipe::line(&self.core, &self.settings);
+        let keeping = line.primitive(|recipe| Arc::clone(&recipe.keeping));
+        Ok(self.shared.get_or_init(|| Shared { line, keeping }))
     }
 
     async fn take(
         &self,
-        wait: Wait,
-        taking: Pin<&mut (impl Future<Output = Result<Option<Held>>> + Send)>,
+        tries: bool,
+        within: Wait,
+        wait: Option<Duration>,
     ) -> Result<Option<Held>> {
-        let call = self.calling("acquire", wait, Dropped::Withdrawn);
-        self.core.take(call, taking).await
+        let lasts = self.lasts();
+        let waiting = async { self.shared()?.line.wait(Want { lasts, tries }, wait).await };
+        let calling = self.calling("acquire", within, Dropped::Withdrawn);
+        self.core.take(calling, pin!(waiting)).await
     }
 
-    async fn run<T>(
+    async fn run(&self, call: Call) -> Result<Reply> {
+        let dropped = match call {
+            Call::Release(_) | Call::Tend => Dropped::CarriedOut,
+            Call::Refresh(..) | Call::Clear => Dropped::Withdrawn,
+            Call::List(_) => Dropped::Harmless,
+        };
+        let calling = self.calling(call.name(), Wait::No, dropped);
+        let running = async { self.shared()?.line.call(call).await };
+        self.core.call(calling, pin!(running)).await
+    }
+
+    fn calling(
         &self,
         operation: &'static str,
+        wait: Wait,
         dropped: Dropped,
-        running: Pin<&mut (impl Future<Output = Result<T>> + Send)>,
-    ) -> Result<T> {
-        let call = self.calling(operation, Wait::No, dropped);
-        self.core.call(call, running).await
-    }
-
-    fn calling(&self, operation: &'static str, wait: Wait, dropped: Dropped) -> Call<'_> {
-        Call {
+    ) -> engine::call::Call<'_> {
+        engine::call::Call {
             name: &self.settings.name,
             operation,
             wait,
@@ -125,38 +108,57 @@ impl Handle {
         Holding::new(&self.core.stats, what, 1)
     }
 
+    pub(super) async fn acquire(&self) -> Result<Held> {
+        let held = self.take(false, Wait::Forever, None).await?;
+        Ok(held.expect("those who wait are granted or told an error"))
+    }
+
+    pub(super) async fn try_acquire(&self) -> Result<Option<Held>> {
+        // It is not refused for the sake of a lock that peers hold for moments only.
+        let lock = self.settings.lock.as_ref();
+        let wait = lock.map_or(Duration::ZERO, |_| self.settings.check_interval);
+        self.take(true, Wait::No, Some(wait)).await
+    }
+
+    pub(super) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
+        if wait.is_zero() {
+            return self.try_acquire().await;
+        }
+        self.take(false, Wait::For(wait), Some(wait)).await
+    }
+
     pub(super) async fn release(&self, id: &str) -> Result<bool> {
         check_id(id)?;
-        let releasing = async {
-            let done = self.line()?.call(Operation::Release(id.into())).await?;
-            Ok(matches!(done, Done::Was(true)))
-        };
-        self.run("release", Dropped::CarriedOut, pin!(releasing))
-            .await
+        let released = self.run(Call::Release(id.into())).await?;
+        let keeping = &self.shared()?.keeping;
+        keeping.is_gone(id, "released while it was kept");
+        Ok(released == Reply::Released(true))
     }
 
     pub(super) async fn refresh(&self, id: &str) -> Result<bool> {
         check_id(id)?;
-        let refreshing = async {
-            let refresh = Operation::Refresh(id.into(), self.lasts(), None);
-            Ok(matches!(self.line()?.call(refresh).await?, Done::Was(true)))
+        let id: Arc<str> = id.into();
+        let refresh = Call::Refresh(vec![Arc::clone(&id)], self.lasts());
+        let Reply::Refreshed(held, until) = self.run(refresh).await? else {
+            return Ok(false);
         };
-        self.run("refresh", Dropped::Withdrawn, pin!(refreshing))
-            .await
+        let held = held == [true];
+        self.shared()?.keeping.refreshed(&id, held, until);
+        Ok(held)
+    }
+
+    pub(super) async fn holders(&self) -> Result<Vec<Holder>> {
+        let calling = self.calling("holders", Wait::No, Dropped::Harmless);
+        self.core.call(calling, pin!(self.pages())).await
     }
 
     /// Page by page, so that no script is a long one. Who holds all the time is listed once.
-    pub(super) async fn holders(&self) -> Result<Vec<Holder>> {
-        let listing = self.pages();
-        self.run("holders", Dropped::Harmless, pin!(listing)).await
-    }
-
     async fn pages(&self) -> Result<Vec<Holder>> {
         let mut holders = Vec::new();
         let mut seen = HashSet::new();
-        let mut from: Arc<str> = "".into();
+        let mut from = Page::start();
         loop {
-            let Done::Holders(page) = self.line()?.call(Operation::List(from)).await? else {
+            let Reply::Holders(page) = self.shared()?.line.call(Call::List(from)).await? else {
                 return Ok(holders);
             };
             let new = page.holders.into_iter();
@@ -169,41 +171,37 @@ impl Handle {
     }
 
     pub(super) async fn release_all(&self) -> Result<u64> {
-        let clearing = async {
-            match self.line()?.call(Operation::Clear).await? {
-                Done::Count(count) => Ok(count),
-                _ => Ok(0),
-            }
-        };
-        self.run("release_all", Dropped::Withdrawn, pin!(clearing))
-            .await
+        let cleared = self.run(Call::Clear).await?;
+        self.shared()?.keeping.all_are_gone();
+        match cleared {
+            Reply::Count(count) => Ok(count),
+            _ => Ok(0),
+        }
     }
 
     pub(super) fn release_detached(&self, id: &str) {
-        match self.line() {
-            Ok(line) => line.release_detached(id),
+        match self.shared() {
+            Ok(shared) => {
+                shared.keeping.unkeep(id);
+                shared.line.owe(Call::Release(id.into()));
+            }
             Err(error) => tracing::error!(%error, id, "not released"),
         }
     }
 
     pub(super) fn keep(&self, held: &Held) -> Lease {
-        match self.line() {
-            Ok(line) => line.keep(held, self.lasts()),
-            Err(_) => Lease::until(held.until),
+        match self.shared() {
+            Ok(Shared { line, keeping }) if self.settings.lease().is_some() => {
+                keeping.keep(line, held, self.lasts())
+            }
+            _ => Lease::until(held.until),
         }
     }
 
     pub(super) fn unkeep(&self, id: &str) {
-        if let Some(line) = self.line.get() {
-            line.unkeep(id);
+        if let Some(shared) = self.shared.get() {
+            shared.keeping.unkeep(id);
         }
-    }
-}
-
-fn granted(done: Done) -> Option<Held> {
-    match done {
-        Done::Held(held) => held,
-        _ => None,
     }
 }
 
@@ -233,8 +231,8 @@ macro_rules! leased {
                 &self.handle.settings().name
             }
 
-            fn limit(&self) -> u32 {
-                self.handle.settings().limit
+            fn limit(&self) -> Option<u32> {
+                Some(self.handle.settings().limit)
             }
 
             fn lease(&self) -> Option<std::time::Duration> {

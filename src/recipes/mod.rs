@@ -1,5 +1,6 @@
 //! The classic recipes: semaphores and a lock in the key layouts of "Redis in Action" and its relatives, as Java
-//! and Python services write them by hand. Same keys, same values; but each step is one atomic script here.
+//! and Python services write them by hand. Same keys, same values; but each step is one atomic script here. A chapter of the
+//! guide is about [recipes](crate::guide::recipes), with an example.
 //!
 //! | Type | Keys of a semaphore `name` | A permit lasts |
 //! |---|---|---|
@@ -35,10 +36,7 @@
 //!   the client's last call, for ten minutes, so that a call whose reply was lost is repeated without taking effect twice. There
 //!   is one, and one more for each handle with other settings that is used at the same time (how long a slot or a string lock
 //!   is held is none of these: it travels with each call).
-//! - **ACL**: the semaphore's keys, `~redisson_sc_recipe*`, the channels `&redisson_sc_recipe_line:*`, `+eval +evalsha +get +set
-//!   +del +time +publish +subscribe +unsubscribe +hmget +hset +hdel +pexpire +pttl +zadd +zrem +zcard +zrange +zrank`, and for the
-//!   layouts: `+zmscore +zrangebyscore +zcount` (times), `+incrby +zrevrangebyscore +llen +lpush +rpop` (fair), `+sadd +srem
-//!   +scard +sscan +smismember` (set), `+mget` (slots and lock).
+//! - **ACL**: what a user needs stands in the [guide](crate::guide::operations#permissions).
 //! - **Clusters**: all keys of a semaphore must share a slot: give its name a part in braces, as in `{name}`.
 //!   Without, a server of a cluster refuses the script, which is [`InvalidName`](crate::Error::InvalidName).
 //!
@@ -65,13 +63,18 @@
 //! | `batch.rs`, `answer.rs` | calls that travel together: the request and the answer |
 //! | `line/` | the calls and the waiters of one client on one semaphore |
 
-mod answer;
-mod batch;
+mod arrivals;
+mod calls;
+mod ends;
 mod fair;
 mod handle;
-mod line;
+mod ids;
+mod keeping;
 mod names;
 mod numbers;
+mod outcome;
+mod peers_lock;
+mod recipe;
 mod set;
 mod settings;
 mod slots;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::settings::{Layout, Settings};
 use crate::config::NameMapper;
-use crate::engine::keys::Typed;
+use crate::engine::keys::{Keys, Typed};
 
 /// What the mapper, which is the user's code, has to say to the names of a line: all but its number.
 pub(super) struct Unnumbered {
@@ -17,7 +17,7 @@ pub(super) struct Unnumbered {
 #[derive(Debug)]
 pub(super) struct Names {
     /// The semaphore's own keys, in the order of its script.
-    pub(super) keys: Vec<Arc<str>>,
+    pub(super) own: Vec<Arc<str>>,
     pub(super) lock: Option<Arc<str>>,
     /// `redisson_sc_recipe_once:<layout>:{name}:<field>`: the line's last call, for ten minutes.
     pub(super) record: Arc<str>,
@@ -27,8 +27,6 @@ pub(super) struct Names {
     pub(super) notes: Arc<str>,
     /// `redisson_sc_recipe_line:<layout>:{name}:<field>`: where this line's waiters are woken.
     pub(super) channel: Arc<str>,
-    /// `<client id>:<number>`: this line among all.
-    pub(super) field: Arc<str>,
 }
 
 impl Unnumbered {
@@ -55,34 +53,34 @@ impl Unnumbered {
             line: format!("redisson_sc_recipe_line:{base}").into(),
             notes: format!("redisson_sc_recipe_notes:{base}").into(),
             channel: format!("redisson_sc_recipe_line:{base}:{field}").into(),
-            field: field.into(),
-            keys,
+            own: keys,
         }
     }
 }
 
-/// Slots can be many: so many of them are looked at where one holds another type.
-const MOST_OWN: usize = 50;
-
 impl Names {
-    /// The keys, with the types that they have.
-    pub(super) fn typed(&self, layout: Layout) -> Vec<Typed> {
-        let types: &[&'static str] = match layout {
+    /// What a script of `settings` is called with: the line and this client's channel in front, and behind them the own
+    /// keys, the lock and the notes.
+    pub(super) fn keys(&self, settings: &Settings) -> Keys {
+        let types: &[&'static str] = match settings.layout {
             Layout::Timestamp => &["zset"],
             Layout::Fair => &["zset", "zset", "string", "list"],
             Layout::Set => &["set"],
             Layout::Slots | Layout::Lock => &["string"],
         };
         let types = types.iter().chain(types.last().into_iter().cycle());
-        let own = self.keys.iter().zip(types).take(MOST_OWN);
+        let own = self.own.iter().zip(types);
         let lock = self.lock.iter().map(|key| (key, &"string"));
-        let beside = [
-            (&self.record, &"string"),
-            (&self.line, &"zset"),
-            (&self.notes, &"hash"),
-        ];
-        let all = own.chain(lock).chain(beside);
-        all.map(|(key, kind)| (Arc::clone(key), *kind)).collect()
+        let others = own.chain(lock).chain([(&self.notes, &"hash")]);
+        let others = others.map(|(key, kind)| (Arc::clone(key), *kind) as Typed);
+        Keys::new(
+            &settings.name,
+            self.line.to_string(),
+            "zset",
+            self.channel.to_string(),
+            self.record.to_string(),
+        )
+        .with_parts(others.collect())
     }
 }
 
@@ -100,7 +98,7 @@ mod tests {
 
     #[test]
     fn keys_are_those_of_the_originals() {
-        let keys = |layout| texts(&names(&Settings::new(layout, "s", 2)).keys).join(" ");
+        let keys = |layout| texts(&names(&Settings::new(layout, "s", 2)).own).join(" ");
         assert_eq!(keys(Layout::Timestamp), "app:s");
         assert_eq!(keys(Layout::Fair), "app:s app:s:owner app:s:counter");
         assert_eq!(keys(Layout::Set), "app:s");
@@ -116,7 +114,7 @@ mod tests {
         settings.lock = Some("l".to_owned());
         let names = names(&settings);
         assert_eq!(
-            texts(&names.keys),
+            texts(&names.own),
             ["app:s", "app:o", "app:s:counter", "app:t"]
         );
         assert_eq!(names.lock.as_deref(), Some("lock:app:l"));

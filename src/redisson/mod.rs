@@ -4,9 +4,11 @@ mod latch;
 mod lock;
 pub(crate) mod names;
 pub(crate) mod object;
+mod permit_expirable;
 mod semaphore;
 
 pub use latch::RCountDownLatch;
 pub use lock::{RFencedLock, RLock};
 pub use object::{ExpireCondition, ExpireTime};
+pub use permit_expirable::RPermitExpirableSemaphore;
 pub use semaphore::RSemaphore;

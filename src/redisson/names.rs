@@ -1,7 +1,7 @@
 //! The keys and channels of Redisson's objects.
 //!
 //! Redisson derives every name from the mapped name `R`: with a prefix, `prefix:{R}`, or `prefix:R` where
-//! `R` contains a `{` already. In a cluster the braces keep all keys of an object in one slot.
+//! `R` contains a `{` already; with a suffix, `{R}:suffix` or `R:suffix`. In a cluster the braces keep all keys of an object in one slot.
 
 use crate::config::NameMapper;
 use crate::engine::keys::Keys;
@@ -37,6 +37,16 @@ pub(crate) fn of_latch(name: &str, mapper: &NameMapper, client_id: &str) -> Keys
     Keys::new(name, object, "string", channel, record).in_any_slot()
 }
 
+/// The names of a semaphore whose permits have ids. Its counter and its channel are called like a semaphore's.
+pub(crate) fn of_permit_expirable(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
+    let object = mapper.map(name);
+    let channel = prefixed("redisson_sc", &object);
+    let record = beside("redisson_sc_leased_once", &object);
+    let record = format!("{record}:{client_id}");
+    let permits = suffixed(&object, "timeout");
+    Keys::new(name, object, "string", channel, record).with_part(permits, "zset")
+}
+
 /// The counter of a lock's fencing tokens; `lock` is the mapped name.
 pub(crate) fn of_lock_token(lock: &str) -> String {
     prefixed("redisson_lock_token", lock)
@@ -53,6 +63,14 @@ fn beside(prefix: &str, object: &str) -> String {
         format!("{prefix}::{object}")
     } else {
         format!("{prefix}:{{{object}}}")
+    }
+}
+
+fn suffixed(name: &str, suffix: &str) -> String {
+    if name.contains('{') {
+        format!("{name}:{suffix}")
+    } else {
+        format!("{{{name}}}:{suffix}")
     }
 }
 
@@ -99,6 +117,21 @@ mod tests {
         assert_eq!(of_lock_token("a{b}"), "redisson_lock_token:a{b}");
         assert_eq!(of_lock_next("door"), "redisson_lock_next:{door}");
         assert_eq!(of_lock_next("{door}"), "redisson_lock_next::{door}");
+        for (name, permits, record) in [
+            ("jobs", "{jobs}:timeout", ":{jobs}:id"),
+            ("a{b}c", "a{b}c:timeout", "::a{b}c:id"),
+        ] {
+            let leased = of_permit_expirable(name, &NameMapper::default(), "id");
+            assert_eq!(leased.channel(), keys(name).channel());
+            assert_eq!(
+                leased.parts().map(|key| &**key).collect::<Vec<_>>(),
+                [permits]
+            );
+            assert_eq!(
+                &**leased.record(),
+                format!("redisson_sc_leased_once{record}")
+            );
+        }
         for (name, channel, record) in [
             ("done", "{done}", ":{done}"),
             ("{job}:done", "{{job}:done}", "::{job}:done"),

@@ -61,31 +61,32 @@ pub enum ExpireTime {
     At(SystemTime),
 }
 
-/// The operations, for one object.
+/// The operations, for one object. Those that are about its existence are about all of its keys.
 pub(crate) struct Object<'a, L> {
     pub(crate) line: &'a Arc<L>,
 }
 
 impl<L: Commands> Object<'_, L> {
     pub(crate) async fn exists(&self) -> Result<bool> {
-        self.read("exists", "EXISTS").await.map(|count| count > 0)
+        self.read_all("exists", "EXISTS").await
     }
 
     pub(crate) async fn delete(&self) -> Result<bool> {
-        self.flag("delete", "DEL", None, &[]).await
+        self.remove("delete", "DEL").await
     }
 
     pub(crate) async fn unlink(&self) -> Result<bool> {
-        self.flag("unlink", "UNLINK", None, &[]).await
+        self.remove("unlink", "UNLINK").await
     }
 
     pub(crate) async fn touch(&self) -> Result<bool> {
-        self.read("touch", "TOUCH").await.map(|count| count > 0)
+        self.read_all("touch", "TOUCH").await
     }
 
     /// `to` is the object under its new name; those who wait for it are told.
     pub(crate) async fn rename(&self, to: &Keys) -> Result<()> {
-        self.change("rename", "RENAME", Some(to), &[])
+        let announced = self.line.announced_at(to);
+        self.change("rename", "RENAME", Some(to.object()), announced, &[])
             .await
             .map(drop)
     }
@@ -166,6 +167,22 @@ impl<L: Commands> Object<'_, L> {
             .map(i64::unsigned_abs)
     }
 
+    /// Whether `command`, which changes nothing, counts one of the object's keys.
+    async fn read_all(&self, operation: &'static str, command: &'static str) -> Result<bool> {
+        let keys = self.line.keys();
+        let command = Command::new(command).key(keys.object());
+        let command = keys.parts().fold(command, Command::key);
+        let count = self.read_with(operation, command).await?;
+        Ok(count > 0)
+    }
+
+    /// Removes all of its keys.
+    async fn remove(&self, operation: &'static str, command: &'static str) -> Result<bool> {
+        let part = self.line.keys().parts().next();
+        let value = self.change(operation, command, part, None, &[]).await?;
+        self.number(operation, &value).map(|count| count > 0)
+    }
+
     /// What `command` says of `field` of a hash.
     pub(crate) async fn read_field(
         &self,
@@ -199,16 +216,22 @@ impl<L: Commands> Object<'_, L> {
         other: Option<&Keys>,
         args: &[Arg],
     ) -> Result<bool> {
-        let value = self.change(operation, command, other, args).await?;
+        let second = other.map(Keys::object);
+        let announced = other.and_then(|other| self.line.announced_at(other));
+        let value = self
+            .change(operation, command, second, announced, args)
+            .await?;
         self.number(operation, &value).map(|count| count > 0)
     }
 
-    /// A command that changes something: carried out once.
+    /// A command that changes something: carried out once. It is about the object's key and the `second` one, and what it
+    /// does is told at `announced`.
     async fn change(
         &self,
         operation: &'static str,
         command: &'static str,
-        other: Option<&Keys>,
+        second: Option<&Arc<str>>,
+        announced: Option<&Arc<str>>,
         args: &[Arg],
     ) -> Result<Value> {
         self.line.keys().check()?;
@@ -217,17 +240,14 @@ impl<L: Commands> Object<'_, L> {
             Arg::Number(0),
             Arg::millis(record_life),
             Arg::Word(command),
-            Arg::Number(other.is_some().into()),
+            Arg::Number(second.is_some().into()),
             Arg::Number(0),
             Arg::PUBLISH,
         ];
         script_args.extend_from_slice(args);
         let keys = self.line.keys();
         let mut script_keys = vec![Arc::clone(keys.record()), Arc::clone(keys.object())];
-        if let Some(other) = other {
-            script_keys.push(Arc::clone(other.object()));
-            script_keys.extend(self.line.announced_at(other).map(Arc::clone));
-        }
+        script_keys.extend(second.into_iter().chain(announced).map(Arc::clone));
         let request = Request::Script(ScriptCall {
             script: &ONCE,
             keys: script_keys,

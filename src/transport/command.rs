@@ -46,6 +46,10 @@ impl Command {
         self.packed.arg(word);
     }
 
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.packed.arg(bytes);
+    }
+
     pub(crate) fn number(&mut self, number: i64) {
         self.packed.arg(number);
     }

@@ -1,10 +1,11 @@
 //! Permits that give themselves back, over `dyn Semaphore`.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redisson_semaphore::{Error, MAX_PERMITS};
+use redisson_semaphore::{Error, MAX_PERMITS, Permit};
 
 use super::Fixture;
 use super::support::*;
@@ -26,6 +27,48 @@ pub(crate) async fn a_guard_tells_what_it_holds(fixture: &dyn Fixture) {
     assert_eq!(permit.semaphore().name(), semaphore.name());
     assert_available(permit.semaphore(), 1).await;
     permit.release().await.unwrap();
+}
+
+pub(crate) async fn a_guard_is_split_and_merged(fixture: &dyn Fixture) {
+    let semaphore = fixture.fresh("guard-split");
+    set(&semaphore, 6).await;
+    let mut all = semaphore.permit(6).await.unwrap();
+    assert!(all.split(7).is_none());
+    assert_eq!(all.permits(), 6);
+    let none = all.split(0).unwrap();
+    let mut two = all.split(2).unwrap();
+    let rest = all.split(4).unwrap();
+    assert_eq!(
+        (all.permits(), two.permits(), rest.permits(), none.permits()),
+        (0, 2, 4, 0)
+    );
+    drop((all, none));
+    assert_available(&semaphore, 0).await;
+    rest.release().await.unwrap();
+    assert_available(&semaphore, 4).await;
+    // Guards of other handles to the same semaphore fit together.
+    let more = semaphore.clone_handle().permit(3).await.unwrap();
+    two.merge(more);
+    assert_eq!(two.permits(), 5);
+    two.release().await.unwrap();
+    assert_all_back(&semaphore, 6).await;
+}
+
+pub(crate) async fn guards_that_do_not_fit_together_give_back_what_they_hold(
+    fixture: &dyn Fixture,
+) {
+    let (one, other) = (fixture.fresh("guard-one"), fixture.fresh("guard-other"));
+    for semaphore in [&one, &other] {
+        set(semaphore, 3).await;
+    }
+    let merge = |mut one: Permit, other: Permit| {
+        let merging = AssertUnwindSafe(|| one.merge(other));
+        assert!(catch_unwind(merging).is_err(), "they are merged");
+    };
+    let permits = (one.permit(1).await.unwrap(), other.permit(2).await.unwrap());
+    merge(permits.0, permits.1);
+    assert_all_back(&one, 3).await;
+    assert_all_back(&other, 3).await;
 }
 
 pub(crate) async fn a_guard_released_with_an_answer(fixture: &dyn Fixture) {

@@ -129,6 +129,8 @@ macro_rules! contract_suite {
             guards: [
                 a_guard_gives_back_on_drop,
                 a_guard_tells_what_it_holds,
+                a_guard_is_split_and_merged,
+                guards_that_do_not_fit_together_give_back_what_they_hold,
                 a_guard_released_with_an_answer,
                 a_release_that_is_never_polled_is_a_drop,
                 a_release_that_fails_tells,

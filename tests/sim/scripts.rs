@@ -16,33 +16,33 @@ pub const RENEW: &str = include_str!("../../lua/lock/renew.lua");
 pub const ONCE: &str = include_str!("../../lua/engine/once.lua");
 pub const FORGET: &str = include_str!("../../lua/engine/forget.lua");
 pub const TIMESTAMP: &str = concat!(
-    include_str!("../../lua/recipes/record.lua"),
+    include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/times.lua"),
     include_str!("../../lua/recipes/timestamp.lua"),
-    include_str!("../../lua/recipes/line.lua"),
     include_str!("../../lua/recipes/batch.lua"),
 );
 pub const FAIR: &str = concat!(
-    include_str!("../../lua/recipes/record.lua"),
+    include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/times.lua"),
     include_str!("../../lua/recipes/fair.lua"),
-    include_str!("../../lua/recipes/line.lua"),
     include_str!("../../lua/recipes/batch.lua"),
 );
 pub const SET: &str = concat!(
-    include_str!("../../lua/recipes/record.lua"),
+    include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/set.lua"),
-    include_str!("../../lua/recipes/line.lua"),
     include_str!("../../lua/recipes/batch.lua"),
 );
 pub const SLOTS: &str = concat!(
-    include_str!("../../lua/recipes/record.lua"),
+    include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/slots.lua"),
-    include_str!("../../lua/recipes/line.lua"),
     include_str!("../../lua/recipes/batch.lua"),
 );
 

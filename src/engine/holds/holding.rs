@@ -1,11 +1,11 @@
-//! What one owner holds of a lock: each time that it has taken it, and when all of it ends.
+//! What one owner holds of an object: each time that it has taken it, and when all of it ends.
 
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use crate::api::HoldId;
 use crate::clock::Moment;
-use crate::engine::request::Script;
+use crate::engine::request::{Arg, Script};
 use crate::lease::{Change, Lease};
 
 /// For how long a lock is taken.
@@ -27,6 +27,24 @@ impl Term {
     }
 }
 
+/// How something that is held is renewed.
+#[derive(Clone, Copy)]
+pub(crate) struct Renewing {
+    /// Its keys are the objects, its arguments the lease, and for each object its owner.
+    pub(crate) script: &'static LazyLock<Script>,
+    /// An owner as the script reads it.
+    pub(crate) owner: fn(&Arc<str>) -> Arg,
+    /// How long it lasts from then on.
+    pub(crate) lease: Duration,
+}
+
+impl Renewing {
+    /// Whether one call renews both.
+    pub(super) fn is_like(&self, other: &Renewing) -> bool {
+        std::ptr::eq(self.script, other.script) && self.lease == other.lease
+    }
+}
+
 /// Tells what an owner holds from what it held before.
 pub(crate) type Version = (u64, u64);
 
@@ -45,7 +63,7 @@ pub(super) struct Holding {
     until: Moment,
     /// When at the earliest, because of a step that has not been answered.
     perhaps: Option<Moment>,
-    pub(super) renewal: &'static LazyLock<Script>,
+    pub(super) renewing: Renewing,
 }
 
 /// One time that the lock was taken.
@@ -76,7 +94,7 @@ impl Holding {
         id: &HoldId,
         term: Term,
         until: Moment,
-        renewal: &'static LazyLock<Script>,
+        renewing: Renewing,
     ) -> Self {
         Holding {
             owner: Arc::clone(owner),
@@ -86,7 +104,7 @@ impl Holding {
             lease: Lease::granted(until),
             until,
             perhaps: None,
-            renewal,
+            renewing,
         }
     }
 
@@ -126,6 +144,20 @@ impl Holding {
                 Term::Watched => below,
                 Term::Limited(_) => term,
             })
+    }
+
+    /// It is renewed no more, and has a lease of its own: nobody is told by the former one what becomes of it.
+    pub(super) fn detach(&mut self) {
+        self.set_term(Term::Limited(self.renewing.lease));
+        self.lease = Lease::granted(self.until);
+        self.show_end();
+    }
+
+    /// From now on all of it is held for `term`.
+    pub(super) fn set_term(&mut self, term: Term) {
+        for held in &mut self.holds {
+            held.term = term;
+        }
     }
 
     /// The hold with this number is about to be given back, or is not, after all.

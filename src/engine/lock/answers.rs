@@ -10,8 +10,9 @@ use super::round::Batch;
 use super::{Held, LockLine, Queued, State};
 use crate::api::{Hold, HoldId};
 use crate::clock::Moment;
-use crate::engine::holds::Count;
+use crate::engine::holds::{Count, Renewing};
 use crate::engine::once::{refused, refused_in_doubt};
+use crate::engine::request::Arg;
 use crate::error::{Error, Result};
 use crate::transport::Refusal;
 
@@ -268,8 +269,13 @@ impl LockLine {
         until: Moment,
     ) -> Hold {
         let (owner, term) = (&claim.owner, claim.term);
-        let renewal = self.kind.renewal;
-        let (lease, id) = self.holds().taken(self.key(), owner, term, until, renewal);
+        let lasts = self.core.config.lock_watchdog_timeout;
+        let renewing = Renewing {
+            script: self.kind.renewal,
+            owner: |owner| Arg::Text(Arc::clone(owner)),
+            lease: lasts,
+        };
+        let (lease, id) = self.holds().taken(self.key(), owner, term, until, renewing);
         if count == 1 {
             let window = self.core.config.local_hand_over;
             state.waiting.sharing.granted(Instant::now(), window);
@@ -279,7 +285,7 @@ impl LockLine {
         if term == Term::Watched
             && let Some(line) = self.itself.upgrade()
         {
-            line.core.renew();
+            line.core.renew(lasts);
         }
         let token = claim.fenced.then_some(token);
         Hold { lease, id, token }

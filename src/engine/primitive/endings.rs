@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::state::{Item, State};
-use super::{Batch, Outcome, Primitive, Queued, Ticket, Told, Verdict};
+use super::{Batch, Got, Outcome, Primitive, Queued, Ticket, Told, Verdict};
 use crate::engine::once::{CLIENT_CLOSED, Patience, RUNTIME_ENDED, Trouble};
 use crate::error::Error;
 use crate::transport::Reason;
@@ -23,43 +23,59 @@ impl<P: Primitive> State<P> {
     pub(super) fn arrive(&mut self, name: &str, batch: Batch<P>, answered: Answered<P>) -> Told<P> {
         let Answered { verdict, sent, now } = answered;
         let mut told = Told::nobody();
-        for (queued, reply) in batch.calls.into_iter().zip(verdict.replies) {
+        let Verdict {
+            replies,
+            grants,
+            look,
+            stopped,
+            later,
+        } = verdict;
+        for (queued, reply) in batch.calls.into_iter().zip(replies) {
             if let Some(caller) = queued.reply {
                 told.add(caller, Ok(Outcome::Reply(reply)));
             }
         }
         let asked = !batch.asks.is_empty();
         self.named.clear();
-        for (ask, grant) in batch.asks.into_iter().zip(verdict.grants) {
+        for (ask, grant) in batch.asks.into_iter().zip(grants) {
             let waits = self.waiters.get(ask.ticket);
             let in_doubt = waits.is_some_and(|waiter| waiter.in_doubt);
             match grant {
-                Some(grant) => {
+                Got::Granted(grant) => {
                     self.gone.remove(&ask.ticket);
                     match self.waiters.remove(ask.ticket) {
                         Some(waiter) => told.add(waiter.reply, Ok(Outcome::Granted(grant))),
                         None => self.owe(P::give_back(grant), now),
                     }
                 }
-                None if ask.last => {
-                    if let Some((reply, since)) = self.take(ask.ticket, now) {
+                Got::Again => self.look = true,
+                Got::InVain | Got::Nothing if ask.last || matches!(grant, Got::InVain) => {
+                    if stopped.is_none()
+                        && let Some((reply, since)) = self.take(ask.ticket, now)
+                    {
                         let in_vain = if in_doubt {
-                            Err(never_answered::<P>(name, since, now))
+                            Err(never_answered(name, P::wait(&ask.want), since, now))
                         } else {
                             Ok(Outcome::InVain)
                         };
                         told.add(reply, in_vain);
                     }
                 }
-                None => {}
+                Got::InVain | Got::Nothing => {}
             }
+        }
+        if let Some(error) = stopped {
+            let all = self.waiters.tickets();
+            told.0
+                .extend(self.end_waits(all, now, |_, _| error.clone()).0);
         }
         self.withdraw(now);
         self.waiters.answered(sent);
         if asked {
             self.look_at = None;
         }
-        self.note(verdict.look, now);
+        self.note(look, now);
+        self.later = later.and_then(|(time, call)| Some((now.checked_add(time)?, call)));
         told
     }
 
@@ -67,7 +83,7 @@ impl<P: Primitive> State<P> {
     fn withdraw(&mut self, now: Instant) {
         self.named.clear();
         for (ticket, want) in std::mem::take(&mut self.gone) {
-            let owed = self.primitive.left(ticket, &want);
+            let owed = self.primitive.left(ticket, &want, &self.waiters);
             self.owe(owed, now);
         }
     }
@@ -100,7 +116,7 @@ impl<P: Primitive> State<P> {
         for queued in batch.calls {
             match queued.reply {
                 Some(reply) => told.add(reply, Err(error.clone())),
-                None => tracing::error!(%error, call = P::name(&queued.call), "not carried out"),
+                None => tracing::error!(%error, call = P::details(&queued.call), "not carried out"),
             }
         }
         told
@@ -125,7 +141,7 @@ impl<P: Primitive> State<P> {
         let trouble = Trouble::unknown(RUNTIME_ENDED);
         let named: Vec<_> = batch.asks.iter().map(|ask| ask.ticket).collect();
         let mut told = self.end_waits(named, trouble.now, |wait, since| {
-            wait.ended(&trouble, name, P::WAIT, since)
+            wait.ended(&trouble, name, since)
         });
         for mut queued in batch.calls {
             tell_trouble(name, &mut queued, &trouble, &mut told);
@@ -136,14 +152,15 @@ impl<P: Primitive> State<P> {
     /// Nobody waits from now on. What was asked for is carried out.
     pub(super) fn close(&mut self, name: &str, now: Instant) -> Told<P> {
         self.closed = true;
+        self.later = None;
         let trouble = Trouble::unknown(CLIENT_CLOSED);
         self.end_waits(self.waiters.tickets(), now, |wait, since| {
-            wait.ended(&trouble, name, P::WAIT, since)
+            wait.ended(&trouble, name, since)
         })
     }
 
     /// Nobody carries anything out any more. Also says what is owed.
-    pub(super) fn abandon(&mut self, name: &str, now: Instant) -> (Told<P>, Vec<&'static str>) {
+    pub(super) fn abandon(&mut self, name: &str, now: Instant) -> (Told<P>, Vec<String>) {
         self.closed = true;
         let mut told = self.end_waits(self.waiters.tickets(), now, |_, _| shut_down(name));
         let mut owed = Vec::new();
@@ -153,7 +170,7 @@ impl<P: Primitive> State<P> {
                 Item::Call(queued) => match queued.reply {
                     Some(reply) => told.add(reply, Err(shut_down(name))),
                     None if pointless => {}
-                    None => owed.push(P::name(&queued.call)),
+                    None => owed.push(P::details(&queued.call)),
                 },
                 // Its caller is told by the drop.
                 Item::Command(_) => {}
@@ -188,6 +205,7 @@ impl<P: Primitive> State<P> {
     fn wait(&self, ticket: Ticket) -> Option<Wait> {
         let waiter = self.waiters.get(ticket)?;
         Some(Wait {
+            operation: P::wait(&waiter.want),
             named: self.named.contains(&ticket),
             takes: P::takes(&waiter.want),
             in_doubt: waiter.in_doubt,
@@ -255,7 +273,7 @@ impl<P: Primitive> State<P> {
             if let (Some(wait), Some((reply, _))) =
                 (self.wait(ticket), self.take(ticket, trouble.now))
             {
-                told.add(reply, Err(wait.error(trouble, name, P::WAIT, since)));
+                told.add(reply, Err(wait.error(trouble, name, since)));
             }
         }
         let untouched = trouble.untouched();
@@ -283,6 +301,7 @@ impl<P: Primitive> State<P> {
 
 /// What is known of a wait.
 struct Wait {
+    operation: &'static str,
     /// The batch under way names it.
     named: bool,
     takes: bool,
@@ -291,31 +310,19 @@ struct Wait {
 
 impl Wait {
     /// The error for a caller whose time is over.
-    fn error(
-        &self,
-        trouble: &Trouble<'_>,
-        name: &str,
-        operation: &'static str,
-        since: Instant,
-    ) -> Error {
+    fn error(&self, trouble: &Trouble<'_>, name: &str, since: Instant) -> Error {
         let doubtful = self.takes && (self.in_doubt || self.named && trouble.doubtful);
         let trouble = Trouble {
             doubtful,
             ..*trouble
         };
-        trouble.error(name, operation, since)
+        trouble.error(name, self.operation, since)
     }
 
     /// The error for a caller whose client has ended, which is why no answer will come.
-    fn ended(
-        &self,
-        unknown: &Trouble<'_>,
-        name: &str,
-        operation: &'static str,
-        since: Instant,
-    ) -> Error {
+    fn ended(&self, unknown: &Trouble<'_>, name: &str, since: Instant) -> Error {
         if self.takes && (self.in_doubt || self.named) {
-            return unknown.error(name, operation, since);
+            return unknown.error(name, self.operation, since);
         }
         shut_down(name)
     }
@@ -334,7 +341,7 @@ fn tell_trouble<P: Primitive>(
 }
 
 /// The server says no to a caller one of whose questions has never been answered.
-fn never_answered<P: Primitive>(name: &str, since: Instant, now: Instant) -> Error {
+fn never_answered(name: &str, operation: &'static str, since: Instant, now: Instant) -> Error {
     let trouble = Trouble {
         doubtful: true,
         reason: Reason::Unreachable,
@@ -342,7 +349,7 @@ fn never_answered<P: Primitive>(name: &str, since: Instant, now: Instant) -> Err
         detail: "an earlier question was never answered",
         now,
     };
-    trouble.error(name, P::WAIT, since)
+    trouble.error(name, operation, since)
 }
 
 pub(super) fn shut_down(name: &str) -> Error {

@@ -2,7 +2,7 @@
 //! primitive's own part.
 
 use std::str::SplitAsciiWhitespace;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::engine::keys::Keys;
@@ -32,10 +32,10 @@ pub(super) fn request(
     ];
     debug_assert_eq!(args.len(), BEFORE_STEPS);
     args.extend(steps);
-    let keys = [keys.record(), keys.object(), keys.channel()];
+    let own = [keys.record(), keys.object(), keys.channel()];
     Request::Script(ScriptCall {
         script,
-        keys: keys.map(Arc::clone).to_vec(),
+        keys: own.into_iter().chain(keys.parts()).cloned().collect(),
         args,
         sequence: Some(SEQUENCE),
         record_flag: Some(RECORD_FLAG),
@@ -48,6 +48,9 @@ pub(super) fn request(
     })
 }
 
+/// Stands in front of an answer that should have been put on record, and could not.
+const UNRECORDED: &str = "unrecorded ";
+
 /// What the script says of a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer<'a> {
@@ -57,7 +60,7 @@ pub(super) enum Answer<'a> {
     NotDone,
     /// A later one of this client is on record, or this one before it was sent.
     Stale,
-    /// What stands in the object's key is no number.
+    /// Something stands there that does not belong there.
     Unreadable(&'a str),
     /// Nothing was done, by this sending or any other, because of this error.
     Refused(&'a str),
@@ -66,6 +69,7 @@ pub(super) enum Answer<'a> {
 impl<'a> Answer<'a> {
     /// `None` for what no script of ours answers.
     pub(super) fn read(text: &'a str) -> Option<Self> {
+        let text = text.strip_prefix(UNRECORDED).unwrap_or(text);
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         Some(match word {
             "done" => Answer::Done(rest),
@@ -77,10 +81,10 @@ impl<'a> Answer<'a> {
         })
     }
 
-    /// Whether it stands in the record, behind which nothing that was sent earlier does anything.
-    pub(super) fn is_on_record(&self, asked_for: bool) -> bool {
+    /// Whether it, being `text`, stands in the record, behind which nothing that was sent earlier does anything.
+    pub(super) fn is_on_record(&self, text: &str, asked_for: bool) -> bool {
         match self {
-            Answer::Done(_) | Answer::Refused(_) => asked_for,
+            Answer::Done(_) | Answer::Refused(_) => asked_for && !text.starts_with(UNRECORDED),
             Answer::NotDone => true,
             Answer::Stale | Answer::Unreadable(_) => false,
         }

@@ -32,6 +32,8 @@ pub(crate) struct Line<P: Primitive> {
     pub(super) script: &'static LazyLock<Script>,
     pub(super) driver: Driver,
     inner: Mutex<Inner<P>>,
+    /// Where the client's registry has it.
+    place: Arc<str>,
     itself: Weak<Line<P>>,
 }
 
@@ -53,8 +55,19 @@ impl<P: Primitive> Line<P> {
         primitive: P,
     ) -> Arc<Self> {
         let object = Arc::clone(keys.object());
-        core.objects.find_or_make(P::KIND, &object, |closed| {
+        Line::at(core, &object, || (keys, script, primitive))
+    }
+
+    /// The client's one line that is registered as `place`.
+    pub(crate) fn at(
+        core: &Arc<Core>,
+        place: &Arc<str>,
+        make: impl FnOnce() -> (Keys, &'static LazyLock<Script>, P),
+    ) -> Arc<Self> {
+        core.objects.find_or_make(P::KIND, place, |closed| {
+            let (keys, script, primitive) = make();
             Arc::new_cyclic(|itself| Line {
+                place: Arc::clone(place),
                 core: Arc::clone(core),
                 keys,
                 script,
@@ -107,6 +120,24 @@ impl<P: Primitive> Line<P> {
             Outcome::InVain => Ok(None),
             Outcome::Reply(_) => unreachable!("a wait is no call"),
         }
+    }
+
+    /// Queues `call` with nobody waiting for the answer. It is carried out as long as there is a connection.
+    pub(crate) fn owe(self: &Arc<Self>, call: P::Call) {
+        let mut inner = self.lock();
+        if inner.state.closed && self.core.is_finished() {
+            let (error, call) = (self.shut_down(), P::details(&call));
+            tracing::error!(%error, call, "not carried out");
+            return;
+        }
+        inner.state.owe([call], Instant::now());
+        self.kick_if_needed(inner);
+    }
+
+    /// What the primitive knows.
+    #[allow(dead_code)] // for the recipes
+    pub(crate) fn primitive<T>(&self, read: impl FnOnce(&P) -> T) -> T {
+        read(&self.lock().state.primitive)
     }
 
     /// The client that it belongs to.
@@ -251,6 +282,7 @@ impl<P: Primitive> Listener for Line<P> {
                 return;
             }
             Wake::Message(_) if look => inner.state.heard(channel, now),
+            Wake::Look if P::OWN_PACE => {}
             _ => inner.state.look |= look,
         }
         let work = inner.state.has_work();
@@ -280,7 +312,7 @@ impl<P: Primitive> Shared for Line<P> {
 impl<P: Primitive> Drop for Line<P> {
     fn drop(&mut self) {
         self.lock().timer.end();
-        self.core.objects.forget(P::KIND, self.keys.object());
+        self.core.objects.forget(P::KIND, &self.place);
     }
 }
 

@@ -29,7 +29,7 @@
 //! | `Call` | release, add, drain, try_set, available | release, force | release, refresh, clear, list |
 //! | `Want` | permits | owner, term | nothing; those who only try: `last` from the beginning |
 //! | `Grant` | permits | hold | id, slot |
-//! | `asks` | as far as known free | the first | the first `limit + 1` |
+//! | `asks` | as far as known free | the first | the first `limit + 1`, and all who only try |
 //! | `give_back` | release | release of this hold | release of the id |
 //! | `left` | the report of turns, when nobody waits any more | - | the place in the line of our clients |
 //! | `unknown` | - (the record settles it) | the owner's count is in doubt | release of the ids |
@@ -62,7 +62,8 @@ pub(crate) use line::Line;
 pub(crate) use waiters::Waiters;
 
 use super::request::Arg;
-use crate::error::Result;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
 
 /// What a primitive is. Pure; called under the line's lock.
 pub(crate) trait Primitive: Sized + Send + 'static {
@@ -70,6 +71,9 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     const KIND: &'static str;
     /// What errors and the log call the wait.
     const WAIT: &'static str;
+
+    /// Whether each answer names the time of the next look, so that the look that all lines take now and then is not needed.
+    const OWN_PACE: bool = false;
 
     /// What a caller asks for that is answered by the next round.
     type Call: Send;
@@ -82,6 +86,16 @@ pub(crate) trait Primitive: Sized + Send + 'static {
 
     /// What errors and the log name a call.
     fn name(call: &Self::Call) -> &'static str;
+
+    /// The same with all that somebody needs who repairs by hand.
+    fn details(call: &Self::Call) -> String {
+        Self::name(call).to_owned()
+    }
+
+    /// What errors call the wait for this.
+    fn wait(_want: &Self::Want) -> &'static str {
+        Self::WAIT
+    }
 
     /// Whether a call is carried out although its caller has gone.
     fn is_owed(call: &Self::Call) -> bool;
@@ -114,12 +128,13 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     }
 
     /// Who asks, when there is a reason to: all, if nothing else is said. Those whose time is up ask in any case.
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    /// `batch` has the calls that travel along.
+    fn asks(&self, _batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
         waiters.iter().map(|(ticket, _)| ticket).collect()
     }
 
-    /// Writes the steps of a batch: at least one for a batch that is not empty.
-    fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>);
+    /// Writes the steps of a batch: at least one for a batch that is not empty. Once for each batch that departs.
+    fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>);
 
     /// Reads the answer to a batch; `None` for one that its script never gives.
     fn decode(
@@ -128,13 +143,27 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         words: &mut SplitAsciiWhitespace<'_>,
     ) -> Option<Verdict<Self>>;
 
+    /// What it means that the script has `found` something that does not belong there.
+    fn unreadable(&self, name: &str, found: &str) -> Error {
+        Error::NotANumber {
+            name: name.to_owned(),
+            found: found.to_owned(),
+        }
+    }
+
     /// What gives back what was granted to a caller who has gone.
     fn give_back(_grant: Self::Grant) -> Option<Self::Call> {
         None
     }
 
-    /// What a waiter owes that has gone, or was told that it waits in vain. Never called while its question is under way.
-    fn left(&mut self, _ticket: Ticket, _want: &Self::Want) -> Option<Self::Call> {
+    /// What a waiter owes that has gone, or was told that it waits in vain, and what is left of `_others`. Never called while
+    /// its question is under way.
+    fn left(
+        &mut self,
+        _ticket: Ticket,
+        _want: &Self::Want,
+        _others: &Waiters<Self>,
+    ) -> Option<Self::Call> {
         None
     }
 
@@ -171,6 +200,16 @@ pub(crate) enum Look {
 pub(crate) struct Batch<P: Primitive> {
     pub(crate) calls: Vec<Queued<P>>,
     pub(crate) asks: Vec<Ask<P>>,
+    /// How many waited when it departed, named here or not.
+    #[allow(dead_code)] // for the recipes
+    pub(crate) waiting: usize,
+    /// Who has this ticket or a later one came after that.
+    #[allow(dead_code)] // for the recipes
+    pub(crate) end: Ticket,
+    /// Before it was sent for the first time.
+    pub(crate) departed: Moment,
+    /// When the answer had come; until then the same.
+    pub(crate) answered: Instant,
     /// The channels that were heard when it departed.
     heard: Vec<String>,
 }
@@ -187,8 +226,9 @@ impl<P: Primitive> Batch<P> {
 
     /// What is in it, for the log.
     fn contents(&self) -> String {
-        let calls = self.calls.iter().map(|queued| (P::name(&queued.call), 1));
-        let asks = (!self.asks.is_empty()).then_some((P::WAIT, self.asks.len()));
+        let calls = self.calls.iter();
+        let calls = calls.map(|queued| (P::details(&queued.call), 1));
+        let asks = (!self.asks.is_empty()).then(|| (P::WAIT.to_owned(), self.asks.len()));
         super::log::list_of(calls.chain(asks))
     }
 }
@@ -213,10 +253,46 @@ pub(crate) struct Ask<P: Primitive> {
 pub(crate) struct Verdict<P: Primitive> {
     /// For each call.
     pub(crate) replies: Vec<P::Reply>,
-    /// For each question: what it got, if anything.
-    pub(crate) grants: Vec<Option<P::Grant>>,
+    /// For each question.
+    pub(crate) grants: Vec<Got<P::Grant>>,
     /// When those who are left, asked or not, ask again.
     pub(crate) look: Look,
+    /// Why nobody was granted anything, though the calls were carried out: all who wait are told.
+    pub(crate) stopped: Option<Error>,
+    /// A call that is made after so much time, unless a later answer says otherwise.
+    pub(crate) later: Option<(Duration, P::Call)>,
+}
+
+impl<P: Primitive> Verdict<P> {
+    /// Each question has got something or not.
+    pub(crate) fn new(
+        replies: Vec<P::Reply>,
+        grants: impl IntoIterator<Item = Option<P::Grant>>,
+        look: Look,
+    ) -> Self {
+        let grants = grants.into_iter();
+        Verdict {
+            replies,
+            grants: grants
+                .map(|got| got.map_or(Got::Nothing, Got::Granted))
+                .collect(),
+            look,
+            stopped: None,
+            later: None,
+        }
+    }
+}
+
+/// What a question has got.
+#[allow(dead_code)] // for the recipes
+pub(crate) enum Got<G> {
+    Granted(G),
+    /// It waits on, unless it was its last question.
+    Nothing,
+    /// It waits no longer.
+    InVain,
+    /// It is not decided yet: it asks again at once, for the last time if this was to be the last.
+    Again,
 }
 
 /// How a call or a wait has ended.

@@ -8,6 +8,7 @@ use super::endings::Answered;
 use super::envelope::{self, Answer};
 use super::state::Task;
 use super::{Batch, Line, Primitive, Verdict};
+use crate::clock::Moment;
 use crate::engine::answer;
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
@@ -37,7 +38,7 @@ impl<P: Primitive> Line<P> {
     async fn carry_out_batch(&self, batch: Batch<P>) {
         let mut steps = Vec::new();
         let doubtful = {
-            let inner = self.lock();
+            let mut inner = self.lock();
             inner.state.primitive.encode(&batch, &mut steps);
             inner.state.doubtful
         };
@@ -72,6 +73,7 @@ impl<P: Primitive> Line<P> {
         };
         let ended = match ending {
             Ending::Answer(value) => {
+                batch.answered = Instant::now();
                 let on_record = doubtful || unanswered;
                 self.read(&batch, &value, on_record)
                     .unwrap_or_else(|| Ended::Failed {
@@ -92,7 +94,7 @@ impl<P: Primitive> Line<P> {
         };
         match ended {
             Ended::Failed { error, each } if !each || batch.parts() == 1 => {
-                let error = Box::pin(self.core.explain(error, || self.keys.typed())).await;
+                let error = Box::pin(self.explain(error)).await;
                 let told = {
                     let mut inner = self.lock();
                     let state = &mut inner.state;
@@ -104,8 +106,30 @@ impl<P: Primitive> Line<P> {
                 };
                 self.tell(told);
             }
-            ended => self.settle(batch.take(), ended, sent),
+            ended => {
+                let mut ended = ended;
+                if let Ended::Answered(verdict) = &mut ended
+                    && let Some(error) = verdict.stopped.take()
+                {
+                    verdict.stopped = Some(Box::pin(self.explain(error)).await);
+                }
+                self.settle(batch.take(), ended, sent);
+            }
         }
+    }
+
+    /// Finds out which key is meant, unless that is known.
+    async fn explain(&self, error: Error) -> Error {
+        let known = match &error {
+            Error::WrongType { name, key, .. } if key != name => Some(key.clone()),
+            _ => None,
+        };
+        let typed = || {
+            let mut all = self.keys.typed();
+            all.retain(|(key, _)| known.as_ref().is_none_or(|known| **key == **known));
+            all
+        };
+        self.core.explain(error, typed).await
     }
 
     /// Notes how `batch` has ended, of which what was answered was `sent` then or later, and tells its callers.
@@ -137,7 +161,7 @@ impl<P: Primitive> Line<P> {
         let answer = Answer::read(&text)?;
         let mut inner = self.lock();
         let state = &mut inner.state;
-        if answer.is_on_record(on_record) {
+        if answer.is_on_record(&text, on_record) {
             // Nothing that was sent before can do harm any more.
             state.doubtful = false;
         }
@@ -156,10 +180,7 @@ impl<P: Primitive> Line<P> {
             Answer::NotDone => Ended::NotDone,
             Answer::Stale => return None,
             Answer::Unreadable(found) => Ended::Failed {
-                error: Error::NotANumber {
-                    name: name.to_owned(),
-                    found: found.to_owned(),
-                },
+                error: state.primitive.unreadable(name, found),
                 each: true,
             },
             Answer::Refused(error) => Ended::Failed {
@@ -212,7 +233,7 @@ impl<P: Primitive> Rounds for Line<P> {
         let round = async move {
             let task = {
                 let mut inner = self.lock();
-                let task = inner.state.depart();
+                let task = inner.state.depart(Moment::now());
                 match task {
                     Some(Task::Batch(mut batch)) => {
                         batch.heard = inner.channels.heard();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tokio::time::Instant;
 
 use super::{Ask, Batch, Look, Primitive, Queued, Reply, Ticket, Waiters};
+use crate::clock::Moment;
 use crate::engine::command::Command;
 
 /// A round takes this many calls at the most.
@@ -61,6 +62,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) look: bool,
     /// There will be one then.
     pub(super) look_at: Option<Instant>,
+    /// A call that is made then.
+    pub(super) later: Option<(Instant, P::Call)>,
     /// Whom the batch under way names, in their order; empty between two rounds.
     pub(super) named: BTreeSet<Ticket>,
     /// Those of them who have gone since it departed.
@@ -81,6 +84,7 @@ impl<P: Primitive> State<P> {
             waiters: Waiters::new(),
             look: false,
             look_at: None,
+            later: None,
             named: BTreeSet::new(),
             gone: BTreeMap::new(),
             singly: 0,
@@ -159,7 +163,7 @@ impl<P: Primitive> State<P> {
         if self.named.contains(&ticket) {
             self.gone.insert(ticket, waiter.want);
         } else {
-            let owed = self.primitive.left(ticket, &waiter.want);
+            let owed = self.primitive.left(ticket, &waiter.want, &self.waiters);
             self.owe(owed, now);
         }
         Some((waiter.reply, waiter.unanswered.unwrap_or(now)))
@@ -186,7 +190,9 @@ impl<P: Primitive> State<P> {
     /// When something is to be done though nothing happens.
     pub(super) fn alarm(&self) -> Option<Instant> {
         let look = self.look_at.filter(|_| !self.waiters.is_empty());
-        look.into_iter().chain(self.waiters.first_deadline()).min()
+        let later = self.later.as_ref().map(|(then, _)| *then);
+        let deadline = self.waiters.first_deadline();
+        look.into_iter().chain(deadline).chain(later).min()
     }
 
     /// That time may have come.
@@ -195,6 +201,9 @@ impl<P: Primitive> State<P> {
         if self.look_at.is_some_and(|then| then <= now) {
             self.look_at = None;
             self.look = true;
+        }
+        if let Some((_, call)) = self.later.take_if(|(then, _)| *then <= now) {
+            self.call(call, None, now);
         }
     }
 
@@ -212,8 +221,8 @@ impl<P: Primitive> State<P> {
         self.queue.front()
     }
 
-    /// Takes what the next round carries out.
-    pub(super) fn depart(&mut self) -> Option<Task<P>> {
+    /// Takes what the next round carries out, which departs at `now`.
+    pub(super) fn depart(&mut self, now: Moment) -> Option<Task<P>> {
         if matches!(self.next(), Some(Item::Command(_)))
             && let Some(Item::Command(command)) = self.queue.pop_front()
         {
@@ -222,6 +231,10 @@ impl<P: Primitive> State<P> {
         let mut batch = Batch {
             calls: Vec::new(),
             asks: Vec::new(),
+            waiting: self.waiters.len(),
+            end: self.waiters.end(),
+            departed: now,
+            answered: now.timer(),
             heard: Vec::new(),
         };
         let most = if self.singly > 0 { 1 } else { MOST_CALLS };
@@ -254,7 +267,7 @@ impl<P: Primitive> State<P> {
     fn ask(&mut self, batch: &mut Batch<P>) {
         let mut candidates = Vec::new();
         if std::mem::take(&mut self.look) {
-            candidates = self.primitive.asks(&self.waiters);
+            candidates = self.primitive.asks(batch, &self.waiters);
         }
         candidates.extend(self.waiters.ending());
         let mut seen = BTreeSet::new();

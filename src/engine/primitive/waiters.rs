@@ -44,6 +44,15 @@ impl<P: Primitive> Waiters<P> {
         self.by_ticket.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.by_ticket.len()
+    }
+
+    /// The next one's ticket.
+    pub(super) fn end(&self) -> Ticket {
+        self.next_ticket
+    }
+
     /// In the order of arrival.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Ticket, &P::Want)> {
         let each = self.by_ticket.iter();

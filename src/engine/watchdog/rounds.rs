@@ -264,7 +264,7 @@ impl Core {
                 ?answer,
                 "not looked after permits on record; it will be tried again"
             );
-            let soon = (self.config.renewal_period() / 10).max(Duration::from_millis(1));
+            let soon = (period(self) / 10).max(Duration::from_millis(1));
             for look in looks {
                 self.watchdog
                     .look_at(look.keys.object(), Instant::now() + soon);
@@ -355,8 +355,13 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
+/// How often what is held is put off.
+fn period(core: &Core) -> Duration {
+    core.config.lock_watchdog_timeout / 3
+}
+
 async fn go_round(core: Weak<Core>, watchdog: Arc<Watchdog>) {
-    let Some(period) = core.upgrade().map(|core| core.config.renewal_period()) else {
+    let Some(period) = core.upgrade().map(|core| period(&core)) else {
         return;
     };
     let mut round = Instant::now() + period;

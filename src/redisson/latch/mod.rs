@@ -26,7 +26,8 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 
 /// A count-down latch shared with Java's `RCountDownLatch` of the same name.
 ///
-/// A handle: cheap to clone, made without I/O by [`Client::count_down_latch`](crate::Client::count_down_latch).
+/// A handle: cheap to clone, made without I/O by [`Client::count_down_latch`](crate::Client::count_down_latch). The guide tells
+/// [what is promised](crate::guide::promises).
 ///
 /// # Waiting
 ///
@@ -48,9 +49,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 /// its own stands in another slot than the key; where the name contains a `{`, the last key begins with
 /// `redisson_countdownlatch_once::`. Scripts: `lua/engine/envelope.lua` with `lua/latch/steps.lua`.
 ///
-/// A user of the server's ACL needs the keys `~name` and `~redisson_countdownlatch_*`, the channels
-/// `&redisson_countdownlatch__channel__*`, and `+eval +evalsha +get +set +decrby +del +pttl +publish +subscribe
-/// +unsubscribe +ping`, besides the commands of those object operations that are used.
+/// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
 ///
 /// # Errors
 ///
@@ -121,7 +120,8 @@ impl RCountDownLatch {
     }
 
     /// As [`wait`](Self::wait), for `wait` at the most, and looks once more at the end of it; `false` when the time has run
-    /// out. A wait of zero looks once. Redisson: `await(long, TimeUnit)`.
+    /// out. A wait of zero looks once. For this and the other times see [there](crate::ClientBuilder#names-and-times-of-calls). Redisson:
+    /// `await(long, TimeUnit)`.
     pub async fn wait_for(&self, wait: Duration) -> Result<bool> {
         self.passing(Some(wait)).await
     }

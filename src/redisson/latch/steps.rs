@@ -52,7 +52,7 @@ impl Primitive for Latch {
         false
     }
 
-    fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
+    fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
         for queued in &batch.calls {
             let (word, number) = match queued.call {
                 Call::TrySet(count) => ("set", count.into()),
@@ -83,10 +83,7 @@ impl Primitive for Latch {
         let replies = batch.calls.iter().map(|_| flag());
         let replies = replies.collect::<Option<_>>()?;
         let grant = (word == "open").then_some(());
-        Some(Verdict {
-            replies,
-            grants: vec![grant; batch.asks.len()],
-            look,
-        })
+        let grants = vec![grant; batch.asks.len()];
+        Some(Verdict::new(replies, grants, look))
     }
 }

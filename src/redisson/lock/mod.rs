@@ -43,7 +43,8 @@ static KIND: Kind = Kind {
 
 /// A reentrant lock shared with Java's `RLock` of the same name.
 ///
-/// A handle, made without I/O by [`Client::lock`](crate::Client::lock). Cheap to clone.
+/// A handle, made without I/O by [`Client::lock`](crate::Client::lock). Cheap to clone. A chapter of the guide is about
+/// [locks](crate::guide::locks).
 ///
 /// # Owner
 ///
@@ -212,7 +213,8 @@ impl RLock {
     }
 
     /// As [`lock`](Self::lock), but waits for `wait` at the most and tries once more at the end of it; `false` when
-    /// the time has run out. A wait of zero is [`try_lock`](Self::try_lock).
+    /// the time has run out. A wait of zero is [`try_lock`](Self::try_lock). For wait, lease and the other times see
+    /// [there](crate::ClientBuilder#names-and-times-of-calls).
     ///
     /// Redisson: `tryLock(long, TimeUnit)`.
     #[must_use = "nothing unlocks what this locks but a call of `unlock`; `guard_for` gives a guard"]

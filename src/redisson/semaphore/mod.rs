@@ -23,7 +23,9 @@ use crate::stats::{Holding, What};
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
 ///
-/// A handle: cheap to clone, made without I/O by [`Client::semaphore`](crate::Client::semaphore).
+/// A handle: cheap to clone, made without I/O by [`Client::semaphore`](crate::Client::semaphore). The guide tells [what is
+/// promised](crate::guide::promises), [who is next](crate::guide::turns) where many wait, and how
+/// [Redisson's methods](crate::guide::from_redisson) are called here.
 ///
 /// # In Redis
 ///
@@ -33,10 +35,10 @@ use crate::stats::{Holding, What};
 /// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it. Later, while permits are left and others listen, `+n` and `+0`, which JVMs take for `n` and `0`: for those of their callers who were left asleep |
 /// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; deleted, with others, some seconds after its last use, or at the shutdown; after a call that had to be repeated it vanishes after ten minutes, or four retry windows where that is longer |
 /// | keys `redisson_sc_once:<mapped client id>:<number>` | strings: the same for calls that travelled together with those on other semaphores; a few for the whole client |
-/// | key `redisson_sc_turns:{name}` | hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanishes after ten seconds |
+/// | keys `redisson_sc_turns:{name}`, `redisson_sc_turns_notes:{name}` | zset, hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanish a minute after their last use |
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the keys with it begin with
-/// `redisson_sc_once::` and `redisson_sc_turns::`. Every operation on the counter is a step of one script,
+/// `redisson_sc_once::` and so on. Every operation on the counter is a step of one script,
 /// `lua/semaphore/batch.lua`; the calls that the tasks of a client make at the same time travel in one call of it. An
 /// acquisition or release that is alone at its semaphore goes through a shorter one, `lua/semaphore/lone.lua`,
 /// together with those that are alone at others.
@@ -109,7 +111,7 @@ impl RSemaphore {
     ///
     /// By default the callers of all clients of this crate are served in the order of their arrival, to within some
     /// milliseconds, and JVMs get their share. Without that, a client with many callers hands its permits round among
-    /// them and may keep everybody else waiting for as long as it is busy; it saves some scripts, and the record in
+    /// them and may keep everybody else waiting for as long as it is busy; it saves some scripts, and the line in
     /// `redisson_sc_turns:{name}`. It holds for all handles that this client has of the semaphore, those made
     /// later included, until the last one is dropped. Others treat the client as they treat a JVM.
     #[must_use]
@@ -194,8 +196,9 @@ impl RSemaphore {
 
     /// As [`acquire`](Self::acquire), waiting for `wait` at the most; `false` when it is over.
     ///
-    /// At the end of `wait` it tries once more, whoever waits. While the server is away the answer may take up
-    /// to the retry window longer, and is an error then. Redisson: `tryAcquire(int, Duration)`.
+    /// At the end of `wait` it tries once more, whoever waits. Where the server does not answer, it ends with an error 5 s after that, or
+    /// after the [`call_timeout`](crate::ClientBuilder::call_timeout). How wait, call timeout, retry window and lease go together is
+    /// told [in one place](crate::ClientBuilder#names-and-times-of-calls). Redisson: `tryAcquire(int, Duration)`.
     ///
     /// # Errors
     ///

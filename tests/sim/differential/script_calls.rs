@@ -301,7 +301,7 @@ fn once(rng: &mut Rng, mood: &mut Mood) -> Call {
 }
 
 fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
-    let (source, mut keys, limit, flags): (_, _, u32, &[&str]) = match rng.u32(..6) {
+    let (source, own, limit, flags): (_, _, u32, &[&str]) = match rng.u32(..6) {
         0 => (TIMESTAMP, texts(&["times"]), rng.u32(1..5), &["-", "s"]),
         1..=2 => (
             FAIR,
@@ -316,30 +316,37 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
             &["t", "st"],
         ),
         4 => (SET, texts(&["set"]), rng.u32(1..5), &["-"]),
-        _ => (SLOTS, texts(&["slot1", "slot2", "slot3"]), 3, &["-", "r"]),
+        _ => (SLOTS, texts(&["slot1", "slot2", "slot3"]), 3, &["p", "rp"]),
     };
     let locked = rng.u32(..5) == 0;
+    let line = "line";
+    let client = choose(rng, &["line:client-a", "line:client-b"]);
+    let mut keys = texts(&[choose(rng, RECORDS), line, client]);
+    keys.extend(own);
     if locked {
         keys.push("peers".to_owned());
     }
-    keys.extend(texts(&[choose(rng, RECORDS), "line", CHANNELS[2]]));
+    keys.push("notes".to_owned());
     let what = choose(
         rng,
         &["batch", "batch", "batch", "batch", "batch", "list", "clear"],
     );
+    // The model does not know `SSCAN`.
+    let what = if source == SET && what == "list" {
+        "clear"
+    } else {
+        what
+    };
     let alone = what != "batch";
     let mut some = |most: u32| if alone { 0 } else { rng.u32(..most) };
     let (releases, refreshes, tries, runs) = (some(3), some(3) / 2, some(3), some(3));
+    let flags = choose(rng, flags);
     let mut arguments = texts(&["PUBLISH"]);
     arguments.extend([sequence(rng, mood), choose(rng, LIVES).to_owned()]);
-    // Mostly a call without an earlier copy, as only that one can be usual.
+    // Mostly a call without an earlier copy.
     arguments.extend(texts(&[choose(rng, &["0", "0", "1"]), what]));
     arguments.extend([limit.to_string(), choose(rng, &["10000", "700"]).to_owned()]);
-    arguments.extend(texts(&[
-        choose(rng, flags),
-        if locked { "3000" } else { "0" },
-    ]));
-    arguments.extend(texts(&[choose(rng, &["client-a", "client-b"]), "15000"]));
+    arguments.extend(texts(&[flags, if locked { "3000" } else { "0" }, "15000"]));
     let mut counts = Vec::new();
     for _ in 0..runs {
         counts.push((choose(rng, &["0", "1800000000123000"]), rng.u32(1..3)));
@@ -348,11 +355,17 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
     arguments.push((waiting + if rng.u32(..4) == 0 { 1 } else { 0 }).to_string());
     arguments.push(choose(rng, &["0000000a-", "0000000b-", "id-"]).to_owned());
     arguments.extend([releases, refreshes, tries].map(|count| count.to_string()));
+    arguments.push(if what == "list" { "" } else { "1" }.to_owned());
     for _ in 0..releases + refreshes {
         arguments.push(choose(rng, MEMBERS).to_owned());
     }
+    if flags.contains('p') {
+        for _ in 0..refreshes + tries {
+            arguments.push(choose(rng, &["700", "10000"]).to_owned());
+        }
+    }
     for (arrival, count) in counts {
-        arguments.extend([arrival.to_owned(), count.to_string()]);
+        arguments.extend([arrival.to_owned(), count.to_string(), "700".to_owned()]);
     }
     Call {
         source,

@@ -75,7 +75,7 @@ impl Primitive for FairLock {
     }
 
     /// The new ones, those whose turn it is, and the first, who looks when the holder's time has ended.
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    fn asks(&self, _: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
         let asks = |(number, (ticket, want)): (usize, (Ticket, &Owner))| {
             let new = !self.queued.contains(&ticket);
             (number == 0 || new || self.woken.contains(want)).then_some(ticket)
@@ -83,7 +83,7 @@ impl Primitive for FairLock {
         waiters.iter().enumerate().filter_map(asks).collect()
     }
 
-    fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
+    fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
         let number = |owner: Owner| Arg::Number(i64::try_from(owner).expect("it is small"));
         for queued in &batch.calls {
             let word = Self::name(&queued.call);
@@ -124,18 +124,14 @@ impl Primitive for FairLock {
         let look = soonest.map_or(Look::No, |millis| {
             Look::After(Duration::from_millis(millis))
         });
-        Some(Verdict {
-            replies,
-            grants,
-            look,
-        })
+        Some(Verdict::new(replies, grants, look))
     }
 
     fn give_back(owner: Owner) -> Option<Call> {
         Some(Call::Unlock(owner))
     }
 
-    fn left(&mut self, ticket: Ticket, want: &Owner) -> Option<Call> {
+    fn left(&mut self, ticket: Ticket, want: &Owner, _: &Waiters<Self>) -> Option<Call> {
         self.queued.remove(&ticket).then_some(Call::Withdraw(*want))
     }
 

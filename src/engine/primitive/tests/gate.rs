@@ -40,7 +40,7 @@ impl Primitive for Gate {
         false
     }
 
-    fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
+    fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
         args.extend(batch.calls.iter().map(|_| Arg::Word("down")));
         args.push(Arg::Word("open?"));
     }
@@ -54,12 +54,9 @@ impl Primitive for Gate {
         let replies = batch.calls.iter().map(|_| number());
         let replies = replies.collect::<Option<_>>()?;
         let open = number()? == 1;
-        let grants = batch.asks.iter().map(|_| open.then_some(())).collect();
-        Some(Verdict {
-            replies,
-            grants,
-            look: Look::No,
-        })
+        let grants = batch.asks.iter().map(|_| open.then_some(()));
+        let look = Look::No;
+        Some(Verdict::new(replies, grants, look))
     }
 }
 

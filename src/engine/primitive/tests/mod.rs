@@ -43,6 +43,7 @@ fn word(arg: Arg) -> String {
         Arg::Text(text) => text.to_string(),
         Arg::Number(number) => number.to_string(),
         Arg::Sequence(number) => number.to_string(),
+        Arg::Bytes(bytes) => format!("{bytes:?}"),
     }
 }
 

@@ -53,7 +53,7 @@ impl Primitive for RwLock {
         others.is_empty()
     }
 
-    fn asks(&self, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    fn asks(&self, _: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
         let reads = |(_, want): &(Ticket, &Want)| want.mode == Mode::Read;
         let ticket = |(ticket, _): (Ticket, &Want)| ticket;
         let readers: Vec<_> = waiters.iter().take_while(reads).map(ticket).collect();
@@ -63,7 +63,7 @@ impl Primitive for RwLock {
         readers
     }
 
-    fn encode(&self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
+    fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
         let number = |owner: usize| Arg::Number(i64::try_from(owner).expect("it is small"));
         for queued in &batch.calls {
             args.extend([Arg::Word("unlock"), number(queued.call.0)]);
@@ -92,11 +92,8 @@ impl Primitive for RwLock {
         let grants: Vec<_> = grants.collect::<Option<_>>()?;
         // Those behind who were all let in have not asked yet.
         let all = !grants.is_empty() && grants.iter().all(Option::is_some);
-        Some(Verdict {
-            replies,
-            grants,
-            look: if all { Look::Now } else { Look::No },
-        })
+        let look = if all { Look::Now } else { Look::No };
+        Some(Verdict::new(replies, grants, look))
     }
 
     fn give_back(want: Want) -> Option<Unlock> {

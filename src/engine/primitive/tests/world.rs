@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Server, Subject, state, word};
+use crate::clock::Moment;
 use crate::engine::primitive::endings::Answered;
 use crate::engine::primitive::state::{State, Task};
 use crate::engine::primitive::{Batch, Outcome, Ticket, Told};
@@ -212,7 +213,7 @@ impl<P: Subject> World<P> {
         if self.flight.is_some() || !self.state.has_work() {
             return;
         }
-        match self.state.depart() {
+        match self.state.depart(Moment::now()) {
             Some(Task::Batch(batch)) => {
                 let mut args = Vec::new();
                 self.state.primitive.encode(&batch, &mut args);

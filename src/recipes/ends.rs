@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::settings::{Layout, Settings};
+use super::settings::{Layout, Settings};
 
 /// As in `lua/recipes/slots.lua`.
 const PAGE: u32 = 128;
@@ -22,18 +22,23 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// The slot with which the page begins that is to be asked now: one of which somebody should have expired, if there
-    /// is any, or the next one.
-    pub(super) fn from(&self) -> u32 {
-        let now = Instant::now();
+    /// The slot with which the page begins that is to be asked at `now`: one of which somebody should have expired, if
+    /// there is any, or the next one.
+    pub(super) fn from(&self, now: Instant) -> u32 {
         let over = |end: &Option<Instant>| end.is_some_and(|end| end <= now);
         let page = self.known.iter().position(over).unwrap_or(self.next);
         u32::try_from(page).unwrap_or_default() * PAGE + 1
     }
 
-    /// The page that begins with the slot `from` has been asked: the first of it expires after `left`. `true` if there
-    /// are pages that have not been asked yet.
-    pub(super) fn note(&mut self, settings: &Settings, from: u32, left: Option<Duration>) -> bool {
+    /// The page that begins with the slot `from` has been asked: the first of it expires so long after `now`. `true` if
+    /// there are pages that have not been asked yet.
+    pub(super) fn note(
+        &mut self,
+        settings: &Settings,
+        from: u32,
+        left: Option<Duration>,
+        now: Instant,
+    ) -> bool {
         let pages = match settings.layout {
             Layout::Slots => settings.limit.div_ceil(PAGE) as usize,
             _ => 1,
@@ -41,7 +46,7 @@ impl Ends {
         let page = (from / PAGE) as usize;
         // What has its end in this very millisecond is there until the next one.
         let end = left.map(|left| left.saturating_add(Duration::from_millis(1)));
-        let end = end.and_then(|left| Instant::now().checked_add(left));
+        let end = end.and_then(|left| now.checked_add(left));
         match self.known.get_mut(page) {
             Some(known) => *known = end,
             None => self.known.push(end),
@@ -53,10 +58,5 @@ impl Ends {
     /// When the first of all expires.
     pub(super) fn first(&self) -> Option<Instant> {
         self.known.iter().flatten().min().copied()
-    }
-
-    /// Nobody waits any more: what is known gets old.
-    pub(super) fn forget(&mut self) {
-        *self = Ends::default();
     }
 }

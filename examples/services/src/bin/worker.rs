@@ -1,0 +1,25 @@
+//! A job that runs in one process at a time, with fencing tokens: the README's second example.
+
+use redisson_semaphore::Client;
+use std::{env::var, error::Error};
+
+/// The storage refuses whoever comes with a lower token than it has seen.
+async fn write(token: u64) {
+    println!("written with token {token}");
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".to_owned());
+    let client = Client::connect(url).await?;
+    let ledger = client.fenced_lock("ledger"); // Java: redisson.getFencedLock("ledger")
+
+    let guard = ledger.guard().await?; // waits; renewed in the background, unlocked when dropped
+    let token = guard.token().expect("a fenced lock gives one");
+    tokio::select! {
+        () = guard.lost() => eprintln!("somebody else may hold it now: stopped"),
+        () = write(token) => guard.unlock().await?,
+    }
+    client.shutdown().await?;
+    Ok(())
+}

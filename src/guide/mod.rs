@@ -1,0 +1,36 @@
+//! What to know before the first permit and after it, in chapters.
+//!
+//! | Chapter | What it is about |
+//! |---|---|
+//! | [`promises`] | what holds whatever happens, and where it ends; errors, time limits, the end of a process |
+//! | [`locks`] | owners, renewal, losses, sharing |
+//! | [`recipes`] | the classic recipes beside Python and Java services that write them by hand |
+//! | [`turns`] | who is next when many processes wait for one semaphore |
+//! | [`operations`] | versions, settings, permissions, keys, TLS, sentinels, logs, the tool `rsem` |
+//! | [`from_redisson`] | which method is which, and what is different |
+//! | [`figures`] | how fast it is, and how long one waits |
+//! | [`internals`] | how it works, and where it stands in the source |
+
+#[doc = include_str!("promises.md")]
+pub mod promises {}
+
+#[doc = include_str!("locks.md")]
+pub mod locks {}
+
+#[doc = include_str!("recipes.md")]
+pub mod recipes {}
+
+#[doc = include_str!("turns.md")]
+pub mod turns {}
+
+#[doc = include_str!("operations.md")]
+pub mod operations {}
+
+#[doc = include_str!("from_redisson.md")]
+pub mod from_redisson {}
+
+#[doc = include_str!("figures.md")]
+pub mod figures {}
+
+#[doc = include_str!("internals.md")]
+pub mod internals {}

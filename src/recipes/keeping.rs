@@ -1,0 +1,222 @@
+//! What is refreshed in the background: permits with guards. A task for all of one line that last equally long, as long
+//! as there are any.
+//!
+//! Every third of the time that a permit lasts, all of them are refreshed, with one script call for every
+//! [`MOST_CALLS`]. What the server says is gone is told as lost; what could not be refreshed in time is lost by its lease's
+//! own clock.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::calls::{Call, MOST_CALLS, Reply};
+use super::recipe::Recipe;
+use crate::api::Held;
+use crate::clock::Moment;
+use crate::engine::primitive::Line;
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::sync::{Mutex, MutexGuard};
+
+/// So many ends are remembered before those that have passed are forgotten.
+const MANY: usize = 64;
+
+/// Who could not refresh tries again after this.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// What a line keeps, and what it knows of permits that it does not keep.
+#[derive(Default)]
+pub(super) struct Keeping(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    kept: HashMap<Arc<str>, Entry>,
+    /// For those that last so long there is a task.
+    refreshing: HashSet<Duration>,
+    /// When those end that this client has refreshed without keeping them.
+    ends: Ends,
+}
+
+struct Entry {
+    lease: Lease,
+    lasts: Duration,
+}
+
+#[derive(Default)]
+struct Ends {
+    by_id: HashMap<Arc<str>, Moment>,
+    forget_at: usize,
+}
+
+impl Ends {
+    fn note(&mut self, id: &Arc<str>, end: Moment) {
+        if self.by_id.len() >= self.forget_at.max(MANY) {
+            self.by_id.retain(|_, end| !end.has_come());
+            self.forget_at = 2 * self.by_id.len();
+        }
+        self.by_id.insert(Arc::clone(id), end);
+    }
+}
+
+impl Keeping {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+
+    /// Refreshes what is held from now on, to last for `lasts` each time, until it is released.
+    pub(super) fn keep(
+        self: &Arc<Self>,
+        line: &Arc<Line<Recipe>>,
+        held: &Held,
+        lasts: Duration,
+    ) -> Lease {
+        let mut state = self.lock();
+        if let Some(entry) = state.kept.get(&held.id)
+            && !entry.lease.is_lost()
+        {
+            return entry.lease.clone();
+        }
+        let refreshed = state.ends.by_id.remove(&held.id);
+        let lease = Lease::until(refreshed.or(held.until));
+        if lease.is_lost() {
+            return lease;
+        }
+        let entry = Entry {
+            lease: lease.clone(),
+            lasts,
+        };
+        state.kept.insert(Arc::clone(&held.id), entry);
+        let new = state.refreshing.insert(lasts);
+        drop(state);
+        let runtime = &line.client().runtime;
+        if new {
+            runtime.spawn(Arc::clone(self).refresh(Arc::downgrade(line), lasts));
+        }
+        // The next round may be a whole pause away.
+        if lease.remaining().is_some_and(|left| left < lasts / 3 * 2) {
+            let (keeping, line) = (Arc::clone(self), Arc::clone(line));
+            let id = Arc::clone(&held.id);
+            runtime.spawn(async move { keeping.refresh_now(&line, &[id], lasts).await });
+        }
+        lease
+    }
+
+    /// Refreshes it no more.
+    pub(super) fn unkeep(&self, id: &str) {
+        let state = &mut *self.lock();
+        if let Some((id, entry)) = state.kept.remove_entry(id) {
+            let left = entry.lease.remaining().unwrap_or_default();
+            if let Some(end) = Moment::now().checked_add(left) {
+                state.ends.note(&id, end);
+            }
+        }
+    }
+
+    /// The answer to a refresh: whether it is held, and then until when.
+    pub(super) fn refreshed(&self, id: &Arc<str>, held: bool, until: Option<Moment>) {
+        if !held {
+            self.is_gone(id, "lost");
+            return;
+        }
+        let Some(until) = until else { return };
+        let lease = {
+            let mut state = self.lock();
+            match state.kept.get(id) {
+                Some(entry) => entry.lease.clone(),
+                None => return state.ends.note(id, until),
+            }
+        };
+        // Another handle's time may be a shorter one, which takes nothing away.
+        if lease.remaining() < Some(until.remaining()) {
+            lease.extend(Some(until));
+        }
+    }
+
+    /// Nobody holds `id` any more. Who keeps it is told: a guard that gives it back has ended that before.
+    pub(super) fn is_gone(&self, id: &str, what: &'static str) {
+        let entry = {
+            let mut state = self.lock();
+            state.ends.by_id.remove(id);
+            state.kept.remove(id)
+        };
+        if let Some(entry) = entry {
+            tracing::warn!(id, "{what}");
+            entry.lease.lose();
+        }
+    }
+
+    /// Nobody holds anything any more.
+    pub(super) fn all_are_gone(&self) {
+        let kept = {
+            let mut state = self.lock();
+            state.ends = Ends::default();
+            std::mem::take(&mut state.kept)
+        };
+        for entry in kept.into_values() {
+            entry.lease.lose();
+        }
+    }
+
+    /// Those that last for `lasts`; empty if there is nothing to refresh any more, and the task has to end.
+    fn alike(&self, lasts: Duration) -> Vec<Arc<str>> {
+        let mut state = self.lock();
+        // What has run out by its own clock is lost; it is not held on to.
+        state.kept.retain(|_, entry| !entry.lease.is_lost());
+        let kept = state.kept.iter();
+        let alike = kept.filter_map(|(id, entry)| (entry.lasts == lasts).then(|| Arc::clone(id)));
+        let alike: Vec<_> = alike.collect();
+        if alike.is_empty() {
+            state.refreshing.remove(&lasts);
+        }
+        alike
+    }
+
+    async fn refresh(self: Arc<Self>, line: Weak<Line<Recipe>>, lasts: Duration) {
+        let mut pause = lasts / 3;
+        loop {
+            tokio::time::sleep(pause).await;
+            let Some(line) = line.upgrade() else { return };
+            let ids = self.alike(lasts);
+            if ids.is_empty() {
+                return;
+            }
+            let together = ids.chunks(MOST_CALLS);
+            let calls = together.map(|ids| self.refresh_now(&line, ids, lasts));
+            let done = futures::future::join_all(calls).await;
+            let done = done.into_iter().all(|done| done);
+            pause = if done {
+                lasts / 3
+            } else {
+                AGAIN.min(lasts / 3)
+            };
+        }
+    }
+
+    /// Whether it was answered.
+    async fn refresh_now(
+        &self,
+        line: &Arc<Line<Recipe>>,
+        ids: &[Arc<str>],
+        lasts: Duration,
+    ) -> bool {
+        let refresh = Call::Refresh(ids.to_vec(), lasts);
+        match line.call(refresh).await {
+            Ok(Reply::Refreshed(held, until)) => {
+                for (id, held) in ids.iter().zip(held) {
+                    self.refreshed(id, held, until);
+                }
+                true
+            }
+            Ok(_) => true,
+            Err(Error::ShutDown { .. }) => {
+                // They last for as long as they do.
+                self.lock().kept.clear();
+                true
+            }
+            Err(error) => {
+                tracing::error!(%error, "not refreshed");
+                false
+            }
+        }
+    }
+}

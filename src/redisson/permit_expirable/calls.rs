@@ -1,0 +1,138 @@
+//! What callers of a semaphore with ids ask for, and what they are told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::ids::{self, Id};
+use crate::api::{Holder, RemainingTtl, whole_millis};
+use crate::clock::Moment;
+use crate::engine::call::Dropped;
+
+pub(super) enum Call {
+    /// Each on its own.
+    Release(Vec<Id>),
+    /// All of them or none.
+    ReleaseTogether(Vec<Id>),
+    /// `None`: it does not end.
+    Prolong(Id, Option<Duration>),
+    Remaining(Id),
+    Count(Counted),
+    TrySet(u32),
+    Set(u32),
+    Add(i32),
+    /// Takes some away from those who hold them.
+    Clear,
+    /// A page of those who hold, behind this one.
+    List(Arc<str>),
+}
+
+/// What can be counted.
+#[derive(Clone, Copy)]
+pub(super) enum Counted {
+    Available,
+    Acquired,
+    Total,
+}
+
+impl Call {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Call::Release(_) => "release",
+            Call::ReleaseTogether(_) => "release_many",
+            Call::Prolong(..) => "update_lease_time",
+            Call::Remaining(_) => "lease_time",
+            Call::Count(Counted::Available) => "available_permits",
+            Call::Count(Counted::Acquired) => "acquired_permits",
+            Call::Count(Counted::Total) => "permits",
+            Call::TrySet(_) => "try_set_permits",
+            Call::Set(_) => "set_permits",
+            Call::Add(_) => "add_permits",
+            Call::Clear => "release_all",
+            Call::List(_) => "holders",
+        }
+    }
+
+    /// What becomes of it when its caller goes.
+    pub(super) fn dropped(&self) -> Dropped {
+        match self {
+            Call::Release(_) | Call::ReleaseTogether(_) => Dropped::CarriedOut,
+            Call::Remaining(_) | Call::Count(_) | Call::List(_) => Dropped::Harmless,
+            Call::Prolong(..) | Call::TrySet(_) | Call::Set(_) | Call::Add(_) | Call::Clear => {
+                Dropped::Withdrawn
+            }
+        }
+    }
+
+    /// How many ids it brings along.
+    pub(super) fn ids(&self) -> usize {
+        match self {
+            Call::Release(ids) | Call::ReleaseTogether(ids) => ids.len(),
+            _ => 0,
+        }
+    }
+
+    /// What gives back all `ids`, which stand one behind the other.
+    pub(super) fn release_all(ids: &[u8]) -> Call {
+        Call::Release(ids::split(ids).collect())
+    }
+}
+
+/// What a call has come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    Done(bool),
+    /// The id was given by a Redisson that keeps ids in another form.
+    OldForm,
+    Count(i64),
+    /// The counter would leave its range: what it is.
+    OutOfRange(i64),
+    Remaining(RemainingTtl),
+    /// How many were taken away, and how many are left.
+    Cleared(u64, u64),
+    Page(Page),
+}
+
+/// Some of those who hold.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) holders: Vec<Holder>,
+    /// Where the next page begins.
+    pub(super) next: Option<Arc<str>>,
+}
+
+/// What a caller waits for: permits with these ids.
+#[derive(Clone)]
+pub(super) struct Want {
+    /// One behind the other.
+    pub(super) ids: Id,
+    pub(super) lease: Option<Duration>,
+    pub(super) since: Instant,
+}
+
+impl Want {
+    pub(super) fn new(permits: usize, lease: Option<Duration>) -> Self {
+        Want {
+            ids: ids::make(permits),
+            lease,
+            since: Instant::now(),
+        }
+    }
+
+    pub(super) fn permits(&self) -> usize {
+        self.ids.len() / ids::BYTES
+    }
+}
+
+/// The permits that were granted.
+#[derive(Debug)]
+pub(super) struct Grant {
+    pub(super) ids: Id,
+    pub(super) until: Option<Moment>,
+}
+
+/// A lease as the script reads it.
+pub(super) fn millis(lease: Option<Duration>) -> i64 {
+    lease.map_or(-1, whole_millis)
+}

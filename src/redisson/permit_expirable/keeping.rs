@@ -1,0 +1,112 @@
+//! Which permits this client keeps, and what it knows of their ends: in the table of `engine::holds`.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use super::RPermitExpirableSemaphore;
+use super::calls::{Call, Reply};
+use super::ids::{self, Id};
+use crate::api::Held;
+use crate::clock::Moment;
+use crate::engine::command::Commands;
+use crate::engine::holds::{Renewing, Term};
+use crate::engine::request::{Arg, Script};
+use crate::error::{Effect, Result};
+use crate::lease::Lease;
+
+static RENEWAL: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/permit_expirable/renew.lua")));
+
+/// Instead of for ever: longer than any process lives.
+const AGES: Duration = Duration::from_secs(1 << 32);
+
+impl RPermitExpirableSemaphore {
+    /// The handle of a guard: its permits last for a time.
+    pub(super) fn renewing(&self) -> Self {
+        let lease = self.lease.unwrap_or(self.core.config.lock_watchdog_timeout);
+        self.clone().with_lease(lease)
+    }
+
+    /// The key in which the permits stand that are held.
+    fn permits_key(&self) -> &Arc<str> {
+        let mut parts = self.line.keys().parts();
+        parts.next().expect("it has one")
+    }
+
+    fn renewal(&self) -> Renewing {
+        Renewing {
+            script: &RENEWAL,
+            owner: |id| Arg::Bytes(ids::from_hex(id).unwrap_or_default()),
+            lease: self.lease.unwrap_or(self.core.config.lock_watchdog_timeout),
+        }
+    }
+
+    /// Renews it from now on.
+    pub(super) fn keep(&self, held: &Held) -> Lease {
+        let Some(lasts) = self.lease else {
+            return Lease::until(held.until);
+        };
+        let until = held.until.unwrap_or_else(|| Moment::now() + AGES);
+        let (key, holds) = (self.permits_key(), &self.core.holds);
+        let lease = holds.keep(key, &held.id, Term::Watched, until, self.renewal());
+        self.core.renew(lasts);
+        // The next round may be a whole pause away.
+        if lease.remaining() < Some(lasts / 3 * 2) && !lease.is_lost() {
+            let place = (Arc::clone(key), Arc::clone(&held.id));
+            self.core.renew_now(place);
+        }
+        lease
+    }
+
+    /// Renews it no more.
+    pub(super) fn unkeep(&self, id: &str) {
+        self.core.holds.keep_no_more(self.permits_key(), id);
+    }
+
+    /// It is given back without waiting for that.
+    pub(super) fn release_detached(&self, id: &str) {
+        let Some(bytes) = ids::from_hex(id) else {
+            tracing::error!(name = self.name(), id, "not released: it is no id");
+            return;
+        };
+        self.core.holds.released(self.permits_key(), id, None, None);
+        self.core.holds.tell();
+        self.line.owe(Call::Release(vec![bytes]));
+    }
+
+    /// Nobody holds these any more. Who keeps one of them is told: a guard that gives it back has ended that before.
+    pub(super) fn is_gone<'a>(&self, ids: impl IntoIterator<Item = &'a Id>) {
+        for id in ids {
+            let id = ids::to_hex(id);
+            self.core.holds.lost(self.permits_key(), &id);
+        }
+        self.core.holds.tell();
+    }
+
+    pub(super) fn all_are_gone(&self) {
+        self.core.holds.all_lost(self.permits_key());
+        self.core.holds.tell();
+    }
+
+    /// A change of its lease is about to be sent: when it ends then.
+    pub(super) fn may_end(&self, id: &Id, lease: Option<Duration>) -> Moment {
+        let now = Moment::now();
+        let until = now.checked_add(lease.unwrap_or(AGES)).unwrap_or(now + AGES);
+        let holds = &self.core.holds;
+        holds.departs(self.permits_key(), &ids::to_hex(id), until);
+        holds.tell();
+        until
+    }
+
+    /// And that is what has become of it.
+    pub(super) fn prolonged(&self, id: &Id, reply: &Result<Reply>, until: Moment) {
+        let (key, id, holds) = (self.permits_key(), ids::to_hex(id), &self.core.holds);
+        match reply {
+            Ok(Reply::Done(true)) => holds.ends(key, &id.into(), until, self.renewal()),
+            Ok(_) => holds.lost(key, &id),
+            Err(error) if error.effect() == Effect::None => holds.stays(key, &id),
+            Err(_) => {}
+        }
+        holds.tell();
+    }
+}

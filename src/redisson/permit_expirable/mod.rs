@@ -1,0 +1,632 @@
+//! [`RPermitExpirableSemaphore`]: Redisson's semaphore whose permits have ids and leases.
+
+mod calls;
+mod handle;
+mod ids;
+mod keeping;
+mod steps;
+
+use std::pin::pin;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use super::names;
+use super::object::Object;
+use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis};
+use crate::engine::call::{Dropped, Wait};
+use crate::engine::command::Commands;
+use crate::engine::keys::shortened;
+use crate::engine::primitive::{Line, Primitive};
+use crate::engine::request::Script;
+use crate::engine::{self, Core};
+use crate::error::{Error, Result};
+use calls::{Call, Counted, Grant, Reply, Want};
+use ids::Id;
+use steps::{MOST_AT_ONCE, PermitExpirable};
+
+static STEPS: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../../lua/engine/envelope.lua"),
+        include_str!("../../../lua/permit_expirable/steps.lua"),
+    ))
+});
+
+/// A semaphore whose permits have ids and leases, shared with Java's `RPermitExpirableSemaphore` of the same name.
+///
+/// A handle: cheap to clone, made without I/O by
+/// [`Client::permit_expirable_semaphore`](crate::Client::permit_expirable_semaphore).
+///
+/// ```no_run
+/// # async fn run(client: &redisson_semaphore::Client) -> redisson_semaphore::Result<()> {
+/// use std::time::Duration;
+///
+/// let jobs = client.permit_expirable_semaphore("jobs");
+/// jobs.try_set_permits(8).await?;
+///
+/// // A guard: renewed as long as it lives, given back on drop, and back by itself when this process dies.
+/// let job = jobs.permit().await?;
+/// job.release().await?;
+///
+/// // As Redisson has it: by id, for ever or for a time.
+/// let held = jobs.clone().with_lease(Duration::from_secs(60)).acquire().await?;
+/// jobs.release(held.id()).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Which of the two semaphores
+///
+/// A permit of [`RSemaphore`](crate::RSemaphore) is a number: whoever dies with it takes it along for ever. It is the faster one, any
+/// caller may give back what another one took, and it may be used as a signal. A permit of this one has an id, and ends by
+/// itself when its lease is over. Take this one where a permit stands for work that a process does and may die with, and
+/// hold it by a guard ([`permit`](Self::permit)).
+///
+/// To move a service over: both have the same counter and channel, but callers of the one know nothing of what the other
+/// has given out. So give it a new name, set its permits, and let all services change from the old name to the new one;
+/// while some still use the old one, the sum of both limits is in force. Under the old name it can be done when
+/// nobody holds a permit: stop the services of the one, see that the counter is at its full number, start the others.
+///
+/// # Leases
+///
+/// Without [`with_lease`](Self::with_lease) a permit that was acquired lasts for ever, as in Redisson; guards have a lease in any case, which is
+/// renewed every third of it. All permits of a client that last equally long are renewed together, a hundred with one script.
+///
+/// Ends are counted by the server's clock, in whole milliseconds. JVMs write what their own clock says: a permit of a JVM whose clock is ahead
+/// lasts longer by that time, one of a JVM that is behind ends so much earlier, for everybody. Such ends are taken as they are written.
+/// Who waits is woken when the next permit ends, though nobody gives it back.
+///
+/// # Order
+///
+/// Callers of one client are served in the order of their arrival; smaller requests may pass the first one, if that does not
+/// fit, for 5 seconds, then the line stops until it is served, unless it wants more than there are in all. Between clients, JVMs included, there are
+/// no turns: whoever comes first when a permit is free takes it. `try_` takes what is free, whoever waits.
+///
+/// # In Redis
+///
+/// | | |
+/// |---|---|
+/// | key `name` | string: the permits available now, a decimal integer, possibly negative |
+/// | key `{name}:timeout` | zset: the id of each permit that is held, 16 bytes -> when it ends, in milliseconds since 1970; `922337203685477`: never. Has the time to live of `name` at the last acquisition |
+/// | channel `redisson_sc:{name}` | the number of permits available, where some were given back, have ended, or were added, and some are left; then `0` for each further one, up to 63, as long as somebody hears it |
+/// | key `redisson_sc_leased_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; vanishes after ten minutes, or four retry windows where that is longer |
+///
+/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last key begins with
+/// `redisson_sc_leased_once::`. Scripts: `lua/engine/envelope.lua` with `lua/permit_expirable/steps.lua`;
+/// `lua/permit_expirable/renew.lua`. Every script takes out up to a thousand permits whose time is over, or as many as are
+/// asked for; the rest counts as over, and is taken out by the next ones.
+///
+/// A user of the server's ACL needs the keys `~name`, `~{name}:timeout` and `~redisson_sc*`, the channel `&redisson_sc:*`, and `+eval +evalsha +get
+/// +set +time +pttl +pexpire +zadd +zrem +zscore +zmscore +zcount +zcard +zrank +zrange +zrangebyscore +del +publish +subscribe +unsubscribe +ping`,
+/// besides the commands of those object operations that are used.
+///
+/// # Out of step
+///
+/// Where one of the two keys was deleted or has expired alone, nothing that is still held is lost: without the counter no permit is available,
+/// each one that is given back or ends is again, and [`try_set_permits`](Self::try_set_permits) and [`set_permits`](Self::set_permits) count those that are
+/// held. Without the zset its permits are gone: their holders are told so when they release or renew them, and
+/// [`set_permits`](Self::set_permits) puts the number right.
+///
+/// # Errors
+///
+/// What every operation can answer with: [`InvalidName`](Error::InvalidName), [`WrongType`](Error::WrongType) and
+/// [`NotANumber`](Error::NotANumber) for a key that holds something else,
+/// [`PermissionDenied`](Error::PermissionDenied), [`RefusedForNow`](Error::RefusedForNow),
+/// [`Server`](Error::Server) for any other refusal, [`Unavailable`](Error::Unavailable) and
+/// [`OutcomeUnknown`](Error::OutcomeUnknown) when the retry window has passed, and [`ShutDown`](Error::ShutDown). Below
+/// stands only what comes in addition.
+///
+/// Ids are hex digits, an even number of them, in either case. What is none is
+/// [`InvalidPermitId`](Error::InvalidPermitId), and so is an id that Redisson 3.16.8 or an earlier one has given: those keep ids in another form. Their permits are
+/// counted, end, and are listed as all others; their ids as [`holders`](Self::holders) shows them can be released.
+///
+/// # Cancel safety
+///
+/// Any future may be dropped at any await point. An operation takes its place at the first poll. If its future is dropped
+/// after that, a release is carried out all the same, and permits that were granted to a caller who has gone are given back;
+/// what else has not been sent is not sent any more.
+///
+/// # DIFFERENCE from Redisson
+///
+/// - Ids come from a secure source of chance.
+/// - A call whose answer was lost takes effect once; Redisson's permit is lost, or its release is told to have failed.
+/// - A waiting call whose time runs out tries once more at the end. One of no permits is answered at once; Redisson's never ends.
+/// - Permits whose time is over count as free in every operation, and all callers who wait for them are woken.
+/// - Messages carry the number of permits available; Redisson's sometimes what was added, or the maximum. Nothing is published where none is left.
+/// - `try_set_permits` and `set_permits` of a missing counter leave out what is still held; Redisson's give it out twice.
+/// - `add_permits` keeps the time to live; Redisson's drops it.
+/// - A list with an id that stands there twice is released once, as in Redisson, but not an error.
+/// - 1024 permits at a time at the most.
+/// - `unlink`, `exists` and `touch` are about both keys; Redisson's about the counter alone.
+#[derive(Clone)]
+pub struct RPermitExpirableSemaphore {
+    core: Arc<Core>,
+    line: Arc<Line<PermitExpirable>>,
+    lease: Option<Duration>,
+}
+
+impl RPermitExpirableSemaphore {
+    pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
+        let keys = names::of_permit_expirable(name, &core.config.name_mapper, core.id());
+        RPermitExpirableSemaphore {
+            line: Line::of(core, keys, &STEPS, PermitExpirable::default()),
+            core: Arc::clone(core),
+            lease: None,
+        }
+    }
+
+    /// The same semaphore; permits that are acquired with this handle last for `lease`, rounded up to whole milliseconds.
+    /// From some thirty thousand years on they last for ever.
+    ///
+    /// An acquisition answers [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
+    /// Redisson: `acquire(long, TimeUnit)` and its sisters.
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// The name that the handle was made with, before mapping.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.line.keys().name()
+    }
+
+    /// How long the permits last that are acquired with this handle; `None`: for ever.
+    #[must_use]
+    pub fn lease(&self) -> Option<Duration> {
+        self.lease
+    }
+
+    /// Takes a permit, waiting until there is one.
+    ///
+    /// Redis: `name` falls by one, and the id is entered in `{name}:timeout`, which takes the time to live of `name` over.
+    /// Redisson: `acquire()`, `acquire(long, TimeUnit)`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`with_lease`](Self::with_lease). A caller that the server has answered once goes on waiting while it is away; one that has had no
+    /// answer for the retry window is told.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
+    pub async fn acquire(&self) -> Result<Held> {
+        let one = self.take(1, None).await?;
+        Ok(one.and_then(|mut all| all.pop()).expect(GRANTED))
+    }
+
+    /// Takes `permits` permits, waiting until all of them are there; none is had at once.
+    ///
+    /// Redis: as [`acquire`](Self::acquire). Redisson: `acquire(int)`, `acquire(int, long, TimeUnit)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), and [`TooManyAtOnce`](Error::TooManyAtOnce) above 1024.
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
+    pub async fn acquire_many(&self, permits: u32) -> Result<Vec<Held>> {
+        Ok(self.take(permits, None).await?.expect(GRANTED))
+    }
+
+    /// Takes a permit if one is free now, whoever waits. Redisson: `tryAcquire()`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`with_lease`](Self::with_lease).
+    #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
+    pub async fn try_acquire(&self) -> Result<Option<Held>> {
+        self.try_acquire_for(Duration::ZERO).await
+    }
+
+    /// Takes `permits` permits if they are free now, whoever waits. Redisson: `tryAcquire(int)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
+    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Vec<Held>>> {
+        self.take(permits, Some(Duration::ZERO)).await
+    }
+
+    /// Takes a permit, waiting for `wait` at the most; tries once more at the end of it. Redisson: `tryAcquire(long, TimeUnit)`,
+    /// `tryAcquire(long, long, TimeUnit)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
+    pub async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
+        let one = self.take(1, Some(wait)).await?;
+        Ok(one.and_then(|mut all| all.pop()))
+    }
+
+    /// Takes `permits` permits, waiting for `wait` at the most; tries once more at the end of it. Redisson: `tryAcquire(int,
+    /// long, long, TimeUnit)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many).
+    #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
+    pub async fn try_acquire_many_for(
+        &self,
+        permits: u32,
+        wait: Duration,
+    ) -> Result<Option<Vec<Held>>> {
+        self.take(permits, Some(wait)).await
+    }
+
+    /// Gives the permit with this id back, whoever has acquired it.
+    ///
+    /// Redis: the id leaves `{name}:timeout`, `name` rises by one, and is announced. Redisson: `release(String)`.
+    ///
+    /// # Errors
+    ///
+    /// [`PermitNotHeld`](Error::PermitNotHeld) if it is not held, or not any more.
+    pub async fn release(&self, id: &str) -> Result<()> {
+        if self.try_release(id).await? {
+            return Ok(());
+        }
+        Err(self.not_held(id))
+    }
+
+    /// Gives the permits with these ids back: all of them, or none if one of them is not held.
+    ///
+    /// Redis: as [`release`](Self::release). Redisson: `release(List)`.
+    ///
+    /// # Errors
+    ///
+    /// [`PermitNotHeld`](Error::PermitNotHeld) if one of them is not held, [`TooManyAtOnce`](Error::TooManyAtOnce) above 1024.
+    pub async fn release_many(&self, ids: &[impl AsRef<str> + Sync]) -> Result<()> {
+        if ids.is_empty() || self.try_release_many(ids).await? > 0 {
+            return Ok(());
+        }
+        Err(self.not_held(ids.first().map_or("", AsRef::as_ref)))
+    }
+
+    /// Gives the permit with this id back; `false` if it is not held, or not any more. Redisson: `tryRelease(String)`.
+    pub async fn try_release(&self, id: &str) -> Result<bool> {
+        let bytes = self.id(id)?;
+        let reply = self.run(Call::Release(vec![bytes.clone()])).await?;
+        self.is_gone([&bytes]);
+        self.flag(id, &reply)
+    }
+
+    /// Gives the permits with these ids back: all of them, or none if one of them is not held. How many they were.
+    ///
+    /// Redisson: `tryRelease(List)`.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyAtOnce`](Error::TooManyAtOnce) above 1024.
+    pub async fn try_release_many(&self, ids: &[impl AsRef<str> + Sync]) -> Result<u32> {
+        self.check_count(ids.len())?;
+        let Some(first) = ids.first().map(AsRef::as_ref) else {
+            return Ok(0);
+        };
+        let bytes: Vec<Id> = ids
+            .iter()
+            .map(|id| self.id(id.as_ref()))
+            .collect::<Result<_>>()?;
+        match self.run(Call::ReleaseTogether(bytes.clone())).await? {
+            Reply::Count(count) => {
+                if count > 0 {
+                    self.is_gone(&bytes);
+                }
+                Ok(u32::try_from(count).unwrap_or(u32::MAX))
+            }
+            reply => self.flag(first, &reply).map(u32::from),
+        }
+    }
+
+    /// Lets the permit with this id last for `lease` from now on (`None`: for ever); `false` if it is not held, or not any
+    /// more.
+    ///
+    /// Redis: the id's score in `{name}:timeout` is set. Redisson: `updateLeaseTime(String, long, TimeUnit)`. A guard's
+    /// permit is renewed all the same.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
+    pub async fn update_lease_time(&self, id: &str, lease: Option<Duration>) -> Result<bool> {
+        let bytes = self.id(id)?;
+        self.check_lease(lease)?;
+        let until = self.may_end(&bytes, lease);
+        let reply = self.run(Call::Prolong(bytes.clone(), lease)).await;
+        self.prolonged(&bytes, &reply, until);
+        self.flag(id, &reply?)
+    }
+
+    /// How long the permit with this id lasts: `Missing` if it is not held, or not any more; `Persistent` for ever.
+    ///
+    /// Redisson: `getLeaseTime(String)`, which throws for one that is not held.
+    pub async fn lease_time(&self, id: &str) -> Result<RemainingTtl> {
+        match self.run(Call::Remaining(self.id(id)?)).await? {
+            Reply::Remaining(left) => Ok(left),
+            reply => self.flag(id, &reply).map(|_| RemainingTtl::Missing),
+        }
+    }
+
+    /// The permits available now; 0 if the semaphore does not exist. Redisson: `availablePermits()`.
+    pub async fn available_permits(&self) -> Result<i64> {
+        self.count(Call::Count(Counted::Available)).await
+    }
+
+    /// The permits that are held now. Redisson: `acquiredPermits()`.
+    pub async fn acquired_permits(&self) -> Result<i64> {
+        self.count(Call::Count(Counted::Acquired)).await
+    }
+
+    /// The permits there are, held or not; 0 if the semaphore does not exist. Redisson: `getPermits()`.
+    pub async fn permits(&self) -> Result<i64> {
+        self.count(Call::Count(Counted::Total)).await
+    }
+
+    /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
+    ///
+    /// Redis: where `name` is missing it is set, without expiry, to `permits` less those that are held. Redisson:
+    /// `trySetPermits(int)`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
+    pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
+        self.check_permits(permits)?;
+        let reply = self.run(Call::TrySet(permits)).await?;
+        Ok(reply == Reply::Done(true))
+    }
+
+    /// Sets the number of permits, held or not. Those that are held stay so: the number available may become negative.
+    ///
+    /// Redis: `name` changes, keeping its time to live, so that with those that are held it comes to `permits`. Redisson:
+    /// `setPermits(int)`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1, [`OutOfRange`](Error::OutOfRange) if the counter would
+    /// leave 32 bits.
+    pub async fn set_permits(&self, permits: u32) -> Result<()> {
+        self.check_permits(permits)?;
+        let reply = self.run(Call::Set(permits)).await?;
+        self.in_range(&reply, permits.into())
+    }
+
+    /// Changes the number of permits by `delta`, creating the semaphore if it does not exist.
+    ///
+    /// Redis: `name` changes by `delta`, keeping its time to live. Redisson: `addPermits(int)`.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfRange`](Error::OutOfRange) if the counter would leave 32 bits.
+    pub async fn add_permits(&self, delta: i32) -> Result<()> {
+        let reply = self.run(Call::Add(delta)).await?;
+        self.in_range(&reply, delta.into())
+    }
+
+    /// A guard: takes a permit, waiting until there is one, renews it from then on, and gives it back when dropped.
+    ///
+    /// The permit lasts for the lease of this handle, or for the client's
+    /// [`lock_watchdog_timeout`](crate::ClientBuilder::lock_watchdog_timeout) where that has none, and is renewed every third of it. So it comes back by
+    /// itself, within that time, when this process dies; and the guard tells when it is [`lost`](LeasedPermit::lost).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn permit(&self) -> Result<LeasedPermit> {
+        let handle = self.renewing();
+        let held = handle.acquire().await?;
+        Ok(LeasedPermit::new(Arc::new(handle), held))
+    }
+
+    /// [`permit`](Self::permit), waiting for `wait` at the most; `None` when the time has run out.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn permit_for(&self, wait: Duration) -> Result<Option<LeasedPermit>> {
+        let handle = self.renewing();
+        let held = handle.try_acquire_for(wait).await?;
+        Ok(held.map(|held| LeasedPermit::new(Arc::new(handle), held)))
+    }
+
+    /// [`permit`](Self::permit), if one is free now; `None` if not.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn try_permit(&self) -> Result<Option<LeasedPermit>> {
+        self.permit_for(Duration::ZERO).await
+    }
+
+    /// Who holds permits now, JVMs included: the id, and how long it lasts. Since when is known to nobody.
+    ///
+    /// Redis: read page by page, 256 at a time. Whoever holds all the time is listed once; the order is that of their ends. Redisson has no counterpart.
+    pub async fn holders(&self) -> Result<Vec<Holder>> {
+        let mut holders: Vec<Holder> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        let mut from: Arc<str> = "".into();
+        loop {
+            let Reply::Page(page) = self.run(Call::List(from)).await? else {
+                return Ok(holders);
+            };
+            let new = page.holders.into_iter();
+            holders.extend(new.filter(|one| seen.insert(one.id.clone())));
+            match page.next {
+                Some(next) => from = next,
+                None => return Ok(holders),
+            }
+        }
+    }
+
+    /// Takes all permits away from whoever holds them; how many they were. Their holders are not told, but for guards, by
+    /// their next renewal.
+    ///
+    /// Redis: as the release of all of them, a thousand at a time. Redisson has no counterpart.
+    pub async fn release_all(&self) -> Result<u64> {
+        let (mut taken, mut most) = (0, None);
+        loop {
+            let Reply::Cleared(some, left) = self.run(Call::Clear).await? else {
+                return Ok(taken);
+            };
+            taken += some;
+            // Those who come meanwhile are not meant.
+            if left == 0 || taken >= *most.get_or_insert(some + left) {
+                self.all_are_gone();
+                return Ok(taken);
+            }
+        }
+    }
+
+    async fn take(&self, permits: u32, wait: Option<Duration>) -> Result<Option<Vec<Held>>> {
+        self.line.keys().check()?;
+        self.check_lease(self.lease)?;
+        let permits = permits as usize;
+        self.check_count(permits)?;
+        if permits == 0 {
+            return Ok(Some(Vec::new()));
+        }
+        let want = Want::new(permits, self.lease);
+        let waiting = self.line.wait(want, wait);
+        let calling = self.calling(PermitExpirable::WAIT, wait.into(), Dropped::Withdrawn);
+        let grant = self.core.take(calling, pin!(waiting)).await?;
+        Ok(grant.map(|Grant { ids, until }| {
+            let held = |id: Id| Held {
+                id: ids::to_hex(&id).into(),
+                slot: None,
+                until,
+            };
+            ids::split(&ids).map(held).collect()
+        }))
+    }
+
+    async fn run(&self, call: Call) -> Result<Reply> {
+        let calling = self.calling(call.name(), Wait::No, call.dropped());
+        let running = self.line.call(call);
+        self.core.call(calling, pin!(running)).await
+    }
+
+    fn calling(
+        &self,
+        operation: &'static str,
+        wait: Wait,
+        dropped: Dropped,
+    ) -> engine::call::Call<'_> {
+        engine::call::Call {
+            name: self.name(),
+            operation,
+            wait,
+            dropped,
+        }
+    }
+
+    async fn count(&self, call: Call) -> Result<i64> {
+        match self.run(call).await? {
+            Reply::Count(count) => Ok(count),
+            _ => Ok(0),
+        }
+    }
+
+    fn id(&self, id: &str) -> Result<Id> {
+        self.line.keys().check()?;
+        ids::from_hex(id).ok_or_else(|| self.invalid(id, "it is no even number of hex digits"))
+    }
+
+    fn flag(&self, id: &str, reply: &Reply) -> Result<bool> {
+        if *reply == Reply::OldForm {
+            return Err(self.invalid(id, "it was given by Redisson 3.16.8 or an earlier one"));
+        }
+        Ok(*reply == Reply::Done(true))
+    }
+
+    fn invalid(&self, id: &str, reason: &'static str) -> Error {
+        Error::InvalidPermitId {
+            name: self.name().to_owned(),
+            id: shortened(id),
+            reason,
+        }
+    }
+
+    fn not_held(&self, id: &str) -> Error {
+        Error::PermitNotHeld {
+            name: self.name().to_owned(),
+            id: id.to_owned(),
+        }
+    }
+
+    fn in_range(&self, reply: &Reply, delta: i64) -> Result<()> {
+        match reply {
+            Reply::OutOfRange(available) => Err(Error::OutOfRange {
+                name: self.name().to_owned(),
+                available: *available,
+                delta,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_lease(&self, lease: Option<Duration>) -> Result<()> {
+        lease.map_or(Ok(()), |lease| {
+            check_millis(self.name(), "lease", lease).map(drop)
+        })
+    }
+
+    fn check_count(&self, permits: usize) -> Result<()> {
+        if permits <= MOST_AT_ONCE {
+            return Ok(());
+        }
+        Err(Error::TooManyAtOnce {
+            name: self.name().to_owned(),
+            permits,
+            most: MOST_AT_ONCE,
+        })
+    }
+
+    fn check_permits(&self, permits: u32) -> Result<()> {
+        self.line.keys().check()?;
+        if permits <= MAX_PERMITS {
+            return Ok(());
+        }
+        Err(Error::InvalidPermits {
+            name: self.name().to_owned(),
+            permits,
+        })
+    }
+}
+
+const GRANTED: &str = "who waits without an end is granted all of it, or told an error";
+
+/// The object itself, as Redisson's `RObject` offers it: the counter and the permits that are held. None of these wakes a waiter.
+impl RPermitExpirableSemaphore {
+    fn object(&self) -> Object<'_, Line<PermitExpirable>> {
+        Object { line: &self.line }
+    }
+
+    /// Whether it exists. Redis: `EXISTS`. Redisson: `isExists()`.
+    pub async fn exists(&self) -> Result<bool> {
+        self.object().exists().await
+    }
+
+    /// Deletes it, and all permits that are held; `false` if it did not exist. Redis: `DEL`. Redisson: `delete()`.
+    pub async fn delete(&self) -> Result<bool> {
+        self.object().delete().await
+    }
+
+    /// The same, freeing the memory in the background. Redis: `UNLINK`. Redisson: `unlink()`.
+    pub async fn unlink(&self) -> Result<bool> {
+        self.object().unlink().await
+    }
+
+    /// Notes an access, for the server's eviction; `false` if it does not exist. Redis: `TOUCH`. Redisson: `touch()`.
+    pub async fn touch(&self) -> Result<bool> {
+        self.object().touch().await
+    }
+
+    /// How long the counter goes on existing. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
+    pub async fn remaining_ttl(&self) -> Result<RemainingTtl> {
+        self.object().remaining_ttl().await
+    }
+}
+
+impl std::fmt::Debug for RPermitExpirableSemaphore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RPermitExpirableSemaphore")
+            .field("name", &self.name())
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
