@@ -1,12 +1,12 @@
 -- Purpose: keeps on record how many permits the guards of this client hold, so that they come back when its process
 --   dies; see reclaim.lua
 -- Counterpart: extension: a part behind counter.lua, only in the script of clients that are watched
--- KEYS[1..] keys: those of batch.lua, and behind them two that are taken off: held, a hash, holder -> "<permits> <since
---   when, in milliseconds since 1970> <the client's name>"; alive, a zset, holder -> until when it is believed alive.
---   Without them (a question) nothing is done here
--- ARGV[1..] those of batch.lua, and behind them four that are taken off: the holder, under which this client's permits
---   are on record; for how many milliseconds it is believed alive from its first permit on; the client's name; "1" if
---   it is to be put on record where it is not. A step whose kind begins with "*" is about permits on record: what it
+-- KEYS[1..] keys: those of batch.lua, and one that is taken off behind them: held, a hash, holder -> "<permits> <since
+--   when, in milliseconds since 1970> <the client's name>". Where the holder is to be put on record there is another one:
+--   alive, a zset, holder -> until when it is believed alive. Without them (a question) nothing is done here
+-- ARGV[1..] those of batch.lua, and behind them two that are taken off: the holder, under which this client's permits
+--   are on record; "1" if it is to be put on record where it is not. Then two stand before them: for how many milliseconds it is
+--   believed alive from then on, and the client's name. A step whose kind begins with "*" is about permits on record: what it
 --   takes from the counter is added to the record and the other way round. "*forget" takes off the record only
 -- Returns: "gone" if the holder is not on record (any more), or what the record of this batch has instead; else
 --   nothing, it goes on with the next part, whose answer has "held:<permits on record>" behind the results. It
@@ -17,12 +17,12 @@
 --   is not on record
 
 if #KEYS > 3 then
-  local alive = table.remove(KEYS)
-  local held = table.remove(KEYS)
   local opens = table.remove(ARGV) == '1'
-  local name = table.remove(ARGV)
-  local time_out = table.remove(ARGV)
   local id = table.remove(ARGV)
+  local name = opens and table.remove(ARGV)
+  local time_out = opens and table.remove(ARGV)
+  local alive = opens and table.remove(KEYS)
+  local held = table.remove(KEYS)
   local floor, min, sub, byte = math.floor, math.min, string.sub, string.byte
   local entry = redis.pcall('HGET', held, id)
   local before_it, rest, refused

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::Sealed;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::stats::Holding;
 
@@ -249,7 +249,11 @@ impl Permit {
         };
         // From here on the semaphore's own future carries the release out, even when it is dropped.
         self.permits = 0;
-        release.await
+        let released = release.await;
+        if matches!(released, Err(Error::NotHeld { .. })) {
+            self.holding.note_lost();
+        }
+        released
     }
 
     /// Splits so many of the permits off, into a guard of their own; `None` if it does not hold that many. None may be
@@ -328,11 +332,13 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        if self.permits == 0 {
+            return;
+        }
         if self.is_lost() {
             self.holding.note_lost();
         }
         match &self.record {
-            _ if self.permits == 0 => {}
             Some(record) => (self.semaphore).release_recorded_detached(self.permits, record),
             None => self.semaphore.release_detached(self.permits),
         }

@@ -36,6 +36,7 @@ static BATCH: LazyLock<Script> = LazyLock::new(|| {
 /// The same where calls are about permits on record.
 static WATCHED: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
+        include_str!("../../lua/semaphore/held.lua"),
         include_str!("../../lua/semaphore/counter.lua"),
         include_str!("../../lua/semaphore/holders.lua"),
         include_str!("../../lua/engine/line.lua"),
@@ -426,13 +427,14 @@ impl Batch {
         let mut script = &BATCH;
         if let Some((entry, record)) = self.entry.as_ref().zip(keys.holders()) {
             script = &WATCHED;
-            keys_used.extend([&record.held, &record.alive].map(Arc::clone));
-            args.extend([
-                Arg::Text(Arc::clone(&entry.holder)),
-                Arg::millis(entry.time_out),
-                Arg::Text(Arc::clone(&entry.client_name)),
-                Arg::Number(entry.opens.into()),
-            ]);
+            keys_used.push(Arc::clone(&record.held));
+            if entry.opens {
+                keys_used.push(Arc::clone(&record.alive));
+                args.push(Arg::millis(entry.time_out));
+                args.push(Arg::Text(Arc::clone(&entry.client_name)));
+            }
+            args.push(Arg::Text(Arc::clone(&entry.holder)));
+            args.push(Arg::Number(entry.opens.into()));
         }
         Request::Script(ScriptCall {
             script,

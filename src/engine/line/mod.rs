@@ -27,6 +27,7 @@ mod recorded;
 mod round;
 mod seat;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -48,6 +49,7 @@ use super::turns::{self, Ear, Turns};
 use super::waiters::{Waiter, Waiters};
 use super::watchdog::Life;
 use crate::error::{Error, Result};
+use crate::lease::Lease;
 use crate::sync::{Mutex, MutexGuard};
 use crate::transport::Value;
 use queue::Queue;
@@ -64,6 +66,10 @@ pub(crate) struct Line {
     /// On the channels of turns.
     ears: [Arc<Ear>; 2],
     itself: Weak<Line>,
+    /// The watchdog looks after it.
+    watched: AtomicBool,
+    /// The lease of the latest life, by its number.
+    lease: Mutex<Option<(u64, Lease)>>,
 }
 
 struct State {
@@ -90,8 +96,6 @@ struct State {
     looking_unprompted: bool,
     /// A batch was given up whose copies may still reach the server.
     doubtful: bool,
-    /// The watchdog looks after it.
-    watched: bool,
     /// Under what the permits of guards are on record.
     life: Option<Life>,
     /// Counted as busy in the core.
@@ -148,6 +152,8 @@ impl Line {
             ears: [turns::Call::Turn, turns::Call::NewLine]
                 .map(|call| Arc::new(Ear::new(itself.clone(), call))),
             itself: itself.clone(),
+            watched: AtomicBool::new(false),
+            lease: Mutex::new(None),
             state: Mutex::new(State {
                 queue: Queue::new(),
                 waiters: Waiters::new(),
@@ -163,7 +169,6 @@ impl Line {
                 unprompted: false,
                 looking_unprompted: false,
                 doubtful: false,
-                watched: false,
                 life: None,
                 busy: false,
                 closed,
@@ -239,9 +244,6 @@ impl Line {
         };
         let window = self.core.config.local_hand_over;
         let mut state = self.lock();
-        if life.is_some_and(|life| !state.is_alive(life)) {
-            return false;
-        }
         if state.closed || state.waiters.is_empty() || window.is_zero() || state.available < 0 {
             return false;
         }
@@ -255,6 +257,9 @@ impl Line {
         let known_for = state.seen.map(|seen| now.saturating_duration_since(seen));
         let fresh = known_for.is_some_and(|age| age < window);
         if !fresh || !state.first_may_keep(permits) {
+            return false;
+        }
+        if life.is_some_and(|life| state.live() != Some(life)) {
             return false;
         }
         let free = state.available;

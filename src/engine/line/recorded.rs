@@ -1,6 +1,7 @@
 //! What this client's guards have on record at the line's semaphore; see [`watchdog`](crate::engine::watchdog).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
 
@@ -12,10 +13,10 @@ use crate::engine::watchdog::{Balance, Entry, Life, Renewal};
 use crate::lease::Lease;
 
 impl State {
-    /// Whether what is on record under the life with this number still is, as far as is known here.
-    pub(super) fn is_alive(&self, life: u64) -> bool {
-        let life = self.life.as_ref().filter(|known| known.number == life);
-        life.is_some_and(|life| !life.is_over())
+    /// The number of the life that has not ended, as far as is known here.
+    pub(super) fn live(&self) -> Option<u64> {
+        let life = self.life.as_ref().filter(|life| !life.is_over());
+        life.map(|life| life.number)
     }
 
     /// These calls will not take anything off the record, though nobody has the permits any more: they come back with the next
@@ -49,17 +50,15 @@ impl Outcome {
 impl Line {
     /// The permits of guards are on record here: it is seen to that they stay, and that those of the dead come back.
     pub(crate) fn watch(&self) {
-        let watched = std::mem::replace(&mut self.lock().watched, true);
-        if !watched {
+        if !self.watched.load(Ordering::Relaxed) && !self.watched.swap(true, Ordering::Relaxed) {
             self.core.watch(&self.keys, &self.itself);
         }
     }
 
     /// The lease of what was granted under the life with this number.
     pub(crate) fn lease(&self, life: u64) -> Lease {
-        let state = self.lock();
-        match &state.life {
-            Some(known) if known.number == life => known.lease.clone(),
+        match &*self.lease.lock() {
+            Some((number, lease)) if *number == life => lease.clone(),
             // It has ended meanwhile.
             _ => Lease::until(Some(Instant::now())),
         }
@@ -73,7 +72,9 @@ impl Line {
         }
         let life = state.life.get_or_insert_with(|| {
             let number = self.core.next_sequence();
-            Life::begin(self.core.id(), number, Moment::now(), time_out)
+            let life = Life::begin(self.core.id(), number, Moment::now(), time_out);
+            *self.lease.lock() = Some((number, life.lease.clone()));
+            life
         });
         life.departs(time_out, self.core.client_name())
     }

@@ -49,6 +49,7 @@ impl Line {
             };
             return Some(Task::Command(command));
         }
+        let live = state.live();
         let mut calls = VecDeque::new();
         while let Some(Queued::Call(_)) = state.queue.front() {
             if calls.len() == MOST_CALLS {
@@ -56,7 +57,7 @@ impl Line {
             }
             if let Some(Queued::Call(call)) = state.queue.pop_front() {
                 match call.operation.off_record() {
-                    Some((_, life)) if !state.is_alive(life) => lost.push(call),
+                    Some((_, life)) if live != Some(life) => lost.push(call),
                     _ => calls.push_back(call),
                 }
             }
