@@ -1,7 +1,7 @@
 # Each target sets up what it needs; see scripts/setup.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-servers bench soak sim fmt clean
+.PHONY: help setup demo test test-servers bench figures soak sim fmt clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -17,7 +17,7 @@ UNCOMMITTED = $(if $(shell git status --porcelain),--allow-dirty)
 
 # The oldest Rust that is promised, and the features, as Cargo.toml has them.
 RUST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-FEATURES = $(shell sed -n '/^\[features\]/,/^$$/s/^\([a-z-]*\) = .*/\1/p' Cargo.toml)
+FEATURES = $(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z-]*\) = .*/\1/p' Cargo.toml)
 
 test: setup ## check everything, on the redis-server of this machine
 	@redis-server --version
@@ -55,6 +55,9 @@ test-servers: setup ## check other versions of the server (SERVERS='redis-6.2 va
 
 bench: setup ## measure against Redisson and a plain client (BENCH=quick: in two minutes)
 	cargo bench --locked --bench compare
+
+figures: bench ## measure, and fill the guide's figures from it: on a quiet machine, in eleven minutes
+	cargo bench --locked --bench compare -- figures
 
 # A part of `make test`, for 30 s.
 SOAK ?= 5m

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::api::Answer;
-use crate::config::{Config, NameMapper};
+use crate::config::{Config, NameMapper, ShardedPubSub};
 use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
@@ -16,7 +16,8 @@ use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemap
 use crate::state::ConnectionState;
 use crate::stats::Stats;
 
-/// A client of one Redis server: two connections, however many objects and waiters.
+/// A client of one Redis server: two connections, however many objects and waiters; or of a cluster: two to each of its
+/// masters.
 ///
 /// One connection carries commands; a second one, made when the first caller has to wait, hears wake-ups.
 /// A connection that is lost comes back by itself for as long as that takes, with growing, jittered
@@ -35,8 +36,9 @@ impl Client {
     /// Connects with the default settings.
     ///
     /// `url` is `redis://[[user]:password@]host[:port][/database]`, with reserved characters of user and password
-    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`), or
-    /// `redis+unix:///path[?db=..&user=..&pass=..]`.
+    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`),
+    /// `redis+unix:///path[?db=..&user=..&pass=..]`, or, of a cluster, `redis+cluster://[[user]:password@]host[:port],..` with
+    /// one of its nodes or several (`rediss+cluster://` by TLS).
     ///
     /// # Errors
     ///
@@ -175,6 +177,16 @@ impl Client {
 
     /// What has become of this client's calls so far, and how things stand: cheap, without I/O.
     ///
+    /// With the feature `metrics` the same numbers go to the recorder of the [`metrics`](https://docs.rs/metrics) facade once a second, and all
+    /// clients of a process add up: the counters `redisson_semaphore_granted_total`, `_refused_total`, `_failed_total`, `_outcomes_unknown_total`,
+    /// `_lost_total`, `_retries_total` and `_reconnections_total`, and the gauges `redisson_semaphore_waiting`, `_held_permits` and
+    /// `_held_locks`. As they come, the histograms `redisson_semaphore_wait_seconds` (of what was granted) and
+    /// `redisson_semaphore_hold_seconds` (of guards) are told, with the label `what`, which is `permits` or `lock`. Names of objects are no labels, as
+    /// they may be many. The recorder has to be there before the client is made.
+    ///
+    /// With the feature `spans` there is a span of [`tracing`](https://docs.rs/tracing) at the level `INFO` for each wait, `wait`, and one for as long as a
+    /// guard holds something, `hold`: with the `name` of the object, `what`, and the `amount` of permits.
+    ///
     /// ```no_run
     /// # async fn watch(client: redisson_semaphore::Client) {
     /// let stats = client.stats();
@@ -215,6 +227,14 @@ impl Client {
     /// A shutdown that has begun goes on with the next call; wait for one of them to its end.
     pub async fn shutdown_for(&self, limit: Duration) -> Result<()> {
         self.core.shutdown(Some(limit)).await
+    }
+}
+
+#[cfg(feature = "blocking")]
+impl Client {
+    /// `end` is dropped when nobody uses the client any more, and it owes nothing.
+    pub(crate) fn ends_with(&self, end: tokio::sync::oneshot::Sender<()>) {
+        let _ = self.core.end.set(end);
     }
 }
 
@@ -346,6 +366,13 @@ impl ClientBuilder {
     /// ```
     pub fn sentinels(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.config.sentinels = Some(urls.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Which messages wake those who wait in a cluster, as all clients of it must do alike; Redisson:
+    /// `setShardedSubscriptionMode`, with the same default. Nothing but a cluster has a choice.
+    pub fn sharded_pubsub(mut self, mode: ShardedPubSub) -> Self {
+        self.config.sharded_pubsub = mode;
         self
     }
 

@@ -69,6 +69,19 @@ impl fmt::Debug for NameMapper {
     }
 }
 
+/// Which messages wake those who wait in a cluster; see
+/// [`ClientBuilder::sharded_pubsub`](crate::ClientBuilder::sharded_pubsub).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ShardedPubSub {
+    /// Sharded ones where the first node that is asked knows them (`PUBSUB SHARDNUMSUB`), as Redis 7.0 and later do.
+    #[default]
+    Auto,
+    /// Sharded ones: `SPUBLISH`, `SSUBSCRIBE`.
+    On,
+    /// Plain ones: `PUBLISH`, `SUBSCRIBE`.
+    Off,
+}
+
 /// The settings of a client, as [`ClientBuilder`](crate::ClientBuilder) collects them.
 #[derive(Clone)]
 pub(crate) struct Config {
@@ -81,6 +94,7 @@ pub(crate) struct Config {
     /// The sentinels' URLs.
     pub(crate) sentinels: Option<Vec<String>>,
     pub(crate) sentinel_tls: Option<Tls>,
+    pub(crate) sharded_pubsub: ShardedPubSub,
     pub(crate) client_name: Option<String>,
     pub(crate) name_mapper: NameMapper,
     pub(crate) response_timeout: Duration,
@@ -107,6 +121,7 @@ impl Config {
             tls: None,
             sentinels: None,
             sentinel_tls: None,
+            sharded_pubsub: ShardedPubSub::default(),
             client_name: None,
             name_mapper: NameMapper::default(),
             response_timeout: Duration::from_secs(3),

@@ -1,5 +1,6 @@
 // Links of the README: these are the first with their names, so they count here, and those at its end elsewhere.
 //! [`RSemaphore`]: RSemaphore
+//! [`RPermitExpirableSemaphore`]: RPermitExpirableSemaphore
 //! [`RLock`]: RLock
 //! [`RFencedLock`]: RFencedLock
 //! [`RCountDownLatch`]: RCountDownLatch
@@ -9,6 +10,7 @@
 //! [`SlotSemaphore`]: recipes::SlotSemaphore
 //! [`StringLock`]: recipes::StringLock
 //! [`LimitLayer`]: tower::LimitLayer
+//! [`blocking`]: blocking
 //! [`memory`]: memory
 //! [`guide::promises`]: guide::promises
 //! [`guide::locks`]: guide::locks
@@ -23,13 +25,16 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What a feature brings is linked to where the feature is.
 #![cfg_attr(
-    not(all(feature = "tls-rustls", feature = "tower")),
+    not(all(feature = "blocking", feature = "tls-rustls", feature = "tower")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
 #[cfg(test)]
 mod any_value;
 mod api;
+#[cfg(feature = "blocking")]
+#[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
+pub mod blocking;
 mod client;
 mod clock;
 mod config;
@@ -58,7 +63,7 @@ pub use api::{
     MAX_PERMITS, Permit, PermitHolder, RemainingTtl, Semaphore,
 };
 pub use client::{Client, ClientBuilder};
-pub use config::NameMapper;
+pub use config::{NameMapper, ShardedPubSub};
 pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;

@@ -34,6 +34,8 @@ pub enum Refused {
 /// A request waits for its permits, for a time, and holds them until the response is there: its head, where the body is
 /// sent later. Who is not let in is answered by a function of the user's, with a response or an error of the service's own.
 ///
+/// `examples/services` has an axum service with it, which the [front page](crate) shows.
+///
 /// Whoever goes away while he waits, or is served, leaves nothing taken. Shut the [`Client`](crate::Client) down after
 /// the server: what was held is given back in the background.
 ///

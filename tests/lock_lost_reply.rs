@@ -135,7 +135,7 @@ async fn undisturbed(server: &RedisServer, proxy: &Proxy) -> Vec<String> {
         "Ok(3)",
         "Ok(Some(4))",
         "(Ok(()), Ok(())) Ok(5)",
-        "Ok(None) Ok(5)",
+        "Ok(None) Ok(Some(5))",
         "Ok(true)",
         "Ok(false)",
         "not held",
@@ -279,6 +279,38 @@ async fn forced_open_once() {
     assert!(proxy.scripts() > 1);
     assert!(second.is_held().await.unwrap(), "it was taken away twice");
     second.unlock().await.unwrap();
+}
+
+/// The first sending gives one of two holds back, and the other is lost before its repetition arrives.
+#[tokio::test]
+async fn given_back_before_the_rest_was_lost() {
+    let (server, proxy) = start().await;
+    let client = builder(proxy.url())
+        .response_timeout(Duration::from_secs(2))
+        .connect()
+        .await
+        .unwrap();
+    let lock = client.lock("rest");
+    let outer = lock.guard().await.unwrap();
+    let inner = lock.guard().await.unwrap();
+    let mut control = server.connection().await;
+    let scripts = proxy.scripts();
+    proxy.at_script(1, Fate::LoseReply);
+    let unlocked = tokio::spawn(inner.unlock());
+    until(
+        "the first sending has been carried out",
+        LIMIT,
+        async || {
+            let count: Vec<i64> = control.hvals("rest").await.unwrap();
+            count == [1]
+        },
+    )
+    .await;
+    let _: () = control.del("rest").await.unwrap();
+    assert_eq!(proxy.scripts(), scripts + 1, "the repetition was faster");
+    assert_eq!(timeout(LIMIT, unlocked).await.unwrap().unwrap(), Ok(()));
+    timeout(LIMIT, outer.lost()).await.unwrap();
+    assert!(proxy.scripts() > scripts + 1);
 }
 
 /// The hold before it was lost without anybody noticing: the count starts anew, and only once.

@@ -1,6 +1,8 @@
-//! The README's examples are those of `examples/services`, its links lead somewhere, and the permissions that the guide names
-//! are those that are needed.
+//! The README's examples are those of `examples/services`, its links lead somewhere, the guide's figures are those of the run
+//! that was kept, and the permissions that it names are those that are needed.
 
+#[path = "../benches/compare/figures/mod.rs"]
+mod figures;
 mod layouts;
 mod support;
 
@@ -77,6 +79,25 @@ fn each_link_of_the_readme_is_one_in_the_documentation() {
     assert_eq!(outside, inside.collect());
     for (name, _) in links(README, "") {
         assert!(README.matches(&format!("{name}]")).count() > 1, "{name}");
+    }
+}
+
+/// Written by `make figures`, and by nobody else.
+#[test]
+fn the_figures_are_those_of_the_report() {
+    let report = include_str!("../benches/figures.json");
+    let report = serde_json::from_str(report).expect("JSON");
+    assert_eq!(figures::missing(&report), [""; 0]);
+    let page = include_str!("../src/guide/figures.md");
+    assert_eq!(figures::chapter(page, &report), page);
+    let drawn = [
+        include_str!("../src/guide/waits.svg"),
+        include_str!("../src/guide/throughput.svg"),
+    ];
+    for ((name, picture), drawn) in figures::pictures(&report).into_iter().zip(drawn) {
+        assert!(picture == drawn, "{name} is not what the report says");
+        // In the documentation it stands in Markdown, where an empty line would end it.
+        assert!(!picture.contains("\n\n"), "{name}");
     }
 }
 
@@ -193,6 +214,56 @@ async fn what_semaphores_need() {
     for client in [client, other] {
         client.shutdown().await.unwrap();
     }
+    nothing_is_refused(&mut control).await;
+    all_is_used(&mut control, THESE).await;
+}
+
+#[tokio::test]
+async fn what_permits_with_ids_need() {
+    const THESE: &[&str] = &["For semaphores whose permits have ids:"];
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    user(&mut control, "app", THESE).await;
+    // Guards are renewed every second.
+    let lease = Duration::from_secs(3);
+    let client = builder(server.url_as("app", "secret")).lock_watchdog_timeout(lease);
+    let client = client.connect().await.unwrap();
+    let work = client.permit_expirable_semaphore("work");
+    work.try_set_permits(2).await.unwrap();
+    let guard = work.permit().await.unwrap();
+    let held = work.clone().with_lease(LIMIT).acquire().await.unwrap();
+    let next = work.clone();
+    let waits = tokio::spawn(async move { next.permit().await?.release().await.map(drop) });
+    until_subscribers(&mut control, "redisson_sc:{work}", 1).await;
+    assert_eq!(
+        work.update_lease_time(held.id(), Some(LIMIT)).await,
+        Ok(true)
+    );
+    work.lease_time(held.id()).await.unwrap();
+    assert_eq!(work.try_release(held.id()).await, Ok(true));
+    served(waits).await;
+    work.add_permits(1).await.unwrap();
+    work.set_permits(2).await.unwrap();
+    assert_eq!(work.permits().await, Ok(2));
+    assert_eq!(work.acquired_permits().await, Ok(1));
+    assert_eq!(work.available_permits().await, Ok(1));
+    assert_eq!(work.holders().await.unwrap().len(), 1);
+    // More than one page of holders, of a semaphore that has a time to live.
+    work.set_permits(400).await.unwrap();
+    let _: bool = control.pexpire("work", 3_600_000).await.unwrap();
+    let many = work.acquire_many(300).await.unwrap();
+    assert_eq!(work.holders().await.unwrap().len(), 301);
+    let ids: Vec<&str> = many.iter().map(|held| held.id()).collect();
+    assert_eq!(work.try_release_many(&ids[1..]).await, Ok(299));
+    work.release_many(&ids[..1]).await.unwrap();
+    until("guards are renewed", LIMIT, async || {
+        statistics(&mut control).await.contains("cmdstat_zscore:")
+    })
+    .await;
+    guard.release().await.unwrap();
+    work.release_all().await.unwrap();
+    channels_are_left(&mut control).await;
+    client.shutdown().await.unwrap();
     nothing_is_refused(&mut control).await;
     all_is_used(&mut control, THESE).await;
 }

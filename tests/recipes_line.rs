@@ -369,6 +369,26 @@ async fn entries_that_nobody_of_ours_has_made_hold_nobody_up() {
     }
 }
 
+/// Somebody deletes the line: that costs the order, and nothing else.
+#[tokio::test]
+async fn a_line_that_is_gone_is_in_nobody_s_way() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    for layout in layouts::ALL {
+        let name = format!("gone-{layout:?}");
+        let semaphore = layout.make(&client, &name, Shape::new(1));
+        let held = semaphore.acquire().await.unwrap();
+        let waiting = waiter(&semaphore).await;
+        let (line, notes) = keys_of(layout, &name);
+        let gone: u64 = redis.del(&[&line, &notes]).await.unwrap();
+        assert_eq!(gone, 2, "{layout:?}: nobody stood in line");
+        assert_eq!(semaphore.refresh(held.id()).await, Ok(true), "{layout:?}");
+        assert_eq!(semaphore.release(held.id()).await, Ok(true), "{layout:?}");
+        served(waiting).await;
+    }
+}
+
 /// A message that is lost with its connection: who reconnects looks.
 #[tokio::test]
 async fn a_turn_that_is_told_to_nobody_is_found_on_reconnection() {

@@ -23,6 +23,10 @@ pub(crate) enum Make {
     Lock,
     /// One script per call over the `redis` crate.
     LockPlain,
+    /// The semaphore with ids of this crate.
+    Leased,
+    /// One script per call over the `redis` crate.
+    LeasedPlain,
 }
 
 impl Make {
@@ -38,6 +42,8 @@ impl Make {
             Make::FairInTransactions => "fair-in-transactions",
             Make::Lock => "lock",
             Make::LockPlain => "lock-plain",
+            Make::Leased => "leased",
+            Make::LeasedPlain => "leased-plain",
         }
     }
 }
@@ -59,6 +65,12 @@ pub(crate) enum Contestant {
     LockPlain,
     /// One thread a caller.
     RedissonLock,
+    Leased,
+    LeasedPlain,
+    /// One thread a caller.
+    RedissonLeasedSync,
+    /// All callers as futures.
+    RedissonLeasedAsync,
 }
 
 impl Contestant {
@@ -67,14 +79,18 @@ impl Contestant {
             Contestant::Ours => Make::Ours,
             Contestant::OursViaRedis => Make::OursViaRedis,
             Contestant::Plain => Make::Plain,
-            Contestant::RedissonSync | Contestant::RedissonAsync | Contestant::RedissonLock => {
-                Make::Redisson
-            }
+            Contestant::RedissonSync
+            | Contestant::RedissonAsync
+            | Contestant::RedissonLock
+            | Contestant::RedissonLeasedSync
+            | Contestant::RedissonLeasedAsync => Make::Redisson,
             Contestant::Fair => Make::Fair,
             Contestant::FairOriginal => Make::FairOriginal,
             Contestant::FairInTransactions => Make::FairInTransactions,
             Contestant::Lock => Make::Lock,
             Contestant::LockPlain => Make::LockPlain,
+            Contestant::Leased => Make::Leased,
+            Contestant::LeasedPlain => Make::LeasedPlain,
         }
     }
 
@@ -82,6 +98,7 @@ impl Contestant {
     pub(crate) fn object(self) -> &'static str {
         match self {
             Contestant::RedissonLock => "lock",
+            Contestant::RedissonLeasedSync | Contestant::RedissonLeasedAsync => "leased",
             _ => "semaphore",
         }
     }
@@ -89,7 +106,9 @@ impl Contestant {
     /// The `mode` of the Java peer's commands; the others have no choice.
     pub(crate) fn mode(self) -> &'static str {
         match self {
-            Contestant::RedissonSync | Contestant::RedissonLock => "sync",
+            Contestant::RedissonSync
+            | Contestant::RedissonLock
+            | Contestant::RedissonLeasedSync => "sync",
             _ => "async",
         }
     }
@@ -98,13 +117,15 @@ impl Contestant {
 impl fmt::Display for Contestant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Contestant::Ours | Contestant::Fair | Contestant::Lock => "ours",
+            Contestant::Ours | Contestant::Fair | Contestant::Lock | Contestant::Leased => "ours",
             Contestant::FairOriginal => "original",
             Contestant::FairInTransactions => "in transactions",
             Contestant::OursViaRedis => "ours via Redis",
-            Contestant::Plain | Contestant::LockPlain => "plain",
-            Contestant::RedissonSync | Contestant::RedissonLock => "Redisson sync",
-            Contestant::RedissonAsync => "Redisson async",
+            Contestant::Plain | Contestant::LockPlain | Contestant::LeasedPlain => "plain",
+            Contestant::RedissonSync
+            | Contestant::RedissonLock
+            | Contestant::RedissonLeasedSync => "Redisson sync",
+            Contestant::RedissonAsync | Contestant::RedissonLeasedAsync => "Redisson async",
         })
     }
 }

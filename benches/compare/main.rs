@@ -5,6 +5,9 @@
 //! `compat/README.md`). For this crate and the plain client these are this program once more. The
 //! contestants of a workload are measured back to back, in turns, so that their ratios are of one moment.
 //!
+//! `make figures` measures all, keeps the report as `benches/figures.json`, and fills the guide's chapter of figures from it;
+//! `cargo bench --bench compare -- figures` fills it from a report that is there already.
+//!
 //! `BENCH=quick` takes two minutes instead of ten. `ONLY=text` leaves out the workloads without that text
 //! in their names.
 //!
@@ -12,10 +15,13 @@
 //! - [`program`], [`stage`], [`meter`], [`sample`], [`waits`]: the processes from outside, and what they cost
 //! - [`workloads`]: what they are made to do
 //! - [`report`]: table, JSON and chart
+//! - [`figures`], [`publish`]: the guide's tables and pictures
 
 mod contestant;
+mod figures;
 mod meter;
 mod program;
+mod publish;
 mod report;
 mod sample;
 mod settings;
@@ -43,6 +49,9 @@ async fn main() -> ExitCode {
         && let Ok(clients) = clients.parse()
     {
         return finish(side::serve(side, url, clients).await);
+    }
+    if arguments.first().is_some_and(|word| word == "figures") {
+        return finish(publish::publish());
     }
     // The servers and processes end with their owners, so also when this future is dropped.
     tokio::select! {

@@ -86,6 +86,8 @@ pub(crate) async fn measure_each(
         if let Some(semaphores) = crowd.semaphores {
             fields["semaphores"] = json!(semaphores);
         }
+        // Of those permits that have one, all sides' have this one.
+        fields["leaseMs"] = json!(60_000);
         program.call("crowd", fields)
     });
     let answers = futures::future::try_join_all(calls).await?;

@@ -22,13 +22,14 @@
 -- Invariant: what is answered is what was written; after a refusal nothing has changed
 
 local RECORD, OBJECT, CHANNEL, FURTHER, FIRST = KEYS[1], KEYS[2], KEYS[3], KEYS[4], 5
-local messages, commands = {}, {}
+local messages, commands, undo_first = {}, {}, nil
 
 -- What a primitive asks for: messages, each so often (once, if nothing is said) as long as somebody hears it; and commands
--- that change something. The first of them may be refused. What stands behind it has been tried by the primitive, with
--- something that changes nothing.
+-- that change something. The first of them may be refused; and the second one, where it is told how to take the first one
+-- back. What stands behind has been tried by the primitive, with something that changes nothing.
 local function publish(message, times) messages[#messages + 1] = { message, times or 1 } end
 local function write(...) commands[#commands + 1] = { ... } end
+local function take_back_first(...) undo_first = { ... } end
 
 local function put_on_record(answer)
   return redis.pcall('SET', RECORD, ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
@@ -77,8 +78,11 @@ local function carry_out(decide)
   end
   for i = 1, refusal and 0 or #commands do
     local written = redis.pcall(unpack(commands[i]))
-    refusal = i == 1 and type(written) == 'table' and written.err
-    if refusal then break end
+    refusal = (i == 1 or undo_first) and type(written) == 'table' and written.err
+    if refusal then
+      if i > 1 then redis.pcall(unpack(undo_first)) end
+      break
+    end
   end
   if not refusal then return answer end
 
@@ -93,21 +97,24 @@ local function carry_out(decide)
 end
 
 -- `work` changes one thing after the other. It answers with words, and whether something has changed that must not be done
--- twice; with nothing and what it has found; or with an error. `undo` takes back what nobody may have who is not told of
--- it, and says whether there was anything.
+-- twice; with nothing and what it has found; or with an error. `undo`, told of an error, takes back what nobody may have who
+-- is not told of it: what is to be said then, or "refused" if that was all; nothing if there was nothing to take back.
 local function carry_out_steps(work, undo)
   local known = from_record()
   if known then return known end
   local done, words, more = pcall(work)
   if not done then
-    undo()
     local text = type(words) == 'table' and words.err or tostring(words)
+    undo(text)
     if ARGV[4] ~= '0' then put_on_record('refused ' .. text) end
     return type(words) == 'table' and words or redis.error_reply(text)
   end
   local answer = words and 'done ' .. words or unreadable(more)
   if ARGV[4] == '0' and not (words and more) then return answer end
   local recorded = put_on_record(answer)
-  if recorded.err and undo() then return recorded end
-  return recorded.err and ARGV[4] ~= '0' and 'unrecorded ' .. answer or answer
+  if not recorded.err then return answer end
+  local left = undo(recorded.err)
+  if left == 'refused' then return recorded end
+  answer = left and 'done ' .. left or answer
+  return ARGV[4] ~= '0' and 'unrecorded ' .. answer or answer
 end

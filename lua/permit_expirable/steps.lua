@@ -4,11 +4,12 @@
 --   acquiredPermits, getPermits, trySetPermits, setPermits, addPermits; the last part of the script, behind envelope.lua.
 --   OBJECT is the counter: string, the permits available as a decimal integer; FURTHER the permits that are held: zset, id
 --   -> when it ends, in milliseconds since 1970; 922337203685477: never
--- ARGV[1..] those of envelope.lua; then how many permits are asked for in all; then steps, each a kind and what it needs
+-- ARGV[1..] those of envelope.lua; then how many permits are asked for in all, -1 where it is of no matter which permits
+--   have ended; then steps, each a kind and what it needs
 --   release: how many, ids; each on its own         together: how many, ids; all of them or none
 --   prolong: id, lease in milliseconds, -1: without end      remaining: id
---   acquire: lease, "1": if the first of them does not fit, no later one gets anything; how many callers, and for
---     each the ids that it brings along, one behind the other, 16 bytes each
+--   acquire: lease; how many of the first callers stop the line: if one of those does not fit, no later one gets
+--     anything; how many callers, and for each the ids that it brings along, one behind the other, 16 bytes each
 --   available, acquired, total: 0                   try_set, set: permits              add: by how many
 --   clear: 0; takes some away from their holders    list: behind whom, "<when> <id in hex>", or ""
 -- Returns: in how many milliseconds to look again, -1: never; how many are available; then for each step:
@@ -24,90 +25,116 @@
 return carry_out(function()
   local ENDLESS, LOWEST, HIGHEST = 922337203685477, -2147483648, 2147483647
   -- So many end, and are listed, at a time; so many asynchronous callers of a JVM are started.
-  local MOST_ENDED, PAGE, MOST_ZEROS = 1000, 256, 64
+  local MOST_ENDED, PAGE, MOST_ZEROS, CHUNK = 1000, 256, 64, 2000
   local PERMITS = FURTHER
   local format, max, min = string.format, math.max, math.min
-  local function text_of(number) return format('%.0f', number) end
-  local function hex(bytes)
-    return (string.gsub(bytes, '.', function(byte) return format('%02x', string.byte(byte)) end))
-  end
 
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local now_text = format('%.0f', now)
   local text = redis.call('GET', OBJECT)
   if text and not (#text < 16 and string.match(text, '^-?%d+$')) then return nil, text end
   local total, exists, stood = tonumber(text or 0), text ~= false, text ~= false
-  local added, took = 0, false
 
-  -- When the permits end of which steps speak: as it is stored, and as it is to be; false: not held.
-  local stored, ends, touched = {}, {}, {}
-  local function note(id, score)
-    stored[id], ends[id], touched[#touched + 1] = score, score, id
-  end
-  local function end_of(id)
-    if stored[id] == nil then note(id, tonumber(redis.call('ZSCORE', PERMITS, id)) or false) end
-    return ends[id]
-  end
-  local function look_up(first, last)
-    if last <= first then return end
-    local scores = redis.call('ZMSCORE', PERMITS, unpack(ARGV, first, last))
-    for i = first, last do
-      if stored[ARGV[i]] == nil then note(ARGV[i], tonumber(scores[i - first + 1]) or false) end
+  local function write_counter()
+    if text then
+      write('SET', OBJECT, format('%.0f', total), 'KEEPTTL')
+      take_back_first('SET', OBJECT, text, 'KEEPTTL')
+    else
+      write('SET', OBJECT, format('%.0f', total))
+      take_back_first('DEL', OBJECT)
     end
+  end
+
+  local wanted, ended, most = tonumber(ARGV[FIRST]), {}, nil
+  if wanted >= 0 then
+    most = max(MOST_ENDED, wanted)
+    ended = redis.call('ZRANGEBYSCORE', PERMITS, '-inf', now_text, 'LIMIT', 0, most)
+  end
+
+  -- One caller alone, as far as nothing else is to be seen to: the same as below, in short.
+  local kind = ARGV[FIRST + 1]
+  if kind == 'acquire' and #ARGV == FIRST + 5 and #ended == 0 and total >= 1 and #ARGV[FIRST + 5] == 16 then
+    local life, lease = redis.call('PTTL', OBJECT), tonumber(ARGV[FIRST + 2])
+    if life < 0 then
+      total = total - 1
+      write_counter()
+      write('ZADD', PERMITS, format('%.0f', lease < 0 and ENDLESS or min(ENDLESS, now + lease)), ARGV[FIRST + 5])
+      return format('-1 %.0f 1', total)
+    end
+  elseif kind == 'release' and #ARGV == FIRST + 3 and #ended == 0 then
+    local score = redis.call('ZSCORE', PERMITS, ARGV[FIRST + 3])
+    if score then
+      total = total + 1
+      write_counter()
+      write('ZREM', PERMITS, ARGV[FIRST + 3])
+      if total > 0 then publish(format('%.0f', min(total, HIGHEST))) end
+      return format('-1 %.0f %d', total, tonumber(score) > now and 1 or 0)
+    end
+  end
+
+  local function hex(bytes)
+    return (string.gsub(bytes, '.', function(byte) return format('%02x', string.byte(byte)) end))
   end
   local function is_old(id) return #id == 16 and redis.call('ZSCORE', PERMITS, hex(id)) end
 
+  -- When the permits end of which steps speak: as it is stored, and as it is to be; false: not held.
+  local stored, ends, touched = {}, {}, {}
+  local function look_up(first, last)
+    local scores = redis.call('ZMSCORE', PERMITS, unpack(ARGV, first, last))
+    for i = first, last do
+      local id = ARGV[i]
+      if stored[id] == nil then
+        local score = tonumber(scores[i - first + 1]) or false
+        stored[id], ends[id], touched[#touched + 1] = score, score, id
+      end
+    end
+  end
+
   -- Those whose time is over and that are not taken out yet; and by how much steps change how many are held.
-  local over, change = 0, 0
+  local added, over, change = #ended, 0, 0
   local function take_back(id)
     if ends[id] > now then change = change - 1 else over = over - 1 end
     ends[id], total, added, exists, stood = false, total + 1, added + 1, true, true
   end
   local function held()
-    return redis.call('ZCOUNT', PERMITS, '(' .. text_of(now), '+inf') + change
+    return redis.call('ZCOUNT', PERMITS, '(' .. now_text, '+inf') + change
   end
 
-  local most = max(MOST_ENDED, tonumber(ARGV[FIRST]))
-  local ended = redis.call('ZRANGEBYSCORE', PERMITS, '-inf', text_of(now), 'LIMIT', 0, most)
+  local entered, gone = {}, {}
   for i = 1, #ended do
-    note(ended[i], now)
-    ends[ended[i]] = false
+    stored[ended[i]], ends[ended[i]], gone[i] = false, false, ended[i]
   end
-  total, added, exists = total + #ended, #ended, exists or #ended > 0
-  if #ended == most then over = redis.call('ZCOUNT', PERMITS, '-inf', text_of(now)) - most end
+  total, exists = total + #ended, exists or #ended > 0
+  if #ended == most then over = redis.call('ZCOUNT', PERMITS, '-inf', now_text) - most end
 
-  local function lease_end(millis)
-    millis = tonumber(millis)
-    return millis < 0 and ENDLESS or min(ENDLESS, now + millis)
-  end
-
-  -- No more than can be, whatever else becomes of those that are held.
-  local function set_to(permits)
-    total = permits - held() - over
-    exists, stood = true, true
-  end
-
-  local asked, short, stopped, nearest = false, false, false, nil
+  local short, stopped, nearest = false, false, nil
   local function acquire(lease, stops, first, last)
-    local results, score = {}, lease_end(lease)
-    asked = true
+    local results = {}
+    local score = lease < 0 and ENDLESS or min(ENDLESS, now + lease)
+    local score_text = format('%.0f', score)
     for i = first, last do
       local ids = ARGV[i]
       local count = #ids / 16
-      if exists and not stopped and total >= count then
+      local fits = exists and not stopped and total >= count
+      if fits then
         for at = 1, #ids, 16 do
           local id = count == 1 and ids or string.sub(ids, at, at + 15)
-          stored[id], ends[id], touched[#touched + 1] = stored[id] or false, score, id
+          if stored[id] == nil then
+            entered[#entered + 1], entered[#entered + 2] = score_text, id
+          else
+            -- Of an earlier question whose outcome nobody knows; it is given back by this batch.
+            ends[id] = score
+          end
         end
-        total, change, took = total - count, change + count, true
+        total, change = total - count, change + count
         if score < ENDLESS then nearest = min(nearest or score, score) end
-        results[#results + 1] = '1'
       else
         short = true
         -- What will never fit stops nobody.
-        if stops and i == first then stopped = count <= max(0, total) + over + held() end
-        results[#results + 1] = '0'
+        if i < first + stops and not stopped then stopped = count <= max(0, total) + over + held() end
       end
+      results[#results + 1] = fits and '1' or '0'
     end
     return table.concat(results)
   end
@@ -116,9 +143,10 @@ return carry_out(function()
     local results = {}
     look_up(first, last)
     for i = first, last do
-      local ends_at = end_of(ARGV[i])
+      local id = ARGV[i]
+      local ends_at = ends[id]
       local result = ends_at and ends_at > now and '1' or '0'
-      if ends_at then take_back(ARGV[i]) elseif first == last and is_old(ARGV[i]) then result = 'o' end
+      if ends_at then take_back(id) elseif first == last and is_old(id) then result = 'o' end
       results[#results + 1] = result
     end
     return table.concat(results)
@@ -127,7 +155,7 @@ return carry_out(function()
   local function release_together(first, last)
     look_up(first, last)
     for i = first, last do
-      local ends_at = end_of(ARGV[i])
+      local ends_at = ends[ARGV[i]]
       if not ends_at or ends_at <= now then return is_old(ARGV[i]) and 'o' or '0' end
     end
     local count = 0
@@ -140,45 +168,49 @@ return carry_out(function()
     return count
   end
 
-  local function remaining(id)
-    local ends_at = end_of(id)
-    if ends_at and ends_at > now then return ends_at == ENDLESS and 'never' or text_of(ends_at - now) end
-    return is_old(id) and 'o' or 'none'
+  -- Of one permit: when it ends, or, with a lease, whether that could be put off.
+  local function end_of(i, lease)
+    look_up(i, i)
+    local id = ARGV[i]
+    local ends_at = ends[id]
+    if not ends_at or ends_at <= now then return is_old(id) and 'o' or lease and '0' or 'none' end
+    if lease then
+      ends[id] = lease < 0 and ENDLESS or min(ENDLESS, now + lease)
+      return '1'
+    end
+    return ends_at == ENDLESS and 'never' or format('%.0f', ends_at - now)
   end
 
-  local function prolong(id, lease)
-    local ends_at = end_of(id)
-    if not ends_at or ends_at <= now then return is_old(id) and 'o' or '0' end
-    ends[id] = lease_end(lease)
-    return '1'
-  end
-
+  -- The number of permits, by so many; or with those that are held, as many as that.
   local function add(permits)
     local sum = total + permits
-    if permits > 0 and sum > HIGHEST or permits < 0 and sum < LOWEST then return '0:' .. text_of(total) end
+    if permits > 0 and sum > HIGHEST or permits < 0 and sum < LOWEST then return format('0:%.0f', total) end
     total, added, exists, stood = sum, added + max(0, permits), true, true
     return '1'
   end
-
   local function set(permits)
-    if not stood then
-      set_to(permits)
-      added = added + max(0, total)
-      return '1'
-    end
-    return add(permits - total - over - held())
+    if stood then return add(permits - total - over - held()) end
+    -- What has ended meanwhile is no reason to say that it exists.
+    total, exists, stood = permits - held() - over, true, true
+    added = added + max(0, total)
+    return '1'
   end
 
   local function clear()
     local ids = redis.call('ZRANGE', PERMITS, 0, MOST_ENDED - 1)
     local count = 0
     for i = 1, #ids do
-      if end_of(ids[i]) then
-        take_back(ids[i])
+      local id = ids[i]
+      if stored[id] == nil then
+        local score = tonumber(redis.call('ZSCORE', PERMITS, id))
+        stored[id], ends[id], touched[#touched + 1] = score, score, id
+      end
+      if ends[id] then
+        take_back(id)
         count = count + 1
       end
     end
-    return count .. ':' .. text_of(redis.call('ZCARD', PERMITS) - #ids)
+    return format('%d:%.0f', count, redis.call('ZCARD', PERMITS) - #ids)
   end
 
   local function list(from)
@@ -194,26 +226,27 @@ return carry_out(function()
     for i = 1, #page, 2 do
       local ends_at = tonumber(page[i + 1])
       if ends_at > now then
-        words[#words + 1] = hex(page[i]) .. '=' .. (ends_at == ENDLESS and '-1' or text_of(ends_at - now))
+        words[#words + 1] = hex(page[i]) .. '=' .. (ends_at == ENDLESS and '-1' or format('%.0f', ends_at - now))
       end
     end
     return table.concat(words, ',')
   end
 
-  local results, i = '', FIRST + 1
+  local results, i, asked = '', FIRST + 1, false
   while ARGV[i] do
-    local kind, what, result, size = ARGV[i], ARGV[i + 1], nil, 2
+    local what, result, size = ARGV[i + 1], nil, 2
+    kind = ARGV[i]
     if kind == 'release' or kind == 'together' then
       size = 2 + tonumber(what)
       local step = kind == 'release' and release or release_together
       result = step(i + 2, i + size - 1)
     elseif kind == 'acquire' then
-      size = 4 + tonumber(ARGV[i + 3])
-      result = acquire(what, ARGV[i + 2] == '1', i + 4, i + size - 1)
+      size, asked = 4 + tonumber(ARGV[i + 3]), true
+      result = acquire(tonumber(what), tonumber(ARGV[i + 2]), i + 4, i + size - 1)
     elseif kind == 'prolong' then
-      size, result = 3, prolong(what, ARGV[i + 2])
+      size, result = 3, end_of(i + 1, tonumber(ARGV[i + 2]))
     elseif kind == 'remaining' then
-      result = remaining(what)
+      result = end_of(i + 1)
     elseif kind == 'try_set' then
       result = stood and '0' or set(tonumber(what))
     elseif kind == 'set' then
@@ -225,41 +258,34 @@ return carry_out(function()
     elseif kind == 'list' then
       result = list(what)
     elseif kind == 'acquired' then
-      result = text_of(held())
+      result = format('%.0f', held())
     else
-      result = text_of(kind == 'available' and total + over or exists and total + over + held() or 0)
+      result = format('%.0f', kind == 'available' and total + over or exists and total + over + held() or 0)
     end
     results, i = results .. ' ' .. result, i + size
   end
 
-  local entered, gone = {}, {}
+  local took = #entered > 0
   for n = 1, #touched do
     local id = touched[n]
     local score = ends[id]
     if score and score ~= stored[id] then
-      entered[#entered + 1], entered[#entered + 2] = text_of(score), id
+      entered[#entered + 1], entered[#entered + 2] = format('%.0f', score), id
     elseif not score and stored[id] then
       gone[#gone + 1] = id
     end
-    -- One that is named twice is written once.
-    stored[id] = score
   end
 
-  local counted = total ~= tonumber(text or 0) or exists ~= (text ~= false)
   local life = took and text and redis.call('PTTL', OBJECT) or 0
   -- What may be refused is tried before anything changes; no permit has this id.
-  if #entered > 0 then redis.call('ZADD', PERMITS, 'XX', 0, RECORD) end
-  if #gone > 0 then redis.call('ZREM', PERMITS, RECORD) end
+  if #entered > 0 and #gone > 0 then redis.call('ZREM', PERMITS, RECORD) end
   if life > 0 then redis.call('PEXPIRE', RECORD, ARGV[3]) end
-  if counted then
-    if text then write('SET', OBJECT, text_of(total), 'KEEPTTL') else write('SET', OBJECT, text_of(total)) end
-  end
-  local CHUNK = 2000
+  if total ~= tonumber(text or 0) or exists ~= (text ~= false) then write_counter() end
   for first = 1, #entered, CHUNK do write('ZADD', PERMITS, unpack(entered, first, min(#entered, first + CHUNK - 1))) end
   for first = 1, #gone, CHUNK do write('ZREM', PERMITS, unpack(gone, first, min(#gone, first + CHUNK - 1))) end
   if life > 0 then write('PEXPIRE', PERMITS, life) end
   if added > 0 and total > 0 then
-    publish(text_of(min(total, HIGHEST)))
+    publish(format('%.0f', min(total, HIGHEST)))
     publish('0', min(added, total, MOST_ZEROS) - 1)
   end
 
@@ -267,10 +293,9 @@ return carry_out(function()
   if asked and over > 0 then
     look = 0
   elseif short then
-    local first = redis.call('ZRANGEBYSCORE', PERMITS, '(' .. text_of(now), '(' .. text_of(ENDLESS), 'WITHSCORES',
-      'LIMIT', 0, 1)[2]
+    local first = redis.call('ZRANGEBYSCORE', PERMITS, '(' .. now_text, format('(%.0f', ENDLESS), 'WITHSCORES', 'LIMIT', 0, 1)[2]
     nearest = min(nearest or ENDLESS, tonumber(first) or ENDLESS)
     if nearest < ENDLESS then look = max(1, nearest - now) end
   end
-  return text_of(look) .. ' ' .. text_of(total) .. results
+  return format('%.0f %.0f', look, total) .. results
 end)

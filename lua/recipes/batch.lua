@@ -5,7 +5,8 @@
 -- KEYS[1..] keys: those of envelope.lua, the object being the line of our clients, and the channel that of this client, see
 --   line.lua; the store's; the lock of peers, where there is one: string; the line's notes: hash
 -- ARGV[1..] those of envelope.lua, and behind them
---   what to do: "batch"; "list": a page of the holders; "clear": release all
+--   what to do: "batch"; "tend": the same, and this client goes from the line if nobody waits; "list": a page of the
+--     holders; "clear": release all
 --   limit
 --   how long a holder lasts without a refresh, in milliseconds, where each lasts as long as the others; else how long one
 --     from now on that has no expiry
@@ -18,6 +19,7 @@
 --   how many release; how many refresh; how many only try
 --   from where a page of the holders is looked at: for "list" where the one before has ended, "" for the first; else the
 --     slot from which on it is found out when one expires
+--   for how long the others wait for this client when it has been told, in microseconds
 --   the ids of those who release; of those who refresh; with the flag "p" how long each lasts of those who refresh, and of
 --     those who try, in milliseconds; then for those who wait, in order: arrival in microseconds ("0": now), how many, how
 --     long each lasts
@@ -34,8 +36,8 @@
 -- Invariant: permits go to those of our clients who wait in the order of their arrival; none is granted while a
 --   peer holds the lock; after a refusal nothing has changed
 
--- Who has become a holder.
-local holders, setting
+-- Who has become a holder; what is answered where nobody has.
+local holders, setting, without_holders
 
 -- A text as one word of the answer.
 local function word(text)
@@ -61,7 +63,7 @@ local function work()
   }
   local now, limit = setting.now, setting.limit
   local own_times = string.find(flags, 'p', 1, true)
-  local first_id, first_time = 17, 17 + releases + refreshes
+  local first_id, first_time = 18, 18 + releases + refreshes
   local first_run = first_time + (own_times and refreshes + tries or 0)
   local named = 0
   for i = first_run, #ARGV, 3 do named = named + ARGV[i + 1] end
@@ -96,13 +98,14 @@ local function work()
     return left + other_s_limit - limit >= 1 and 1
   end
   -- Where nobody waits there is no line. A key of another type is left alone: nobody is known to stand there.
-  local size, line = redis.pcall('ZCARD', OBJECT), nil
+  local id, size, line = string.sub(CHANNEL, #OBJECT + 2), redis.pcall('ZCARD', OBJECT), nil
+  size = type(size) == 'number' and size or 0
   local function open()
-    line = open_line(OBJECT, NOTES, ARGV[1], string.sub(CHANNEL, #OBJECT + 2), now, named > 0, {
-      slack = 0, part = 0, patience = 20000, settling = 1000000, far = math.huge, life = ARGV[10], fits = fits, say = redis.call,
+    line = open_line(OBJECT, NOTES, ARGV[1], id, now, named > 0, {
+      slack = 0, part = 0, mine = ARGV[17] + 0, settling = 1000000, life = ARGV[10], fits = fits, say = redis.call,
     })
   end
-  if type(size) == 'number' and size > 0 then open() end
+  if size > 0 then open() end
 
   local cleared, freed, dropped, kept = 0, 0, nil, nil
   local served, tried, granted, arrival, slots, failure = 0, 0, 0, nil, nil, '-'
@@ -205,39 +208,51 @@ local function work()
     return done and result
   end
   -- Who was served has not named all who wait: the others come again.
-  local waits = waiting > served and (arrival or named == 0)
+  local waits = waiting > served and arrival
   if waits and not line then open() end
   if line then
-    -- Under a peer's lock a permit that is free is no reason to come; one that has come free is, and so is the place of
-    -- the first, who looks for the lock.
-    if lock and freed == 0 then left = -math.huge end
-    local goes = served > 0 or waiting + releases + refreshes == 0
-    if (setting.locked or setting.repair) and goes then left = max(left, 1) end
-    try(line.close, left, { waits = waits, since = arrival or now, head = arrival or now, want = limit, ticket = 0 })
+    -- Where nothing has come free nobody is told who was not told before. Under a peer's lock a permit that is free is no
+    -- reason to come; the place of the first is one, who looks for the lock.
+    if freed == 0 and (lock or left <= 0) then left = -math.huge end
+    local goes = what == 'tend' and waiting == 0
+    if (setting.locked or setting.repair) and (served > 0 or goes) then left = max(left, 1) end
+    -- Without a question or an end it stands where it stood.
+    local stays = waits or named == 0 and not goes
+    try(line.close, left, { waits = stays, since = arrival or now, want = limit, ticket = 0 })
   end
-  local rank = waits and redis.pcall('ZRANK', OBJECT, string.sub(CHANNEL, #OBJECT + 2))
+  local rank = waits and redis.pcall('ZRANK', OBJECT, id)
+  rank = type(rank) == 'number' and rank or 0
   try(store.settle, setting, freed, granted)
 
   local first_end = -1
-  if waiting > served then first_end = store.first_end(setting, from) end
+  if waiting > served then first_end = try(store.first_end, setting, from) or -1 end
   -- Who waits for a string lock is told who holds it.
-  if setting.repair and waiting > served then lock = store.holder() end
+  if setting.repair and waiting > served then lock = try(store.holder) end
 
   local function bits(list, count)
     local text = {}
     for i = 1, count do text[i] = list[i] and '1' or '0' end
     return count > 0 and table.concat(text) or '-'
   end
-  local answer = {
-    format('%.0f', now), format('%.0f', first_end), type(rank) == 'number' and rank or 0, waits and line.count() or 0,
-    format('%.0f', line and line.pause or 0), more and 1 or 0, lock or '-', served, tried, cleared, bits(dropped, releases),
-    bits(kept, refreshes), slots and table.concat(slots, ',') or '-', word(failure),
-  }
-  return table.concat(answer, ' '), granted + freed + releases + refreshes > 0
+  local function answer()
+    return table.concat({
+      format('%.0f', now), format('%.0f', first_end), rank, waits and max(size, rank + 1) or 0,
+      format('%.0f', line and line.pause or 0), more and 1 or 0, lock or '-', served, tried, cleared,
+      bits(dropped, releases), bits(kept, refreshes), slots and table.concat(slots, ',') or '-', word(failure),
+    }, ' ')
+  end
+  if freed + refreshes > 0 then
+    without_holders = function(refusal)
+      served, tried, slots, failure = 0, 0, nil, refusal
+      return answer()
+    end
+  end
+  return answer(), granted + freed + releases + refreshes > 0
 end
 
-return carry_out_steps(work, function()
+return carry_out_steps(work, function(refusal)
+  if not holders then return end
   -- Nobody holds what nobody is told of.
-  if holders then pcall(store.drop, setting, holders) end
-  return holders
+  pcall(store.drop, setting, holders)
+  return without_holders and without_holders(refusal) or 'refused'
 end)

@@ -27,7 +27,13 @@ if KEYS[5] then
   steps_end = steps_end - 9
   listeners, ours = count_listeners(KEYS[4])
 end
-local time = listeners > 0 and listeners > ARGV[steps_end + 6] + 0 and redis.pcall('TIME')
+local client, time = string.sub(KEYS[3], -36), nil
+if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
+  time = redis.pcall('TIME')
+elseif KEYS[5] then
+  -- Nobody waits for whoever may stand behind this client.
+  redis.pcall('ZREM', KEYS[4], client)
+end
 if time and not time.err then
   local PATIENCE, MOST_OWED, LEAST_WEIGHT = 5000, 8, 1 / 32
   local floor, min, max = math.floor, math.min, math.max
@@ -35,7 +41,7 @@ if time and not time.err then
   local head, last = now - ARGV[steps_end + 1], now - ARGV[steps_end + 2]
   local named, waiting = ARGV[steps_end + 3] + 0, ARGV[steps_end + 4] + 0
   local ticket, handed_over = ARGV[steps_end + 5] + 0, ARGV[steps_end + 8] + 0
-  local line = open_line(KEYS[4], KEYS[5], ARGV[1], string.sub(KEYS[3], -36), now, named > 0, {})
+  local line = open_line(KEYS[4], KEYS[5], ARGV[1], client, now, named > 0, {})
   local strangers = max(0, listeners - ours)
   local asked, served, kept, held, want = 0, 0, 0, false, nil
   turn = { strangers = strangers }
@@ -114,7 +120,8 @@ if time and not time.err then
     local left = line.close(max(0, total - kept), {
       since = turn.refused and head or head + (last - head) * min(1, served / max(1, named - 1)),
       want = want or turn.amount or 1, ticket = turn.refused and ticket or 0, stops = turn.stops,
-      waits = waiting > served, others = ours > ARGV[steps_end + 6] + 0, head = head, took = grants > 0, total = total, amount = turn.amount or 1,
+      waits = waiting > served, others = ours > ARGV[steps_end + 6] + 0, passes = grants > 0 and head or 0,
+      reach = total + (turn.amount or 1),
     })
     -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line.
     if announces and left ~= 0 then redis.pcall(ARGV[1], KEYS[4], left and '+' or 'all') end

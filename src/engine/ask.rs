@@ -29,9 +29,9 @@ impl Core {
             .iter()
             .fold(Command::new(name), |command, word| command.arg(word));
         let began = Instant::now();
-        let refusal = match self.connection.live_for(None) {
+        let refusal = match self.connection.route(None) {
             Err(refusal) => refusal,
-            Ok(live) => match live.send(&command).await {
+            Ok(route) => match route.send(&command).await {
                 Ok(value) => return Ok(answer(value)),
                 Err(Failure::Refused(refusal) | Failure::NoConnection(refusal)) => refusal,
                 Err(Failure::Unanswered { detail, .. }) => Refusal::unreachable(detail),

@@ -384,7 +384,7 @@ impl Batch {
     /// The script call. `doubtful` says that an earlier batch may still be on its way to the server.
     pub(crate) fn request(&self, keys: &Keys, record_life: Duration, doubtful: bool) -> Request {
         let mut args = Vec::with_capacity(17 + 3 * self.len());
-        args.push(Arg::PUBLISH);
+        args.push(Arg::Publish);
         args.push(Arg::Number(0));
         args.push(Arg::millis(record_life));
         args.push(Arg::Number(doubtful.into()));

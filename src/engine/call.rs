@@ -4,17 +4,17 @@
 //! and that is how the bound ends it. What was granted to it is given back, what it owes is carried out, as after any drop.
 //! What is left to do is to say what may have become of it.
 
-use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::core::Core;
 use crate::error::{Error, Result};
 use crate::state::ConnectionState;
-use crate::stats::Counter;
+use crate::stats::{Since, What};
 
 /// How long a timed call may take besides its wait, unless that is set.
 const TIMED_CALL: Duration = Duration::from_secs(5);
@@ -71,6 +71,13 @@ impl Granted for () {
     }
 }
 
+impl Granted for i64 {
+    /// 1 for done.
+    fn is_granted(&self) -> bool {
+        *self == 1
+    }
+}
+
 impl Granted for bool {
     fn is_granted(&self) -> bool {
         *self
@@ -83,63 +90,50 @@ impl<T> Granted for Option<T> {
     }
 }
 
-/// Somebody who waits, as long as this lives.
-struct Waiting<'a>(&'a Counter);
-
-impl<'a> Waiting<'a> {
-    fn new(counter: &'a Counter) -> Self {
-        counter.add(1);
-        Waiting(counter)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.add(-1);
-    }
-}
-
 impl Core {
-    /// Makes a call that asks for permits or a lock.
+    /// Makes a call that asks for so many permits, or a lock.
     pub(crate) async fn take<T: Granted>(
         &self,
         call: Call<'_>,
+        what: What,
+        _amount: u32,
         future: Pin<&mut (impl Future<Output = Result<T>> + Send)>,
     ) -> Result<T> {
-        let answer = self.call(call, future).await;
-        match &answer {
-            Ok(answer) if answer.is_granted() => self.stats.granted.add(1),
-            Ok(_) => self.stats.refused.add(1),
-            Err(_) => {}
+        let since = Since::now();
+        let calling = self.call(call, future);
+        #[cfg(feature = "spans")]
+        let calling = tracing::Instrument::instrument(
+            calling,
+            tracing::info_span!(
+                "wait",
+                name = call.name,
+                what = what.word(),
+                amount = _amount
+            ),
+        );
+        let answer = calling.await?;
+        if answer.is_granted() {
+            self.stats.note_granted(what, since);
+        } else {
+            self.stats.refused.add(1);
         }
-        answer
+        Ok(answer)
     }
 
     /// Makes a call: `future` is dropped by its owner when this has ended.
-    pub(crate) async fn call<T>(
-        &self,
-        call: Call<'_>,
-        mut future: Pin<&mut (impl Future<Output = Result<T>> + Send)>,
-    ) -> Result<T> {
-        let sent = self.requests_sent();
-        let at_once = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
-        let answer = match at_once {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => {
-                let _waiting = Waiting::new(&self.stats.waiting);
-                match self.limit(call.wait) {
-                    None => future.await,
-                    Some(limit) => self.bounded(call, limit, sent, future).await,
-                }
-            }
-        };
-        if let Err(error) = &answer {
-            self.stats.failed.add(1);
-            if matches!(error, Error::OutcomeUnknown { .. }) {
-                self.stats.outcomes_unknown.add(1);
-            }
+    pub(crate) fn call<'a, F>(&'a self, call: Call<'a>, future: Pin<&'a mut F>) -> Calling<'a, F> {
+        let limit = self.limit(call.wait);
+        Calling {
+            core: self,
+            future,
+            bound: limit.map(|limit| Bound {
+                call,
+                limit,
+                began: Instant::now(),
+                sent: self.requests_sent(),
+                over: None,
+            }),
         }
-        answer
     }
 
     /// How long a call may take; `None`: as long as its engine gives it.
@@ -152,41 +146,76 @@ impl Core {
         }
     }
 
-    async fn bounded<T>(
-        &self,
-        call: Call<'_>,
-        limit: Duration,
-        sent: u64,
-        future: Pin<&mut (impl Future<Output = Result<T>> + Send)>,
-    ) -> Result<T> {
-        let began = Instant::now();
-        let Some(until) = began.checked_add(limit) else {
-            return future.await;
-        };
-        // The timer is that of the caller's runtime, which lives as long as the call; without one it is the client's.
-        let timed = match tokio::runtime::Handle::try_current() {
-            Ok(_) => tokio::time::timeout_at(until, future),
-            Err(_) => {
-                let _runtime = self.runtime.enter();
-                tokio::time::timeout_at(until, future)
+    fn timer(&self, until: Instant) -> Pin<Box<Sleep>> {
+        // That of the caller's runtime, which lives as long as the call; without one the client's.
+        let _runtime = Handle::try_current().is_err().then(|| self.runtime.enter());
+        Box::pin(sleep_until(until))
+    }
+}
+
+/// A call under way. Written by hand, as all calls of a busy semaphore go through it.
+pub(crate) struct Calling<'a, F> {
+    core: &'a Core,
+    future: Pin<&'a mut F>,
+    bound: Option<Bound<'a>>,
+}
+
+/// When a call is given up.
+struct Bound<'a> {
+    call: Call<'a>,
+    limit: Duration,
+    began: Instant,
+    /// How many requests had been sent when it began.
+    sent: u64,
+    /// There is no timer for what is answered at once.
+    over: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T, F: Future<Output = Result<T>>> Future for Calling<'_, F> {
+    type Output = Result<T>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        let this = &mut *self;
+        let answer = match this.future.as_mut().poll(cx) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => {
+                let bound = this.bound.as_mut();
+                match bound.and_then(|bound| bound.is_over(this.core, cx)) {
+                    Some(error) => Err(error),
+                    None => return Poll::Pending,
+                }
             }
         };
-        match timed.await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.given_up(call, began.elapsed(), sent)),
+        if let Err(error) = &answer {
+            this.core.stats.note_failed(error);
         }
+        Poll::Ready(answer)
+    }
+}
+
+impl Bound<'_> {
+    /// The error, once the time is over.
+    fn is_over(&mut self, core: &Core, cx: &mut Context<'_>) -> Option<Error> {
+        if self.over.is_none() {
+            // Where the clock cannot express it there is no end.
+            self.over = Some(core.timer(self.began.checked_add(self.limit)?));
+        }
+        let over = self.over.as_mut()?.as_mut().poll(cx);
+        over.is_ready().then(|| self.given_up(core))
     }
 
-    /// The error for a call that is given up; `sent` requests had been sent when it began.
-    fn given_up(&self, call: Call<'_>, waited: Duration, sent: u64) -> Error {
-        let name = call.name.to_owned();
-        let detail = match &*self.connection.state().borrow() {
+    fn given_up(&self, core: &Core) -> Error {
+        let name = self.call.name.to_owned();
+        let waited = self.began.elapsed();
+        let detail = match &*core.connection.state().borrow() {
             ConnectionState::Disconnected { detail } => detail.clone(),
             _ => "its time is over".to_owned(),
         };
         // Where nothing at all was sent, this was not.
-        let untouched = call.dropped == Dropped::Withdrawn && self.requests_sent() == sent;
-        if untouched || call.dropped == Dropped::Harmless {
+        let dropped = self.call.dropped;
+        let untouched = dropped == Dropped::Withdrawn && core.requests_sent() == self.sent;
+        if untouched || dropped == Dropped::Harmless {
             return Error::Unavailable {
                 name,
                 waited,
@@ -195,7 +224,7 @@ impl Core {
         }
         Error::OutcomeUnknown {
             name,
-            operation: call.operation,
+            operation: self.call.operation,
             waited,
             detail,
         }

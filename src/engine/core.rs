@@ -31,9 +31,6 @@ pub(crate) struct Core {
     pub(crate) stats: Arc<Counters>,
     /// How many requests have been sent.
     sent: AtomicU64,
-    /// The latest connection that is known, and the first.
-    generation: AtomicU64,
-    first_generation: u64,
     sequence: AtomicU64,
     owners: AtomicU64,
     pub(crate) objects: Registry,
@@ -52,6 +49,9 @@ pub(crate) struct Core {
     unsettled: AtomicUsize,
     /// Shut down, and the connection closed.
     finished: AtomicBool,
+    /// Dropped with it.
+    #[cfg(feature = "blocking")]
+    pub(crate) end: OnceLock<tokio::sync::oneshot::Sender<()>>,
     /// The shutdown is given up then.
     closed_at: watch::Sender<Option<Instant>>,
     /// How that went.
@@ -66,28 +66,25 @@ const FIRST_OWNER: u64 = 1 << 32;
 impl Core {
     pub(crate) async fn connect(config: Config) -> Result<Arc<Self>> {
         let endpoint = Endpoint::new(&config)?;
-        let connection = Connection::open(endpoint.clone()).await?;
-        Ok(Self::new(config, endpoint, connection, 0))
+        let connection = Connection::open(endpoint, config.sharded_pubsub).await?;
+        Ok(Self::new(config, connection))
     }
 
     /// Connects in the background.
     pub(crate) fn connect_lazy(config: Config) -> Result<Arc<Self>> {
         let endpoint = Endpoint::new(&config)?;
-        let connection = Connection::lazy(endpoint.clone());
-        Ok(Self::new(config, endpoint, connection, 1))
+        let connection = Connection::lazy(endpoint, config.sharded_pubsub);
+        Ok(Self::new(config, connection))
     }
 
-    fn new(
-        config: Config,
-        endpoint: Endpoint,
-        connection: Connection,
-        first_generation: u64,
-    ) -> Arc<Self> {
-        let wakeups = Wakeups::new(endpoint, config.safety_interval);
+    fn new(config: Config, connection: Connection) -> Arc<Self> {
+        let wakeups = Wakeups::new(connection.layout(), config.safety_interval);
         let id = outside::uuid().to_string();
-        let mapped_id = config.name_mapper.try_map(&id);
+        // In a cluster calls on different semaphores can't share a script.
+        let together = !connection.is_cluster();
+        let mapped_id = together.then(|| config.name_mapper.try_map(&id)).flatten();
         let client_name = config.client_name.clone().unwrap_or_default().into();
-        Arc::new(Core {
+        let core = Arc::new(Core {
             config,
             connection,
             wakeups,
@@ -95,8 +92,6 @@ impl Core {
             id,
             stats: Arc::default(),
             sent: AtomicU64::new(0),
-            generation: AtomicU64::new(0),
-            first_generation,
             sequence: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
@@ -111,10 +106,15 @@ impl Core {
             closing: OnceLock::new(),
             unsettled: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
+            #[cfg(feature = "blocking")]
+            end: OnceLock::new(),
             closed_at: watch::Sender::new(None),
             ended: OnceCell::new(),
             idle: Notify::new(),
-        })
+        });
+        #[cfg(feature = "metrics")]
+        tokio::spawn(publish(Arc::downgrade(&core)));
+        core
     }
 
     /// The client's id: a random UUID, as Redisson's is.
@@ -137,21 +137,15 @@ impl Core {
         self.sent.load(Ordering::SeqCst)
     }
 
-    /// One is about to be sent, by the connection of this `generation`.
-    pub(crate) fn note_sending(&self, generation: u64) {
+    /// One is about to be sent.
+    pub(crate) fn note_sending(&self) {
         self.sent.fetch_add(1, Ordering::SeqCst);
-        self.generation.fetch_max(generation, Ordering::Relaxed);
     }
 
     /// What has become of the calls so far.
     pub(crate) fn look(&self) -> Stats {
-        if let Ok(live) = self.connection.live_for(None) {
-            self.generation
-                .fetch_max(live.generation, Ordering::Relaxed);
-        }
-        let generation = self.generation.load(Ordering::Relaxed);
-        self.stats
-            .look(generation.saturating_sub(self.first_generation))
+        let reconnections = self.connection.reconnects();
+        self.stats.look(self.objects.waiting(), reconnections)
     }
 
     /// The number of the next owner of a lock.
@@ -251,5 +245,19 @@ impl Core {
                 _ = closed_at.changed() => {}
             }
         }
+    }
+}
+
+/// Tells the metrics every second how things stand, and once more at the end of the client.
+#[cfg(feature = "metrics")]
+async fn publish(core: std::sync::Weak<Core>) {
+    while let Some(core) = core.upgrade() {
+        core.stats.publish(&core.look());
+        let finished = core.is_finished();
+        drop(core);
+        if finished {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

@@ -3,8 +3,7 @@
 //! The script names the number of the last call on each record, and a record with a later one stays. So it may arrive
 //! late, twice, or never, and nobody has to wait for it: a call that is under way meanwhile has a later number.
 //!
-//! In a cluster the records of different objects are in different slots, and one script can't delete them: such a server
-//! refuses, and they are left to their time to live.
+//! In a cluster a script has the records of one slot only.
 
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
@@ -43,8 +42,8 @@ impl Core {
 
     /// Deletes what is left, as far as the server is there.
     pub(super) async fn give_all_records_back(&self) {
-        let all: Vec<_> = self.records.take_all().into_iter().collect();
-        let requests: Vec<_> = all.chunks(TOGETHER).map(forget).collect();
+        let all = self.by_slot(self.records.take_all());
+        let requests: Vec<_> = self.together(&all).map(forget).collect();
         let send = |request| async move { self.try_once(&request).await };
         let each = requests.into_iter().map(send);
         let mut each = stream::iter(each).buffer_unordered(AT_THE_END);
@@ -53,15 +52,30 @@ impl Core {
         let _ = tokio::time::timeout(LAST_CHANCE, giving).await.is_ok();
     }
 
+    fn by_slot(&self, records: impl IntoIterator<Item = Unused>) -> Vec<Unused> {
+        let mut records: Vec<_> = records.into_iter().collect();
+        records.sort_by_cached_key(|(key, _)| self.connection.slot(key));
+        records
+    }
+
+    /// Those that one script can delete, of `records` in the order of their slots.
+    fn together<'a>(&self, records: &'a [Unused]) -> impl Iterator<Item = &'a [Unused]> {
+        let slot = |(key, _): &Unused| self.connection.slot(key);
+        let by_slot = records.chunk_by(move |one, two| slot(one) == slot(two));
+        by_slot.flat_map(|records| records.chunks(TOGETHER))
+    }
+
     /// Gives those back that nobody has used for a while. Whether there may be more later.
     async fn give_unused_records_back(&self) -> bool {
         let unused = self.records.take_unused(self.config.record_life());
-        let unused: Vec<_> = unused.into_iter().collect();
+        let unused = self.by_slot(unused);
         let mut left = &unused[..];
         while left.len() >= TOGETHER {
-            let (some, others) = left.split_at(TOGETHER);
+            let Some(some) = self.together(left).next() else {
+                break;
+            };
             match self.try_once(&forget(some)).await {
-                Ok(_) => left = others,
+                Ok(_) => left = &left[some.len()..],
                 Err(Failure::Refused(refusal)) if refusal.is_final(false) => {
                     self.records.lock().switch_off();
                     return false;
@@ -76,7 +90,10 @@ impl Core {
     }
 }
 
-fn forget(unused: &[(Arc<str>, u64)]) -> Request {
+/// Records, and the number of the last call on each.
+type Unused = (Arc<str>, u64);
+
+fn forget(unused: &[Unused]) -> Request {
     let keys = unused.iter().map(|(key, _)| Arc::clone(key)).collect();
     let numbers = unused.iter().map(|(_, number)| Arg::Sequence(*number));
     Request::script(&FORGET, keys, numbers.collect())

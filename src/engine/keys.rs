@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::transport::hash_tag;
 
 /// A key, and the type that it has where it exists.
 pub(crate) type Typed = (Arc<str>, &'static str);
@@ -210,16 +211,4 @@ fn flaw_of_name(object: &str) -> Option<&'static str> {
         return Some("it is empty");
     }
     (object.len() > MOST_NAME_BYTES).then_some(TOO_LONG)
-}
-
-/// The part of a key that decides its slot in a cluster.
-fn hash_tag(key: &str) -> &str {
-    let tag = key
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .map(|(tag, _)| tag);
-    match tag {
-        Some(tag) if !tag.is_empty() => tag,
-        _ => key,
-    }
 }

@@ -25,7 +25,7 @@ use super::core::Core;
 use super::request::Request;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::transport::{Backoff, Failure, Live, Reason, Refusal, Value};
+use crate::transport::{Backoff, Failure, Reason, Refusal, Route, Value};
 
 /// How a request ended.
 pub(crate) enum Ending {
@@ -212,10 +212,10 @@ impl Core {
                 };
                 // Nothing comes between the last look at the callers, and at the clock, and the sending.
                 if now >= not_before
-                    && let Ok(live) = self.connection.live_for(request.key())
+                    && let Ok(route) = self.connection.route(request.key())
                 {
                     self.stats.retries.add(1);
-                    match self.attempt(live, request).await {
+                    match self.attempt(route, request).await {
                         Ok(answer) => {
                             if refused_before {
                                 self.refusing.end(self.connection.server());
@@ -229,7 +229,7 @@ impl Core {
                     }
                 }
                 tokio::time::sleep_until(next_look.min(not_before)).await;
-                if let Err(refusal) = self.connection.until_up(next_look).await {
+                if let Err(refusal) = self.connection.until_up(request.key(), next_look).await {
                     break Failure::NoConnection(refusal);
                 }
             };
@@ -245,9 +245,9 @@ impl Core {
 
     /// Sends something once: of no consequence, or for the first time ([`carry_on`](Self::carry_on) takes it from there).
     pub(crate) async fn try_once(&self, request: &Request) -> Result<Value, Failure> {
-        let live = self.connection.live_for(request.key());
-        let live = live.map_err(Failure::NoConnection)?;
-        self.attempt(live, request).await
+        let route = self.connection.route(request.key());
+        let route = route.map_err(Failure::NoConnection)?;
+        self.attempt(route, request).await
     }
 
     /// Nothing of `request` was done, because of a record that nobody of ours has written: it can be sent again.
@@ -261,12 +261,13 @@ impl Core {
         first_sent.age() >= self.config.repeat_horizon()
     }
 
-    async fn attempt(&self, live: Arc<Live>, request: &Request) -> Result<Value, Failure> {
-        self.note_sending(live.generation);
-        match live.send(&request.command()).await {
+    async fn attempt(&self, route: Route<'_>, request: &Request) -> Result<Value, Failure> {
+        self.note_sending();
+        let messages = self.connection.messages();
+        match route.send(&request.command(messages)).await {
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
-                let full = request.full_command();
-                Box::pin(live.send(&full)).await
+                let full = request.full_command(messages);
+                Box::pin(route.send(&full)).await
             }
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::ReadOnly => {
                 self.wakeups.renew();

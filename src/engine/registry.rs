@@ -10,6 +10,11 @@ use crate::sync::{Mutex, MutexGuard};
 pub(crate) trait Shared: Any + Send + Sync {
     /// Ends all waiting and refuses new calls; what is owed is carried out.
     fn close(self: Arc<Self>);
+
+    /// How many callers wait in line.
+    fn waiting(&self) -> usize {
+        0
+    }
 }
 
 /// The kind of an object, and its key.
@@ -59,6 +64,15 @@ impl Registry {
         if state.by_place.get(&place).is_some_and(gone) {
             state.by_place.remove(&place);
         }
+    }
+
+    /// How many callers wait in line, at all objects.
+    pub(crate) fn waiting(&self) -> u64 {
+        let all: Vec<_> = {
+            let state = self.lock();
+            state.by_place.values().filter_map(Weak::upgrade).collect()
+        };
+        all.iter().map(|shared| shared.waiting() as u64).sum()
     }
 
     /// Closes all there are, and those that are made from now on.

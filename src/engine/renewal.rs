@@ -1,7 +1,8 @@
 //! Renewal: tasks of a client put off the end of all that it holds without a lease; one for all that is to last equally
 //! long.
 //!
-//! Every third of that time it goes through everything in the table of [`holds`](super::holds) that is to be renewed, up to [`MOST_KEYS`] of a kind with one script call, and several calls at a time: one after the other, many
+//! Every third of that time it goes through everything in the table of [`holds`](super::holds) that is to be renewed, up to
+//! [`MOST_KEYS`] of a kind (and of a slot, in a cluster) with one script call, and several calls at a time: one after the other, many
 //! calls to a server far away would take longer than a lock lasts. What could not be renewed because the server
 //! did not answer is tried again soon, not only in the next period. A call that is refused for good, as it is for the
 //! sake of one key that the server forbids, is made again in halves until that key is alone: the others are renewed.
@@ -46,10 +47,12 @@ impl Core {
         let mut done = true;
         let mut most = MOST_KEYS;
         while !places.is_empty() {
+            let slot = |lock: &str| self.connection.slot(lock);
             let mut rest = std::mem::take(&mut places);
+            rest.sort_by_cached_key(|(lock, _)| slot(lock));
             // What is still to be renewed is seen as each call is made: a round may take long.
             let calls = std::iter::from_fn(|| {
-                let (renewing, some) = self.holds.next_renewals(&mut rest, most)?;
+                let (renewing, some) = self.holds.next_renewals(&mut rest, most, slot)?;
                 Some(self.renew_some(renewing, some))
             });
             let mut calls = stream::iter(calls).buffer_unordered(MOST_UNDER_WAY / most);

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::api::whole_millis;
-use crate::transport::{Command, PUBLISH, digest};
+use crate::transport::{Command, Messages, digest};
 
 /// A Lua script, embedded at build time, and its digest.
 pub(crate) struct Script {
@@ -33,6 +33,8 @@ pub(crate) enum Request {
 #[derive(Clone)]
 pub(crate) enum Arg {
     Word(&'static str),
+    /// The command that sends a message.
+    Publish,
     Text(Arc<str>),
     Bytes(Arc<[u8]>),
     Number(i64),
@@ -41,9 +43,6 @@ pub(crate) enum Arg {
 }
 
 impl Arg {
-    /// The command that sends a message.
-    pub(crate) const PUBLISH: Arg = Arg::Word(PUBLISH);
-
     /// A duration in milliseconds, rounded up.
     pub(crate) fn millis(duration: Duration) -> Self {
         Arg::Number(whole_millis(duration))
@@ -100,18 +99,18 @@ impl Request {
         })
     }
 
-    /// The shortest form: names the script by its digest.
-    pub(crate) fn command(&self) -> Command {
+    /// The shortest form: names the script by its digest. `messages` is the kind that it publishes.
+    pub(crate) fn command(&self, messages: Messages) -> Command {
         match self {
-            Request::Script(call) => call.command("EVALSHA", &call.script.digest),
+            Request::Script(call) => call.command("EVALSHA", &call.script.digest, messages),
             Request::Plain(command) => command.clone(),
         }
     }
 
     /// The form with the script's text, for a server that does not know the script.
-    pub(crate) fn full_command(&self) -> Command {
+    pub(crate) fn full_command(&self, messages: Messages) -> Command {
         match self {
-            Request::Script(call) => call.command("EVAL", call.script.source),
+            Request::Script(call) => call.command("EVAL", call.script.source, messages),
             Request::Plain(command) => command.clone(),
         }
     }
@@ -216,7 +215,7 @@ impl Request {
 }
 
 impl ScriptCall {
-    fn command(&self, verb: &str, script: &str) -> Command {
+    fn command(&self, verb: &str, script: &str, messages: Messages) -> Command {
         // Verb, script and number of keys come in addition; most arguments are short.
         let count = 3 + self.keys.len() + self.args.len();
         let keys: usize = self.keys.iter().map(|key| key.len()).sum();
@@ -230,6 +229,7 @@ impl ScriptCall {
         for arg in &self.args {
             match arg {
                 Arg::Word(word) => command.word(word),
+                Arg::Publish => command.word(messages.publish()),
                 Arg::Text(text) => command.word(text),
                 Arg::Bytes(bytes) => command.bytes(bytes),
                 Arg::Number(number) => command.number(*number),

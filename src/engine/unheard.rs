@@ -18,7 +18,7 @@ use super::line::Line;
 use super::nudge::LATE;
 use super::request::Request;
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::{Failure, Value, count_listeners};
+use crate::transport::{Failure, Value};
 
 const PACE: Duration = Duration::from_secs(1);
 /// One question names this many channels at the most.
@@ -104,7 +104,7 @@ impl Core {
         }
     }
 
-    /// Whether others listen that do not take part in turns, for each of `due`; `None` if there was no answer.
+    /// Whether others listen that do not take part in turns, for each of `due`, which are on one server; `None` if there was no answer.
     async fn strangers(&self, due: &[Keys]) -> Option<Vec<bool>> {
         let own = |channel: &str| i64::from(self.wakeups.is_confirmed(channel));
         let channels: Vec<_> = due
@@ -115,10 +115,9 @@ impl Core {
             .iter()
             .flat_map(|(channel, line)| [Some(*channel), *line])
             .flatten();
-        let answer = match self
-            .try_once(&Request::Plain(count_listeners(named.map(|name| &**name))))
-            .await
-        {
+        let messages = self.connection.messages();
+        let question = messages.count_listeners(named.map(|name| &**name));
+        let answer = match self.try_once(&Request::Plain(question)).await {
             Ok(Value::Array(answer)) => answer,
             // It may not be asked for.
             Err(Failure::Refused(refusal)) if refusal.is_final(false) => {
@@ -149,8 +148,11 @@ async fn watch(core: Weak<Core>) {
             return;
         };
         let now = Instant::now();
-        let due = core.unheard.lock().due(now);
-        for due in due.chunks(MOST_CHANNELS) {
+        let mut due = core.unheard.lock().due(now);
+        let server = |keys: &Keys| core.connection.server_of(keys.channel());
+        due.sort_by_cached_key(&server);
+        let due = due.chunk_by(|one, two| server(one) == server(two));
+        for due in due.flat_map(|due| due.chunks(MOST_CHANNELS)) {
             // Without an answer they are asked about the next time.
             let strangers = core.strangers(due).await.unwrap_or_default();
             for (keys, strangers) in due.iter().zip(strangers) {

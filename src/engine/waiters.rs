@@ -80,6 +80,11 @@ impl Waiters {
     }
 
     /// Whether nobody stands in line.
+    /// How many callers there are, also at the end of their wait.
+    pub(crate) fn len(&self) -> usize {
+        self.by_ticket.len() + self.ending.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.by_ticket.is_empty()
     }

@@ -6,7 +6,7 @@
 //! | [`locks`] | owners, renewal, losses, sharing |
 //! | [`recipes`] | the classic recipes beside Python and Java services that write them by hand |
 //! | [`turns`] | who is next when many processes wait for one semaphore |
-//! | [`operations`] | versions, settings, permissions, keys, TLS, sentinels, logs, the tool `rsem` |
+//! | [`operations`] | versions, settings, permissions, keys, TLS, sentinels, clusters, metrics, logs, the tool `rsem` |
 //! | [`from_redisson`] | which method is which, and what is different |
 //! | [`figures`] | how fast it is, and how long one waits |
 //! | [`internals`] | how it works, and where it stands in the source |
@@ -29,6 +29,12 @@ pub mod operations {}
 #[doc = include_str!("from_redisson.md")]
 pub mod from_redisson {}
 
+/// How fast it is, and how long one waits.
+///
+#[doc = include_str!("waits.svg")]
+///
+#[doc = include_str!("throughput.svg")]
+///
 #[doc = include_str!("figures.md")]
 pub mod figures {}
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
+use super::faults::{Faults, fault_switch};
 use crate::api;
 use crate::error::Result;
 
@@ -16,9 +17,15 @@ use crate::error::Result;
 /// which the latch is set again at once.
 #[derive(Debug, Clone)]
 pub struct CountDownLatch {
-    name: Arc<str>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    name: String,
+    faults: Faults,
     /// The count, if there is one; and how often it has come to zero.
-    count: Arc<watch::Sender<(Option<u32>, u64)>>,
+    count: watch::Sender<(Option<u32>, u64)>,
 }
 
 impl CountDownLatch {
@@ -26,11 +33,39 @@ impl CountDownLatch {
     #[must_use]
     pub fn new(name: &str) -> Self {
         CountDownLatch {
-            name: name.into(),
-            count: Arc::new(watch::Sender::new((None, 0))),
+            shared: Arc::new(Shared {
+                name: name.to_owned(),
+                faults: Faults::default(),
+                count: watch::Sender::new((None, 0)),
+            }),
         }
     }
+
+    /// Loses the count, as a server does that restarts without its data: the latch is open.
+    pub fn lose(&self) {
+        self.shared.count.send_if_modified(|(known, opened)| {
+            let lost = known.take().is_some();
+            *opened += u64::from(lost);
+            lost
+        });
+    }
+
+    /// Unless something is wrong on purpose.
+    async fn pass(&self, wait: Option<Duration>) -> Result<()> {
+        self.shared.faults.pass(&self.shared.name, wait).await
+    }
+
+    async fn open(&self) {
+        let mut watch = self.shared.count.subscribe();
+        let before = watch.borrow().1;
+        let open =
+            |(count, opened): &(Option<u32>, u64)| count.unwrap_or(0) == 0 || *opened > before;
+        // The sender is here.
+        let _ = watch.wait_for(open).await;
+    }
 }
+
+fault_switch!(CountDownLatch: shared.faults);
 
 api::inherent! {
     CountDownLatch for CountDownLatch,
@@ -52,7 +87,7 @@ impl api::Sealed for CountDownLatch {}
 #[async_trait]
 impl api::CountDownLatch for CountDownLatch {
     fn name(&self) -> &str {
-        &self.name
+        &self.shared.name
     }
 
     fn clone_handle(&self) -> Arc<dyn api::CountDownLatch> {
@@ -65,36 +100,37 @@ impl api::CountDownLatch for CountDownLatch {
             *known = known.or(Some(count));
             new
         };
-        Ok(self.count.send_if_modified(set))
+        self.pass(None).await?;
+        Ok(self.shared.count.send_if_modified(set))
     }
 
     async fn count_down(&self) -> Result<()> {
-        self.count.send_if_modified(|(known, opened)| {
-            let Some(count) = *known else { return false };
-            *known = count.checked_sub(1).filter(|left| *left > 0);
-            *opened += u64::from(known.is_none());
-            true
-        });
-        Ok(())
+        let shared = Arc::clone(&self.shared);
+        let count_down = move || {
+            shared.count.send_if_modified(|(known, opened)| {
+                let Some(count) = *known else { return false };
+                *known = count.checked_sub(1).filter(|left| *left > 0);
+                *opened += u64::from(known.is_none());
+                true
+            });
+        };
+        let Shared { name, faults, .. } = &*self.shared;
+        faults.carry_out(name, "count_down", count_down).await
     }
 
     async fn count(&self) -> Result<i64> {
-        Ok(self.count.borrow().0.unwrap_or(0).into())
+        self.pass(None).await?;
+        Ok(self.shared.count.borrow().0.unwrap_or(0).into())
     }
 
     async fn wait(&self) -> Result<()> {
-        let mut watch = self.count.subscribe();
-        let before = watch.borrow().1;
-        let open =
-            |(count, opened): &(Option<u32>, u64)| count.unwrap_or(0) == 0 || *opened > before;
-        // The sender is here.
-        let _ = watch.wait_for(open).await;
+        self.pass(None).await?;
+        self.open().await;
         Ok(())
     }
 
     async fn wait_for(&self, wait: Duration) -> Result<bool> {
-        Ok(tokio::time::timeout(wait, api::CountDownLatch::wait(self))
-            .await
-            .is_ok())
+        self.pass((!wait.is_zero()).then_some(wait)).await?;
+        Ok(tokio::time::timeout(wait, self.open()).await.is_ok())
     }
 }

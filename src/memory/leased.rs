@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::faults::fault_switch;
 use super::leases::{Leases, Shared};
 use crate::api::{self, Held, Holder, MAX_PERMITS};
 use crate::error::{Error, Result};
@@ -77,6 +78,18 @@ impl LeasedSemaphore {
         }
     }
 
+    /// Takes all permits away from those who hold them, and tells those with guards, as where a server has lost its data or
+    /// a lease could not be refreshed in time.
+    pub fn lose(&self) {
+        self.shared.change(Leases::release_all);
+    }
+
+    /// Unless something is wrong with it, or on purpose.
+    async fn pass(&self, wait: Option<Duration>) -> Result<()> {
+        self.check()?;
+        self.shared.faults.pass(&self.shared.name, wait).await
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Leases) -> T) -> Result<T> {
         self.check()?;
         Ok(self.shared.change(change))
@@ -134,6 +147,7 @@ impl Drop for Waiting<'_> {
 }
 
 api::inherent_leased_semaphore!(LeasedSemaphore);
+fault_switch!(LeasedSemaphore: shared.faults);
 
 impl api::Sealed for LeasedSemaphore {}
 
@@ -156,10 +170,12 @@ impl api::LeasedSemaphore for LeasedSemaphore {
     }
 
     async fn acquire(&self) -> Result<Held> {
+        self.pass(None).await?;
         Ok(self.join()?.served().await)
     }
 
     async fn try_acquire(&self) -> Result<Option<Held>> {
+        self.pass(None).await?;
         self.change(Leases::try_take)
     }
 
@@ -167,6 +183,7 @@ impl api::LeasedSemaphore for LeasedSemaphore {
         if wait.is_zero() {
             return self.try_acquire().await;
         }
+        self.pass(Some(wait)).await?;
         let mut waiting = self.join()?;
         let Some(deadline) = Instant::now().checked_add(wait) else {
             return Ok(Some(waiting.served().await));
@@ -180,25 +197,35 @@ impl api::LeasedSemaphore for LeasedSemaphore {
     }
 
     async fn release(&self, id: &str) -> Result<bool> {
-        self.change(|leases| leases.release(id))
+        self.check()?;
+        let (semaphore, id) = (self.clone(), id.to_owned());
+        let release = move || semaphore.shared.change(|leases| leases.release(&id));
+        let Shared { name, faults, .. } = &*self.shared;
+        faults.carry_out(name, "release", release).await
     }
 
     async fn refresh(&self, id: &str) -> Result<bool> {
+        self.pass(None).await?;
         self.change(|leases| leases.refresh(id))
     }
 
     async fn holders(&self) -> Result<Vec<Holder>> {
+        self.pass(None).await?;
         self.change(Leases::holders)
     }
 
     async fn release_all(&self) -> Result<u64> {
+        self.pass(None).await?;
         self.change(Leases::release_all)
     }
 
     fn release_detached(&self, id: &str) {
-        self.shared.change(|leases| {
-            leases.unkeep(id);
-            leases.release(id);
+        let (semaphore, id) = (self.clone(), id.to_owned());
+        self.shared.faults.owe(move || {
+            semaphore.shared.change(|leases| {
+                leases.unkeep(&id);
+                leases.release(&id);
+            });
         });
     }
 

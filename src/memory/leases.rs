@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::faults::Faults;
 use crate::api::{Held, Holder};
 use crate::lease::{Change, Lease};
 use crate::sync::Mutex;
@@ -16,6 +17,7 @@ pub(super) struct Shared {
     pub(super) name: String,
     pub(super) limit: u32,
     pub(super) lease: Option<Duration>,
+    pub(super) faults: Faults,
     leases: Mutex<Leases>,
 }
 
@@ -70,6 +72,7 @@ impl Shared {
             name,
             limit,
             lease,
+            faults: Faults::default(),
             leases: Mutex::new(leases),
         }
     }

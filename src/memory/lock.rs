@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::faults::{Faults, fault_switch};
 use crate::api::{self, Hold, HoldId, RemainingTtl};
 use crate::error::{Error, Result};
 use crate::lease::{Change, Lease};
@@ -43,6 +44,7 @@ pub struct Lock {
 struct Shared {
     name: String,
     fenced: bool,
+    faults: Faults,
     state: Mutex<State>,
 }
 
@@ -255,6 +257,7 @@ impl Lock {
         let shared = Shared {
             name,
             fenced,
+            faults: Faults::default(),
             state: Mutex::default(),
         };
         Lock {
@@ -279,9 +282,43 @@ impl Lock {
 
     /// The same with nobody there to be told.
     fn release_detached(&self, number: Option<u64>) {
-        if !self.release(number) {
-            tracing::debug!(name = self.shared.name, "lost before it was unlocked");
-        }
+        let lock = self.clone();
+        self.shared.faults.owe(move || {
+            if !lock.release(number) {
+                tracing::debug!(name = lock.shared.name, "lost before it was unlocked");
+            }
+        });
+    }
+
+    async fn give_back(&self, number: Option<u64>) -> Result<()> {
+        self.check(None)?;
+        let lock = self.clone();
+        let Shared { name, faults, .. } = &*self.shared;
+        let release = move || lock.release(number);
+        let held = faults.carry_out(name, "unlock", release).await?;
+        held.then_some(()).ok_or_else(|| self.not_held())
+    }
+
+    /// Unless something is wrong with it, and with those arguments, or on purpose.
+    async fn pass(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<()> {
+        self.check(lease)?;
+        self.shared.faults.pass(&self.shared.name, wait).await
+    }
+
+    /// Takes the lock away from whoever holds it, and tells it, as where a server has lost its data or a lease could not be
+    /// renewed in time.
+    pub fn lose(&self) {
+        self.force();
+    }
+
+    fn force(&self) -> bool {
+        self.shared.with(|state| {
+            let Some(held) = state.holding.take() else {
+                return false;
+            };
+            state.change(&held.lease, Change::Lost);
+            true
+        })
     }
 
     fn not_held(&self) -> Error {
@@ -364,6 +401,7 @@ impl Drop for Place<'_> {
 }
 
 api::inherent_lock!(Lock);
+fault_switch!(Lock: shared.faults);
 
 impl api::Sealed for Lock {}
 
@@ -382,7 +420,8 @@ impl api::Lock for Lock {
     }
 
     async fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<Hold>> {
-        self.check(lease)?;
+        self.pass(wait.filter(|wait| !wait.is_zero()), lease)
+            .await?;
         let place = self.shared.with(|state| {
             if let Some(hold) = state.take(&self.owner, lease, self.shared.fenced) {
                 return Err(Some(hold));
@@ -416,29 +455,21 @@ impl api::Lock for Lock {
     }
 
     async fn unlock(&self) -> Result<()> {
-        self.check(None)?;
-        let held = self.release(None);
-        held.then_some(()).ok_or_else(|| self.not_held())
+        self.give_back(None).await
     }
 
     async fn force_unlock(&self) -> Result<bool> {
-        self.check(None)?;
-        Ok(self.shared.with(|state| {
-            let Some(held) = state.holding.take() else {
-                return false;
-            };
-            state.change(&held.lease, Change::Lost);
-            true
-        }))
+        self.pass(None, None).await?;
+        Ok(self.force())
     }
 
     async fn is_locked(&self) -> Result<bool> {
-        self.check(None)?;
+        self.pass(None, None).await?;
         Ok(self.shared.with(|state| state.holding.is_some()))
     }
 
     async fn hold_count(&self) -> Result<u32> {
-        self.check(None)?;
+        self.pass(None, None).await?;
         Ok(self.shared.with(|state| {
             let held = state.holding.as_ref();
             let held = held.filter(|held| held.owner == self.owner);
@@ -449,7 +480,7 @@ impl api::Lock for Lock {
     }
 
     async fn remaining_ttl(&self) -> Result<RemainingTtl> {
-        self.check(None)?;
+        self.pass(None, None).await?;
         let end = |held: &Holding| held.expires;
         let end = self.shared.with(|state| state.holding.as_ref().map(end));
         Ok(match end {
@@ -473,9 +504,7 @@ impl api::Lock for Lock {
     }
 
     async fn unlock_hold(&self, hold: &Hold) -> Result<()> {
-        self.check(None)?;
-        let held = self.release(Some(hold.id.number()));
-        held.then_some(()).ok_or_else(|| self.not_held())
+        self.give_back(Some(hold.id.number())).await
     }
 
     fn unlock_hold_detached(&self, hold: &Hold) {

@@ -7,17 +7,47 @@
 //! negative and fits signed 32 bits, a time to live, waiting in the order of arrival. Its clones share
 //! the permits; nothing outside of the process sees them. [`Lock`] is the reentrant lock.
 //!
-//! | File | What it holds |
-//! |---|---|
-//! | `semaphore.rs` | the public type: checks and documentation |
-//! | `handle.rs` | the trait for it |
-//! | `wait.rs` | one waiting caller as a future, and what its drop gives back |
-//! | `state.rs` | the counter and its time to live |
-//! | `line.rs` | the order of those who wait, and for how long it may be broken |
-//! | `leased.rs`, `leases.rs` | the semaphore whose permits have ids: the public type, and who holds and waits |
-//! | `lock.rs` | the lock |
-//! | `latch.rs` | the count-down latch |
+//! # Trouble on purpose
+//!
+//! Each twin has a switch for tests of what code does when Redis is away, or loses what was held: `fail_with` lets calls fail,
+//! `stall` leaves them without an answer, `recover` ends that, and `lose` takes away what is held or counted. All waiting goes by
+//! tokio's clock, so that a test with a paused clock (`#[tokio::test(start_paused = true)]`) waits for no time.
+//!
+//! ```
+//! use redisson_semaphore::{Error, Semaphore, memory};
+//! use std::{sync::Arc, time::Duration};
+//!
+//! /// Lets somebody in, without a limit where Redis is not to be had.
+//! async fn is_let_in(seats: Arc<dyn Semaphore>) -> Result<bool, Error> {
+//!     match seats.permit_for(1, Duration::from_millis(300)).await {
+//!         Ok(seat) => Ok(seat.is_some()),
+//!         Err(error) if error.is_unavailable() => Ok(true),
+//!         Err(error) => Err(error),
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! let seats = Arc::new(memory::Semaphore::with_permits("seats", 0));
+//! assert!(!is_let_in(seats.clone()).await?);
+//! seats.fail_with(Error::unavailable("seats", "it is away"));
+//! assert!(is_let_in(seats.clone()).await?);
+//! # Ok(())
+//! # }
+//! ```
 
+// | File | What it holds |
+// |---|---|
+// | `semaphore.rs` | the public type: checks and documentation |
+// | `wait.rs` | one waiting caller as a future, and what its drop gives back |
+// | `state.rs` | the counter and its time to live |
+// | `line.rs` | the order of those who wait, and for how long it may be broken |
+// | `leased.rs`, `leases.rs` | the semaphore whose permits have ids: the public type, and who holds and waits |
+// | `lock.rs` | the lock |
+// | `latch.rs` | the count-down latch |
+// | `faults.rs` | what each of them does wrong on purpose |
+
+mod faults;
 mod latch;
 mod leased;
 mod leases;

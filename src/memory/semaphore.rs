@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::faults::fault_switch;
 use super::line::Wakers;
 use super::state::State;
 use super::wait::{Shared, Wait, wake};
@@ -88,6 +89,7 @@ impl Semaphore {
     /// Takes effect on the first poll.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
         self.check(permits)?;
+        self.pass(None).await?;
         Ok(self.create(permits, None))
     }
 
@@ -108,6 +110,7 @@ impl Semaphore {
     pub async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool> {
         self.check(permits)?;
         let expires = self.expiry(ttl)?;
+        self.pass(None).await?;
         Ok(self.create(permits, Some(expires)))
     }
 
@@ -129,6 +132,7 @@ impl Semaphore {
     pub async fn acquire(&self, permits: u32) -> Result<()> {
         self.check(permits)?;
         if permits > 0 {
+            self.pass(None).await?;
             self.wait(permits).await;
         }
         Ok(())
@@ -146,7 +150,11 @@ impl Semaphore {
     #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     pub async fn try_acquire(&self, permits: u32) -> Result<bool> {
         self.check(permits)?;
-        Ok(permits == 0 || self.shared.lock().take(permits))
+        if permits == 0 {
+            return Ok(true);
+        }
+        self.pass(None).await?;
+        Ok(self.shared.lock().take(permits))
     }
 
     /// Takes `permits` permits, waiting in line as [`acquire`](Semaphore::acquire) does, for `wait` at
@@ -173,7 +181,11 @@ impl Semaphore {
             return self.try_acquire(permits).await;
         }
         self.check(permits)?;
-        if permits == 0 || self.shared.lock().take_in_turn(permits) {
+        if permits == 0 {
+            return Ok(true);
+        }
+        self.pass(Some(wait)).await?;
+        if self.shared.lock().take_in_turn(permits) {
             return Ok(true);
         }
         let mut waiting = self.wait(permits);
@@ -196,7 +208,11 @@ impl Semaphore {
     ///
     /// Takes effect on the first poll.
     pub async fn release(&self, permits: u32) -> Result<()> {
-        self.release_now(permits)
+        self.check(permits)?;
+        let semaphore = self.clone();
+        let release = move || semaphore.release_now(permits);
+        let Shared { name, faults, .. } = &*self.shared;
+        faults.carry_out(name, "release", release).await?
     }
 
     /// Gives `permits` permits back if the semaphore exists; `false` if it does not, or for 0.
@@ -214,15 +230,10 @@ impl Semaphore {
         if permits == 0 {
             return Ok(false);
         }
-        let wakers = {
-            let mut state = self.shared.lock();
-            if state.counter().is_none() {
-                return Ok(false);
-            }
-            state.add(permits.into())
-        };
-        self.finish(permits.into(), wakers)?;
-        Ok(true)
+        let semaphore = self.clone();
+        let release = move || semaphore.release_if_exists_now(permits);
+        let Shared { name, faults, .. } = &*self.shared;
+        faults.carry_out(name, "release_if_exists", release).await?
     }
 
     /// Changes the number of permits by `delta`, which may be negative; creates the semaphore if it does
@@ -239,6 +250,7 @@ impl Semaphore {
     /// Takes effect on the first poll.
     pub async fn add_permits(&self, delta: i32) -> Result<()> {
         self.check(0)?;
+        self.pass(None).await?;
         let wakers = self.shared.lock().add(delta.into());
         self.finish(delta.into(), wakers)
     }
@@ -255,6 +267,7 @@ impl Semaphore {
     /// Takes effect on the first poll, which is also the last: a future that was polled has answered.
     pub async fn drain_permits(&self) -> Result<i64> {
         self.check(0)?;
+        self.pass(None).await?;
         Ok(self.shared.lock().drain())
     }
 
@@ -269,6 +282,7 @@ impl Semaphore {
     /// Changes nothing.
     pub async fn available_permits(&self) -> Result<i64> {
         self.check(0)?;
+        self.pass(None).await?;
         Ok(self.shared.lock().counter().unwrap_or(0))
     }
 
@@ -281,9 +295,18 @@ impl Semaphore {
     }
 
     pub(crate) fn release_detached(&self, permits: u32) {
-        if let Err(error) = self.release_now(permits) {
-            tracing::warn!(%error, permits, "permits could not be given back");
-        }
+        let semaphore = self.clone();
+        self.shared.faults.owe(move || {
+            if let Err(error) = semaphore.release_now(permits) {
+                tracing::warn!(%error, permits, "permits could not be given back");
+            }
+        });
+    }
+
+    /// Loses all there is, as a server does that restarts without its data: the semaphore does not exist any more. Those who
+    /// hold permits are not told, as nobody's name stands on one; those who wait go on waiting.
+    pub fn lose(&self) {
+        self.shared.lock().lose();
     }
 
     /// [`acquire`](Semaphore::acquire) with a guard that gives the permits back.
@@ -345,6 +368,23 @@ impl Semaphore {
         self.finish(permits.into(), wakers)
     }
 
+    fn release_if_exists_now(&self, permits: u32) -> Result<bool> {
+        let wakers = {
+            let mut state = self.shared.lock();
+            if state.counter().is_none() {
+                return Ok(false);
+            }
+            state.add(permits.into())
+        };
+        self.finish(permits.into(), wakers)?;
+        Ok(true)
+    }
+
+    /// Unless something is wrong on purpose.
+    async fn pass(&self, wait: Option<Duration>) -> Result<()> {
+        self.shared.faults.pass(&self.shared.name, wait).await
+    }
+
     fn create(&self, permits: u32, expires: Option<Instant>) -> bool {
         let created = self.shared.lock().create(permits, expires);
         created.map(wake).is_some()
@@ -394,6 +434,7 @@ impl Semaphore {
 }
 
 semaphore_by_inherent_methods!(Semaphore);
+fault_switch!(Semaphore: shared.faults);
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -73,6 +73,11 @@ impl State {
         drained
     }
 
+    /// Forgets the counter and its time to live.
+    pub(super) fn lose(&mut self) {
+        (self.counter, self.expires) = (None, None);
+    }
+
     /// Takes `permits` if they are there, whoever waits.
     pub(super) fn take(&mut self, permits: u32) -> bool {
         match self.counter() {

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use super::faults::Faults;
 use super::line::{Ticket, Wakers};
 use super::state::State;
 use crate::sync::{Mutex, MutexGuard};
@@ -11,6 +12,7 @@ use crate::sync::{Mutex, MutexGuard};
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) name: String,
+    pub(super) faults: Faults,
     state: Mutex<State>,
 }
 
@@ -18,6 +20,7 @@ impl Shared {
     pub(super) fn new(name: String, state: State) -> Self {
         Shared {
             name,
+            faults: Faults::default(),
             state: Mutex::new(state),
         }
     }

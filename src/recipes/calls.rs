@@ -73,15 +73,21 @@ impl Call {
         }
     }
 
+    fn is_refresh(&self) -> bool {
+        matches!(self, Call::Refresh(..))
+    }
+
     fn travels_alone(&self) -> bool {
         matches!(self, Call::List(_) | Call::Clear)
     }
 
-    /// Whether it may travel with `batch`, which is not empty.
+    /// Whether it may travel with `batch`, which is not empty. Who is told that a refresh was refused must not have
+    /// released anything.
     pub(super) fn fits(&self, batch: &Batch<Recipe>) -> bool {
         let calls = batch.calls.iter().map(|queued| &queued.call);
         let alone = calls.clone().next().is_some_and(Call::travels_alone);
+        let refreshes = calls.clone().all(Call::is_refresh) == self.is_refresh();
         let size: usize = calls.map(Call::size).sum();
-        !alone && !self.travels_alone() && size + self.size() <= MOST_CALLS
+        !alone && !self.travels_alone() && refreshes && size + self.size() <= MOST_CALLS
     }
 }

@@ -76,7 +76,11 @@ impl Handle {
         let lasts = self.lasts();
         let waiting = async { self.shared()?.line.wait(Want { lasts, tries }, wait).await };
         let calling = self.calling("acquire", within, Dropped::Withdrawn);
-        self.core.take(calling, pin!(waiting)).await
+        let what = match self.settings.layout {
+            Layout::Lock => What::Lock,
+            _ => What::Permits,
+        };
+        self.core.take(calling, what, 1, pin!(waiting)).await
     }
 
     async fn run(&self, call: Call) -> Result<Reply> {
@@ -105,7 +109,7 @@ impl Handle {
     }
 
     pub(super) fn holding(&self, what: What) -> Holding {
-        Holding::new(&self.core.stats, what, 1)
+        Holding::new(&self.core.stats, what, &self.settings.name, 1)
     }
 
     pub(super) async fn acquire(&self) -> Result<Held> {

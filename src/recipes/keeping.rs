@@ -162,9 +162,8 @@ impl Keeping {
         let mut state = self.lock();
         // What has run out by its own clock is lost; it is not held on to.
         state.kept.retain(|_, entry| !entry.lease.is_lost());
-        let kept = state.kept.iter();
-        let alike = kept.filter_map(|(id, entry)| (entry.lasts == lasts).then(|| Arc::clone(id)));
-        let alike: Vec<_> = alike.collect();
+        let alike = state.kept.iter().filter(|(_, entry)| entry.lasts == lasts);
+        let alike: Vec<_> = alike.map(|(id, _)| Arc::clone(id)).collect();
         if alike.is_empty() {
             state.refreshing.remove(&lasts);
         }

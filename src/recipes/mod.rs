@@ -1,6 +1,7 @@
 //! The classic recipes: semaphores and a lock in the key layouts of "Redis in Action" and its relatives, as Java
-//! and Python services write them by hand. Same keys, same values; but each step is one atomic script here. A chapter of the
-//! guide is about [recipes](crate::guide::recipes), with an example.
+//! and Python services write them by hand. Same keys, same values; but each step is one atomic script here.
+//!
+//! A chapter of the guide is about [recipes](crate::guide::recipes), with an example.
 //!
 //! | Type | Keys of a semaphore `name` | A permit lasts |
 //! |---|---|---|
@@ -18,15 +19,18 @@
 //!   ahead keeps its permits longer, an infinite time is kept until it is released. The [`Units`] must be the same for
 //!   all; times that are off by a factor of 1,000 are [`WrongUnits`](crate::Error::WrongUnits) before anything is changed.
 //! - **Waiting**: other programs tell nobody when they release. While somebody waits, it looks at the pace of the
-//!   setting `check_interval` (100 ms), and when the first holder expires: the first client in line does, the others now and
-//!   then, all together some fifty times a second. Our own releases tell those whose turn it is at once, each on a channel
-//!   of its own, `redisson_sc_recipe_line:<layout>:{name}:<client id>:<number>`.
+//!   setting `check_interval` (100 ms), and when the first holder expires: the first two clients in line do, the others now
+//!   and then, all together some fifty times a second; and whoever finds a permit that is due to somebody else tells him.
+//!   Our own releases tell those whose turn it is at once, each on a channel of its own,
+//!   `redisson_sc_recipe_line:<layout>:{name}:<client id>:<number>`.
 //! - **Order**: ours are served in the order of their arrival by the server's clock, in all processes, as long as
 //!   they wait: each client by the first of its callers, so that those behind it may be served with it where several permits
 //!   come free at once. It stands in the zset `redisson_sc_recipe_line:<layout>:{name}`, with the hash
 //!   `redisson_sc_recipe_notes:<layout>:{name}`, which go when nobody waits. They have their place as soon as the server has
 //!   seen them, also when a peer's lock keeps them waiting. A client that is told and does not come within 20 ms and two of
-//!   its round trips (0.25 s at the most) is passed by until it comes; one whose connection is gone, at once.
+//!   its round trips (0.25 s at the most) is passed by until it comes; one whose connection is gone, at once, unless it has
+//!   asked within the last second. It is the line of the semaphore's turns (`src/engine/turns/mod.rs` tells what is
+//!   stored), but without an allowance, and with the limit in the place of what a client wants.
 //!   Other programs know nothing of that line: they take what they find.
 //! - **The list** of holders is read 256 at a time, so that no script is a long one: who holds all the while is listed,
 //!   once, who comes or goes meanwhile perhaps.
@@ -42,9 +46,10 @@
 //!
 //! # Waiting, errors and effects of all operations
 //!
-//! All travel in one script, `lua/recipes/batch.lua` with the part for the layout and `lua/recipes/line.lua`; calls that the
-//! tasks of a client make at the same time travel together, 256 of a kind at the most. A waiter is woken by the channel, by a
-//! (re)confirmed subscription, by its pace, and when the first holder expires or a peer's lock should be free.
+//! All travel in one script, `lua/recipes/batch.lua` with the part for the layout, behind `lua/engine/envelope.lua` and
+//! `lua/engine/line.lua`; calls that the tasks of a client make at the same time travel together, 256 calls and 512
+//! questions at the most. A waiter is woken by the channel, by a (re)confirmed subscription, by its pace, and when the first
+//! holder expires or a peer's lock should be free.
 //!
 //! What is dropped before it was sent is forgotten, but for a release; what was granted to a caller who has gone is
 //! released.
@@ -54,14 +59,17 @@
 //! [`WrongType`](crate::Error::WrongType), [`WrongUnits`](crate::Error::WrongUnits) and
 //! [`NotANumber`](crate::Error::NotANumber) for what is found in the keys; those of the server and the connection
 //! as everywhere.
-//!
-//! | File | What it holds |
-//! |---|---|
-//! | `fair.rs`, `timestamp.rs`, `set.rs`, `slots.rs`, `string_lock.rs` | the public types |
-//! | `settings.rs`, `names.rs`, `numbers.rs` | what a handle is told, and the keys that follow from it |
-//! | `handle.rs` | what all semaphores share, and the trait for them |
-//! | `batch.rs`, `answer.rs` | calls that travel together: the request and the answer |
-//! | `line/` | the calls and the waiters of one client on one semaphore |
+
+// | File | What it holds |
+// |---|---|
+// | `fair.rs`, `timestamp.rs`, `set.rs`, `slots.rs`, `string_lock.rs` | the public types |
+// | `settings.rs`, `names.rs`, `numbers.rs` | what a handle is told, and the keys that follow from it |
+// | `handle.rs` | what all semaphores share, and the trait for them |
+// | `keeping.rs` | what is refreshed in the background |
+// | `recipe.rs` | the primitive for `engine::primitive`: what travels, who asks, when to look again |
+// | `calls.rs`, `steps.rs`, `outcome.rs`, `ids.rs` | what is asked, how that is written, what is answered, and the ids of those who are granted |
+// | `scripts.rs` | the script of each layout |
+// | `arrivals.rs`, `ends.rs`, `peers_lock.rs` | what it remembers: who came when, when holders expire, the lock of peers |
 
 mod arrivals;
 mod calls;
@@ -75,9 +83,11 @@ mod numbers;
 mod outcome;
 mod peers_lock;
 mod recipe;
+mod scripts;
 mod set;
 mod settings;
 mod slots;
+mod steps;
 mod string_lock;
 mod timestamp;
 

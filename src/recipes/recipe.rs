@@ -8,7 +8,7 @@
 //! The order within a batch: releases, refreshes, those who wait, those who only try.
 
 use std::str::SplitAsciiWhitespace;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -22,43 +22,22 @@ use super::names::{Names, Unnumbered};
 use super::numbers::{Number, Numbers};
 use super::outcome::{Outcome, Rank};
 use super::peers_lock::PeersLock;
-use super::settings::{Layout, Settings};
+use super::scripts;
+use super::settings::Settings;
+use super::steps::{Parts, Steps};
 use crate::api::Held;
 use crate::engine::Core;
 use crate::engine::once::refused;
 use crate::engine::primitive::{Ask, Batch, Got, Line, Look, Primitive, Ticket, Verdict, Waiters};
-use crate::engine::request::{Arg, Script};
+use crate::engine::request::Arg;
 use crate::error::Error;
 use crate::transport::{Refusal, jittered};
-use crate::units::Units;
-
-/// The script of a layout: its store between what all have.
-macro_rules! script {
-    ($($store:tt)+) => {
-        LazyLock::new(|| {
-            Script::new(concat!(
-                include_str!("../../lua/engine/envelope.lua"),
-                include_str!("../../lua/engine/line.lua"),
-                include_str!("../../lua/recipes/ids.lua"),
-                $($store)+
-                include_str!("../../lua/recipes/batch.lua"),
-            ))
-        })
-    };
-}
-static TIMESTAMP: LazyLock<Script> = script! {
-    include_str!("../../lua/recipes/times.lua"),
-    include_str!("../../lua/recipes/timestamp.lua"),
-};
-static FAIR: LazyLock<Script> = script! {
-    include_str!("../../lua/recipes/times.lua"),
-    include_str!("../../lua/recipes/fair.lua"),
-};
-static SET: LazyLock<Script> = script! { include_str!("../../lua/recipes/set.lua"), };
-static SLOTS: LazyLock<Script> = script! { include_str!("../../lua/recipes/slots.lua"), };
 
 /// A batch takes this many questions at the most.
 pub(super) const MOST_ASKS: usize = 2 * MOST_CALLS;
+
+/// How long others wait for a client that has been told that it is its turn, besides its round trips.
+const LEAST_PATIENCE: Duration = Duration::from_millis(20);
 
 /// All who wait together look once in this time.
 const PACE_OF_ALL: Duration = Duration::from_millis(20);
@@ -80,6 +59,8 @@ pub(super) struct Recipe {
     /// From which slot on the batch under way finds that out.
     ends_from: u32,
     peers_lock: PeersLock,
+    /// How long the server takes to answer: the longest of late.
+    round_trip: Duration,
     /// How often each looks at the least.
     safety_interval: Duration,
 }
@@ -96,12 +77,7 @@ impl Recipe {
             let number = numbers.take();
             let names = unnumbered.names(core.id(), number.value());
             let keys = names.keys(&settings);
-            let script = match settings.layout {
-                Layout::Timestamp => &TIMESTAMP,
-                Layout::Fair => &FAIR,
-                Layout::Set => &SET,
-                Layout::Slots | Layout::Lock => &SLOTS,
-            };
+            let script = scripts::of(settings.layout);
             let recipe = Recipe {
                 settings,
                 names,
@@ -113,27 +89,11 @@ impl Recipe {
                 ends: Ends::default(),
                 ends_from: 1,
                 peers_lock: PeersLock::default(),
+                round_trip: Duration::ZERO,
                 safety_interval: core.config.safety_interval,
             };
             (keys, script, recipe)
         })
-    }
-
-    fn flags(&self) -> &'static str {
-        let Settings {
-            layout,
-            units,
-            tokens,
-            ..
-        } = &self.settings;
-        match (layout, units, tokens.is_some()) {
-            (Layout::Lock, ..) => "rp",
-            (Layout::Slots, ..) => "p",
-            (_, Units::Seconds, true) => "st",
-            (_, Units::Seconds, false) => "s",
-            (_, Units::Millis, true) => "t",
-            (_, Units::Millis, false) => "-",
-        }
     }
 
     /// Why nothing could be granted.
@@ -285,52 +245,14 @@ impl Primitive for Recipe {
         if let Some(first) = batch.asks.iter().map(|ask| ask.ticket).min() {
             self.arrivals.forget_before(first);
         }
-        let settings = &self.settings;
-        let parts = Parts::of(batch);
-        let from = Arg::Number(self.ends_from.into());
-        let (what, from) = match batch.calls.first().map(|queued| &queued.call) {
-            Some(Call::List(from)) => ("list", Arg::Text(Arc::clone(from))),
-            Some(Call::Clear) => ("clear", from),
-            _ => ("batch", from),
+        let steps = Steps {
+            settings: &self.settings,
+            ids: &self.ids,
+            arrivals: &self.arrivals,
+            ends_from: self.ends_from,
+            patience: LEAST_PATIENCE + 2 * self.round_trip,
         };
-        args.extend([
-            Arg::Word(what),
-            Arg::Number(settings.limit.into()),
-            Arg::millis(match settings.layout {
-                Layout::Lock => settings.lock_timeout,
-                _ => settings.timeout,
-            }),
-            Arg::Word(self.flags()),
-            match self.names.lock {
-                Some(_) => Arg::millis(settings.lock_timeout),
-                None => Arg::Number(0),
-            },
-            Arg::millis(line_life(settings)),
-            number(batch.waiting - parts.tries.len()),
-            Arg::Text(self.ids.prefix()),
-            number(parts.releases.len()),
-            number(parts.refreshes.len()),
-            number(parts.tries.len()),
-            from,
-        ]);
-        let refreshed = parts.refreshes.iter().map(|(id, _)| id);
-        let ids = parts.releases.iter().chain(refreshed);
-        args.extend(ids.map(|id| Arg::Text(Arc::clone(id))));
-        if settings.layout.has_own_times() {
-            let refreshes = parts.refreshes.iter().map(|(_, lasts)| *lasts);
-            let tries = parts.tries.iter().map(|ask| ask.want.lasts);
-            args.extend(refreshes.chain(tries).map(Arg::millis));
-        }
-        // Neighbours who came together, for permits that last equally long.
-        let of = |ask: &&Ask<Self>| (self.arrivals.of(ask.ticket), ask.want.lasts);
-        for run in parts.waits.chunk_by(|one, two| of(one) == of(two)) {
-            let (came, lasts) = of(&run[0]);
-            args.extend([
-                Arg::Number(came.unwrap_or_default().cast_signed()),
-                number(run.len()),
-                Arg::millis(lasts),
-            ]);
-        }
+        steps.write(batch, args);
     }
 
     fn decode(
@@ -356,6 +278,10 @@ impl Primitive for Recipe {
             return None;
         }
         self.arrivals.note(batch.end, outcome.now);
+        let took = batch
+            .answered
+            .saturating_duration_since(batch.departed.timer());
+        self.round_trip = took.max(self.round_trip * 7 / 8);
 
         let until = |lasts| batch.departed.checked_add(self.settings.sure_lease(lasts)?);
         let (mut released, mut refreshed) = (outcome.released.iter(), outcome.refreshed.iter());
@@ -473,42 +399,4 @@ impl Primitive for Recipe {
         let waits = waiters.iter().any(|(_, want)| !want.tries);
         waits.then(|| own.to_owned()).into_iter().collect()
     }
-}
-
-/// A batch in the order of its script.
-struct Parts<'a> {
-    releases: Vec<&'a Arc<str>>,
-    refreshes: Vec<(&'a Arc<str>, Duration)>,
-    waits: Vec<&'a Ask<Recipe>>,
-    tries: Vec<&'a Ask<Recipe>>,
-}
-
-impl<'a> Parts<'a> {
-    fn of(batch: &'a Batch<Recipe>) -> Self {
-        let (mut releases, mut refreshes) = (Vec::new(), Vec::new());
-        for queued in &batch.calls {
-            match &queued.call {
-                Call::Release(id) => releases.push(id),
-                Call::Refresh(ids, lasts) => refreshes.extend(ids.iter().map(|id| (id, *lasts))),
-                Call::List(_) | Call::Clear | Call::Tend => {}
-            }
-        }
-        let (tries, waits) = batch.asks.iter().partition(|ask| ask.want.tries);
-        Parts {
-            releases,
-            refreshes,
-            waits,
-            tries,
-        }
-    }
-}
-
-fn number(count: usize) -> Arg {
-    Arg::Number(i64::try_from(count).unwrap_or(i64::MAX))
-}
-
-/// How long the line is kept when nobody looks: for several looks of whoever looks least.
-fn line_life(settings: &Settings) -> Duration {
-    let life = settings.check_interval.saturating_mul(3);
-    life.clamp(Duration::from_secs(60), Duration::from_secs(24 * 60 * 60))
 }

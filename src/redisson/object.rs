@@ -40,7 +40,7 @@ pub enum ExpireCondition {
 }
 
 impl ExpireCondition {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             ExpireCondition::NotSet => "NX",
             ExpireCondition::Set => "XX",
@@ -59,6 +59,13 @@ pub enum ExpireTime {
     Persistent,
     /// It vanishes at this time.
     At(SystemTime),
+}
+
+/// In milliseconds. A time in the past deletes an object that expires then, as in Redis; so does any time before 1970.
+pub(crate) fn since_1970(time: SystemTime) -> i64 {
+    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let millis = i64::try_from(since_epoch.as_millis()).unwrap_or(LONGEST_MILLIS);
+    millis.min(LONGEST_MILLIS)
 }
 
 /// The operations, for one object. Those that are about its existence are about all of its keys.
@@ -119,11 +126,7 @@ impl<L: Commands> Object<'_, L> {
         time: SystemTime,
         condition: Option<ExpireCondition>,
     ) -> Result<bool> {
-        // A time in the past deletes the object, as in Redis; so does any time before 1970.
-        let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let millis = i64::try_from(since_epoch.as_millis()).unwrap_or(LONGEST_MILLIS);
-        let millis = millis.min(LONGEST_MILLIS);
-        self.expire_with("expire_at", "PEXPIREAT", millis, condition)
+        self.expire_with("expire_at", "PEXPIREAT", since_1970(time), condition)
             .await
     }
 
@@ -160,11 +163,14 @@ impl<L: Commands> Object<'_, L> {
     }
 
     pub(crate) async fn size_in_memory(&self) -> Result<u64> {
-        let command = Command::new("MEMORY").arg("USAGE");
-        let command = command.key(self.line.keys().object());
-        self.read_with("size_in_memory", command)
-            .await
-            .map(i64::unsigned_abs)
+        let keys = self.line.keys();
+        let mut size = 0;
+        for key in [keys.object()].into_iter().chain(keys.parts()) {
+            let command = Command::new("MEMORY").arg("USAGE").key(key);
+            let bytes = self.read_with("size_in_memory", command).await?;
+            size += bytes.unsigned_abs();
+        }
+        Ok(size)
     }
 
     /// Whether `command`, which changes nothing, counts one of the object's keys.
@@ -242,7 +248,7 @@ impl<L: Commands> Object<'_, L> {
             Arg::Word(command),
             Arg::Number(second.is_some().into()),
             Arg::Number(0),
-            Arg::PUBLISH,
+            Arg::Publish,
         ];
         script_args.extend_from_slice(args);
         let keys = self.line.keys();

@@ -7,7 +7,7 @@ use redis::{ConnectionAddr, IntoConnectionInfo};
 use crate::config::Config;
 
 /// Where the server is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Address {
     Tcp {
         host: String,
@@ -22,6 +22,15 @@ pub(super) enum Address {
 pub(super) struct Target {
     pub(super) address: Address,
     /// `rediss://`.
+    pub(super) tls: bool,
+    pub(super) login: Login,
+}
+
+/// What the settings say.
+pub(super) struct Targets {
+    /// One, or those of a cluster's nodes that are named.
+    pub(super) addresses: Vec<Address>,
+    pub(super) cluster: bool,
     pub(super) tls: bool,
     pub(super) login: Login,
 }
@@ -46,9 +55,20 @@ impl fmt::Display for Address {
 }
 
 /// Reads the settings. No error repeats the URL, or a part of it: it may contain a password.
-pub(super) fn read(config: &Config) -> Result<Target, String> {
-    let mut target = read_url(&config.url)?;
-    let login = &mut target.login;
+pub(super) fn read(config: &Config) -> Result<Targets, String> {
+    let mut targets = match read_cluster(&config.url)? {
+        Some(targets) => targets,
+        None => {
+            let target = read_url(&config.url)?;
+            Targets {
+                addresses: vec![target.address],
+                cluster: false,
+                tls: target.tls,
+                login: target.login,
+            }
+        }
+    };
+    let login = &mut targets.login;
     if let Some(database) = config.database {
         login.database = database;
     }
@@ -58,7 +78,49 @@ pub(super) fn read(config: &Config) -> Result<Target, String> {
     if let Some(password) = &config.password {
         login.password = Some(password.clone());
     }
-    Ok(target)
+    if targets.cluster && login.database != 0 {
+        return Err("a cluster has one database only, number 0".to_owned());
+    }
+    Ok(targets)
+}
+
+const CLUSTER_FORM: &str = "of a cluster the URL is redis+cluster:// or rediss+cluster://[[user]:password@]host[:port][,host[:port]]...";
+
+/// Reads the URL of a cluster; nothing where it is none.
+fn read_cluster(url: &str) -> Result<Option<Targets>, String> {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let scheme = scheme.to_ascii_lowercase();
+    let Some(scheme) = scheme.strip_suffix("+cluster") else {
+        return Ok(None);
+    };
+    if !matches!(scheme, "redis" | "rediss" | "valkey" | "valkeys") {
+        return Err(CLUSTER_FORM.to_owned());
+    }
+    // What each of them has in common, on both sides of the hosts.
+    let (user, rest) = rest
+        .rsplit_once('@')
+        .map_or((String::new(), rest), |(user, rest)| {
+            (format!("{user}@"), rest)
+        });
+    let (hosts, path) = rest
+        .split_once('/')
+        .map_or((rest, ""), |(hosts, path)| (hosts, path));
+    let target = |host: &str| {
+        if host.is_empty() {
+            return Err(CLUSTER_FORM.to_owned());
+        }
+        let target = read_url(&format!("{scheme}://{user}{host}/{path}"));
+        target.map_err(|reason| format!("{CLUSTER_FORM}: {reason}"))
+    };
+    let targets: Vec<_> = hosts.split(',').map(target).collect::<Result<_, _>>()?;
+    let tls = targets.iter().any(|target| target.tls);
+    let login = targets.first().map(|target| target.login.clone());
+    Ok(Some(Targets {
+        addresses: targets.into_iter().map(|target| target.address).collect(),
+        cluster: true,
+        tls,
+        login: login.unwrap_or_default(),
+    }))
 }
 
 /// Reads the URL of a sentinel.

@@ -36,6 +36,12 @@ impl Command {
         self
     }
 
+    /// For the server that has `key`, unless it is for another one already.
+    pub(crate) fn beside(mut self, key: &str) -> Self {
+        self.key.get_or_insert_with(|| key.into());
+        self
+    }
+
     /// The next argument.
     pub(crate) fn arg(mut self, arg: &str) -> Self {
         self.word(arg);

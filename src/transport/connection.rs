@@ -1,66 +1,55 @@
-//! The command connection: one multiplexed connection that comes back by itself, for as long as it takes.
+//! What carries a client's commands: the connection to its server, or one to each master of a cluster.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use super::endpoint::Opened;
+use super::cluster::Cluster;
 use super::failure::Reason;
-use super::live::{CLOSED, End, Keeper, Live};
-use super::{Backoff, Endpoint, Refusal};
+use super::layout::Layout;
+use super::link::Link;
+use super::live::Live;
+use super::messages::Messages;
+use super::slot::slot;
+use super::{Backoff, Command, Endpoint, Failure, Refusal, Value};
+use crate::config::ShardedPubSub;
 use crate::error::Error;
-use crate::outside;
 use crate::state::ConnectionState;
-use crate::sync::Mutex;
 
-/// The state of the connection.
-enum Link {
-    Up(Arc<Live>),
-    /// Being made again; why the last one, or the last attempt, failed.
-    Down(Refusal),
-    /// For good.
-    Closed,
-}
-
-struct Shared {
-    endpoint: Endpoint,
-    link: Mutex<Link>,
-    /// Those who wait for another link are woken in the order of their coming.
-    changed: Notify,
-    /// The same for users, who may be slow to look.
-    state: watch::Sender<ConnectionState>,
-    broken: Notify,
-    /// The log tells of a loss; it will tell of its end, too.
-    told: AtomicBool,
-}
-
-/// The one connection of a client that carries commands.
-///
-/// A connection that failed, or left a command unanswered, is replaced; commands that wait on the old
-/// one run into their own time-outs. One that has ended while it was idle is replaced at once.
-///
-/// A caller may leave its future unpolled. A command is handed over at the first poll, as long as there is room for it;
-/// if there may be none, a task waits for it: the connection keeps places for those who wait, and one that nobody polls
-/// would keep its place for ever.
+/// The connections of a client that carry commands.
 pub(crate) struct Connection {
-    shared: Arc<Shared>,
-    tasks: Vec<AbortHandle>,
+    kind: Kind,
+    endpoint: Endpoint,
+}
+
+enum Kind {
+    One(Link),
+    Cluster {
+        cluster: Arc<Cluster>,
+        /// Keeps its map up to date.
+        keeper: AbortHandle,
+    },
+}
+
+/// The connection that a command is to be sent on.
+pub(crate) struct Route<'a> {
+    live: Arc<Live>,
+    cluster: Option<&'a Cluster>,
 }
 
 impl Connection {
     /// Connects for the first time.
     ///
     /// A server that refuses the connection or is loading is tried again until the connect time-out;
-    /// a wrong password ends it at once.
-    pub(crate) async fn open(endpoint: Endpoint) -> Result<Self, Error> {
+    /// a wrong password ends it at once. Of a cluster one master will do, when that time is over.
+    pub(crate) async fn open(endpoint: Endpoint, sharded: ShardedPubSub) -> Result<Self, Error> {
         let began = Instant::now();
         let mut backoff = Backoff::new();
-        let first = loop {
-            let refusal = match endpoint.connect().await {
-                Ok(connection) => break connection,
+        loop {
+            let refusal = match Self::attempt(&endpoint, sharded, began).await {
+                Ok(kind) => return Ok(Connection { kind, endpoint }),
                 Err(refusal) => refusal,
             };
             let pause = backoff.next();
@@ -69,68 +58,146 @@ impl Connection {
                 return Err(first_connect_error(&endpoint, refusal, began));
             }
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn attempt(
+        endpoint: &Endpoint,
+        sharded: ShardedPubSub,
+        began: Instant,
+    ) -> Result<Kind, Refusal> {
+        if endpoint.seeds().is_none() {
+            return Link::open(endpoint.clone()).await.map(Kind::One);
+        }
+        let cluster = Cluster::new(endpoint.clone(), sharded);
+        cluster.begin().await?;
+        let keeper = cluster.keep();
+        let kind = Kind::Cluster {
+            cluster: Arc::clone(&cluster),
+            keeper,
         };
-        let connection = Self::new(endpoint, false);
-        connection.shared.set_up(0, first);
-        Ok(connection)
+        let limit = began + endpoint.connect_timeout();
+        let complete = timeout_at(limit, cluster.complete()).await;
+        match cluster.live_for(None) {
+            Err(refusal) if complete.is_err() => Err(refusal),
+            _ => Ok(kind),
+        }
     }
 
     /// Connects in the background, for as long as it takes.
-    pub(crate) fn lazy(endpoint: Endpoint) -> Self {
-        let connection = Self::new(endpoint, true);
-        connection.shared.broken.notify_one();
-        connection
+    pub(crate) fn lazy(endpoint: Endpoint, sharded: ShardedPubSub) -> Self {
+        let kind = match endpoint.seeds() {
+            None => Kind::One(Link::lazy(endpoint.clone(), Arc::default())),
+            Some(_) => {
+                let cluster = Cluster::new(endpoint.clone(), sharded);
+                let keeper = cluster.keep();
+                Kind::Cluster { cluster, keeper }
+            }
+        };
+        Connection { kind, endpoint }
     }
 
-    /// `lazy`: nobody makes the first one but the keeper.
-    fn new(endpoint: Endpoint, lazy: bool) -> Self {
-        let down = Link::Down(Refusal::unreachable("not connected yet"));
-        let shared = Arc::new(Shared {
-            endpoint,
-            state: watch::Sender::new(down.state()),
-            link: Mutex::new(down),
-            changed: Notify::new(),
-            broken: Notify::new(),
-            told: AtomicBool::new(false),
-        });
-        let mut tasks = vec![outside::spawn(keep(Arc::clone(&shared), lazy)).abort_handle()];
-        if let Some(watching) = shared.endpoint.watch() {
-            tasks.push(outside::spawn(watching).abort_handle());
-        }
-        Connection { shared, tasks }
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.kind, Kind::Cluster { .. })
     }
 
-    /// The connection to the server that has `key` as it is now, or why there is none. A standalone server has all keys.
-    pub(crate) fn live_for(&self, _key: Option<&Arc<str>>) -> Result<Arc<Live>, Refusal> {
-        match &*self.shared.link.lock() {
-            Link::Up(live) => Ok(Arc::clone(live)),
-            Link::Down(refusal) => Err(refusal.clone()),
-            Link::Closed => Err(Refusal::unreachable("the client has been shut down")),
+    /// The connection to the server that has `key` as it is now, or why there is none; to any server without a key.
+    pub(crate) fn route(&self, key: Option<&Arc<str>>) -> Result<Route<'_>, Refusal> {
+        match &self.kind {
+            Kind::One(link) => {
+                let cluster = None;
+                link.live().map(|live| Route { live, cluster })
+            }
+            Kind::Cluster { cluster, .. } => {
+                let live = cluster.live_for(key.map(|key| &**key))?;
+                let cluster = Some(&**cluster);
+                Ok(Route { live, cluster })
+            }
         }
     }
 
     /// Waits until there is one; or until `patience` has run out, and says why not.
-    pub(crate) async fn until_up(&self, patience: Instant) -> Result<(), Refusal> {
+    pub(crate) async fn until_up(
+        &self,
+        key: Option<&Arc<str>>,
+        patience: Instant,
+    ) -> Result<(), Refusal> {
+        let settled = async {
+            match &self.kind {
+                Kind::One(link) => link.settled().await,
+                Kind::Cluster { cluster, .. } => cluster.settled(key.map(|key| &**key)).await,
+            }
+        };
         // The state is looked at in any case.
-        let settled = self.shared.settled();
-        let _ = tokio::time::timeout_at(patience, settled).await.is_ok();
-        self.live_for(None).map(drop)
+        let _ = timeout_at(patience, settled).await.is_ok();
+        self.route(key).map(drop)
+    }
+
+    /// Keys with the same number can be used in one command. A standalone server's all have.
+    pub(crate) fn slot(&self, key: &str) -> u16 {
+        match &self.kind {
+            Kind::One(_) => 0,
+            Kind::Cluster { .. } => slot(key),
+        }
+    }
+
+    /// Keys with the same number are on the same server, for now.
+    pub(crate) fn server_of(&self, key: &str) -> usize {
+        match &self.kind {
+            Kind::One(_) => 0,
+            Kind::Cluster { cluster, .. } => cluster.number_of(key),
+        }
+    }
+
+    /// Which kind of messages there are. Plain ones, until a cluster has been heard of.
+    pub(crate) fn messages(&self) -> Messages {
+        match &self.kind {
+            Kind::One(_) => Messages::Plain,
+            Kind::Cluster { cluster, .. } => cluster.messages(),
+        }
+    }
+
+    /// Where channels are to be subscribed.
+    pub(crate) fn layout(&self) -> watch::Receiver<Layout> {
+        match &self.kind {
+            Kind::One(_) => watch::Sender::new(Layout::of_one(self.endpoint.clone())).subscribe(),
+            Kind::Cluster { cluster, .. } => cluster.layout(),
+        }
+    }
+
+    /// How often a connection was made in place of another one.
+    pub(crate) fn reconnects(&self) -> u64 {
+        match &self.kind {
+            Kind::One(link) => link.reconnects(),
+            Kind::Cluster { cluster, .. } => cluster.reconnects(),
+        }
     }
 
     /// What is known of the connection.
     pub(crate) fn state(&self) -> watch::Receiver<ConnectionState> {
-        self.shared.state.subscribe()
+        match &self.kind {
+            Kind::One(link) => link.shown(),
+            Kind::Cluster { cluster, .. } => cluster.shown(),
+        }
     }
 
     /// The server's address.
     pub(crate) fn server(&self) -> &str {
-        self.shared.endpoint.address()
+        match &self.kind {
+            Kind::One(link) => link.server(),
+            Kind::Cluster { cluster, .. } => cluster.server(),
+        }
     }
 
-    /// Closes the connection for good.
+    /// Closes everything for good.
     pub(crate) fn close(&self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
-        self.shared.put(Link::Closed);
+        match &self.kind {
+            Kind::One(link) => link.close(),
+            Kind::Cluster { cluster, keeper } => {
+                keeper.abort();
+                cluster.close();
+            }
+        }
     }
 }
 
@@ -140,136 +207,35 @@ impl Drop for Connection {
     }
 }
 
-impl Shared {
-    fn set_up<D>(self: &Arc<Self>, generation: u64, opened: Opened<D>)
-    where
-        D: Future<Output = ()> + Send + 'static,
-    {
-        let keeper: Weak<dyn Keeper> = Arc::downgrade(self) as _;
-        let (live, kept) = Live::start(generation, opened, &keeper);
-        self.put(Link::Up(live));
-        let _ = kept.send(());
-    }
-
-    /// The new state, unless the connection has been closed.
-    fn put(&self, new: Link) {
-        self.replace(new, |link| !matches!(link, Link::Closed));
-    }
-
-    /// The new state if the old one is such; whether it was.
-    fn replace(&self, new: Link, old: impl FnOnce(&Link) -> bool) -> bool {
-        let former = {
-            let mut link = self.link.lock();
-            if !old(&link) {
-                return false;
+impl Route<'_> {
+    /// Sends one command, to the server that it is sent to by the others.
+    pub(crate) async fn send(&self, command: &Command) -> Result<Value, Failure> {
+        match (self.live.send(command).await, self.cluster) {
+            (Err(Failure::Refused(refusal)), cluster) => {
+                Box::pin(self.refused(command, refusal, cluster)).await
             }
-            std::mem::replace(&mut *link, new)
-        };
-        // What wakes others happens while nothing is locked.
-        drop(former);
-        self.changed.notify_waiters();
-        self.state.send_if_modified(|known| {
-            let state = self.link.lock().state();
-            let changed = *known != state;
-            *known = state;
-            changed
-        });
-        true
+            (answer, _) => answer,
+        }
     }
 
-    /// Ends when there is a connection, or will never be one.
-    async fn settled(&self) {
-        loop {
-            let changed = self.changed.notified();
-            // A change from here on is not missed.
-            if !matches!(*self.link.lock(), Link::Down(_)) {
-                return;
+    async fn refused(
+        &self,
+        command: &Command,
+        mut refusal: Refusal,
+        cluster: Option<&Cluster>,
+    ) -> Result<Value, Failure> {
+        match (refusal.reason, cluster) {
+            (Reason::Elsewhere, Some(cluster)) => {
+                return cluster.follow(&self.live.address, command, refusal).await;
             }
-            changed.await;
-        }
-    }
-}
-
-impl Link {
-    fn state(&self) -> ConnectionState {
-        match self {
-            Link::Up(_) => ConnectionState::Connected,
-            Link::Down(refusal) => ConnectionState::Disconnected {
-                detail: refusal.detail.clone(),
-            },
-            Link::Closed => ConnectionState::ShutDown,
-        }
-    }
-}
-
-impl Keeper for Shared {
-    fn ended(&self, generation: u64, end: End) {
-        let server = self.endpoint.address();
-        let replaced = |why: Refusal| {
-            let current =
-                |link: &Link| matches!(link, Link::Up(live) if live.generation == generation);
-            self.replace(Link::Down(why), current)
-        };
-        // What is noticed in passing, and done again and again, is no news.
-        let replaced = match end {
-            End::Failed(refusal) => {
-                let why = refusal.detail.clone();
-                let replaced = replaced(refusal);
-                if replaced && !self.told.swap(true, Ordering::SeqCst) {
-                    tracing::warn!(server, why, "connection lost");
-                }
-                replaced
+            (Reason::Elsewhere, None) => {
+                refusal.detail +=
+                    " (the server is a node of a cluster: its URL is redis+cluster://)";
             }
-            End::Idle => replaced(Refusal::unreachable(CLOSED)),
-            End::Moved(refusal) => replaced(refusal),
-        };
-        if replaced {
-            self.broken.notify_one();
+            (Reason::NotNow, Some(cluster)) => cluster.doubt(),
+            _ => {}
         }
-    }
-}
-
-/// Makes the connection anew each time that it is found broken.
-async fn keep(shared: Arc<Shared>, lazy: bool) {
-    let server = shared.endpoint.address();
-    let mut generation = 0;
-    let mut backoff = Backoff::new();
-    let mut since = Instant::now();
-    let mut first = lazy;
-    loop {
-        shared.broken.notified().await;
-        // The first attempt is made at once, unless there was one just now.
-        if !backoff.note_end(since.elapsed()) {
-            tokio::time::sleep(backoff.next()).await;
-        }
-        let opened = loop {
-            match shared.endpoint.connect().await {
-                Ok(opened) => break opened,
-                Err(refusal) => {
-                    let why = refusal.detail.clone();
-                    if shared.told.swap(true, Ordering::SeqCst) {
-                        tracing::debug!(server, why, "not connected");
-                    } else if first {
-                        tracing::warn!(server, why, "no connection");
-                    } else {
-                        tracing::warn!(server, why, "connection lost");
-                    }
-                    shared.put(Link::Down(refusal));
-                    tokio::time::sleep(backoff.next()).await;
-                }
-            }
-        };
-        generation += 1;
-        shared.set_up(generation, opened);
-        since = Instant::now();
-        let told = shared.told.swap(false, Ordering::SeqCst);
-        if std::mem::take(&mut first) {
-            tracing::info!(server, "connected");
-        } else if told {
-            tracing::info!(server, "connected again");
-        } else {
-            tracing::debug!(server, "connected again");
-        }
+        Err(Failure::Refused(refusal))
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::FutureExt;
-use redis::aio::{MultiplexedConnection, PubSub};
-use redis::{AsyncConnectionConfig, RedisConnectionInfo};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisResult, Value};
 
 use super::Refusal;
-use super::address::{self, Address, Login, Target};
-use super::handshake::Entry;
+use super::address::{self, Address, Login, Targets};
+use super::handshake::{Entry, exchange};
 use super::sentinel::Sentinels;
 use super::socket::{Socket, Traffic};
 use super::tls::Tls;
@@ -44,11 +44,15 @@ enum Place {
     Fixed(Address),
     /// Wherever the master is.
     Sentinels(Arc<Sentinels>),
+    /// Any of these knows the nodes of a cluster; each of those has an endpoint of its own.
+    Cluster(Arc<[Address]>),
 }
 
 /// A connection for commands, before anybody uses it.
 pub(super) struct Opened<Driver> {
     pub(super) connection: MultiplexedConnection,
+    /// Where it leads.
+    pub(super) address: Address,
     /// Has to be polled for the connection to work; ends when the connection has.
     pub(super) driver: Driver,
     pub(super) traffic: Arc<Traffic>,
@@ -60,8 +64,9 @@ impl Endpoint {
     }
 
     fn read(config: &Config) -> Result<Self, String> {
-        let Target {
-            address,
+        let Targets {
+            addresses,
+            cluster,
             tls,
             login,
         } = address::read(config)?;
@@ -72,9 +77,13 @@ impl Endpoint {
         };
         let mut wanted = tls;
         let place = match &config.sentinels {
-            None => Place::Fixed(address),
+            None if cluster => Place::Cluster(addresses.into()),
+            None => Place::Fixed(one(addresses)?),
+            Some(_) if cluster => {
+                return Err("a cluster has no sentinels: one or the other".to_owned());
+            }
             Some(urls) => {
-                let master = address::master_of(&config.url, &address)?;
+                let master = address::master_of(&config.url, &one(addresses)?)?;
                 let mut sentinels = Vec::new();
                 for url in urls {
                     let target = address::read_sentinel(url)?;
@@ -97,6 +106,10 @@ impl Endpoint {
             printed: match &place {
                 Place::Fixed(address) => address.to_string(),
                 Place::Sentinels(sentinels) => sentinels.printed(),
+                Place::Cluster(seeds) => {
+                    let seeds: Vec<_> = seeds.iter().map(Address::to_string).collect();
+                    format!("the cluster of {}", seeds.join(", "))
+                }
             },
             place,
             tls: secured(tls, None)?,
@@ -108,10 +121,36 @@ impl Endpoint {
         })
     }
 
+    /// Who may be asked first about a cluster; nothing where there is none.
+    pub(super) fn seeds(&self) -> Option<&[Address]> {
+        match &self.place {
+            Place::Cluster(seeds) => Some(seeds),
+            Place::Fixed(_) | Place::Sentinels(_) => None,
+        }
+    }
+
+    /// One node of the cluster.
+    pub(super) fn at(&self, address: &Address) -> Self {
+        Endpoint {
+            place: Place::Fixed(address.clone()),
+            printed: address.to_string(),
+            ..self.clone()
+        }
+    }
+
+    /// Asks on a connection that is closed again.
+    pub(super) async fn ask(&self, questions: &[Cmd]) -> Result<Vec<RedisResult<Value>>, Refusal> {
+        self.limited(async {
+            let (_, mut socket) = self.open().await?;
+            exchange(&mut socket.stream, questions).await
+        })
+        .await
+    }
+
     /// Finds out by itself when the server is another one, as long as this is polled.
     pub(super) fn watch(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
         match &self.place {
-            Place::Fixed(_) => None,
+            Place::Fixed(_) | Place::Cluster(_) => None,
             Place::Sentinels(sentinels) => Some(Arc::clone(sentinels).watch()),
         }
     }
@@ -119,7 +158,7 @@ impl Endpoint {
     /// Returns when the server is known to be another one than that at `address`.
     pub(super) async fn until_not(&self, address: &Address) {
         match &self.place {
-            Place::Fixed(_) => std::future::pending().await,
+            Place::Fixed(_) | Place::Cluster(_) => std::future::pending().await,
             Place::Sentinels(sentinels) => sentinels.until_not(address).await,
         }
     }
@@ -154,7 +193,8 @@ impl Endpoint {
             Ok(Opened {
                 connection,
                 traffic,
-                driver: self.clone().drive(driver, address),
+                driver: self.clone().drive(driver, address.clone()),
+                address,
             })
         })
         .await
@@ -169,14 +209,8 @@ impl Endpoint {
     }
 
     /// Opens a connection for subscriptions; where it leads.
-    pub(super) async fn connect_pubsub(&self) -> Result<(Address, PubSub), Refusal> {
-        self.limited(async {
-            let (address, socket) = self.open().await?;
-            let pubsub = PubSub::new(&INTRODUCED, socket.stream).await;
-            let pubsub = pubsub.map_err(|error| Refusal::at_connect(&error))?;
-            Ok((address, pubsub))
-        })
-        .await
+    pub(super) async fn connect_pubsub(&self) -> Result<(Address, Socket), Refusal> {
+        self.limited(self.open()).await
     }
 
     async fn open(&self) -> Result<(Address, Socket), Refusal> {
@@ -184,6 +218,7 @@ impl Endpoint {
         let (address, master) = match &self.place {
             Place::Fixed(address) => (address.clone(), false),
             Place::Sentinels(sentinels) => (sentinels.locate().await?, true),
+            Place::Cluster(_) => return Err(Refusal::unreachable("a cluster is no server")),
         };
         let entry = Entry {
             address: &address,
@@ -237,6 +272,11 @@ impl Endpoint {
             Err(Refusal::unreachable(detail))
         })
     }
+}
+
+fn one(addresses: Vec<Address>) -> Result<Address, String> {
+    let first = addresses.into_iter().next();
+    first.ok_or_else(|| "the URL has no host".to_owned())
 }
 
 /// What the redis crate is told to say on a connection where everything has been said.

@@ -146,14 +146,6 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// Reads the error of a command that was handed to a connection when it was `sent`.
-    pub(crate) fn of_command(error: &RedisError, sent: Moment) -> Self {
-        match Refusal::from_server(error) {
-            Some(refusal) => Failure::Refused(refusal),
-            None => Failure::unanswered(error.to_string(), sent),
-        }
-    }
-
     pub(crate) fn unanswered(detail: impl Into<String>, sent: Moment) -> Self {
         Failure::Unanswered {
             detail: detail.into(),

@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use super::address::Address;
 use super::endpoint::{MOST_UNDER_WAY, Opened};
 use super::failure::Reason;
 use super::socket::Traffic;
@@ -37,8 +39,9 @@ pub(super) trait Keeper: Send + Sync + 'static {
 /// A connection that can be used. It is closed when the last command that waits for it has gone.
 pub(crate) struct Live {
     /// Tells one connection from its successor.
-    /// How many there were before it.
-    pub(crate) generation: u64,
+    pub(super) generation: u64,
+    /// Where it leads.
+    pub(super) address: Address,
     connection: MultiplexedConnection,
     traffic: Arc<Traffic>,
     /// How many commands are not answered yet.
@@ -75,6 +78,7 @@ impl Live {
             };
             Live {
                 generation,
+                address: opened.address,
                 connection: opened.connection,
                 traffic: opened.traffic,
                 under_way: AtomicUsize::new(0),
@@ -86,20 +90,32 @@ impl Live {
     }
 
     /// Sends one command.
-    pub(crate) async fn send(&self, command: &Command) -> Result<Value, Failure> {
+    pub(super) async fn send(&self, command: &Command) -> Result<Value, Failure> {
+        self.exchange(command, false).await
+    }
+
+    /// The same to a server that is taking over the key's slot, from the one that has sent us here.
+    pub(super) async fn send_asking(&self, command: &Command) -> Result<Value, Failure> {
+        self.exchange(command, true).await
+    }
+
+    /// Ends the connection: what is under way stays unanswered.
+    pub(super) fn cut(&self) {
+        self.driver.abort();
+    }
+
+    async fn exchange(&self, command: &Command, asking: bool) -> Result<Value, Failure> {
         let written = self.traffic.written();
         let sent = Moment::now();
-        let mut connection = self.connection.clone();
+        let connection = self.connection.clone();
         let before = self.under_way.fetch_add(1, Ordering::Relaxed);
         let _under_way = UnderWay(&self.under_way);
         let answer = if before < MOST_UNDER_WAY {
-            connection.send_packed_command(command.packed()).await
+            hand_over(connection, command, asking).await
         } else {
             let command = command.clone();
             let sending =
-                outside::spawn(
-                    async move { connection.send_packed_command(command.packed()).await },
-                );
+                outside::spawn(async move { hand_over(connection, &command, asking).await });
             // It ends without an answer where the runtime does.
             sending
                 .await
@@ -133,6 +149,21 @@ impl Live {
             keeper.ended(self.generation, end);
         }
     }
+}
+
+async fn hand_over(
+    mut connection: MultiplexedConnection,
+    command: &Command,
+    asking: bool,
+) -> RedisResult<redis::Value> {
+    if !asking {
+        return connection.send_packed_command(command.packed()).await;
+    }
+    // The server lets the very next command in, so they must not be parted.
+    let mut both = redis::pipe();
+    both.cmd("ASKING").add_command(command.packed().clone());
+    let answers = connection.send_packed_commands(&both, 1, 1).await?;
+    Ok(answers.into_iter().next().unwrap_or(redis::Value::Nil))
 }
 
 /// A command that is not answered yet.

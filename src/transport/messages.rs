@@ -1,22 +1,58 @@
 //! Messages, and the commands for them.
-//!
-//! A standalone server has one kind of them. Those of a cluster that stay with the key's server (`SPUBLISH`, `SSUBSCRIBE`,
-//! `SHARDNUMSUB`) are to be chosen here: the scripts know both.
 
 use super::Command;
 
-/// Sends a message.
-pub(crate) const PUBLISH: &str = "PUBLISH";
-
-/// Asks how many listen to each of `channels`.
-pub(crate) fn count_listeners<'a>(channels: impl Iterator<Item = &'a str>) -> Command {
-    let question = Command::new("PUBSUB").arg("NUMSUB");
-    channels.fold(question, Command::arg)
+/// Which kind of messages wakes those who wait: all clients of an object, those in Java, too, must use the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Messages {
+    /// They reach all nodes of a cluster. A server that is no cluster has no others.
+    Plain,
+    /// They stay with the server that has the channel's slot.
+    Sharded,
 }
 
-/// A message that has been heard.
+impl Messages {
+    /// The command that sends one.
+    pub(crate) fn publish(self) -> &'static str {
+        match self {
+            Messages::Plain => "PUBLISH",
+            Messages::Sharded => "SPUBLISH",
+        }
+    }
+
+    /// Asks how many listen to each of `channels`: all must be at home on one server.
+    pub(crate) fn count_listeners<'a>(self, channels: impl Iterator<Item = &'a str>) -> Command {
+        let question = Command::new("PUBSUB").arg(match self {
+            Messages::Plain => "NUMSUB",
+            Messages::Sharded => "SHARDNUMSUB",
+        });
+        channels.fold(question, |question, channel| {
+            question.arg(channel).beside(channel)
+        })
+    }
+
+    pub(super) fn subscribe(self) -> &'static str {
+        match self {
+            Messages::Plain => "SUBSCRIBE",
+            Messages::Sharded => "SSUBSCRIBE",
+        }
+    }
+
+    pub(super) fn unsubscribe(self) -> &'static str {
+        match self {
+            Messages::Plain => "UNSUBSCRIBE",
+            Messages::Sharded => "SUNSUBSCRIBE",
+        }
+    }
+}
+
+/// What is heard.
 #[derive(Debug)]
-pub(crate) struct Message {
-    pub(crate) channel: String,
-    pub(crate) payload: Vec<u8>,
+pub(crate) enum Heard {
+    Message {
+        channel: String,
+        payload: Vec<u8>,
+    },
+    /// The server has ended the subscription by itself, or has been asked to.
+    Ended(String),
 }

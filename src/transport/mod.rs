@@ -1,16 +1,22 @@
 //! The only code that knows the `redis` crate: one command connection and one subscription connection
-//! to a standalone server or the master that sentinels tell, and what their failures mean for a call.
+//! to a standalone server, to the master that sentinels tell, or to each master of a cluster, and what their failures mean
+//! for a call.
 
 mod address;
 mod backoff;
+mod cluster;
 mod command;
 mod connection;
 mod endpoint;
 mod failure;
 mod handshake;
+mod layout;
+mod link;
 mod live;
 mod messages;
+mod pubsub;
 mod sentinel;
+mod slot;
 mod socket;
 mod subscriber;
 mod tls;
@@ -18,10 +24,11 @@ mod value;
 
 pub(crate) use backoff::{Backoff, jittered};
 pub(crate) use command::{Command, digest};
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Connection, Route};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::{Failure, Reason, Refusal};
-pub(crate) use live::Live;
-pub(crate) use messages::{Message, PUBLISH, count_listeners};
+pub(crate) use layout::{Layout, Node};
+pub(crate) use messages::{Heard, Messages};
+pub(crate) use slot::hash_tag;
 pub(crate) use subscriber::{Subscriber, Subscriptions};
 pub(crate) use value::Value;

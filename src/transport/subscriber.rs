@@ -1,86 +1,105 @@
 //! The subscription connection: never carries commands, so that no reply can go astray.
 
-use futures::StreamExt;
-use redis::aio::{PubSubSink, PubSubStream};
+use std::time::Duration;
 
 use super::address::Address;
-use super::{Endpoint, Failure, Message, Refusal};
+use super::layout::Node;
+use super::messages::{Heard, Messages};
+use super::pubsub::{self, Asking, Hearing};
+use super::slot::slot;
+use super::{Endpoint, Failure, Refusal};
 use crate::clock::Moment;
+
+/// One command names this many channels at the most.
+const MOST_CHANNELS: usize = 512;
 
 /// The half that asks for subscriptions.
 pub(crate) struct Subscriptions {
-    sink: PubSubSink,
-    response_timeout: std::time::Duration,
+    asking: Asking,
+    kind: Messages,
+    response_timeout: Duration,
 }
 
 /// The half that hears messages.
 pub(crate) struct Subscriber {
-    stream: PubSubStream,
+    hearing: Hearing,
     endpoint: Endpoint,
     /// Where it leads.
     address: Address,
 }
 
 impl Subscriber {
-    pub(crate) async fn connect(endpoint: &Endpoint) -> Result<(Subscriptions, Self), Refusal> {
-        let (address, pubsub) = endpoint.connect_pubsub().await?;
-        let (sink, stream) = pubsub.split();
+    pub(crate) async fn connect(node: &Node) -> Result<(Subscriptions, Self), Refusal> {
+        let endpoint = node.endpoint();
+        let (address, socket) = endpoint.connect_pubsub().await?;
+        let (asking, hearing) = pubsub::start(socket.stream);
         let subscriptions = Subscriptions {
-            sink,
+            asking,
+            kind: node.messages(),
             response_timeout: endpoint.response_timeout(),
         };
         let subscriber = Subscriber {
-            stream,
+            hearing,
             endpoint: endpoint.clone(),
             address,
         };
         Ok((subscriptions, subscriber))
     }
 
-    /// The next message; `None` when the connection is gone, or leads to a server that is not the master any more.
-    pub(crate) async fn next(&mut self) -> Option<Message> {
-        let message = tokio::select! {
-            message = self.stream.next() => message?,
-            () = self.endpoint.until_not(&self.address) => return None,
-        };
-        Some(Message {
-            channel: message.get_channel_name().to_owned(),
-            payload: message.get_payload_bytes().to_vec(),
-        })
+    /// What is heard next; `None` when the connection is gone, or leads to a server that is not the master any more.
+    pub(crate) async fn next(&mut self) -> Option<Heard> {
+        tokio::select! {
+            heard = self.hearing.next() => heard,
+            () = self.endpoint.until_not(&self.address) => None,
+        }
     }
 }
 
 impl Subscriptions {
-    /// Subscribes and waits for the server's confirmation of every channel.
-    pub(crate) async fn subscribe(&mut self, channels: &[String]) -> Result<(), Failure> {
-        limited(self.response_timeout, self.sink.subscribe(channels)).await
+    /// `channels` in those groups that can be subscribed together, in their order.
+    pub(crate) fn groups(&self, mut channels: Vec<String>) -> Vec<Vec<String>> {
+        if self.kind == Messages::Sharded {
+            channels.sort_by_cached_key(|channel| slot(channel));
+        }
+        let together = |one: &String, two: &String| match self.kind {
+            Messages::Plain => true,
+            Messages::Sharded => slot(one) == slot(two),
+        };
+        let groups = channels.chunk_by(together);
+        let groups = groups.flat_map(|group| group.chunks(MOST_CHANNELS));
+        groups.map(<[String]>::to_vec).collect()
     }
 
-    pub(crate) async fn unsubscribe(&mut self, channels: &[String]) -> Result<(), Failure> {
-        limited(self.response_timeout, self.sink.unsubscribe(channels)).await
+    /// Subscribes each of `groups` and waits for the server's confirmation of every channel; what it refuses, it refuses
+    /// for a group.
+    pub(crate) async fn subscribe(
+        &mut self,
+        groups: &[&[String]],
+    ) -> Result<Vec<Result<(), Refusal>>, Failure> {
+        let asking = self.asking.subscribe(self.kind, groups);
+        limited(self.response_timeout, asking).await
+    }
+
+    pub(crate) async fn unsubscribe(&mut self, groups: &[&[String]]) -> Result<(), Failure> {
+        let asking = self.asking.unsubscribe(self.kind, groups);
+        limited(self.response_timeout, asking).await
     }
 
     /// Asks whether the server is still there.
     pub(crate) async fn ping(&mut self) -> Result<(), Failure> {
-        let pong = limited(self.response_timeout, self.sink.ping::<redis::Value>()).await;
-        match pong {
-            // An ACL may forbid PING, and a busy server refuses it; that it answers is all that matters.
-            Ok(_) | Err(Failure::Refused(_)) => Ok(()),
-            Err(failure) => Err(failure),
-        }
+        limited(self.response_timeout, self.asking.ping()).await
     }
 }
 
 async fn limited<T>(
-    limit: std::time::Duration,
-    asking: impl Future<Output = redis::RedisResult<T>>,
+    limit: Duration,
+    asking: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let sent = Moment::now();
-    match tokio::time::timeout(limit, asking).await {
-        Ok(answer) => answer.map_err(|error| Failure::of_command(&error, sent)),
-        Err(_) => {
+    tokio::time::timeout(limit, asking)
+        .await
+        .unwrap_or_else(|_| {
             let detail = format!("no answer within {limit:?}");
             Err(Failure::unanswered(detail, sent))
-        }
-    }
+        })
 }

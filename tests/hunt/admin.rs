@@ -8,6 +8,8 @@ use super::plan::AdminCall;
 
 /// The semaphore that they change.
 pub const KEY: &str = "a0";
+/// The latch.
+pub const LATCH: &str = "p0";
 
 /// What may have happened so far: which calls have taken effect. Several are possible where two calls make the same change.
 type World = BTreeSet<u64>;
@@ -24,15 +26,23 @@ pub struct Ledger {
 struct Client {
     made: BTreeMap<u64, AdminCall>,
     worlds: BTreeSet<World>,
+    /// The calls beside which there was nothing to change at some time.
+    void: BTreeSet<u64>,
 }
 
 impl Default for Client {
     fn default() -> Self {
         Client {
             made: BTreeMap::new(),
+            void: BTreeSet::new(),
             worlds: BTreeSet::from([World::new()]),
         }
     }
+}
+
+/// What is left of a latch; nothing once it is open.
+fn down(value: i64, by: i64) -> Option<i64> {
+    Some(value - by).filter(|left| *left > 0)
 }
 
 /// How a call has ended.
@@ -57,12 +67,16 @@ impl AdminCall {
             AdminCall::ReleaseIfExists(permits) => value.map(|value| value + i64::from(permits)),
             AdminCall::Delete => None,
             AdminCall::Look => value,
+            AdminCall::CountDown => value.and_then(|value| down(value, 1)),
         }
     }
 
     /// It is carried out, whatever becomes of its caller.
     pub fn is_owed(self) -> bool {
-        matches!(self, AdminCall::Release(_) | AdminCall::ReleaseIfExists(_))
+        matches!(
+            self,
+            AdminCall::Release(_) | AdminCall::ReleaseIfExists(_) | AdminCall::CountDown
+        )
     }
 }
 
@@ -71,6 +85,9 @@ impl Ledger {
         self.last_number += 1;
         let client = self.clients.entry(host).or_default();
         client.made.insert(self.last_number, call);
+        if self.value.is_none() {
+            client.void.insert(self.last_number);
+        }
         self.last_number
     }
 
@@ -80,7 +97,12 @@ impl Ledger {
         let Some(call) = client.made.get(&number).copied() else {
             return Ok(());
         };
-        let must = matches!(call, AdminCall::Release(_) | AdminCall::Add(1..));
+        let must = match call {
+            AdminCall::Release(_) | AdminCall::Add(1..) => true,
+            // Of a latch that is open it changes nothing.
+            AdminCall::CountDown => !client.void.contains(&number),
+            _ => false,
+        };
         match ended {
             Ended::Done if must => client.worlds.retain(|world| world.contains(&number)),
             Ended::Not => client.worlds.retain(|world| !world.contains(&number)),
@@ -101,6 +123,11 @@ impl Ledger {
     /// A command of `host`, or nobody, has been carried out, and the value is this now.
     pub fn becomes(&mut self, host: Option<Host>, value: Option<i64>) -> Result<(), String> {
         let before = std::mem::replace(&mut self.value, value);
+        if value.is_none() || before.is_none() {
+            for client in self.clients.values_mut() {
+                client.void.extend(client.made.keys());
+            }
+        }
         let Some(host) = host.filter(|_| before != value) else {
             return Ok(());
         };
@@ -134,6 +161,7 @@ impl Client {
                 AdminCall::Release(permits) | AdminCall::ReleaseIfExists(permits) => {
                     Some((*number, i64::from(*permits)))
                 }
+                AdminCall::CountDown => Some((*number, -1)),
                 _ => None,
             })
             .take(MOST_RELEASES)
@@ -148,6 +176,7 @@ impl Client {
             let sum: i64 = permits.iter().sum();
             let released = |value: Option<i64>| match sum {
                 0 => value,
+                ..0 => value.and_then(|value| down(value, -sum)),
                 _ => Some(value.unwrap_or_default() + sum),
             };
             let mut done = world.clone();

@@ -9,7 +9,7 @@
 //! - `cargo test --test hunt`: the seeds that have found something, and some more;
 //! - `SIM=10m`: as many as there is time for, on all cores, from `FROM=<seed>` on or from anywhere;
 //!   (`BRIEF=1`: without the story of one that fails; `ALL=1`: going on, with the seeds of all that fail);
-//! - `SEED=<seed>`: that one, line by line;
+//! - `SEED=<seed>`: that one, line by line (`WHOLE=1`: with all its events; `TRACE=1`: even if it is well);
 //! - `PLANS=100`: what so many seeds draw, a line each;
 //! - `TWICE=1000`: so many, each twice, to see that they are the same.
 #![allow(dead_code, unreachable_pub)]
@@ -146,7 +146,10 @@ fn tell(seed: u64) -> bool {
         return true;
     };
     println!("SEED={seed} fails: {fault}");
-    let plan = shrink::shrunk(&plan, &fault);
+    let plan = match std::env::var("WHOLE") {
+        Ok(_) => plan,
+        Err(_) => shrink::shrunk(&plan, &fault),
+    };
     println!("{:#?}", plan.settings);
     for event in &plan.events {
         println!("{:?} {:?}", event.at, event.what);

@@ -35,7 +35,7 @@ impl Gauge {
     }
 
     /// After permits were got; with a negative number before they are given back.
-    async fn add(&mut self, permits: i64) {
+    pub async fn add(&mut self, permits: i64) {
         let () = redis::cmd("EVAL")
             .arg(ADD)
             .arg(1)

@@ -4,6 +4,7 @@
 
 pub mod channel;
 pub mod clients;
+pub mod cluster;
 pub mod crowd;
 pub mod keeper;
 pub mod lock_crowd;

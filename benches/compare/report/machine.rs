@@ -13,6 +13,7 @@ use crate::program::REDISSON;
 /// Names and versions; "?" where something can't be found out.
 pub(crate) struct Machine {
     mode: &'static str,
+    date: String,
     processor: String,
     cores: usize,
     load: String,
@@ -31,6 +32,7 @@ impl Machine {
         let unknown = || "?".to_owned();
         Ok(Machine {
             mode,
+            date: first_line("date", "-uI").unwrap_or_else(unknown),
             processor: processor().unwrap_or_else(unknown),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             load: load().unwrap_or_else(unknown),
@@ -44,6 +46,7 @@ impl Machine {
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "mode": self.mode,
+            "date": self.date,
             "processor": self.processor,
             "cores": self.cores,
             "load_before": self.load,

@@ -1,5 +1,6 @@
 //! The numbers of a report: their names and how they are written.
 
+use crate::figures::numbers::{grouped, micros, percent, precise};
 use crate::sample::Sample;
 use crate::waits::Waits;
 
@@ -101,34 +102,9 @@ impl Metric {
         match self.unit {
             Unit::Count => grouped(value),
             Unit::Precise => precise(value),
-            Unit::Micros if value < 1000.0 => format!("{value:.0} µs"),
-            Unit::Micros if value < 1e6 => format!("{} ms", precise(value / 1e3)),
-            Unit::Micros => format!("{} s", precise(value / 1e6)),
-            Unit::Percent => format!("{:.0} %", value * 100.0),
+            Unit::Micros => micros(value),
+            Unit::Percent => percent(value),
             Unit::YesOrNo => if value == 1.0 { "yes" } else { "no" }.to_owned(),
         }
     }
-}
-
-/// Three digits.
-pub(crate) fn precise(value: f64) -> String {
-    match value {
-        ..0.995 => format!("{value:.3}"),
-        ..9.995 => format!("{value:.2}"),
-        ..99.95 => format!("{value:.1}"),
-        _ => grouped(value),
-    }
-}
-
-/// A whole number with commas.
-pub(crate) fn grouped(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 && !text.ends_with('-') {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

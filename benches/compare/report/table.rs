@@ -1,8 +1,9 @@
 //! Tables for the terminal.
 
-use super::metric::{Metric, PAIRS_PER_SECOND, precise};
+use super::metric::{Metric, PAIRS_PER_SECOND};
 use super::target::{Needed, Target};
 use super::{Row, Workload};
+use crate::figures::numbers::precise;
 
 /// A workload's results; `ours is` says how many times as many pairs a second this crate makes.
 pub(super) fn of_workload(workload: &Workload) -> String {

@@ -5,6 +5,7 @@
 
 mod crowd;
 mod fair;
+mod leased;
 mod lock;
 mod ours;
 mod parked;
@@ -51,6 +52,10 @@ pub(crate) async fn serve(word: &str, url: &str, clients: usize) -> Result<()> {
         with(clients, || lock::Ours::connect(url)).await
     } else if word == Make::LockPlain.word() {
         with(clients, || lock::Plain::connect(url)).await
+    } else if word == Make::Leased.word() {
+        with(clients, || leased::Ours::connect(url)).await
+    } else if word == Make::LeasedPlain.word() {
+        with(clients, || leased::Plain::connect(url)).await
     } else {
         Err(format!("no such side: {word}").into())
     }

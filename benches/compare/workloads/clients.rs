@@ -9,9 +9,10 @@ use tokio::time::sleep;
 
 use crate::Result;
 use crate::contestant::Contestant::{self, Fair, Ours};
+use crate::figures::numbers::grouped;
 use crate::meter::{self, ServerUse};
+use crate::report::Report;
 use crate::report::metric::{self, Numbers};
-use crate::report::{Report, metric::grouped};
 use crate::stage::{Stage, crowd_fields};
 
 pub(crate) const SEMAPHORE: &str = "turns-clients";

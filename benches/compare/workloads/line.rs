@@ -7,10 +7,11 @@ use tokio::time::sleep;
 
 use crate::Result;
 use crate::contestant::{Contestant, Make};
+use crate::figures::numbers::grouped;
 use crate::meter::{self, ServerUse};
 use crate::program::Program;
 use crate::report::Report;
-use crate::report::metric::{self, Metric, Numbers, grouped};
+use crate::report::metric::{self, Metric, Numbers};
 use crate::stage::Stage;
 
 pub(crate) const NAME: &str = "line";

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use crate::Result;
-use crate::contestant::Contestant::{self, Ours, OursViaRedis, Plain, RedissonAsync, RedissonSync};
+use crate::contestant::Contestant::{
+    self, Leased, LeasedPlain, Ours, OursViaRedis, Plain, RedissonAsync, RedissonLeasedAsync,
+    RedissonLeasedSync, RedissonSync,
+};
 use crate::report::Report;
 use crate::report::metric;
 use crate::sample::{Crowd, Sample, measure};
@@ -24,6 +27,9 @@ pub(crate) struct Throughput {
 const ALONE: &[Contestant] = &[Ours, Plain, RedissonSync];
 /// Alone at their semaphores.
 const APART: &[Contestant] = &[Ours, Plain, RedissonAsync];
+/// Of permits with ids.
+const LEASED_ALONE: &[Contestant] = &[Leased, LeasedPlain, RedissonLeasedSync];
+const LEASED: &[Contestant] = &[Leased, LeasedPlain, RedissonLeasedSync, RedissonLeasedAsync];
 const ALL: &[Contestant] = &[Ours, OursViaRedis, Plain, RedissonSync, RedissonAsync];
 /// So many threads nobody would start.
 const FUTURES: &[Contestant] = &[Ours, OursViaRedis, Plain, RedissonAsync];
@@ -48,6 +54,20 @@ pub(crate) fn all() -> Vec<Throughput> {
             1024,
             AMPLE,
             FUTURES,
+        ),
+        workload(
+            "leased-1",
+            "permits with ids and leases, 1 caller",
+            1,
+            AMPLE,
+            LEASED_ALONE,
+        ),
+        workload(
+            "leased-256",
+            "permits with ids and leases, 256 callers",
+            256,
+            AMPLE,
+            LEASED,
         ),
         workload("scarce-64", "8 permits, 64 callers", 64, SCARCE, ALL),
         workload(

@@ -161,6 +161,17 @@ async fn a_worker_has_a_higher_token_each_time() {
 }
 
 #[tokio::test]
+async fn permits_with_ids_are_given_back() {
+    let server = RedisServer::start().await;
+    let told = output(env!("CARGO_BIN_EXE_permits"), &server).await;
+    let lines = ["the job is done", "1 held for ten minutes"];
+    assert_eq!(told.lines().collect::<Vec<_>>(), lines);
+    let mut control = server.connection().await;
+    let free: i64 = control.get("example:jobs").await.unwrap();
+    assert_eq!(free, 2);
+}
+
+#[tokio::test]
 async fn parties_meet_at_a_latch() {
     let program = env!("CARGO_BIN_EXE_latch");
     let server = RedisServer::start().await;

@@ -309,7 +309,7 @@ impl Core {
         let mut keys = Vec::with_capacity(1 + 2 * calls.len());
         let mut args = Vec::with_capacity(3 + calls.len());
         keys.push(Arc::clone(lane));
-        args.push(Arg::PUBLISH);
+        args.push(Arg::Publish);
         args.push(Arg::Sequence(sequence));
         args.push(Arg::millis(self.config.record_life()));
         for call in calls {

@@ -370,11 +370,13 @@ impl Holds {
         places
     }
 
-    /// Takes up to `most` of `places` out that are to be renewed now, and in the same way.
+    /// Takes up to `most` of `places` out that are to be renewed now, in the same way and in the same slot; they are in
+    /// the order of their slots.
     pub(crate) fn next_renewals(
         &self,
         places: &mut Vec<Place>,
         most: usize,
+        slot: impl Fn(&str) -> u16,
     ) -> Option<(Renewing, Vec<Renewal>)> {
         let mut state = self.lock();
         let mut alike: Option<Renewing> = None;
@@ -384,7 +386,8 @@ impl Holds {
         {
             if let Some(holding) = state.of(lock, owner).filter(|held| held.is_watched()) {
                 let renewing = *alike.get_or_insert(holding.renewing);
-                if !renewing.is_like(&holding.renewing) {
+                let fits = |first: &Renewal| slot(&first.place.0) == slot(lock);
+                if !renewing.is_like(&holding.renewing) || !some.first().is_none_or(fits) {
                     break;
                 }
                 some.push(Renewal {
@@ -463,7 +466,7 @@ mod tests {
 
     /// The locks whose renewal is due.
     fn due(holds: &Holds) -> Vec<Renewal> {
-        let renewals = holds.next_renewals(&mut holds.to_renew(WATCHDOG), 100);
+        let renewals = holds.next_renewals(&mut holds.to_renew(WATCHDOG), 100, |_| 0);
         renewals.map_or_else(Vec::new, |(_, some)| some)
     }
 
@@ -623,7 +626,7 @@ mod tests {
         places.sort();
         assert_eq!(places.len(), 25);
         let mut seen = 0;
-        while let Some((renewing, some)) = holds.next_renewals(&mut places, 8) {
+        while let Some((renewing, some)) = holds.next_renewals(&mut places, 8, |_| 0) {
             assert!(!some.is_empty() && some.len() <= 8);
             let lock = &some[0].place.0;
             let other = lock["lock-".len()..].parse::<u32>().unwrap() >= 20;

@@ -371,6 +371,10 @@ impl Commands for Line {
 }
 
 impl Shared for Line {
+    fn waiting(&self) -> usize {
+        self.lock().waiters.len()
+    }
+
     fn close(self: Arc<Self>) {
         let (asking, waiters) = {
             let mut state = self.lock();

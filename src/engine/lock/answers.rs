@@ -120,6 +120,12 @@ impl LockLine {
         }
         for (turn, (answer, known)) in batch.turns.into_iter().zip(answers) {
             let claim = turn.claim;
+            let others = state.waiting.sharing.others();
+            match answer {
+                StepAnswer::Busy(_) => state.waiting.herd.lost(others),
+                StepAnswer::Taken(..) => state.waiting.herd.won(),
+                _ => {}
+            }
             if let StepAnswer::Busy(ttl) = answer {
                 busy = true;
                 ends = ttl;
@@ -222,6 +228,13 @@ impl LockLine {
                 if doubtful && known.holds == Count::Held(1) =>
             {
                 holds.released(key, owner, known.number, None);
+                Ok(Outcome::Released)
+            }
+            // The first copy may have done it, and what was left has been lost since.
+            (Step::Release(owner, _), StepAnswer::NotHeld)
+                if doubtful && matches!(known.holds, Count::Held(2..)) =>
+            {
+                holds.lost(key, owner);
                 Ok(Outcome::Released)
             }
             (Step::Release(owner, _), StepAnswer::NotHeld) => {

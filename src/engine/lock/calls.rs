@@ -62,7 +62,7 @@ impl Usual {
                     Arc::clone(keys.channel()),
                     Arc::clone(keys.record()),
                 ],
-                vec![Arg::PUBLISH, Arg::Text(Arc::clone(owner))],
+                vec![Arg::Publish, Arg::Text(Arc::clone(owner))],
             ),
             _ => return None,
         };
@@ -221,7 +221,7 @@ pub(crate) fn request(
         script_keys.extend(token.map(Arc::clone));
     }
     let mut args = Vec::with_capacity(6 + 4 * steps.len());
-    args.push(Arg::PUBLISH);
+    args.push(Arg::Publish);
     args.push(Arg::Number(0));
     args.push(Arg::millis(record_life));
     args.push(Arg::Number(0));

@@ -41,6 +41,7 @@
 //! | `trouble.rs` | who is told what without one |
 //! | `waiting.rs` | the queue of those who wait, and when they ask |
 //! | `sharing.rs` | when the lock is left to other clients |
+//! | `herd.rs` | which clients ask when it has come free |
 //! | `locked.rs` | the state while it is locked |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
 //!
@@ -48,6 +49,7 @@
 
 mod answers;
 mod calls;
+mod herd;
 mod locked;
 mod round;
 mod seat;
@@ -378,6 +380,10 @@ impl Commands for LockLine {
 }
 
 impl Shared for LockLine {
+    fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
     fn close(self: Arc<Self>) {
         let (asking, waiters): (Vec<_>, Vec<_>) = {
             let mut state = self.lock();

@@ -62,6 +62,11 @@ impl Sharing {
         self.others = others;
     }
 
+    /// How many did the last time that it was learned.
+    pub(super) fn others(&self) -> u64 {
+        self.others
+    }
+
     /// How many turns are due to others now.
     fn due(&self, now: Instant, window: Duration) -> u64 {
         let others = self.others.min(MOST_TURNS);

@@ -8,6 +8,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::calls::{Claim, Reply};
+use super::herd::Herd;
 use super::sharing::Sharing;
 use super::{LockLine, State};
 use crate::engine::drive;
@@ -63,11 +64,16 @@ pub(super) struct Waiting {
     silent_since: Option<Instant>,
     pub(super) listening: Listening,
     pub(super) sharing: Sharing,
+    pub(super) herd: Herd,
     /// Looks when the one who holds the lock must have lost it.
     alarm: Option<AbortHandle>,
 }
 
 impl Waiting {
+    pub(super) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
@@ -202,6 +208,17 @@ impl Waiting {
         (overdue, next)
     }
 
+    /// A message says that the lock has come free: nothing, and the first one asks now; else when it does so, as others
+    /// are to ask before it.
+    fn heard(&mut self, now: Instant) -> Option<Instant> {
+        self.sharing.heard(now);
+        // Who has been passed for long is to say so.
+        if self.passed(now).is_some() {
+            return None;
+        }
+        self.herd.heard(self.sharing.others(), now)
+    }
+
     /// There is a reason for the first one to ask.
     pub(super) fn look_anew(&mut self) {
         self.look = true;
@@ -310,6 +327,20 @@ impl LockLine {
         }
     }
 
+    /// Looks at `instant`, unless there is another message before.
+    fn look_late_at(&self, instant: Instant) {
+        let line = self.itself.clone();
+        self.core.runtime.spawn(async move {
+            tokio::time::sleep_until(instant).await;
+            if let Some(line) = line.upgrade() {
+                let due = line.lock().waiting.herd.is_due(instant);
+                if due {
+                    line.look_again();
+                }
+            }
+        });
+    }
+
     fn look_again(self: std::sync::Arc<Self>) {
         let mut state = self.lock();
         state.waiting.look_anew();
@@ -342,7 +373,16 @@ impl Listener for LockLine {
         let mut state = self.lock();
         let look = state.waiting.listening.hear(wake);
         match wake {
-            Wake::Message(_) => state.waiting.sharing.heard(Instant::now()),
+            Wake::Message(_) => {
+                if let Some(late) = state.waiting.heard(Instant::now()) {
+                    let waits = !state.waiting.is_empty();
+                    drop(state);
+                    if waits {
+                        self.look_late_at(late);
+                    }
+                    return;
+                }
+            }
             Wake::Look => {}
             _ => state.waiting.sharing.forget_echoes(),
         }

@@ -84,7 +84,7 @@ fn request(line: &Line, series: &Series, left: &Left) -> Request {
         &NUDGE,
         vec![Arc::clone(keys.object()), Arc::clone(keys.channel())],
         vec![
-            Arg::PUBLISH,
+            Arg::Publish,
             Arg::Number(left.permits.unwrap_or(-1)),
             Arg::Number(series.starts().into()),
             Arg::Number(MOST.into()),

@@ -2,7 +2,7 @@
 //! primitive's own part.
 
 use std::str::SplitAsciiWhitespace;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::engine::keys::Keys;
@@ -25,7 +25,7 @@ pub(super) fn request(
     steps: Vec<Arg>,
 ) -> Request {
     let mut args = vec![
-        Arg::PUBLISH,
+        Arg::Publish,
         Arg::Sequence(0),
         Arg::millis(record_life),
         Arg::Number(doubtful.into()),
@@ -44,6 +44,36 @@ pub(super) fn request(
         record: Some(RecordKey {
             index: 0,
             always: changes || doubtful,
+        }),
+    })
+}
+
+/// What one operation is sent in that travels alone, in its turn, and is repeated as it is: a script of its own behind the
+/// envelope, whose first keys are the record, the object, a channel, and what the script needs.
+pub(super) fn alone(
+    script: &'static LazyLock<Script>,
+    keys: Vec<Arc<str>>,
+    record_life: Duration,
+    steps: Vec<Arg>,
+) -> Request {
+    let mut args = vec![
+        Arg::Publish,
+        Arg::Sequence(0),
+        Arg::millis(record_life),
+        Arg::Number(0),
+    ];
+    args.extend(steps);
+    Request::Script(ScriptCall {
+        script,
+        keys,
+        args,
+        sequence: Some(SEQUENCE),
+        record_flag: Some(RECORD_FLAG),
+        renumbered: false,
+        question: None,
+        record: Some(RecordKey {
+            index: 0,
+            always: true,
         }),
     })
 }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::channels::Channels;
 use super::endings;
+use super::envelope::{self, Answer};
 use super::pending::Pending;
 use super::state::{Item, State};
 use super::timer::Timer;
@@ -17,13 +18,13 @@ use crate::engine::answer::{self, answer_of};
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{self, Driver, Inline};
 use crate::engine::keys::Keys;
-use crate::engine::once::refused;
+use crate::engine::once::{refused, unexpected_answer};
 use crate::engine::registry::Shared;
-use crate::engine::request::{Request, Script};
+use crate::engine::request::{Arg, Request, Script};
 use crate::engine::wakeups::{Listener, Wake};
 use crate::error::{Error, Result};
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::Value;
+use crate::transport::{Refusal, Value};
 
 /// One object of one client.
 pub(crate) struct Line<P: Primitive> {
@@ -135,9 +136,32 @@ impl<P: Primitive> Line<P> {
     }
 
     /// What the primitive knows.
-    #[allow(dead_code)] // for the recipes
     pub(crate) fn primitive<T>(&self, read: impl FnOnce(&P) -> T) -> T {
         read(&self.lock().state.primitive)
+    }
+
+    /// Carries an operation out that has a script of its own behind the envelope, once, in its turn: its words. `steps` are its
+    /// arguments; its keys are the record, the object, the `channel`, the object's parts and `others`.
+    pub(crate) async fn alone(
+        self: &Arc<Self>,
+        operation: &'static str,
+        script: &'static LazyLock<Script>,
+        channel: &Arc<str>,
+        others: Vec<Arc<str>>,
+        steps: Vec<Arg>,
+    ) -> Result<String> {
+        self.keys.check()?;
+        let own = [self.keys.record(), self.keys.object(), channel];
+        let mut keys: Vec<Arc<str>> = own.into_iter().chain(self.keys.parts()).cloned().collect();
+        keys.extend(others);
+        let life = self.core.config.record_life();
+        let request = envelope::alone(script, keys, life, steps);
+        let value = self.command(operation, request).await?;
+        match Answer::read(&envelope::text(&value)) {
+            Some(Answer::Done(words)) => Ok(words.to_owned()),
+            Some(Answer::Refused(error)) => Err(refused(self.name(), &Refusal::from_text(error))),
+            _ => Err(unexpected_answer(self.name(), &value, None)),
+        }
     }
 
     /// The client that it belongs to.
@@ -297,6 +321,10 @@ impl<P: Primitive> Listener for Line<P> {
 }
 
 impl<P: Primitive> Shared for Line<P> {
+    fn waiting(&self) -> usize {
+        self.lock().state.waiters.len()
+    }
+
     fn close(self: Arc<Self>) {
         let told = {
             let mut inner = self.lock();

@@ -24,20 +24,21 @@
 //!
 //! # How the older lines fit
 //!
-//! | | semaphore ([`engine::line`](super::line)) | lock ([`engine::lock`](super::lock)) | recipes |
+//! | | semaphore ([`engine::line`](super::line)) | lock ([`engine::lock`](super::lock)) | recipes (they stand on it) |
 //! |---|---|---|---|
-//! | `Call` | release, add, drain, try_set, available | release, force | release, refresh, clear, list |
-//! | `Want` | permits | owner, term | nothing; those who only try: `last` from the beginning |
-//! | `Grant` | permits | hold | id, slot |
-//! | `asks` | as far as known free | the first | the first `limit + 1`, and all who only try |
+//! | `Call` | release, add, drain, try_set, available | release, force | release, refresh, clear, list, and what the line of all clients needs |
+//! | `Want` | permits | owner, term | how long it lasts; whether it only tries: a wait that ends at once |
+//! | `Grant` | permits | hold | id, slot, until when |
+//! | `asks` | as far as known free | the first | the first `limit + 1`, and who tries under a peer's lock |
 //! | `give_back` | release | release of this hold | release of the id |
-//! | `left` | the report of turns, when nobody waits any more | - | the place in the line of our clients |
+//! | `left` | the report of turns, when nobody waits any more | - | the same |
 //! | `unknown` | - (the record settles it) | the owner's count is in doubt | release of the ids |
 //! | look `After` | a pause for others | the holder's end, the others' time | first expiry, peers' lock, pace |
+//! | `later` | whether those come who were told | - | the same |
 //!
-//! What they need and this does not have yet, since nothing here would use it: serving a waiter inside the process
-//! (hand-over), a result for a step that was refused alone or must be sent again (the lock's `Lost`), how many hear the channel, a message's payload, a short form for a usual case, and a
-//! place in front (the lock's owner who holds it already).
+//! What the first two need and this does not have yet, since nothing here would use it: serving a waiter inside the process
+//! (hand-over), a result for a step that was refused alone or must be sent again (the lock's `Lost`), how many hear the
+//! channel, a message's payload, a short form for a usual case, and a place in front (the lock's owner who holds it already).
 
 mod channels;
 mod endings;
@@ -201,10 +202,8 @@ pub(crate) struct Batch<P: Primitive> {
     pub(crate) calls: Vec<Queued<P>>,
     pub(crate) asks: Vec<Ask<P>>,
     /// How many waited when it departed, named here or not.
-    #[allow(dead_code)] // for the recipes
     pub(crate) waiting: usize,
     /// Who has this ticket or a later one came after that.
-    #[allow(dead_code)] // for the recipes
     pub(crate) end: Ticket,
     /// Before it was sent for the first time.
     pub(crate) departed: Moment,
@@ -284,7 +283,6 @@ impl<P: Primitive> Verdict<P> {
 }
 
 /// What a question has got.
-#[allow(dead_code)] // for the recipes
 pub(crate) enum Got<G> {
     Granted(G),
     /// It waits on, unless it was its last question.

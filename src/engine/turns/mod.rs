@@ -21,7 +21,8 @@
 //! *A large request* stops the line for 5 ms, or a sixteenth of its wait, and is then passed for four times as long. So it
 //! is served when it has waited some twenty times as long as permits are held. When it has waited for 5 s, it stops the line for
 //! 5 s and a quarter of its wait, and is passed for as long as it has waited: a request for more than there ever is costs the
-//! others a part of their time, and no more. Who stops the line must have come since it began to, and within a second.
+//! others a part of their time, and no more. Who stops the line must have come since it began to, and is told again every
+//! 20 ms: who does not come then in its patience stops it no more.
 //!
 //! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which
 //! Java reads as 8): clients that take part pass it over. Any other message there is a stranger's release, and is answered by
@@ -286,8 +287,8 @@ impl Turns {
             return None;
         };
         let due = now + pause;
-        // Whoever has told them does, and a few others, as that one may be gone.
-        let looks = seen.told || self.answers(now);
+        // Whoever has told them does, and a few of those who wait, as that one may be gone.
+        let looks = seen.told || waiting && self.answers(now);
         if !looks || self.look_at.is_some_and(|at| at <= due) {
             return None;
         }
@@ -364,6 +365,12 @@ mod tests {
             "somebody else has told them"
         );
         assert!(turns.is_held());
+        let told_by_others = verdict("turn:1:0:4000:0:0:2");
+        assert_eq!(
+            turns.answered(told_by_others, false, false, now, now),
+            None,
+            "nobody of this client waits: it would look for as long as the line is stopped"
+        );
         let due = turns.answered(told, true, true, now, now).expect("a look");
         assert_eq!(due, now + Duration::from_millis(5));
         assert_eq!(
@@ -397,6 +404,11 @@ mod tests {
         assert!(!turns.is_in_line() && !turns.are_kept(now));
         assert!(!turns.wants_report(now, true));
         assert!(turns.wants_report(now + REFUSED, true));
+        let again = now + REFUSED;
+        assert!(!turns.takes_part(again), "it hears nothing of it yet");
+        assert!(turns.answers(again) && !turns.comes_back(now));
+        assert!(turns.comes_back(again) && turns.takes_part(again));
+        assert!(!turns.comes_back(again), "once");
     }
 
     #[test]

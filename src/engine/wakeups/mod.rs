@@ -1,6 +1,6 @@
 //! Wake-ups that can't be missed.
 //!
-//! One connection hears the channels of all objects that have waiters. A message means "look again",
+//! One connection (one to each master of a cluster) hears the channels of all objects that have waiters. A message means "look again",
 //! and so does everything after which one may have been missed: each confirmed subscription, first or
 //! after a reconnection. Behind that stands a slow, jittered check of every channel with waiters, as
 //! pub/sub delivers at most once.
@@ -12,13 +12,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::outside;
 use crate::sync::{Mutex, MutexGuard};
-use crate::transport::{Endpoint, Refusal, jittered};
+use crate::transport::{Layout, Refusal, jittered};
 use session::listen;
 
 /// A channel stays subscribed for this long after its last waiter has left, as the next one may come soon.
@@ -57,8 +57,8 @@ pub(crate) struct Wakeups {
 
 struct Registry {
     channels: Mutex<BTreeMap<String, Channel>>,
-    /// The set of wanted channels has changed.
-    changed: Notify,
+    /// The set of wanted channels has changed, or of those that are heard.
+    changed: watch::Sender<()>,
     /// The connection leads to the wrong server.
     moved: Notify,
     safety_interval: Duration,
@@ -106,15 +106,15 @@ impl Channel {
 
 impl Wakeups {
     /// Nothing is connected before the first waiter comes.
-    pub(crate) fn new(endpoint: Endpoint, safety_interval: Duration) -> Self {
+    pub(crate) fn new(layout: watch::Receiver<Layout>, safety_interval: Duration) -> Self {
         let registry = Arc::new(Registry {
             channels: Mutex::default(),
-            changed: Notify::new(),
+            changed: watch::Sender::new(()),
             moved: Notify::new(),
             safety_interval,
         });
         let tasks = vec![
-            outside::spawn(listen(Arc::clone(&registry), endpoint)).abort_handle(),
+            outside::spawn(listen(Arc::clone(&registry), layout)).abort_handle(),
             outside::spawn(check(Arc::clone(&registry))).abort_handle(),
         ];
         Wakeups {
@@ -143,7 +143,7 @@ impl Wakeups {
         wanted.set_waiting(listener, true);
         channels.insert(channel.to_owned(), wanted);
         drop(channels);
-        self.registry.changed.notify_one();
+        self.registry.changed.send_replace(());
         false
     }
 
@@ -198,17 +198,23 @@ impl Registry {
         tell(channel, known, wake);
     }
 
-    /// What to subscribe and what to unsubscribe, seen from what is subscribed: in order, so that of the channels that
-    /// belong together `redisson_sc:` comes first, and goes last.
-    fn difference(&self, subscribed: &BTreeSet<String>) -> (Vec<String>, Vec<String>) {
+    /// What to subscribe and what to unsubscribe on a server, seen from what is subscribed there: in order, so that of
+    /// the channels that belong together `redisson_sc:` comes first, and goes last. `here` are those at home there.
+    fn difference(
+        &self,
+        subscribed: &BTreeSet<String>,
+        here: impl Fn(&str) -> bool,
+    ) -> (Vec<String>, Vec<String>) {
         let channels = self.lock();
         // One that was dropped and is wanted again is subscribed once more, for the confirmation's sake.
-        let missing = |(name, known): (&String, &Channel)| (!known.confirmed).then(|| name.clone());
+        let missing = |(name, known): (&String, &Channel)| {
+            (!known.confirmed && here(name)).then(|| name.clone())
+        };
         let mut wanted: Vec<String> = channels.iter().filter_map(missing).collect();
         wanted.sort_unstable();
         let gone = subscribed
             .iter()
-            .filter(|name| !channels.contains_key(*name));
+            .filter(|name| !channels.contains_key(*name) || !here(name));
         let mut gone: Vec<String> = gone.cloned().collect();
         gone.sort_unstable_by(|one, two| two.cmp(one));
         (wanted, gone)
@@ -244,6 +250,9 @@ impl Registry {
             }
             self.wake(name, &Wake::Lost);
         }
+        if !names.is_empty() {
+            self.changed.send_replace(());
+        }
     }
 
     /// Drops the channels that nobody has wanted for a while.
@@ -266,7 +275,7 @@ impl Registry {
         for (name, known) in dropped {
             tell(&name, Some(known), &Wake::Ended);
         }
-        self.changed.notify_one();
+        self.changed.send_replace(());
     }
 
     /// The listeners whose turn it is to look without a message.
@@ -281,8 +290,9 @@ impl Registry {
         due
     }
 
-    fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+    /// Whether any of the channels is wanted that are `here`.
+    fn wants_any(&self, here: impl Fn(&str) -> bool) -> bool {
+        self.lock().keys().any(|channel| here(channel))
     }
 }
 
@@ -318,6 +328,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::transport::{Connection, Endpoint};
 
     /// Counts what it is told, or panics.
     struct Ear {
@@ -336,7 +347,8 @@ mod tests {
     async fn a_listener_that_panics_makes_nobody_deaf() {
         let config = crate::config::Config::new("redis://127.0.0.1:1");
         let endpoint = Endpoint::new(&config).expect("a valid URL");
-        let wakeups = Wakeups::new(endpoint, Duration::from_secs(5));
+        let connection = Connection::lazy(endpoint, config.sharded_pubsub);
+        let wakeups = Wakeups::new(connection.layout(), Duration::from_secs(5));
         let ears = [true, false].map(|panics| {
             let heard = AtomicUsize::new(0);
             Arc::new(Ear { heard, panics })

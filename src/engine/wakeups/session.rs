@@ -1,51 +1,112 @@
-//! The subscription connection, as long as any channel is wanted: what is subscribed is what is wanted, before long.
+//! The subscription connections, one to each server that wanted channels are at home on: what is subscribed is what is
+//! wanted, before long.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Registry, Wake};
 use crate::clock::Moment;
-use crate::transport::{Backoff, Endpoint, Failure, Message, Subscriber, Subscriptions};
+use crate::transport::{
+    Backoff, Failure, Heard, Layout, Node, Reason, Refusal, Subscriber, Subscriptions,
+};
 
-/// One SUBSCRIBE names this many channels at the most.
-const MOST_CHANNELS: usize = 512;
+/// So many commands for subscriptions are sent at once.
+const AT_ONCE: usize = 512;
 /// How often the connection is asked whether it is still there.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// How long it is at the least between two connections that were made because the server has become a replica.
 const PACE: Duration = Duration::from_millis(500);
+/// A channel that is not at home where it should be is tried there again after this.
+const AGAIN: Duration = Duration::from_millis(100);
 
-/// Keeps one subscription connection as long as any channel is wanted.
-pub(super) async fn listen(registry: Arc<Registry>, endpoint: Endpoint) {
+/// Keeps a session for each server, for as long as there is that server.
+pub(super) async fn listen(registry: Arc<Registry>, mut layout: watch::Receiver<Layout>) {
+    let mut sessions = FuturesUnordered::new();
+    let mut known: Vec<Node> = Vec::new();
+    loop {
+        let nodes = layout.borrow_and_update().nodes();
+        for node in nodes {
+            if !known.iter().any(|other| other.is(&node)) {
+                known.push(node.clone());
+                sessions.push(keep(Arc::clone(&registry), node, layout.clone()));
+            }
+        }
+        tokio::select! {
+            Some(gone) = sessions.next() => known.retain(|node| !node.is(&gone)),
+            () = changed(&mut layout) => {}
+        }
+    }
+}
+
+/// Something has moved; never where there is but one server.
+async fn changed(layout: &mut watch::Receiver<Layout>) {
+    if layout.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+async fn until_gone(mut layout: watch::Receiver<Layout>, node: &Node) {
+    while layout.borrow_and_update().has(node) {
+        changed(&mut layout).await;
+    }
+}
+
+/// Keeps one subscription connection to `node` as long as any channel is wanted there; ends when it is gone.
+async fn keep(registry: Arc<Registry>, node: Node, mut layout: watch::Receiver<Layout>) -> Node {
+    let mut wanted = registry.changed.subscribe();
     let mut backoff = Backoff::new();
     let mut lost = false;
     loop {
-        while registry.is_empty() {
-            registry.changed.notified().await;
+        loop {
+            let now = layout.borrow_and_update().clone();
+            if !now.has(&node) {
+                return node;
+            }
+            if registry.wants_any(|channel| now.is_at(channel, &node)) {
+                break;
+            }
+            tokio::select! {
+                _ = wanted.changed() => {}
+                () = changed(&mut layout) => {}
+            }
         }
-        match Subscriber::connect(&endpoint).await {
+        let connected = tokio::select! {
+            connected = Subscriber::connect(&node) => connected,
+            () = until_gone(layout.clone(), &node) => return node,
+        };
+        match connected {
             Ok((subscriptions, subscriber)) => {
                 let mut session = Session {
                     registry: &registry,
+                    node: &node,
+                    layout: &mut layout,
+                    wanted: &mut wanted,
                     subscriptions,
                     subscriber,
                     subscribed: BTreeSet::new(),
+                    leaving: BTreeSet::new(),
+                    again: None,
                 };
                 let began = Instant::now();
-                let ended = session.run(&endpoint, &mut lost).await;
+                let ended = session.run(&mut lost).await;
                 registry.lose(&session.subscribed);
                 match ended {
+                    Ended::Gone => return node,
                     Ended::Moved => {
-                        tracing::debug!(server = endpoint.address(), "subscribing again");
+                        tracing::debug!(server = node.name(), "subscribing again");
                         // It may be said of each call.
                         tokio::time::sleep_until(began + PACE).await;
                     }
                     Ended::Lost(failure) => {
                         lost = true;
+                        node.doubt();
                         tracing::warn!(
-                            server = endpoint.address(),
+                            server = node.name(),
                             %failure,
                             "subscription connection lost"
                         );
@@ -54,7 +115,8 @@ pub(super) async fn listen(registry: Arc<Registry>, endpoint: Endpoint) {
                 backoff.note_end(began.elapsed());
             }
             Err(refusal) => {
-                tracing::debug!(server = endpoint.address(), detail = %refusal.detail, "not subscribed");
+                node.doubt();
+                tracing::debug!(server = node.name(), detail = %refusal.detail, "not subscribed");
             }
         }
         tokio::time::sleep(backoff.next()).await;
@@ -66,18 +128,27 @@ enum Ended {
     Lost(Failure),
     /// The address may lead to another server.
     Moved,
+    /// The server is none of the cluster's masters any more.
+    Gone,
 }
 
 /// One subscription connection, from its beginning to its end.
 struct Session<'a> {
     registry: &'a Registry,
+    node: &'a Node,
+    layout: &'a mut watch::Receiver<Layout>,
+    wanted: &'a mut watch::Receiver<()>,
     subscriptions: Subscriptions,
     subscriber: Subscriber,
     subscribed: BTreeSet<String>,
+    /// Unsubscribed, which is still to be heard.
+    leaving: BTreeSet<String>,
+    /// Some channel was not at home here, and is to be tried again then.
+    again: Option<Instant>,
 }
 
 impl Session<'_> {
-    async fn run(&mut self, endpoint: &Endpoint, lost: &mut bool) -> Ended {
+    async fn run(&mut self, lost: &mut bool) -> Ended {
         let mut ping = tokio::time::interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         ping.tick().await;
@@ -85,12 +156,20 @@ impl Session<'_> {
             return Ended::Lost(failure);
         }
         if std::mem::take(lost) {
-            tracing::info!(server = endpoint.address(), "subscribed again");
+            tracing::info!(server = self.node.name(), "subscribed again");
         }
         loop {
             tokio::select! {
                 biased;
-                () = self.registry.changed.notified() => {
+                _ = self.wanted.changed() => {
+                    if let Err(failure) = self.bring_up_to_date().await {
+                        return Ended::Lost(failure);
+                    }
+                }
+                () = changed(self.layout) => {
+                    if !self.layout.borrow_and_update().has(self.node) {
+                        return Ended::Gone;
+                    }
                     if let Err(failure) = self.bring_up_to_date().await {
                         return Ended::Lost(failure);
                     }
@@ -103,11 +182,17 @@ impl Session<'_> {
                         return Ended::Lost(failure);
                     }
                 }
+                () = due(self.again) => {
+                    if let Err(failure) = self.bring_up_to_date().await {
+                        return Ended::Lost(failure);
+                    }
+                }
                 // Last, as there may always be one more.
-                message = self.subscriber.next() => match message {
-                    Some(Message { channel, payload }) => {
+                heard = self.subscriber.next() => match heard {
+                    Some(Heard::Message { channel, payload }) => {
                         self.registry.wake(&channel, &Wake::Message(payload));
                     }
+                    Some(Heard::Ended(channel)) => self.ended(channel),
                     None => {
                         let detail = "the server has closed the connection";
                         return Ended::Lost(Failure::unanswered(detail, Moment::now()));
@@ -118,40 +203,85 @@ impl Session<'_> {
     }
 
     async fn bring_up_to_date(&mut self) -> Result<(), Failure> {
-        let (wanted, gone) = self.registry.difference(&self.subscribed);
-        for names in gone.chunks(MOST_CHANNELS) {
-            self.subscriptions.unsubscribe(names).await?;
-            for name in names {
+        self.again = None;
+        let (wanted, gone, moved) = self.difference();
+        self.unsubscribe(gone).await?;
+        // Before long it is heard where it is now.
+        self.registry.lose(&moved);
+        self.subscribe(wanted).await
+    }
+
+    /// What to subscribe, and what to unsubscribe: of that, what is at home somewhere else now.
+    fn difference(&self) -> (Vec<String>, Vec<String>, BTreeSet<String>) {
+        let layout = self.layout.borrow().clone();
+        let here = |channel: &str| layout.is_at(channel, self.node);
+        let (wanted, gone) = self.registry.difference(&self.subscribed, here);
+        let moved = gone.iter().filter(|name| !here(name)).cloned().collect();
+        (wanted, gone, moved)
+    }
+
+    async fn unsubscribe(&mut self, names: Vec<String>) -> Result<(), Failure> {
+        let groups = self.subscriptions.groups(names);
+        for some in groups.chunks(AT_ONCE) {
+            self.leaving.extend(some.iter().flatten().cloned());
+            let some: Vec<&[String]> = some.iter().map(Vec::as_slice).collect();
+            self.subscriptions.unsubscribe(&some).await?;
+            for name in some.into_iter().flatten() {
                 self.subscribed.remove(name);
             }
         }
-        for names in wanted.chunks(MOST_CHANNELS) {
-            match self.subscriptions.subscribe(names).await {
-                Ok(()) => self.confirmed(names),
-                Err(Failure::Refused(_)) => self.subscribe_one_by_one(names).await?,
-                Err(failure) => return Err(failure),
-            }
-        }
         Ok(())
     }
 
-    /// One channel that is forbidden must not stand in the way of the others.
-    async fn subscribe_one_by_one(&mut self, names: &[String]) -> Result<(), Failure> {
-        for name in names {
-            let name = std::slice::from_ref(name);
-            match self.subscriptions.subscribe(name).await {
-                Ok(()) => self.confirmed(name),
-                Err(Failure::Refused(refusal)) if !refusal.may_pass() => {
-                    self.registry.refuse(&name[0], refusal);
+    async fn subscribe(&mut self, names: Vec<String>) -> Result<(), Failure> {
+        let mut left = VecDeque::from(self.subscriptions.groups(names));
+        while !left.is_empty() {
+            let some: Vec<_> = left.drain(..left.len().min(AT_ONCE)).collect();
+            let groups: Vec<&[String]> = some.iter().map(Vec::as_slice).collect();
+            let answers = self.subscriptions.subscribe(&groups).await?;
+            for (group, answer) in some.into_iter().zip(answers) {
+                match answer {
+                    Ok(()) => self.confirmed(group),
+                    Err(refusal) if refusal.reason == Reason::Elsewhere => {
+                        self.node.doubt();
+                        self.again = Some(Instant::now() + AGAIN);
+                    }
+                    Err(refusal) => left.extend(self.refused(group, refusal)?),
                 }
-                Err(failure) => return Err(failure),
             }
         }
         Ok(())
     }
 
-    fn confirmed(&mut self, names: &[String]) {
-        self.subscribed.extend(names.iter().cloned());
-        self.registry.confirm(names);
+    /// One channel that is forbidden must not stand in the way of the others: they are asked for one by one.
+    fn refused(&self, group: Vec<String>, refusal: Refusal) -> Result<Vec<Vec<String>>, Failure> {
+        match &*group {
+            _ if refusal.may_pass() => Err(Failure::Refused(refusal)),
+            [name] => {
+                self.registry.refuse(name, refusal);
+                Ok(Vec::new())
+            }
+            _ => Ok(group.into_iter().map(|name| vec![name]).collect()),
+        }
+    }
+
+    fn confirmed(&mut self, names: Vec<String>) {
+        self.registry.confirm(&names);
+        self.subscribed.extend(names);
+    }
+
+    /// The server has ended a subscription: its slot is somewhere else now, unless we have asked for it.
+    fn ended(&mut self, channel: String) {
+        if !self.leaving.remove(&channel) && self.subscribed.remove(&channel) {
+            self.node.doubt();
+            self.registry.lose(&BTreeSet::from([channel]));
+        }
+    }
+}
+
+async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }

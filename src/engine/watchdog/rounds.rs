@@ -1,6 +1,6 @@
 //! The rounds of the watchdog: one task of a client looks after all semaphores that its guards have used.
 //!
-//! Every third of the watchdog time-out, and shortly after somebody's time is up, one script for up to [`MOST_KEYS`] of them
+//! Every third of the watchdog time-out, and shortly after somebody's time is up, one script for up to [`MOST_KEYS`] of them (of a slot, in a cluster)
 //! puts off what this client holds there, and gives back what the dead held. A semaphore is looked after as long as this client
 //! has a handle of it, and after that until nobody is on record there.
 
@@ -213,7 +213,7 @@ impl Core {
     fn request(&self, looks: &[Look]) -> Request {
         let mut keys = Vec::with_capacity(4 * looks.len());
         let mut args = Vec::with_capacity(2 + 2 * looks.len());
-        args.push(Arg::PUBLISH);
+        args.push(Arg::Publish);
         args.push(Arg::millis(self.config.lock_watchdog_timeout));
         for look in looks {
             keys.extend([look.keys.object(), look.keys.channel()].map(Arc::clone));
@@ -229,11 +229,20 @@ impl Core {
         Request::script(&RECLAIM, keys, args)
     }
 
-    async fn look_after(self: &Arc<Self>, looks: Vec<Look>) {
+    async fn look_after(self: &Arc<Self>, mut looks: Vec<Look>) {
+        let slot = |look: &Look| self.connection.slot(look.keys.object());
+        looks.sort_by_cached_key(slot);
         let mut rest = looks.into_iter().peekable();
+        // One script has keys of one slot only.
         let calls = std::iter::from_fn(|| {
-            rest.peek()?;
-            let some: Vec<Look> = rest.by_ref().take(MOST_KEYS).collect();
+            let first = rest.next()?;
+            let of_first = slot(&first);
+            let mut some = vec![first];
+            while some.len() < MOST_KEYS
+                && let Some(look) = rest.next_if(|look| slot(look) == of_first)
+            {
+                some.push(look);
+            }
             Some(self.look_after_some(some))
         });
         stream::iter(calls)

@@ -59,6 +59,7 @@ macro_rules! answer {
     };
 }
 
+mod faults;
 mod line;
 mod wakers;
 

@@ -259,7 +259,7 @@ impl RLock {
         };
         let call = self.calling("lock", wait.into(), Dropped::Withdrawn);
         let taking = self.line.acquire(claim, wait);
-        self.core.take(call, pin!(taking)).await
+        self.core.take(call, What::Lock, 1, pin!(taking)).await
     }
 
     /// [`lock`](Self::lock) with a guard that unlocks when dropped.
@@ -336,7 +336,7 @@ impl RLock {
     }
 
     fn holding(&self) -> Holding {
-        Holding::new(&self.core.stats, What::Lock, 1)
+        Holding::new(&self.core.stats, What::Lock, self.name(), 1)
     }
 
     /// Takes the lock away from whoever holds it, however often; `false` if nobody does.

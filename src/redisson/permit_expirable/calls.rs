@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ids::{self, Id};
-use crate::api::{Holder, RemainingTtl, whole_millis};
+use crate::api::{Holder, PASSING_LIMIT, RemainingTtl, whole_millis};
 use crate::clock::Moment;
 use crate::engine::call::Dropped;
 
@@ -118,6 +118,11 @@ impl Want {
             lease,
             since: Instant::now(),
         }
+    }
+
+    /// Whether others have passed it for long enough.
+    pub(super) fn is_passed(&self, now: Moment) -> bool {
+        now.timer() >= self.since + PASSING_LIMIT
     }
 
     pub(super) fn permits(&self) -> usize {

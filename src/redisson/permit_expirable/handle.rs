@@ -81,7 +81,7 @@ impl LeasedSemaphore for RPermitExpirableSemaphore {
     }
 
     fn holding(&self) -> Holding {
-        Holding::new(&self.core.stats, What::Permits, 1)
+        Holding::new(&self.core.stats, What::Permits, self.name(), 1)
     }
 
     fn keep(&self, held: &Held) -> Lease {

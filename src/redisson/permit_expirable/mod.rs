@@ -4,6 +4,7 @@ mod calls;
 mod handle;
 mod ids;
 mod keeping;
+mod object;
 mod steps;
 
 use std::pin::pin;
@@ -11,7 +12,6 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::names;
-use super::object::Object;
 use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
@@ -20,6 +20,7 @@ use crate::engine::primitive::{Line, Primitive};
 use crate::engine::request::Script;
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
+use crate::stats::What;
 use calls::{Call, Counted, Grant, Reply, Want};
 use ids::Id;
 use steps::{MOST_AT_ONCE, PermitExpirable};
@@ -95,9 +96,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 /// `lua/permit_expirable/renew.lua`. Every script takes out up to a thousand permits whose time is over, or as many as are
 /// asked for; the rest counts as over, and is taken out by the next ones.
 ///
-/// A user of the server's ACL needs the keys `~name`, `~{name}:timeout` and `~redisson_sc*`, the channel `&redisson_sc:*`, and `+eval +evalsha +get
-/// +set +time +pttl +pexpire +zadd +zrem +zscore +zmscore +zcount +zcard +zrank +zrange +zrangebyscore +del +publish +subscribe +unsubscribe +ping`,
-/// besides the commands of those object operations that are used.
+/// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
 ///
 /// # Out of step
 ///
@@ -475,15 +474,18 @@ impl RPermitExpirableSemaphore {
     async fn take(&self, permits: u32, wait: Option<Duration>) -> Result<Option<Vec<Held>>> {
         self.line.keys().check()?;
         self.check_lease(self.lease)?;
-        let permits = permits as usize;
-        self.check_count(permits)?;
+        let count = permits as usize;
+        self.check_count(count)?;
         if permits == 0 {
             return Ok(Some(Vec::new()));
         }
-        let want = Want::new(permits, self.lease);
+        let want = Want::new(count, self.lease);
         let waiting = self.line.wait(want, wait);
         let calling = self.calling(PermitExpirable::WAIT, wait.into(), Dropped::Withdrawn);
-        let grant = self.core.take(calling, pin!(waiting)).await?;
+        let grant = self
+            .core
+            .take(calling, What::Permits, permits, pin!(waiting))
+            .await?;
         Ok(grant.map(|Grant { ids, until }| {
             let held = |id: Id| Held {
                 id: ids::to_hex(&id).into(),
@@ -589,38 +591,6 @@ impl RPermitExpirableSemaphore {
 }
 
 const GRANTED: &str = "who waits without an end is granted all of it, or told an error";
-
-/// The object itself, as Redisson's `RObject` offers it: the counter and the permits that are held. None of these wakes a waiter.
-impl RPermitExpirableSemaphore {
-    fn object(&self) -> Object<'_, Line<PermitExpirable>> {
-        Object { line: &self.line }
-    }
-
-    /// Whether it exists. Redis: `EXISTS`. Redisson: `isExists()`.
-    pub async fn exists(&self) -> Result<bool> {
-        self.object().exists().await
-    }
-
-    /// Deletes it, and all permits that are held; `false` if it did not exist. Redis: `DEL`. Redisson: `delete()`.
-    pub async fn delete(&self) -> Result<bool> {
-        self.object().delete().await
-    }
-
-    /// The same, freeing the memory in the background. Redis: `UNLINK`. Redisson: `unlink()`.
-    pub async fn unlink(&self) -> Result<bool> {
-        self.object().unlink().await
-    }
-
-    /// Notes an access, for the server's eviction; `false` if it does not exist. Redis: `TOUCH`. Redisson: `touch()`.
-    pub async fn touch(&self) -> Result<bool> {
-        self.object().touch().await
-    }
-
-    /// How long the counter goes on existing. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
-    pub async fn remaining_ttl(&self) -> Result<RemainingTtl> {
-        self.object().remaining_ttl().await
-    }
-}
 
 impl std::fmt::Debug for RPermitExpirableSemaphore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

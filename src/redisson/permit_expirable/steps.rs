@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::calls::{Call, Counted, Grant, Page, Reply, Want, millis};
 use super::ids;
-use crate::api::{Holder, PASSING_LIMIT, RemainingTtl};
+use crate::api::{Holder, RemainingTtl};
+use crate::clock::Moment;
 use crate::engine::call::Dropped;
-use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
+use crate::engine::primitive::{Ask, Batch, Look, Primitive, Queued, Ticket, Verdict, Waiters};
 use crate::engine::request::Arg;
 
 /// One call takes, or gives back, so many permits at the most.
@@ -115,7 +116,8 @@ impl Primitive for PermitExpirable {
         others.is_empty() || self.free.is_none_or(|free| want.permits() <= free)
     }
 
-    /// The first, and as many as what is free, or becomes free by this batch, may suffice for.
+    /// The first, and as many as what is free, or becomes free by this batch, may suffice for; and those who have been passed
+    /// for long enough, that they stop the line.
     fn asks(&self, batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
         let frees = |call: &Call| match call {
             Call::Release(_) | Call::ReleaseTogether(_) => Some(call.ids()),
@@ -124,13 +126,17 @@ impl Primitive for PermitExpirable {
         let freed: Option<usize> = batch.calls.iter().map(|queued| frees(&queued.call)).sum();
         let known = self.free.zip(freed).map(|(free, freed)| free + freed);
         let mut left = known.unwrap_or(MOST_ASKED).min(MOST_ASKED);
-        let mut asking = Vec::new();
+        let (mut asking, mut stopping) = (Vec::new(), MOST_ASKED);
         for (ticket, want) in waiters.iter() {
-            let fits = want.permits() <= left;
-            if fits {
-                left -= want.permits();
-            }
-            if fits || asking.is_empty() {
+            let room = if want.is_passed(batch.departed) {
+                &mut stopping
+            } else {
+                &mut left
+            };
+            if want.permits() <= *room {
+                *room -= want.permits();
+                asking.push(ticket);
+            } else if asking.is_empty() {
                 asking.push(ticket);
             }
             if left == 0 {
@@ -141,8 +147,15 @@ impl Primitive for PermitExpirable {
     }
 
     fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
-        let asked: usize = batch.asks.iter().map(|ask| ask.want.permits()).sum();
-        args.push(number(asked));
+        let releases = |queued: &Queued<Self>| queued.call.ids() > 0;
+        args.push(
+            if batch.asks.is_empty() && batch.calls.iter().all(releases) {
+                // Who releases does not care what has ended.
+                Arg::Number(-1)
+            } else {
+                number(batch.asks.iter().map(|ask| ask.want.permits()).sum())
+            },
+        );
         for step in steps(batch) {
             match step {
                 Step::Releases(calls) => {
@@ -155,11 +168,11 @@ impl Primitive for PermitExpirable {
                 }
                 Step::Call(call) => encode_call(&batch.calls[call].call, args),
                 Step::Asks(asks) => {
-                    let stops = asks.start == 0 && stops_the_line(batch);
                     let asks = &batch.asks[asks];
+                    let stops = asks.iter().take_while(|ask| stops(ask, batch.departed));
                     args.push(Arg::Word("acquire"));
                     args.push(Arg::Number(millis(asks[0].want.lease)));
-                    args.push(Arg::Number(stops.into()));
+                    args.push(number(stops.count()));
                     args.push(number(asks.len()));
                     args.extend(asks.iter().map(|ask| Arg::Bytes(ask.want.ids.clone())));
                 }
@@ -230,6 +243,11 @@ impl Primitive for PermitExpirable {
     }
 }
 
+/// Whether one who asks stops the line where it does not fit.
+fn stops(ask: &Ask<PermitExpirable>, now: Moment) -> bool {
+    !ask.last && ask.want.is_passed(now)
+}
+
 fn number(count: usize) -> Arg {
     Arg::Number(i64::try_from(count).unwrap_or(i64::MAX))
 }
@@ -238,12 +256,6 @@ fn ids_in(batch: &Batch<PermitExpirable>) -> usize {
     let calls = batch.calls.iter().map(|queued| queued.call.ids());
     let asks = batch.asks.iter().map(|ask| ask.want.permits());
     calls.chain(asks).sum()
-}
-
-/// Whether the first who asks has been passed for long enough.
-fn stops_the_line(batch: &Batch<PermitExpirable>) -> bool {
-    let first = batch.asks.first().filter(|ask| !ask.last);
-    first.is_some_and(|ask| batch.departed.timer() >= ask.want.since + PASSING_LIMIT)
 }
 
 fn push_ids(call: &Call, args: &mut Vec<Arg>) {

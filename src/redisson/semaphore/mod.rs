@@ -314,7 +314,9 @@ impl RSemaphore {
     async fn acquire_number(&self, permits: u32, recorded: bool) -> Result<i64> {
         let waiting = async { self.line.join(permits, recorded)?.served().await.map(Some) };
         let call = self.calling("acquire", Wait::Forever, Dropped::Withdrawn);
-        let granted = self.core.take(call, pin!(waiting)).await?;
+        let waiting = pin!(waiting);
+        let granted = self.core.take(call, What::Permits, permits, waiting);
+        let granted = granted.await?;
         Ok(granted.unwrap_or_default())
     }
 
@@ -326,7 +328,9 @@ impl RSemaphore {
         };
         let trying = async { self.line.call(operation).await.map(granted) };
         let call = self.calling("try_acquire", Wait::No, Dropped::Withdrawn);
-        self.core.take(call, pin!(trying)).await
+        let trying = pin!(trying);
+        let taken = self.core.take(call, What::Permits, permits, trying);
+        taken.await
     }
 
     async fn acquire_number_until(
@@ -341,7 +345,9 @@ impl RSemaphore {
             seat.served_until(deadline).await.map(granted)
         };
         let call = self.calling("acquire", Wait::For(wait), Dropped::Withdrawn);
-        self.core.take(call, pin!(waiting)).await
+        let waiting = pin!(waiting);
+        let taken = self.core.take(call, What::Permits, permits, waiting);
+        taken.await
     }
 
     fn check(&self, permits: u32) -> Result<()> {
@@ -380,7 +386,7 @@ impl RSemaphore {
     }
 
     fn holding(&self, permits: u32) -> Holding {
-        Holding::new(&self.core.stats, What::Permits, permits)
+        Holding::new(&self.core.stats, What::Permits, self.name(), permits)
     }
 }
 

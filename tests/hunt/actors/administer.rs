@@ -8,22 +8,28 @@ use crate::admin::{self, Ended};
 use crate::plan::{Admin, AdminCall};
 
 impl Actor {
-    pub(super) async fn administer(&self, admin: Admin) {
+    pub(super) async fn administer(&self, admin: Admin, latch: bool) {
         let _alone = self.administers.lock().await;
-        let semaphore = self.client().await.semaphore(admin::KEY);
+        let client = self.client().await;
+        let semaphore = client.semaphore(admin::KEY);
+        let party = client.count_down_latch(admin::LATCH);
         let (number, cut_off) = {
             let mut judge = self.judge();
             judge.note(format_args!("c{} asks for {:?}", self.host, admin.what));
-            let number = judge.admin.begins(self.host, admin.what);
+            let number = judge.ledger(latch).begins(self.host, admin.what);
             (number, judge.is_cut_off(self.host))
         };
         let asked = Asked {
             actor: self,
+            latch,
             number,
             cut_off: cut_off && !admin.what.is_owed(),
         };
         let asking = async {
             match admin.what {
+                AdminCall::Set(count) if latch => party.try_set_count(count).await.map(drop),
+                AdminCall::Delete if latch => party.delete().await.map(drop),
+                AdminCall::CountDown => party.count_down().await,
                 AdminCall::Set(permits) => semaphore.try_set_permits(permits).await.map(drop),
                 AdminCall::Add(delta) => semaphore.add_permits(delta).await,
                 AdminCall::Drain => semaphore.drain_permits().await.map(drop),
@@ -60,6 +66,7 @@ impl Actor {
 /// A call that changes something, until it has ended.
 struct Asked<'a> {
     actor: &'a Actor,
+    latch: bool,
     number: u64,
     /// Nothing could be sent when it was made, and nobody would carry it out later.
     cut_off: bool,
@@ -69,7 +76,7 @@ impl Asked<'_> {
     fn ends(self, ended: Ended) {
         self.actor
             .judge()
-            .admin_ends(self.actor.host, self.number, ended);
+            .admin_ends(self.latch, self.actor.host, self.number, ended);
     }
 }
 
@@ -84,6 +91,6 @@ impl Drop for Asked<'_> {
         } else {
             Ended::Unknown
         };
-        judge.admin_ends(actor.host, self.number, ended);
+        judge.admin_ends(self.latch, actor.host, self.number, ended);
     }
 }

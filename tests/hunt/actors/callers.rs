@@ -4,11 +4,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_semaphore::{Effect, Error, Lock, RLock, RSemaphore};
+use redisson_semaphore::{Client, Effect, Error, Lock, RSemaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Actor;
 use super::held::{Held, HeldLock};
+use super::recipes;
 use super::stalling::Stalling;
 use crate::judge::{Object, Wanted};
 use crate::plan::{Ask, Call, Give};
@@ -28,11 +29,17 @@ impl Actor {
                 Object::Lock(object) => {
                     let client = self.client().await;
                     if lock.is_none() || !call.one_owner {
-                        lock = Some(client.lock(&Object::Lock(object).key()));
+                        lock = Some(self.lock(&client, object));
                     }
                     let lock = lock.as_ref().expect("made just now");
-                    self.hold_lock(lock, object, &call).await;
+                    self.hold_lock(&**lock, object, &call).await;
                 }
+                Object::Recipe(number) => {
+                    let client = self.client().await;
+                    let handle = recipes::handle(&client, number, &self.settings.recipes[number]);
+                    self.hold_recipe(&handle, number, &call).await;
+                }
+                Object::Latch => self.wait_for_latch(&call).await,
             }
             sleep(call.pause).await;
         }
@@ -45,11 +52,7 @@ impl Actor {
         asking: impl Future<Output = Result<Option<T>, Error>>,
     ) -> Option<(u64, T)> {
         let stalled = call.stall.map_or(Duration::ZERO, |(_, time)| time);
-        let limit = match call.ask {
-            Ask::Wait => None,
-            Ask::Try => Some(Duration::ZERO),
-            Ask::For(wait) => Some(wait),
-        };
+        let limit = call.ask.limit();
         let wanted = Wanted {
             host: self.host,
             object: call.object,
@@ -139,13 +142,33 @@ impl Actor {
         }
     }
 
-    pub(super) async fn hold_lock(&self, lock: &RLock, object: usize, call: &Call) {
-        let wait = match call.ask {
-            Ask::Wait => None,
-            Ask::Try => Some(Duration::ZERO),
-            Ask::For(wait) => Some(wait),
+    fn lock(&self, client: &Client, number: usize) -> Arc<dyn Lock> {
+        let key = Object::Lock(number).key();
+        if self.settings.fenced {
+            Arc::new(client.fenced_lock(&key))
+        } else {
+            Arc::new(client.lock(&key))
+        }
+    }
+
+    async fn wait_for_latch(&self, call: &Call) {
+        let latch = self.client().await.count_down_latch(&Object::Latch.key());
+        let since = Instant::now();
+        let asking = async {
+            let open = match call.ask {
+                Ask::Wait => latch.wait().await.map(|()| true),
+                Ask::Try => latch.wait_for(Duration::ZERO).await,
+                Ask::For(wait) => latch.wait_for(wait).await,
+            };
+            open.map(|open| open.then_some(()))
         };
-        let asking = lock.guarded(wait, call.lease);
+        if self.wait(call, asking).await.is_some() {
+            self.judge().passes_latch(self.host, since);
+        }
+    }
+
+    pub(super) async fn hold_lock(&self, lock: &dyn Lock, object: usize, call: &Call) {
+        let asking = lock.guarded(call.ask.limit(), call.lease);
         let Some((number, guard)) = self.wait(call, asking).await else {
             return;
         };

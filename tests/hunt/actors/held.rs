@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_semaphore::{Effect, Error, LockGuard, Permit, RLock, RSemaphore};
+use redisson_semaphore::{Effect, Error, Lock, LockGuard, Permit, RSemaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Actor;
@@ -151,13 +151,13 @@ impl<'a> HeldLock<'a> {
         actor: &'a Actor,
         call: u64,
         object: usize,
-        lock: &RLock,
+        lock: &dyn Lock,
         guard: LockGuard,
     ) -> Self {
-        let lease = guard.lease().clone();
+        let (lease, token) = (guard.lease().clone(), guard.token());
         let number = actor
             .judge()
-            .locks(call, object, actor.host, lock.owner(), lease);
+            .locks(call, object, actor.host, lock.owner(), lease, token);
         HeldLock {
             actor,
             object,
@@ -170,7 +170,7 @@ impl<'a> HeldLock<'a> {
         self.guard.as_ref().expect("held").lost().await;
     }
 
-    pub(super) async fn unlock(mut self, lock: &RLock) {
+    pub(super) async fn unlock(mut self, lock: &dyn Lock) {
         let mut guard = self.guard.take();
         let lease = guard.as_ref().map(|guard| guard.lease().clone());
         let left = lease

@@ -3,6 +3,7 @@
 mod administer;
 mod callers;
 mod held;
+mod recipes;
 mod stalling;
 
 use std::future::Future;
@@ -115,10 +116,10 @@ impl Stage {
         actor.spawn(async move { caller.calls(call).await });
     }
 
-    pub fn admin(&self, place: usize, admin: Admin) {
+    pub fn admin(&self, place: usize, admin: Admin, latch: bool) {
         let actor = Arc::clone(&self.places[place]);
         let caller = Arc::clone(&actor);
-        actor.spawn(async move { caller.administer(admin).await });
+        actor.spawn(async move { caller.administer(admin, latch).await });
     }
 
     /// The process of a client.

@@ -38,6 +38,12 @@ impl Judge {
         self.ids.insert(id.to_owned(), host);
     }
 
+    /// Whether a key is a client's.
+    pub fn is_id_in(&self, host: Host, key: &str) -> bool {
+        let mut ids = self.ids.iter();
+        ids.any(|(id, of)| *of == host && key.contains(id.as_str()))
+    }
+
     /// The client of an owner.
     pub fn client_of(&self, owner: &str) -> Option<Host> {
         let (id, _) = owner.split_once(':')?;
@@ -46,6 +52,7 @@ impl Judge {
 
     /// Something is wrong with the client, or its connections, just now.
     pub fn unwell(&mut self, host: Host, until: Instant) {
+        self.settle_doubts(host);
         let client = self.clients.entry(host).or_default();
         client.well_since = client.well_since.max(Some(until));
     }
@@ -79,6 +86,7 @@ impl Judge {
         let client = self.clients.entry(host).or_default();
         (client.excused, client.ended) = (true, true);
         self.locks.retain(|_, held| held.host != host);
+        self.forgets_permits(host);
     }
 
     /// The client's process stops for good.
@@ -94,6 +102,7 @@ impl Judge {
     /// Its shutdown begins.
     pub fn shuts_down(&mut self, host: Host) {
         self.trace.note(format_args!("c{host} shuts down"));
+        self.something_happens();
         let client = self.clients.entry(host).or_default();
         client.closing = true;
         client.closes_well = client.well_since.is_some_and(|well| well < Instant::now());

@@ -28,6 +28,7 @@ impl Judge {
         host: Host,
         owner: &str,
         lease: Lease,
+        token: Option<u64>,
     ) -> u64 {
         self.granted += 1;
         self.last_number += 1;
@@ -45,6 +46,17 @@ impl Judge {
         // Who was not polled for longer than its lease is told so together with its hold.
         if let Some(other) = other.filter(|_| !lease.is_lost()) {
             self.accuse("owner", format!("c{host} holds l{object} beside c{other}"));
+        }
+        if let Some(token) = token {
+            let highest = self.tokens.get(&object).copied().unwrap_or_default();
+            let fresh = !lease.is_lost() && !self.rules.inexact() && !self.is_robbed(object);
+            if token <= highest && fresh {
+                self.accuse(
+                    "tokens",
+                    format!("c{host} holds l{object} with {token}, after {highest}"),
+                );
+            }
+            self.tokens.insert(object, highest.max(token));
         }
         let held = HeldLock {
             host,

@@ -4,8 +4,10 @@
 
 mod admin;
 mod clients;
+mod crowd;
 mod locks;
 mod permits;
+mod recipes;
 mod waiting;
 mod work;
 
@@ -16,8 +18,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::clients::Client;
+use self::crowd::Crowd;
 use self::locks::HeldLock;
 use self::permits::Ledger;
+use self::recipes::Recipes;
+pub use self::recipes::Standing;
 use self::waiting::Waiting;
 pub use self::waiting::Wanted;
 use super::trace::Trace;
@@ -45,6 +50,8 @@ impl fmt::Display for Fault {
 pub enum Object {
     Semaphore(usize),
     Lock(usize),
+    Recipe(usize),
+    Latch,
 }
 
 impl Object {
@@ -52,6 +59,8 @@ impl Object {
         match self {
             Object::Semaphore(number) => format!("s{number}"),
             Object::Lock(number) => format!("l{number}"),
+            Object::Recipe(number) => format!("r{number}"),
+            Object::Latch => "p0".to_owned(),
         }
     }
 }
@@ -107,6 +116,15 @@ pub struct Judge {
     /// Since when nothing has happened but scripts, and how many.
     vain: (Instant, u32),
     pub admin: crate::admin::Ledger,
+    pub latch: crate::admin::Ledger,
+    /// The last time that nobody had to wait for the latch.
+    open_at: Option<Instant>,
+    recipes: Recipes,
+    crowd: Crowd,
+    /// The highest token of each lock.
+    tokens: BTreeMap<usize, u64>,
+    /// Since when there is what those want who wait for something else than permits of semaphores.
+    free_since: BTreeMap<Object, Instant>,
 }
 
 impl Judge {
@@ -135,6 +153,12 @@ impl Judge {
             rules,
             vain: (Instant::now(), 0),
             admin: crate::admin::Ledger::default(),
+            latch: crate::admin::Ledger::default(),
+            open_at: None,
+            recipes: Recipes::default(),
+            crowd: Crowd::default(),
+            tokens: BTreeMap::new(),
+            free_since: BTreeMap::new(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Permits of semaphores: what clients take and give in the server, and what their callers have in hand.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::waiting::Waiting;
@@ -16,7 +18,7 @@ pub(super) struct Ledger {
     /// What callers of each client have in hand.
     pub(super) held: BTreeMap<Host, i64>,
     /// The clients some of whose calls have gone without an answer: they may yet take something.
-    pub(super) doubts: BTreeSet<Host>,
+    pub(super) doubts: BTreeMap<Host, Instant>,
     /// Those that were told last that nothing was done, and have had and asked for nothing since.
     pub(super) denied: BTreeSet<Host>,
     /// Since when there is enough for each waiting caller.
@@ -24,6 +26,9 @@ pub(super) struct Ledger {
     /// Who has changed the counter last.
     pub(super) changed_by: Option<Host>,
 }
+
+/// How long it takes at the most, if nothing is wrong, until a call whose caller has gone has been answered.
+const SETTLING: Duration = Duration::from_secs(5);
 
 impl Judge {
     /// The counter is `value` now; `host` has changed it, or nobody has.
@@ -48,13 +53,14 @@ impl Judge {
             self.accuse("permits", format!("s{number} has {value} permits"));
         }
         if let Some(host) = host.filter(|_| delta < 0) {
+            self.settle_doubts(host);
             let object = Object::Semaphore(number);
             let of_host =
                 |waiting: &Waiting| waiting.wanted.host == host && waiting.wanted.object == object;
             let asked = self.waiting.values().any(of_host);
             let ledger = &self.ledgers[number];
             // What is handed on within a client may be in hand twice for a moment, and is given back.
-            let denied = ledger.denied.contains(&host) && !ledger.doubts.contains(&host);
+            let denied = ledger.denied.contains(&host) && !ledger.doubts.contains_key(&host);
             if denied && !asked && !self.has_ended(host) {
                 self.accuse(
                     "effects",
@@ -72,13 +78,27 @@ impl Judge {
         }
     }
 
+    /// What was in doubt a while ago has been settled since, if nothing was wrong.
+    pub(super) fn settle_doubts(&mut self, host: Host) {
+        let now = Instant::now();
+        let client = self.clients.get(&host);
+        let well = client.and_then(|client| client.well_since);
+        let of_host = |since: &Instant| now > well.unwrap_or(now).max(*since) + SETTLING;
+        for ledger in &mut self.ledgers {
+            ledger
+                .doubts
+                .retain(|other, since| *other != host || !of_host(since));
+        }
+    }
+
     /// A call has gone without an answer, or has been told that it is not known.
     pub fn doubts(&mut self, object: Object, host: Host) {
         match object {
             Object::Semaphore(number) => {
-                self.ledgers[number].doubts.insert(host);
+                self.ledgers[number].doubts.insert(host, Instant::now());
             }
             Object::Lock(number) => self.doubts_lock(number, host),
+            Object::Recipe(_) | Object::Latch => {}
         }
     }
 

@@ -65,7 +65,8 @@ impl Judge {
 
     /// It does not wait any more.
     pub fn end(&mut self, number: u64, what: Arguments<'_>) {
-        if let Some(Waiting { wanted, .. }) = self.waiting.remove(&number) {
+        if let Some(Waiting { wanted, since, .. }) = self.waiting.remove(&number) {
+            self.crowd.waits.push(since.elapsed());
             self.trace
                 .note(format_args!("c{} #{number} {what}", wanted.host));
             if let Object::Semaphore(number) = wanted.object {
@@ -79,7 +80,7 @@ impl Judge {
         let now = Instant::now();
         let bearable = match object {
             Object::Lock(_) => PASSED_FOR_A_LOCK,
-            Object::Semaphore(_) => PASSED_FOR,
+            _ => PASSED_FOR,
         };
         let mut found = None;
         for (other, waiting) in &mut self.waiting {
@@ -149,10 +150,18 @@ impl Judge {
                 ));
                 break;
             }
+            let well = self.clients.get(&host).and_then(|client| client.well_since);
             let Object::Semaphore(object) = wanted.object else {
+                let free = self.free_since.get(&wanted.object);
+                let from = free.map(|free| (*free).max(*since).max(well.unwrap_or(*since)));
+                if from.is_some_and(|from| now > from + self.rules.patience) {
+                    let key = wanted.object.key();
+                    let detail = format!("#{number} of c{host} waits for {key}, and there is some");
+                    found = Some(("waits", detail));
+                    break;
+                }
                 continue;
             };
-            let well = self.clients.get(&host).and_then(|client| client.well_since);
             let Some(ample) = self.ledgers[object].ample_since else {
                 continue;
             };
@@ -198,7 +207,7 @@ impl Judge {
         let objects: BTreeSet<usize> = waiting
             .filter_map(|waiting| match waiting.wanted.object {
                 Object::Semaphore(number) => Some(number),
-                Object::Lock(_) => None,
+                _ => None,
             })
             .collect();
         let alone = |number: &usize| self.is_for_jvms_alone(*number);

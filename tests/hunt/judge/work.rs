@@ -32,6 +32,7 @@ impl Judge {
 
     /// A script has been carried out.
     pub fn script(&mut self) {
+        self.crowd.scripts += 1;
         let (since, count) = &mut self.vain;
         if since.elapsed() > Duration::from_secs(1) {
             self.vain = (Instant::now(), 0);
@@ -46,7 +47,8 @@ impl Judge {
         }
     }
 
-    pub(super) fn something_happens(&mut self) {
+    /// Scripts are not in vain.
+    pub fn something_happens(&mut self) {
         self.vain = (Instant::now(), 0);
     }
 }

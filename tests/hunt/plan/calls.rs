@@ -40,6 +40,17 @@ pub enum Ask {
     For(Duration),
 }
 
+impl Ask {
+    /// How long it waits at the most.
+    pub fn limit(self) -> Option<Duration> {
+        match self {
+            Ask::Wait => None,
+            Ask::Try => Some(Duration::ZERO),
+            Ask::For(wait) => Some(wait),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Give {
     /// Waits for the answer.
@@ -67,6 +78,8 @@ pub enum AdminCall {
     ReleaseIfExists(u32),
     Delete,
     Look,
+    /// Of a latch.
+    CountDown,
 }
 
 pub(super) fn admin(rng: &mut Rng, drops: u32) -> Admin {
@@ -78,6 +91,17 @@ pub(super) fn admin(rng: &mut Rng, drops: u32) -> Admin {
         5 => AdminCall::ReleaseIfExists(rng.u32(1..4)),
         6 => AdminCall::Delete,
         _ => AdminCall::Look,
+    };
+    let patience = chance(rng, drops).then(|| up_to(rng, &[2, 20, 500]));
+    Admin { what, patience }
+}
+
+/// A call about the latch.
+pub(super) fn party(rng: &mut Rng, drops: u32) -> Admin {
+    let what = match rng.u32(..12) {
+        0..3 => AdminCall::Set(rng.u32(1..6)),
+        3..11 => AdminCall::CountDown,
+        _ => AdminCall::Delete,
     };
     let patience = chance(rng, drops).then(|| up_to(rng, &[2, 20, 500]));
     Admin { what, patience }
@@ -106,7 +130,7 @@ pub(super) fn crowding(rng: &mut Rng, object: Object, settings: &Settings) -> Ca
         rounds: match object {
             // Long enough for those who are passed to be next.
             Object::Lock(_) => 4 * CROWD_ROUNDS,
-            Object::Semaphore(_) => CROWD_ROUNDS,
+            _ => CROWD_ROUNDS,
         },
         pause: Duration::ZERO,
     }

@@ -46,6 +46,9 @@ pub(super) fn meddling(rng: &mut Rng, settings: &Settings) -> Meddling {
     let lock = (settings.locks > 0).then(|| rng.usize(..settings.locks));
     let object = match lock {
         Some(lock) if rng.bool() => Object::Lock(lock),
+        _ if !settings.recipes.is_empty() && rng.bool() => {
+            Object::Recipe(rng.usize(..settings.recipes.len()))
+        }
         _ => Object::Semaphore(semaphore),
     };
     match (rng.u32(..7), lock) {

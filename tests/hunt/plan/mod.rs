@@ -2,9 +2,11 @@
 
 mod calls;
 mod chance;
+mod crowd;
 mod faults;
 mod meddling;
 mod mood;
+mod recipes;
 mod scenes;
 mod settings;
 
@@ -13,15 +15,19 @@ use std::time::Duration;
 use fastrand::Rng;
 
 pub use self::calls::{Admin, AdminCall, Ask, Call, Give};
-use self::calls::{CROWD_ROUNDS, admin};
+use self::calls::{CROWD_ROUNDS, admin, party};
 use self::chance::{chance, millis, up_to};
 use self::faults::server_fault;
 pub use self::faults::{Life, LinkFault, ServerFault};
 pub use self::meddling::Meddling;
 use self::meddling::meddling;
 use self::mood::Mood;
+pub use self::recipes::{Layout, Peer, Recipe};
 pub use self::settings::Settings;
 use super::jvm;
+
+/// One history in so many is about a crowd of clients, and takes as long as fifty others.
+const CROWDS: u32 = 250;
 
 /// A history, before it happens.
 #[derive(Debug, Clone)]
@@ -47,9 +53,13 @@ pub enum What {
     /// Its process stops, and goes on after a while.
     Stop(usize, Duration),
     Admin(usize, Admin),
+    /// A call about the latch.
+    Party(usize, Admin),
     Meddle(Meddling),
     /// A caller of a JVM wants permits of a semaphore.
     Jvm(usize, usize, jvm::Caller),
+    /// A peer at a semaphore of a recipe.
+    Peer(Peer),
     /// The JVM's subscriptions are lost, and made again after a while.
     JvmDeaf(usize, Duration),
 }
@@ -57,6 +67,9 @@ pub enum What {
 impl Plan {
     pub fn of(seed: u64) -> Plan {
         let rng = &mut Rng::with_seed(seed);
+        if rng.u32(..CROWDS) == 0 {
+            return Plan::of_a_crowd(seed, rng);
+        }
         let mut settings = Settings::random(rng);
         let mood = Mood::random(rng, &settings);
         let mut events = Vec::new();
@@ -69,7 +82,9 @@ impl Plan {
         match rng.u32(..100) {
             0..30 => events.extend(scenes::crowd(rng, &settings)),
             30..36 => events.extend(scenes::blocked(rng, &mut settings)),
-            36..40 => events.extend(scenes::outage(rng, &mut settings)),
+            36..41 => events.extend(scenes::outage(rng, &mut settings)),
+            41..44 => events.extend(scenes::busy_peers(rng, &mut settings)),
+            44..53 => events.extend(scenes::late(rng, &settings)),
             _ => {}
         }
         for _ in 0..mood.link_faults {
@@ -122,6 +137,16 @@ impl Plan {
                 events.push(Event { at, what });
             }
         }
+        for _ in 0..mood.peers {
+            let at = millis(rng, 0..until);
+            let what = What::Peer(Peer::random(rng, settings.recipes.len()));
+            events.push(Event { at, what });
+        }
+        for _ in 0..mood.parties {
+            let at = millis(rng, 0..until);
+            let what = What::Party(rng.usize(..settings.clients), party(rng, mood.drops));
+            events.push(Event { at, what });
+        }
         for _ in 0..mood.meddlings {
             let at = millis(rng, 0..until);
             let what = What::Meddle(meddling(rng, &settings));
@@ -158,8 +183,10 @@ impl Plan {
                 What::Life(_, life) => format!("{life:?}"),
                 What::Stop(..) => "Stop".to_owned(),
                 What::Admin(..) => "Admin".to_owned(),
+                What::Party(..) => "Party".to_owned(),
                 What::Meddle(meddling) => format!("{meddling:?}"),
                 What::Jvm(..) => "Jvm".to_owned(),
+                What::Peer(..) => "Peer".to_owned(),
                 What::JvmDeaf(..) => "JvmDeaf".to_owned(),
             };
             let kind = kind.split([' ', '{']).next().unwrap_or_default().to_owned()

@@ -20,12 +20,16 @@ pub(super) struct Mood {
     pub(super) admins: usize,
     pub(super) meddlings: usize,
     pub(super) jvm_calls: usize,
+    pub(super) peers: usize,
+    pub(super) parties: usize,
+    pub(super) recipes: u32,
     pub(super) rounds: u32,
     pub(super) longest_hold: u64,
     pub(super) most_permits: i64,
     pub(super) drops: u32,
     pub(super) stalls: u32,
     pub(super) locks: u32,
+    pub(super) long_locks: bool,
     pub(super) link_kinds: Vec<u32>,
 }
 
@@ -36,7 +40,7 @@ impl Mood {
         let calm = chance(rng, 20);
         let some = |rng: &mut Rng, most: usize| if calm { 0 } else { rng.usize(..=most) };
         Mood {
-            calls: pick(rng, &[15, 40, 80]),
+            calls: pick(rng, &[8, 15, 40, 80]),
             link_faults: some(rng, 12),
             server_faults: some(rng, 4),
             lives: some(rng, 4),
@@ -48,11 +52,23 @@ impl Mood {
             } else {
                 pick(rng, &[10, 40])
             },
+            peers: if settings.recipes.is_empty() {
+                0
+            } else {
+                pick(rng, &[0, 0, 5, 30])
+            },
+            parties: if settings.latch { 25 } else { 0 },
+            recipes: if settings.recipes.is_empty() {
+                0
+            } else {
+                pick(rng, &[30, 60])
+            },
             rounds: pick(rng, &[1, 1, 5, 30]),
             longest_hold: pick(rng, &[3, 30, 300, 1500]),
             most_permits: pick(rng, &[1, 2, 6]),
             drops: pick(rng, &[0, 20, 60]),
             stalls: pick(rng, &[0, 0, 15]),
+            long_locks: chance(rng, 20),
             locks: if settings.locks == 0 {
                 0
             } else {
@@ -66,7 +82,12 @@ impl Mood {
 
     pub(super) fn call(&self, rng: &mut Rng, settings: &Settings) -> Call {
         let lock = chance(rng, self.locks);
-        let (object, most) = if lock {
+        let lock = lock && !chance(rng, self.recipes);
+        let (object, most) = if !lock && chance(rng, self.recipes) {
+            (Object::Recipe(rng.usize(..settings.recipes.len())), 1)
+        } else if settings.latch && chance(rng, 15) {
+            (Object::Latch, 1)
+        } else if lock {
             (Object::Lock(rng.usize(..settings.locks)), 1)
         } else {
             let number = rng.usize(..settings.permits.len());
@@ -90,8 +111,9 @@ impl Mood {
             permits: u32::try_from(rng.i64(1..=most)).expect("a few"),
             ask,
             guard,
-            hold: if lock && chance(rng, 5) {
-                millis(rng, 0..12_000)
+            hold: if !matches!(object, Object::Semaphore(_)) && (self.long_locks || chance(rng, 3))
+            {
+                millis(rng, 0..15_000)
             } else {
                 millis(rng, 0..self.longest_hold)
             },
@@ -101,7 +123,10 @@ impl Mood {
                 let most = pick(rng, &[1, 10, 200]);
                 (millis(rng, 0..most), millis(rng, 1..4000))
             }),
-            lease: chance(rng, 30).then(|| millis(rng, 100..3000)),
+            lease: chance(rng, 30).then(|| {
+                let most = pick(rng, &[100, 3000]);
+                millis(rng, 30..most)
+            }),
             nested: chance(rng, 15).then(|| {
                 let lease = chance(rng, 70).then(|| millis(rng, 100..20_000));
                 (lease, rng.bool())

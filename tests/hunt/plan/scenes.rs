@@ -7,6 +7,7 @@ use fastrand::Rng;
 use super::calls::{Ask, Call, Give, crowding};
 use super::chance::{chance, millis};
 use super::faults::LinkFault;
+use super::recipes::{Layout, Peer, Recipe};
 use super::settings::Settings;
 use super::{Event, What};
 use crate::judge::Object;
@@ -61,6 +62,56 @@ pub(super) fn blocked(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
         call(permits, Duration::ZERO),
     );
     events
+}
+
+/// Peers hand their lock round, while guards are kept beside them.
+pub(super) fn busy_peers(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
+    let recipe = Recipe {
+        layout: Layout::FairUnderLock,
+        limit: rng.u32(1..5),
+        timeout: Duration::from_secs(1),
+        check: Duration::from_millis(20),
+    };
+    settings.recipes.truncate(1);
+    settings.recipes.insert(0, recipe);
+    let mut events = Vec::new();
+    for place in 0..settings.clients {
+        let mut call = crowding(rng, Object::Semaphore(0), settings);
+        (call.object, call.permits) = (Object::Recipe(0), 1);
+        (call.rounds, call.hold) = (rng.u32(1..4), millis(rng, 0..6000));
+        let at = millis(rng, 200..3000);
+        let what = What::Call(place, call);
+        events.push(Event { at, what });
+    }
+    for _ in 0..rng.u32(4..10) {
+        let mut peer = Peer::random(rng, 1);
+        (peer.tries, peer.rounds) = (3000, 3000);
+        peer.pause = millis(rng, 1..5);
+        let at = millis(rng, 0..2000);
+        let what = What::Peer(peer);
+        events.push(Event { at, what });
+    }
+    events
+}
+
+/// What a client sends arrives when its caller has gone.
+pub(super) fn late(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
+    let place = rng.usize(..settings.clients);
+    let begins = millis(rng, 500..14_000);
+    let stall = LinkFault::Stall {
+        up: true,
+        down: rng.bool(),
+        for_so_long: millis(rng, 500..5000),
+    };
+    let mut call = crowding(rng, Object::Semaphore(0), settings);
+    (call.rounds, call.guard) = (1, rng.bool());
+    call.ask = Ask::For(millis(rng, 5..1500));
+    let call = What::Call(place, call);
+    let at = |at: Duration, what: What| Event { at, what };
+    vec![
+        at(begins, What::Link(place, stall)),
+        at(begins + millis(rng, 0..100), call),
+    ]
 }
 
 /// A client can't reach the server for longer than calls are repeated; then it loses answers.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::chance::{chance, millis, pick};
+use super::recipes::Recipe;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -12,6 +13,13 @@ pub struct Settings {
     /// How many permits each semaphore has.
     pub permits: Vec<i64>,
     pub locks: usize,
+    /// Locks have tokens.
+    pub fenced: bool,
+    pub recipes: Vec<Recipe>,
+    /// All want the same, and nothing goes wrong.
+    pub crowd: bool,
+    /// There is a latch.
+    pub latch: bool,
     pub jvms: usize,
     /// Of each client, one way.
     pub latency: Vec<Duration>,
@@ -48,6 +56,12 @@ impl Settings {
             clients,
             permits: (0..semaphores).map(|_| rng.i64(1..=most)).collect(),
             locks: pick(rng, &[0, 0, 1, 1, 2]),
+            fenced: chance(rng, 30),
+            recipes: (0..pick(rng, &[0, 0, 1, 1, 2]))
+                .map(|_| Recipe::random(rng))
+                .collect(),
+            crowd: false,
+            latch: chance(rng, 25),
             jvms: pick(rng, &[0, 0, 1, 2]),
             latency: (0..clients)
                 .map(|_| millis(rng, 0..4) + Duration::from_micros(100))

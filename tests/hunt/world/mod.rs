@@ -7,6 +7,8 @@
 mod jvms;
 mod links;
 mod operator;
+mod peers;
+mod recipes;
 mod serving;
 
 use std::cell::RefCell;
@@ -47,6 +49,7 @@ pub struct World {
     by_connection: BTreeMap<ConnectionId, usize>,
     operator: ConnectionId,
     jvms: Vec<jvms::Jvm>,
+    peers: Vec<peers::Peer>,
     queue: BTreeMap<(Instant, u64), Happening>,
     last_number: u64,
     /// How far the server's clock has stepped, in microseconds.
@@ -67,6 +70,8 @@ struct Link {
     lose_answer: bool,
     late_copy: Option<Duration>,
     cut_request: bool,
+    /// The highest number of its calls so far.
+    sequence: u64,
     dead: bool,
     /// Its process has stopped for good.
     frozen: bool,
@@ -98,6 +103,8 @@ enum Happening {
     Jvm(usize, usize, u64, jvm::Step),
     JvmHears(usize, usize, i64),
     JvmListens(usize),
+    /// A peer does its next step.
+    Peer(usize, peers::Step),
     /// The server has answered the dial.
     Connected(oneshot::Sender<io::Result<Wire>>, io::Result<Wire>),
     /// The first of what is on its way to the server.
@@ -149,6 +156,7 @@ impl World {
         let mut world = World {
             began,
             jvms,
+            peers: Vec::new(),
             rng: Rng::with_seed(!plan.seed),
             server,
             settings: plan.settings.clone(),
@@ -194,6 +202,7 @@ impl World {
             lose_answer: false,
             late_copy: None,
             cut_request: false,
+            sequence: 0,
             dead: false,
             frozen: false,
         });
@@ -234,6 +243,7 @@ impl World {
                     self.jvm_does(jvm, object, number, jvm::Step::Again, Duration::ZERO);
                 }
             }
+            Happening::Peer(number, step) => self.peer_steps(number, step, now),
             Happening::JvmListens(jvm) => self.jvm_listens(jvm, now),
             Happening::Connected(answer, wire) => {
                 let number = wire.as_ref().ok().map(|wire| wire.number);
@@ -278,6 +288,7 @@ impl World {
             Happening::GoesOn(process) => process.go_on(),
             Happening::Look => {
                 self.look_at_locks();
+                self.look_at_recipes();
                 self.judge().look();
                 self.happens(now + LOOK, Happening::Look);
             }
@@ -303,7 +314,9 @@ impl World {
     fn planned(&mut self, what: What, now: Instant) {
         match what {
             What::Call(place, call) => self.stage.call(place, call),
-            What::Admin(place, admin) => self.stage.admin(place, admin),
+            What::Admin(place, admin) => self.stage.admin(place, admin, false),
+            What::Party(place, admin) => self.stage.admin(place, admin, true),
+            What::Peer(peer) => self.peer_comes(peer, now),
             What::Meddle(meddling) => self.meddle(meddling),
             What::Jvm(jvm, object, caller) => {
                 let wanted = Wanted {

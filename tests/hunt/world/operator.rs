@@ -1,6 +1,8 @@
 //! Who works at the server itself, by the rules or past them.
 
+use super::recipes::texts;
 use super::{Happening, World};
+use crate::admin;
 use crate::judge::Object;
 use crate::plan::Meddling;
 use crate::sim::server::Reply;
@@ -20,6 +22,10 @@ impl World {
     pub(super) fn meddle(&mut self, meddling: Meddling) {
         self.look_at_counters(None);
         self.judge().note(format_args!("operator: {meddling:?}"));
+        if let Meddling::Scribble(which, text) = meddling {
+            self.scribble(which, text);
+            return;
+        }
         let operator = self.operator;
         let mut say = |words: &[&str]| {
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
@@ -51,38 +57,55 @@ impl World {
                 }
                 robbed = Some(Object::Lock(number));
             }
-            Meddling::Scribble(which, text) => {
-                if let Some(Reply::Array(keys)) = say(&["KEYS", "redisson*"])
-                    && !keys.is_empty()
-                {
-                    let number = usize::try_from(which).unwrap_or_default() % keys.len();
-                    if let Reply::Bulk(key) = &keys[number] {
-                        let key = String::from_utf8_lossy(key);
-                        let text = match text.strip_prefix('+') {
-                            None => text.to_owned(),
-                            Some(rest) => {
-                                let Some(Reply::Bulk(before)) = say(&["GET", &key]) else {
-                                    return;
-                                };
-                                let before = String::from_utf8_lossy(&before);
-                                let last = before.split(' ').next().unwrap_or_default();
-                                let last: u64 = last.parse().unwrap_or_default();
-                                format!("{:016}{rest}", last.saturating_add(1))
-                            }
-                        };
-                        say(&["SET", &key, &text, "PX", "60000"]);
-                    }
-                }
-            }
+            Meddling::Scribble(..) => unreachable!("done above"),
             Meddling::Eavesdrop => {
                 let listener = self.server.connect();
                 self.server.execute(listener, &[b"PSUBSCRIBE", b"*"]);
             }
         }
-        if let Some(Object::Lock(number)) = robbed {
-            self.judge().robs(number);
+        match robbed {
+            Some(Object::Lock(number)) => self.judge().robs(number),
+            Some(Object::Recipe(number)) => {
+                let lasts = self.settings.recipes[number].lasts();
+                self.judge().robs_permits(number, lasts);
+            }
+            _ => {}
         }
         self.look_at_counters(None);
+    }
+
+    /// Writes into one of the records; behind a `+`, as if it were about its client's next call.
+    fn scribble(&mut self, which: u64, text: &str) {
+        let keys = texts(self.ask(&["KEYS", "redisson*"]));
+        let next = text.strip_prefix('+');
+        let keys: Vec<_> = keys
+            .iter()
+            .filter(|key| next.is_none() || key.contains("_once"))
+            .collect();
+        if keys.is_empty() {
+            return;
+        }
+        let key = keys[usize::try_from(which).unwrap_or_default() % keys.len()];
+        let owner = (0..self.hosts.len()).find(|host| self.judge().is_id_in(*host, key));
+        let text = match (next, owner) {
+            (Some(rest), Some(host)) => format!("{:016}{rest}", self.hosts[host].sequence + 1),
+            _ => text.to_owned(),
+        };
+        self.judge()
+            .note(format_args!("operator writes {text:?} into {key}"));
+        self.ask(&["SET", key, &text, "PX", "60000"]);
+    }
+
+    /// The operator opens the latch, as a deletion of Redisson's does.
+    pub fn open_latch(&mut self) {
+        if self.settings.latch && self.server.counter(admin::LATCH.as_bytes()).is_some() {
+            self.look_at_counters(None);
+            self.ask(&["DEL", admin::LATCH]);
+            self.look_at_counters(None);
+            let channel = format!("redisson_countdownlatch__channel__{{{}}}", admin::LATCH);
+            self.ask(&["PUBLISH", &channel, "0"]);
+            self.push();
+        }
     }
 
     /// The operator replaces what is gone with clients that have ended, as a release of Redisson's does.

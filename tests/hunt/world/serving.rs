@@ -36,6 +36,12 @@ impl World {
         }
         self.look_at_counters(Some(host));
         let is_call = name.starts_with(b"eval");
+        if is_call {
+            let numbers = words[3..].iter().filter(|word| word.len() == 16);
+            let numbers = numbers.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok());
+            let link = &mut self.hosts[host];
+            link.sequence = numbers.fold(link.sequence, u64::max);
+        }
         if is_call && scripts::name_of(words[1]) != Some("RENEW") {
             self.judge().script();
         }
@@ -88,7 +94,11 @@ impl World {
             self.judge().counter(number, host, value);
         }
         let value = self.server.counter(admin::KEY.as_bytes());
-        self.judge().admin_becomes(host, value);
+        self.judge().admin_becomes(false, host, value);
+        if self.settings.latch {
+            let value = self.server.counter(admin::LATCH.as_bytes());
+            self.judge().admin_becomes(true, host, value);
+        }
     }
 
     pub(super) fn server_fault(&mut self, fault: ServerFault, now: Instant) {
@@ -197,6 +207,9 @@ impl World {
     fn locks_are_forgotten(&self) {
         for number in 0..self.settings.locks {
             self.judge().robs(number);
+        }
+        for (number, recipe) in self.settings.recipes.iter().enumerate() {
+            self.judge().robs_permits(number, recipe.lasts());
         }
     }
 

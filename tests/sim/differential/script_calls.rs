@@ -329,7 +329,7 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
     keys.push("notes".to_owned());
     let what = choose(
         rng,
-        &["batch", "batch", "batch", "batch", "batch", "list", "clear"],
+        &["batch", "batch", "batch", "batch", "tend", "list", "clear"],
     );
     // The model does not know `SSCAN`.
     let what = if source == SET && what == "list" {
@@ -337,7 +337,7 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
     } else {
         what
     };
-    let alone = what != "batch";
+    let alone = what == "list" || what == "clear";
     let mut some = |most: u32| if alone { 0 } else { rng.u32(..most) };
     let (releases, refreshes, tries, runs) = (some(3), some(3) / 2, some(3), some(3));
     let flags = choose(rng, flags);
@@ -356,6 +356,7 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
     arguments.push(choose(rng, &["0000000a-", "0000000b-", "id-"]).to_owned());
     arguments.extend([releases, refreshes, tries].map(|count| count.to_string()));
     arguments.push(if what == "list" { "" } else { "1" }.to_owned());
+    arguments.push("20000".to_owned());
     for _ in 0..releases + refreshes {
         arguments.push(choose(rng, MEMBERS).to_owned());
     }

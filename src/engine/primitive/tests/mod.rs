@@ -6,6 +6,7 @@ mod fair;
 mod gate;
 mod orders;
 mod rwlock;
+mod verdicts;
 mod world;
 
 use super::Primitive;
@@ -40,6 +41,7 @@ trait Server: Default {
 fn word(arg: Arg) -> String {
     match arg {
         Arg::Word(word) => word.to_owned(),
+        Arg::Publish => "PUBLISH".to_owned(),
         Arg::Text(text) => text.to_string(),
         Arg::Number(number) => number.to_string(),
         Arg::Sequence(number) => number.to_string(),

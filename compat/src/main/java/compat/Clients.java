@@ -13,6 +13,7 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.BaseConfig;
 import org.redisson.config.Config;
 import org.redisson.config.ReadMode;
+import org.redisson.config.ShardedSubscriptionMode;
 import org.redisson.config.SubscriptionMode;
 
 /** Connects with Redisson's defaults, but with few idle connections, for a fast start. */
@@ -83,7 +84,11 @@ final class Clients {
     }
 
     private static BaseConfig<?> cluster(Config config, Options options) {
-        return config.useClusterServers()
+        var servers = config.useClusterServers();
+        if (options.sharded() != null) {
+            servers.setShardedSubscriptionMode(ShardedSubscriptionMode.valueOf(options.sharded()));
+        }
+        return servers
                 .addNodeAddress(options.redis())
                 .setMasterConnectionPoolSize(64)
                 .setMasterConnectionMinimumIdleSize(1)

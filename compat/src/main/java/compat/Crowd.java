@@ -12,15 +12,22 @@ import java.util.concurrent.atomic.DoubleAdder;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.stream.IntStream;
 import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** Many callers of one or more semaphores, or threads at one lock, at once, each in a loop of acquire, hold, release. */
+/**
+ * Many callers of one or more semaphores, of one semaphore with ids, or threads at one lock, at once, each in a loop of
+ * acquire, hold, release.
+ */
 final class Crowd {
 
     private final List<RSemaphore> semaphores;
     /** Taken instead of the semaphores, where the crowd is one of threads at a lock. */
     private final RLock lock;
+    /** The same, for one whose permits have ids. */
+    private final RPermitExpirableSemaphore leased;
+    private final long leaseMillis;
     private final Gauge gauge;
     private final int callers;
     private final long loops;
@@ -36,7 +43,9 @@ final class Crowd {
 
     private Crowd(RedissonClient client, Command command) {
         semaphores = semaphores(client, command);
-        lock = isOfLock(command) ? client.getLock(command.name()) : null;
+        lock = isOf(command, "lock") ? client.getLock(command.name()) : null;
+        leased = isOf(command, "leased") ? client.getPermitExpirableSemaphore(command.name()) : null;
+        leaseMillis = command.number("leaseMs", -1);
         gauge = new Gauge(client, command);
         callers = command.count("callers");
         millis = command.number("millis", Long.MAX_VALUE);
@@ -53,8 +62,8 @@ final class Crowd {
         });
     }
 
-    private static boolean isOfLock(Command command) {
-        return command.has("object") && command.text("object").equals("lock");
+    private static boolean isOf(Command command, String object) {
+        return command.has("object") && command.text("object").equals(object);
     }
 
     private static List<RSemaphore> semaphores(RedissonClient client, Command command) {
@@ -110,30 +119,64 @@ final class Crowd {
         for (long done = 0; goesOn(done); done++) {
             int permits = choosePermits();
             long began = System.nanoTime();
-            take(semaphore, permits);
+            Object ids = take(semaphore, permits);
             waits.add(Micros.since(began));
             gauge.add(permits);
             hold();
             gauge.add(-permits);
-            give(semaphore, permits);
+            give(semaphore, permits, ids);
             noteTurn(began);
         }
     }
 
-    private void take(RSemaphore semaphore, int permits) throws InterruptedException {
+    /** The permit's id, or the list of them, where they have ids. */
+    private Object take(RSemaphore semaphore, int permits) throws InterruptedException {
+        if (leased != null) {
+            return permits == 1
+                    ? leased.acquire(leaseMillis, TimeUnit.MILLISECONDS)
+                    : leased.acquire(permits, leaseMillis, TimeUnit.MILLISECONDS);
+        }
         if (lock != null) {
             lock.lock();
         } else {
             semaphore.acquire(permits);
         }
+        return null;
     }
 
-    private void give(RSemaphore semaphore, int permits) {
-        if (lock != null) {
+    private void give(RSemaphore semaphore, int permits, Object ids) {
+        if (leased != null) {
+            if (ids instanceof String id) {
+                leased.release(id);
+            } else {
+                leased.release(list(ids));
+            }
+        } else if (lock != null) {
             lock.unlock();
         } else {
             semaphore.release(permits);
         }
+    }
+
+    private CompletionStage<?> takeAsync(RSemaphore semaphore, int permits) {
+        if (leased != null) {
+            return permits == 1
+                    ? leased.acquireAsync(leaseMillis, TimeUnit.MILLISECONDS)
+                    : leased.acquireAsync(permits, leaseMillis, TimeUnit.MILLISECONDS);
+        }
+        return semaphore.acquireAsync(permits);
+    }
+
+    private CompletionStage<?> giveAsync(RSemaphore semaphore, int permits, Object ids) {
+        if (leased != null) {
+            return ids instanceof String id ? leased.releaseAsync(id) : leased.releaseAsync(list(ids));
+        }
+        return semaphore.releaseAsync(permits);
+    }
+
+    @SuppressWarnings("unchecked")
+    private static List<String> list(Object ids) {
+        return (List<String>) ids;
     }
 
     /** The same loop as a chain of futures, with a fresh stack for every turn. */
@@ -145,14 +188,14 @@ final class Crowd {
         }
         int permits = choosePermits();
         long began = System.nanoTime();
-        semaphore.acquireAsync(permits)
-                .thenCompose(acquired -> {
+        takeAsync(semaphore, permits)
+                .thenCompose(ids -> {
                     waits.add(Micros.since(began));
-                    return gauge.addAsync(permits);
+                    return gauge.addAsync(permits)
+                            .thenCompose(counted -> holdAsync(scheduler))
+                            .thenCompose(held -> gauge.addAsync(-permits))
+                            .thenCompose(counted -> giveAsync(semaphore, permits, ids));
                 })
-                .thenCompose(counted -> holdAsync(scheduler))
-                .thenCompose(held -> gauge.addAsync(-permits))
-                .thenCompose(counted -> semaphore.releaseAsync(permits))
                 .whenCompleteAsync((released, failure) -> {
                     if (failure == null) {
                         noteTurn(began);

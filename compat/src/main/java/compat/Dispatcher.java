@@ -1,5 +1,6 @@
 package compat;
 
+import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
@@ -98,6 +99,10 @@ final class Dispatcher {
             return JsonNull.INSTANCE;
         } else if (result instanceof JsonElement json) {
             return json;
+        } else if (result instanceof Iterable<?> results) {
+            JsonArray array = new JsonArray();
+            results.forEach(each -> array.add(toJson(each)));
+            return array;
         } else if (result instanceof Boolean bool) {
             return new JsonPrimitive(bool);
         } else if (result instanceof Number number) {

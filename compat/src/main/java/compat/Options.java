@@ -2,7 +2,7 @@ package compat;
 
 /** What the command line says. */
 record Options(String redis, String password, String prefix, boolean cluster, Long watchdogMs, String truststore,
-        String sentinelOf) {
+        String sentinelOf, String sharded) {
 
     static Options parse(String[] args) {
         String redis = null;
@@ -12,6 +12,7 @@ record Options(String redis, String password, String prefix, boolean cluster, Lo
         Long watchdogMs = null;
         String truststore = null;
         String sentinelOf = null;
+        String sharded = null;
         for (int i = 0; i < args.length; i++) {
             switch (args[i]) {
                 case "--redis" -> redis = valueOf(args, i++);
@@ -21,13 +22,14 @@ record Options(String redis, String password, String prefix, boolean cluster, Lo
                 case "--watchdog" -> watchdogMs = Long.valueOf(valueOf(args, i++));
                 case "--truststore" -> truststore = valueOf(args, i++);
                 case "--sentinel-of" -> sentinelOf = valueOf(args, i++);
+                case "--sharded" -> sharded = valueOf(args, i++);
                 default -> throw new IllegalArgumentException("unknown option " + args[i]);
             }
         }
         if (redis == null) {
             throw new IllegalArgumentException("--redis redis://HOST:PORT is required");
         }
-        return new Options(redis, password, prefix, cluster, watchdogMs, truststore, sentinelOf);
+        return new Options(redis, password, prefix, cluster, watchdogMs, truststore, sentinelOf, sharded);
     }
 
     private static String valueOf(String[] args, int option) {

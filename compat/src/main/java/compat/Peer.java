@@ -52,6 +52,7 @@ public final class Peer {
         new KeyOps(client).addTo(ops);
         new ExpiryOps(client).addTo(ops);
         new LatchOps(client).addTo(ops);
+        new PermitOps(client).addTo(ops);
         new LockOps(client).addTo(ops);
         new FencedLockOps(client).addTo(ops);
         LockCrowd.addTo(ops, client);

@@ -1,8 +1,19 @@
-//! [`Stats`]: what has become of a client's calls; and the counters behind it.
+//! [`Stats`]: what has become of a client's calls; the counters behind it, and what guards hold.
+//!
+//! Counting is cheap enough to be done always. With the feature `metrics` the same numbers go to the `metrics` facade once a
+//! second, and waiting and hold times as they come; with the feature `spans` there is a span for each.
 
-use std::cell::Cell;
+mod counter;
+#[cfg(feature = "metrics")]
+mod meters;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use counter::Counter;
+#[cfg(feature = "metrics")]
+use meters::Meters;
+
+use crate::error::Error;
 
 /// What has become of a client's calls so far, and how things stand now; see [`Client::stats`](crate::Client::stats).
 ///
@@ -18,7 +29,7 @@ pub struct Stats {
     pub failed: u64,
     /// Of these, calls whose outcome is unknown.
     pub outcomes_unknown: u64,
-    /// Callers that wait now, for permits, a lock or their answer.
+    /// Callers that wait in line now, for permits, a lock or a latch.
     pub waiting: u64,
     /// Permits that guards hold now. What was acquired without a guard is not known.
     pub held_permits: u64,
@@ -35,26 +46,65 @@ pub struct Stats {
 /// What counts for one client.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) granted: Counter,
+    granted: Counter,
     pub(crate) refused: Counter,
-    pub(crate) failed: Counter,
-    pub(crate) outcomes_unknown: Counter,
-    pub(crate) waiting: Counter,
+    failed: Counter,
+    outcomes_unknown: Counter,
     held_permits: Counter,
     held_locks: Counter,
     lost: Counter,
     pub(crate) retries: Counter,
+    #[cfg(feature = "metrics")]
+    meters: Meters,
+}
+
+/// Since when something lasts; nobody asks for the time where nobody measures it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Since {
+    #[cfg(feature = "metrics")]
+    began: std::time::Instant,
+}
+
+impl Since {
+    pub(crate) fn now() -> Self {
+        Since {
+            #[cfg(feature = "metrics")]
+            began: std::time::Instant::now(),
+        }
+    }
 }
 
 impl Counters {
-    /// The connection has come back so often.
-    pub(crate) fn look(&self, reconnections: u64) -> Stats {
+    /// Somebody who has asked since then was granted what it wanted.
+    pub(crate) fn note_granted(&self, _what: What, _since: Since) {
+        self.granted.add(1);
+        #[cfg(feature = "metrics")]
+        self.meters.waited(_what, _since.began.elapsed());
+    }
+
+    /// A call has failed.
+    #[cold]
+    pub(crate) fn note_failed(&self, error: &Error) {
+        self.failed.add(1);
+        if matches!(error, Error::OutcomeUnknown { .. }) {
+            self.outcomes_unknown.add(1);
+        }
+    }
+
+    /// Tells the metrics how things stand.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn publish(&self, stats: &Stats) {
+        self.meters.publish(stats);
+    }
+
+    /// So many callers wait, and the connection has come back so often.
+    pub(crate) fn look(&self, waiting: u64, reconnections: u64) -> Stats {
         Stats {
             granted: self.granted.sum(),
             refused: self.refused.sum(),
             failed: self.failed.sum(),
             outcomes_unknown: self.outcomes_unknown.sum(),
-            waiting: self.waiting.sum(),
+            waiting,
             held_permits: self.held_permits.sum(),
             held_locks: self.held_locks.sum(),
             lost: self.lost.sum(),
@@ -64,36 +114,11 @@ impl Counters {
     }
 }
 
-/// A counter that many threads move at once: each in a place of its own, as far as there are enough.
-#[derive(Debug, Default)]
-pub(crate) struct Counter([Place; PLACES]);
-
-const PLACES: usize = 8;
-
-/// On a cache line of its own.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Place(AtomicI64);
-
-thread_local! {
-    /// Which of the places is this thread's.
-    static OWN: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) % PLACES);
-}
-
-static NEXT: AtomicUsize = AtomicUsize::new(0);
-
-impl Counter {
-    pub(crate) fn add(&self, amount: i64) {
-        // A thread that is ending has no place any more.
-        let own = OWN.try_with(Cell::get).unwrap_or(0);
-        self.0[own].0.fetch_add(amount, Ordering::Relaxed);
-    }
-
-    /// What was added on one thread may have been taken away on another, and seen before.
-    fn sum(&self) -> u64 {
-        let places = self.0.iter();
-        let sum: i64 = places.map(|place| place.0.load(Ordering::Relaxed)).sum();
-        u64::try_from(sum).unwrap_or(0)
+/// What has been counted since the last time is told, too.
+#[cfg(feature = "metrics")]
+impl Drop for Counters {
+    fn drop(&mut self) {
+        self.publish(&self.look(0, 0));
     }
 }
 
@@ -102,6 +127,17 @@ impl Counter {
 pub(crate) enum What {
     Permits,
     Lock,
+}
+
+#[cfg(any(feature = "metrics", feature = "spans"))]
+impl What {
+    /// In metrics and spans.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            What::Permits => "permits",
+            What::Lock => "lock",
+        }
+    }
 }
 
 /// What a guard holds, as long as it does: hidden in the traits, where nobody can name it.
@@ -113,6 +149,10 @@ struct Held {
     counters: Arc<Counters>,
     what: What,
     amount: u32,
+    since: Since,
+    /// As long as it, or what was split off it, is there.
+    #[cfg(feature = "spans")]
+    _span: tracing::Span,
 }
 
 impl Held {
@@ -125,11 +165,14 @@ impl Held {
 }
 
 impl Holding {
-    pub(crate) fn new(counters: &Arc<Counters>, what: What, amount: u32) -> Self {
+    pub(crate) fn new(counters: &Arc<Counters>, what: What, _name: &str, amount: u32) -> Self {
         let held = Held {
             counters: Arc::clone(counters),
             what,
             amount,
+            since: Since::now(),
+            #[cfg(feature = "spans")]
+            _span: tracing::info_span!("hold", name = _name, what = what.word(), amount),
         };
         held.count(amount.into());
         Holding(Some(held))
@@ -142,7 +185,10 @@ impl Holding {
             Held {
                 counters: Arc::clone(&held.counters),
                 amount,
-                ..*held
+                what: held.what,
+                since: held.since,
+                #[cfg(feature = "spans")]
+                _span: held._span.clone(),
             }
         }))
     }
@@ -166,6 +212,11 @@ impl Drop for Holding {
     fn drop(&mut self) {
         if let Some(held) = &self.0 {
             held.count(-i64::from(held.amount));
+            #[cfg(feature = "metrics")]
+            if held.amount > 0 {
+                let lasted = held.since.began.elapsed();
+                held.counters.meters.held(held.what, lasted);
+            }
         }
     }
 }
@@ -175,36 +226,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_add_up_over_threads() {
-        let counter = Counter::default();
-        std::thread::scope(|scope| {
-            for _ in 0..2 * PLACES {
-                scope.spawn(|| (0..1000).for_each(|_| counter.add(3)));
-            }
-        });
-        assert_eq!(counter.sum(), 2 * PLACES as u64 * 3000);
-        counter.add(-i64::MAX);
-        assert_eq!(counter.sum(), 0, "never below zero");
-    }
-
-    #[test]
     fn what_guards_hold_is_split_merged_and_given_back() {
         let counters = Arc::new(Counters::default());
-        let mut all = Holding::new(&counters, What::Permits, 5);
-        let lock = Holding::new(&counters, What::Lock, 1);
+        let mut all = Holding::new(&counters, What::Permits, "seats", 5);
+        let lock = Holding::new(&counters, What::Lock, "door", 1);
         let two = all.split(2);
-        assert_eq!(counters.look(0).held_permits, 5);
+        assert_eq!(counters.look(0, 0).held_permits, 5);
         drop(two);
-        assert_eq!(counters.look(0).held_permits, 3);
+        assert_eq!(counters.look(0, 0).held_permits, 3);
         let one = all.split(1);
         all.merge(one);
-        assert_eq!(counters.look(0).held_permits, 3);
+        assert_eq!(counters.look(0, 0).held_permits, 3);
         lock.note_lost();
         drop((all, lock));
         let stats = Stats {
             lost: 1,
             ..Stats::default()
         };
-        assert_eq!(counters.look(0), stats);
+        assert_eq!(counters.look(0, 0), stats);
     }
 }

@@ -1,0 +1,141 @@
+//! Which clients ask when a lock has come free: one of them can have it.
+//!
+//! The message reaches all who wait. With few of them all ask. Each that asks and finds the lock taken asks half as often
+//! from then on, until some [`ANSWERS`] of all do. Who does not asks a while later, in case that nobody has: at a time that
+//! it chooses at random, so that all together do so every [`LATE`], or not at all if another message comes before. Who
+//! finds the lock free then asks twice as often again: others listen, and do not want it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Of many that wait so many ask, more or less. JVMs always do: where there are few listeners, so does everybody.
+const ANSWERS: f64 = 6.0;
+/// Who leaves a message to others asks within this time for each of them.
+const LATE: Duration = Duration::from_millis(10);
+const MOST_OTHERS: u64 = 10_000;
+
+/// Whether this client asks, and when else.
+#[derive(Debug)]
+pub(super) struct Herd {
+    /// How often it asks, of 1.
+    chance: f64,
+    /// When it asks if no message comes before.
+    late: Option<Instant>,
+    asks: Reason,
+}
+
+/// Why the question under way is asked.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Reason {
+    #[default]
+    Other,
+    /// A message.
+    Message,
+    /// There was one, and nobody may have asked.
+    Late,
+}
+
+impl Default for Herd {
+    fn default() -> Self {
+        Herd {
+            chance: 1.0,
+            late: None,
+            asks: Reason::Other,
+        }
+    }
+}
+
+impl Herd {
+    /// The lock has come free, and so many others listen. Nothing: this client asks now; else when it does so.
+    pub(super) fn heard(&mut self, others: u64, now: Instant) -> Option<Instant> {
+        self.late = (fastrand::f64() >= self.chance).then(|| {
+            let others = u32::try_from(others.min(MOST_OTHERS)).unwrap_or(u32::MAX);
+            now + (LATE * others).mul_f64(fastrand::f64())
+        });
+        self.asks = match self.late {
+            None => Reason::Message,
+            Some(_) => Reason::Other,
+        };
+        self.late
+    }
+
+    /// Whether the question at `instant` is still to be made.
+    pub(super) fn is_due(&mut self, instant: Instant) -> bool {
+        let due = self.late == Some(instant);
+        if due {
+            self.late = None;
+            self.asks = Reason::Late;
+        }
+        due
+    }
+
+    /// Others have the lock, and so many listen.
+    pub(super) fn lost(&mut self, others: u64) {
+        if std::mem::take(&mut self.asks) == Reason::Message {
+            let least = (ANSWERS / others.max(1) as f64).min(1.0);
+            self.chance = (self.chance / 2.0).max(least);
+        }
+    }
+
+    /// This client has it.
+    pub(super) fn won(&mut self) {
+        if std::mem::take(&mut self.asks) == Reason::Late {
+            self.chance = (2.0 * self.chance).min(1.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of so many messages are answered at once.
+    fn answers(herd: &mut Herd, others: u64) -> usize {
+        let now = Instant::now();
+        let asks = |_: &i32| herd.heard(others, now).is_none();
+        (0..10_000).filter(asks).count()
+    }
+
+    /// Others have had the lock each time.
+    fn lose(herd: &mut Herd, others: u64) {
+        for _ in 0..10 {
+            while herd.heard(others, Instant::now()).is_some() {}
+            herd.lost(others);
+        }
+    }
+
+    #[test]
+    fn of_a_few_all_ask() {
+        let mut herd = Herd::default();
+        lose(&mut herd, 6);
+        assert_eq!(answers(&mut herd, 6), 10_000);
+    }
+
+    #[test]
+    fn of_a_crowd_a_few_ask_unless_the_others_want_nothing() {
+        let (mut herd, now) = (Herd::default(), Instant::now());
+        herd.lost(600);
+        assert_eq!(answers(&mut herd, 600), 10_000, "that was no answer");
+        lose(&mut herd, 600);
+        assert!((20..500).contains(&answers(&mut herd, 600)));
+        for _ in 0..7 {
+            let late = std::iter::repeat_with(|| herd.heard(600, now)).flatten();
+            let late = late.take(1).last().expect("a time");
+            assert!(late <= now + 600 * LATE);
+            assert!(herd.is_due(late) && !herd.is_due(late));
+            herd.won();
+        }
+        assert_eq!(answers(&mut herd, 600), 10_000);
+    }
+
+    #[test]
+    fn a_message_comes_before_a_late_question() {
+        let (mut herd, now) = (Herd::default(), Instant::now());
+        lose(&mut herd, 600);
+        let late = std::iter::repeat_with(|| herd.heard(600, now)).flatten();
+        let late = late.take(1).last().expect("a time");
+        herd.heard(600, now);
+        assert!(!herd.is_due(late));
+    }
+}

@@ -1,0 +1,143 @@
+//! What a verdict may say besides who was granted something.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::gate::{Down, Gate};
+use super::state;
+use crate::clock::Moment;
+use crate::engine::primitive::endings::Answered;
+use crate::engine::primitive::state::{State, Task};
+use crate::engine::primitive::{Batch, Got, Look, Outcome, Verdict};
+use crate::error::{Error, Result};
+
+type Answer = oneshot::Receiver<Result<Outcome<Gate>>>;
+
+fn join(state: &mut State<Gate>, deadline: Option<Instant>, now: Instant) -> Answer {
+    let (reply, outcome) = oneshot::channel();
+    state.join((), reply, deadline, now);
+    outcome
+}
+
+fn depart(state: &mut State<Gate>) -> Batch<Gate> {
+    match state.depart(Moment::now()) {
+        Some(Task::Batch(batch)) => batch,
+        _ => panic!("nothing departs"),
+    }
+}
+
+/// `replies` to the calls of the batch under way, and the same to each of its questions.
+fn verdict(batch: &Batch<Gate>, got: fn() -> Got<()>) -> Verdict<Gate> {
+    let mut verdict = Verdict::new(batch.calls.iter().map(|_| 0).collect(), [], Look::No);
+    verdict.grants = batch.asks.iter().map(|_| got()).collect();
+    verdict
+}
+
+fn arrive(state: &mut State<Gate>, batch: Batch<Gate>, verdict: Verdict<Gate>, now: Instant) {
+    let answered = Answered {
+        verdict,
+        sent: now,
+        now,
+    };
+    assert!(state.arrive("name", batch, answered).tell().is_empty());
+}
+
+#[test]
+fn who_is_to_ask_again_does_so_at_once_and_its_last_question_is_still_to_come() {
+    let (mut state, now) = (state::<Gate>(), Instant::now());
+    let mut caller = join(&mut state, Some(now), now);
+    for _ in 0..2 {
+        let batch = depart(&mut state);
+        assert!(batch.asks[0].last);
+        let again = verdict(&batch, || Got::Again);
+        arrive(&mut state, batch, again, now);
+        assert!(caller.try_recv().is_err(), "it is not decided yet");
+        assert!(state.has_work());
+    }
+    let batch = depart(&mut state);
+    let nothing = verdict(&batch, || Got::Nothing);
+    arrive(&mut state, batch, nothing, now);
+    assert!(matches!(caller.try_recv(), Ok(Ok(Outcome::InVain))));
+    assert!(!state.has_work() && state.alarm().is_none());
+}
+
+#[test]
+fn who_waits_in_vain_is_told_before_its_deadline() {
+    let (mut state, now) = (state::<Gate>(), Instant::now());
+    let mut caller = join(&mut state, Some(now + Duration::from_secs(9)), now);
+    let batch = depart(&mut state);
+    assert!(!batch.asks[0].last);
+    let in_vain = verdict(&batch, || Got::InVain);
+    arrive(&mut state, batch, in_vain, now);
+    assert!(matches!(caller.try_recv(), Ok(Ok(Outcome::InVain))));
+    assert!(state.waiters.is_empty() && state.alarm().is_none());
+}
+
+#[test]
+fn what_stops_those_who_ask_stops_all_who_wait_and_no_call() {
+    let (mut state, now) = (state::<Gate>(), Instant::now());
+    let mut callers = [None, Some(now)].map(|deadline| join(&mut state, deadline, now));
+    let (reply, mut call) = oneshot::channel();
+    state.call(Down(1), Some(reply), now);
+    let batch = depart(&mut state);
+    let mut late = join(&mut state, None, now);
+    let mut stopped = verdict(&batch, || Got::Nothing);
+    let error = Error::NotANumber {
+        name: "name".to_owned(),
+        found: "x".to_owned(),
+    };
+    stopped.stopped = Some(error.clone());
+    arrive(&mut state, batch, stopped, now);
+    assert!(matches!(call.try_recv(), Ok(Ok(Outcome::Reply(0)))));
+    for caller in callers.iter_mut().chain([&mut late]) {
+        let told = caller.try_recv().expect("it is told");
+        assert_eq!(told.err(), Some(error.clone()));
+    }
+    assert!(state.waiters.is_empty());
+}
+
+#[test]
+fn a_call_that_follows_is_made_in_time_unless_a_later_answer_says_otherwise() {
+    let (mut state, now) = (state::<Gate>(), Instant::now());
+    let pause = Duration::from_secs(1);
+    let _caller = join(&mut state, None, now);
+    let follow = |state: &mut State<Gate>, after: Option<Duration>| {
+        state.look = true;
+        let batch = depart(state);
+        let calls = batch.calls.len();
+        let mut verdict = verdict(&batch, || Got::Nothing);
+        verdict.later = after.map(|after| (after, Down(3)));
+        arrive(state, batch, verdict, now);
+        calls
+    };
+    follow(&mut state, Some(pause));
+    assert_eq!(state.alarm(), Some(now + pause));
+    state.ring(now + pause / 2);
+    assert!(!state.has_work(), "it is made too early");
+    state.ring(now + pause);
+    assert!(state.has_work());
+    assert_eq!(follow(&mut state, Some(pause)), 1, "it is not made");
+    assert_eq!(follow(&mut state, None), 0, "it is made twice");
+    assert_eq!(state.alarm(), None, "it is made all the same");
+    follow(&mut state, Some(pause));
+    let _ = state.close("name", now).tell();
+    assert_eq!(state.alarm(), None, "nobody is there for it");
+}
+
+#[test]
+fn a_batch_says_who_waited_when_it_departed() {
+    let (mut state, now) = (state::<Gate>(), Instant::now());
+    let first = join(&mut state, None, now);
+    let _second = join(&mut state, None, now);
+    let batch = depart(&mut state);
+    assert_eq!((batch.waiting, batch.end), (2, 2));
+    let nothing = verdict(&batch, || Got::Nothing);
+    arrive(&mut state, batch, nothing, now);
+    drop(first);
+    state.leave(0, now);
+    let _third = join(&mut state, None, now);
+    let batch = depart(&mut state);
+    assert_eq!((batch.waiting, batch.end), (2, 3));
+}

@@ -1,0 +1,125 @@
+//! Which server has which channel: those who listen to a channel are counted there, as scripts count them.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::Endpoint;
+use super::address::Address;
+use super::cluster::Map;
+use super::messages::Messages;
+use super::slot::slot;
+
+/// The servers that channels are subscribed at. It is a new one each time that something has moved.
+#[derive(Clone)]
+pub(crate) struct Layout(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    One(Endpoint),
+    Cluster {
+        /// Of any node.
+        endpoint: Endpoint,
+        map: Arc<Map>,
+        messages: Messages,
+        /// Something was not where it should be.
+        doubted: Arc<Notify>,
+    },
+}
+
+/// A server that channels are subscribed at.
+#[derive(Clone)]
+pub(crate) struct Node {
+    endpoint: Endpoint,
+    /// As it stands in the map of a cluster.
+    address: Option<Address>,
+    messages: Messages,
+    doubted: Option<Arc<Notify>>,
+}
+
+impl Layout {
+    pub(super) fn of_one(endpoint: Endpoint) -> Self {
+        Layout(Kind::One(endpoint))
+    }
+
+    pub(super) fn of_cluster(
+        endpoint: Endpoint,
+        map: Arc<Map>,
+        messages: Messages,
+        doubted: Arc<Notify>,
+    ) -> Self {
+        Layout(Kind::Cluster {
+            endpoint,
+            map,
+            messages,
+            doubted,
+        })
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<Node> {
+        match &self.0 {
+            Kind::One(endpoint) => vec![Node {
+                endpoint: endpoint.clone(),
+                address: None,
+                messages: Messages::Plain,
+                doubted: None,
+            }],
+            Kind::Cluster {
+                endpoint,
+                map,
+                messages,
+                doubted,
+            } => {
+                let node = |address: &Address| Node {
+                    endpoint: endpoint.at(address),
+                    address: Some(address.clone()),
+                    messages: *messages,
+                    doubted: Some(Arc::clone(doubted)),
+                };
+                map.masters().iter().map(node).collect()
+            }
+        }
+    }
+
+    pub(crate) fn has(&self, node: &Node) -> bool {
+        match (&self.0, &node.address) {
+            (Kind::One(_), _) => true,
+            (Kind::Cluster { map, .. }, Some(address)) => map.masters().contains(address),
+            (Kind::Cluster { .. }, None) => false,
+        }
+    }
+
+    /// Whether `channel` is to be subscribed at `node`.
+    pub(crate) fn is_at(&self, channel: &str, node: &Node) -> bool {
+        match &self.0 {
+            Kind::One(_) => true,
+            Kind::Cluster { map, .. } => map.owner(slot(channel)) == node.address.as_ref(),
+        }
+    }
+}
+
+impl Node {
+    /// Its address, for the log.
+    pub(crate) fn name(&self) -> &str {
+        self.endpoint.address()
+    }
+
+    pub(crate) fn is(&self, other: &Node) -> bool {
+        self.address == other.address
+    }
+
+    /// A channel is not at home here.
+    pub(crate) fn doubt(&self) {
+        if let Some(doubted) = &self.doubted {
+            doubted.notify_one();
+        }
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub(super) fn messages(&self) -> Messages {
+        self.messages
+    }
+}

@@ -1,0 +1,274 @@
+//! What is said on a connection for subscriptions: RESP2, both kinds of messages. The redis crate's own does not know
+//! those of a cluster.
+//!
+//! One request is made at a time, and a task reads whatever comes, so nothing is lost when nobody waits for it.
+
+use redis::Value;
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::AbortHandle;
+
+use super::messages::{Heard, Messages};
+use super::{Failure, Refusal};
+use crate::clock::Moment;
+use crate::outside::{self, Stream};
+
+/// The half that asks.
+pub(super) struct Asking {
+    writer: WriteHalf<Box<dyn Stream>>,
+    replies: UnboundedReceiver<Reply>,
+}
+
+/// The half that hears. The connection ends with it.
+pub(super) struct Hearing {
+    heard: UnboundedReceiver<Heard>,
+    reader: AbortHandle,
+}
+
+/// What a request may be answered with.
+enum Reply {
+    Subscribed,
+    Unsubscribed(String),
+    Pong,
+    Refused(Refusal),
+}
+
+pub(super) fn start(stream: Box<dyn Stream>) -> (Asking, Hearing) {
+    let (reader, writer) = tokio::io::split(stream);
+    let (sender, replies) = mpsc::unbounded_channel();
+    let (messages, heard) = mpsc::unbounded_channel();
+    let reader = outside::spawn(read(reader, sender, messages)).abort_handle();
+    (Asking { writer, replies }, Hearing { heard, reader })
+}
+
+impl Hearing {
+    /// The next one; `None` at the connection's end.
+    pub(super) async fn next(&mut self) -> Option<Heard> {
+        self.heard.recv().await
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Asking {
+    /// Subscribes the channels of each group with a command of its own, all at once; which of them the server refuses.
+    pub(super) async fn subscribe(
+        &mut self,
+        kind: Messages,
+        groups: &[&[String]],
+    ) -> Result<Vec<Result<(), Refusal>>, Failure> {
+        self.send(&commands(kind.subscribe(), groups)).await?;
+        let mut answers = Vec::with_capacity(groups.len());
+        for group in groups {
+            answers.push(self.confirmed(group.len()).await?);
+        }
+        Ok(answers)
+    }
+
+    /// The confirmation of so many channels. A refusal is one for all of them.
+    async fn confirmed(&mut self, count: usize) -> Result<Result<(), Refusal>, Failure> {
+        let mut left = count;
+        while left > 0 {
+            match self.reply().await? {
+                Reply::Subscribed => left -= 1,
+                Reply::Refused(refusal) => return Ok(Err(refusal)),
+                Reply::Unsubscribed(_) | Reply::Pong => {}
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    pub(super) async fn unsubscribe(
+        &mut self,
+        kind: Messages,
+        groups: &[&[String]],
+    ) -> Result<(), Failure> {
+        self.send(&commands(kind.unsubscribe(), groups)).await?;
+        for group in groups {
+            for channel in *group {
+                self.left(channel).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The confirmation that `channel` is not heard any more. The server may have said so by itself just before.
+    async fn left(&mut self, channel: &str) -> Result<(), Failure> {
+        loop {
+            match self.reply().await? {
+                Reply::Unsubscribed(name) if name == channel => return Ok(()),
+                Reply::Refused(refusal) => return Err(Failure::Refused(refusal)),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) async fn ping(&mut self) -> Result<(), Failure> {
+        self.send(&redis::cmd("PING").get_packed_command()).await?;
+        loop {
+            match self.reply().await? {
+                // An ACL may forbid it, and a busy server refuses it; that it answers is all that matters.
+                Reply::Pong | Reply::Refused(_) => return Ok(()),
+                Reply::Subscribed | Reply::Unsubscribed(_) => {}
+            }
+        }
+    }
+
+    async fn send(&mut self, packed: &[u8]) -> Result<(), Failure> {
+        let ended = |error: std::io::Error| unanswered(&error.to_string());
+        self.writer.write_all(packed).await.map_err(ended)?;
+        self.writer.flush().await.map_err(ended)
+    }
+
+    async fn reply(&mut self) -> Result<Reply, Failure> {
+        let reply = self.replies.recv().await;
+        reply.ok_or_else(|| unanswered("the connection has ended"))
+    }
+}
+
+fn unanswered(detail: &str) -> Failure {
+    Failure::unanswered(detail, Moment::now())
+}
+
+fn commands(name: &str, groups: &[&[String]]) -> Vec<u8> {
+    let command = |channels: &&[String]| redis::cmd(name).arg(channels).get_packed_command();
+    groups.iter().flat_map(command).collect()
+}
+
+/// Reads until the connection ends, or says what makes no sense.
+async fn read(
+    mut reader: ReadHalf<Box<dyn Stream>>,
+    replies: UnboundedSender<Reply>,
+    heard: UnboundedSender<Heard>,
+) {
+    let mut decoder = Default::default();
+    loop {
+        let Ok(value) = redis::parse_redis_value_async(&mut decoder, &mut reader).await else {
+            return;
+        };
+        let reply = match value.extract_error() {
+            Err(error) => Reply::Refused(Refusal::at_connect(&error)),
+            Ok(value) => match sort(value) {
+                Some(Sorted::Message(message)) => {
+                    // Whoever hears goes away with this task.
+                    let _ = heard.send(message);
+                    continue;
+                }
+                // The server says so by itself, too.
+                Some(Sorted::Ended(channel)) => {
+                    let _ = heard.send(Heard::Ended(channel.clone()));
+                    Reply::Unsubscribed(channel)
+                }
+                Some(Sorted::Reply(reply)) => reply,
+                None => return,
+            },
+        };
+        // Nobody asks any more, and messages are heard all the same.
+        let _ = replies.send(reply);
+    }
+}
+
+enum Sorted {
+    Reply(Reply),
+    Message(Heard),
+    Ended(String),
+}
+
+fn sort(value: Value) -> Option<Sorted> {
+    let items = match value {
+        Value::SimpleString(word) if word == "PONG" => return Some(Sorted::Reply(Reply::Pong)),
+        Value::Array(items) => items,
+        _ => return None,
+    };
+    let mut items = items.into_iter();
+    let kind = bytes(items.next()?)?;
+    Some(match &*kind {
+        b"message" | b"smessage" => Sorted::Message(Heard::Message {
+            channel: text(items.next()?)?,
+            payload: bytes(items.next()?)?,
+        }),
+        b"subscribe" | b"ssubscribe" => Sorted::Reply(Reply::Subscribed),
+        b"unsubscribe" => Sorted::Reply(Reply::Unsubscribed(text(items.next()?)?)),
+        b"sunsubscribe" => Sorted::Ended(text(items.next()?)?),
+        b"pong" => Sorted::Reply(Reply::Pong),
+        _ => return None,
+    })
+}
+
+fn bytes(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+fn text(value: Value) -> Option<String> {
+    String::from_utf8(bytes(value)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, DuplexStream};
+
+    use super::*;
+
+    fn connection() -> (Asking, Hearing, DuplexStream) {
+        let (ours, server) = tokio::io::duplex(4096);
+        let (asking, hearing) = start(Box::new(ours));
+        (asking, hearing, server)
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn each_group_has_an_answer_of_its_own() {
+        let (mut asking, mut hearing, mut server) = connection();
+        let said = "*3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n-MOVED 1 h:2\r\n\
+                    *3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$2\r\nhi\r\n\
+                    *3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n\
+                    *3\r\n$10\r\nssubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$10\r\nssubscribe\r\n$1\r\nd\r\n:2\r\n";
+        server.write_all(said.as_bytes()).await.unwrap();
+        let groups = [names(&["a"]), names(&["b"]), names(&["c", "d"])];
+        let groups: Vec<&[String]> = groups.iter().map(Vec::as_slice).collect();
+        let answers = asking.subscribe(Messages::Sharded, &groups).await.unwrap();
+        let refused: Vec<_> = answers
+            .iter()
+            .map(|answer| answer.as_ref().err().map(|refusal| &*refusal.detail))
+            .collect();
+        assert_eq!(refused, [None, Some("MOVED 1 h:2"), None]);
+        let Some(Heard::Message { channel, payload }) = hearing.next().await else {
+            panic!("a message comes first");
+        };
+        assert_eq!((&*channel, &*payload), ("a", &b"hi"[..]));
+        assert!(matches!(hearing.next().await, Some(Heard::Ended(a)) if a == "a"));
+        let mut asked = vec![0; 1024];
+        let count = server.read(&mut asked).await.unwrap();
+        let asked = String::from_utf8_lossy(&asked[..count]).into_owned();
+        assert_eq!(asked.matches("SSUBSCRIBE").count(), 3);
+    }
+
+    #[tokio::test]
+    async fn what_the_server_ended_by_itself_is_no_answer_to_the_next_request() {
+        let (mut asking, hearing, mut server) = connection();
+        let ended = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n";
+        let other = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\nb\r\n:0\r\n";
+        let said = format!("{ended}{ended}{other}{ended}+PONG\r\n");
+        server.write_all(said.as_bytes()).await.unwrap();
+        let channels = names(&["a", "b"]);
+        let channels = [&channels[..1], &channels[1..]];
+        asking
+            .unsubscribe(Messages::Sharded, &channels)
+            .await
+            .unwrap();
+        asking.ping().await.unwrap();
+        drop(server);
+        assert!(asking.ping().await.is_err());
+        drop(hearing);
+    }
+}

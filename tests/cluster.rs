@@ -1,0 +1,577 @@
+//! A cluster: each name is served by its master, and what moves, or is replaced, is followed.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use redisson_semaphore::{Client, ClientBuilder, ConnectionState, Effect, Error, ShardedPubSub};
+use serde_json::json;
+use support::clients::{LIMIT, NEVER, builder, served};
+use support::cluster::{Cluster, ask};
+use support::peer::JavaPeer;
+use support::proxy::{Fate, Proxy};
+use support::server::RedisServer;
+use support::waiters::{channel, until};
+use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
+
+/// One for the tests that leave it as it is. It ends with the process.
+static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+
+async fn shared() -> &'static Cluster {
+    CLUSTER.get_or_init(Cluster::start).await
+}
+
+fn of(cluster: &Cluster) -> ClientBuilder {
+    builder(cluster.url()).retry_window(Duration::from_secs(60))
+}
+
+async fn connect(cluster: &Cluster) -> Client {
+    of(cluster).connect().await.expect("the cluster runs")
+}
+
+/// Waits until so many listen to a channel at a server; `counting` says to which kind of messages.
+async fn until_heard(server: &RedisServer, counting: &str, channel: &str, count: u64) {
+    let what = format!("{count} listen to {channel} at {}", server.port());
+    until(&what, LIMIT, async || {
+        let (_, heard): (String, u64) = ask(server, &["PUBSUB", counting, channel]).await;
+        heard == count
+    })
+    .await;
+}
+
+/// The same of a semaphore's, and sharded messages.
+async fn until_listeners(server: &RedisServer, name: &str, count: u64) {
+    until_heard(server, "SHARDNUMSUB", &channel(name), count).await;
+}
+
+/// `acquire` in a task that waits, and listens at this server, when this returns.
+async fn waiter(
+    server: &RedisServer,
+    client: &Client,
+    name: &str,
+    permits: u32,
+) -> JoinHandle<redisson_semaphore::Result<()>> {
+    let semaphore = client.semaphore(name);
+    let call = semaphore.clone();
+    let task = tokio::spawn(async move { call.acquire(permits).await });
+    until_listeners(server, name, 1).await;
+    // Answered behind the waiter's own question.
+    semaphore.available_permits().await.unwrap();
+    task
+}
+
+/// One permit more, with a message, as a single command of another client would do it.
+async fn release_elsewhere(server: &RedisServer, name: &str) {
+    let script = "redis.call('SPUBLISH', KEYS[2], redis.call('INCR', KEYS[1]))";
+    ask::<()>(server, &["EVAL", script, "2", name, &channel(name)]).await;
+}
+
+#[tokio::test]
+async fn each_name_is_served_by_its_master_on_two_connections() {
+    let cluster = shared().await;
+    let client = of(cluster).client_name("counted").connect().await.unwrap();
+    let mut names = vec![];
+    for master in 0..3 {
+        for _ in 0..20 {
+            let hint = format!("served-{}", names.len());
+            names.push((master, cluster.name_at(master, &hint).await));
+        }
+    }
+    // Each caller is alone at its semaphore.
+    let calls = names.iter().map(|(_, name)| async {
+        let semaphore = client.semaphore(name);
+        assert!(semaphore.try_set_permits(2).await.unwrap());
+        assert!(semaphore.try_acquire(2).await.unwrap());
+    });
+    join_all(calls).await;
+    for (master, name) in &names {
+        let stored: Option<String> = ask(&cluster.servers[*master], &["GET", name]).await;
+        assert_eq!(stored.as_deref(), Some("0"), "{name}");
+    }
+    let mut waiters = vec![];
+    for (master, name) in &names {
+        waiters.push(waiter(&cluster.servers[*master], &client, name, 1).await);
+    }
+    for (master, name) in &names {
+        release_elsewhere(&cluster.servers[*master], name).await;
+    }
+    for waiter in waiters {
+        served(waiter).await;
+    }
+    for server in &cluster.servers[..3] {
+        let list: String = ask(server, &["CLIENT", "LIST"]).await;
+        assert_eq!(list.matches("name=counted ").count(), 2);
+    }
+}
+
+#[tokio::test]
+async fn records_are_given_back_and_locks_are_renewed_in_all_slots() {
+    let cluster = shared().await;
+    let client = of(cluster)
+        .lock_watchdog_timeout(Duration::from_millis(1500))
+        .connect()
+        .await
+        .unwrap();
+    let locks: Vec<_> = (0..12)
+        .map(|n| client.lock(&format!("renewed-{n}")))
+        .collect();
+    let guards = join_all(locks.iter().map(|lock| lock.guard())).await;
+    let mut names = vec![];
+    for number in 0..100 {
+        let name = format!("used-once-{number}");
+        client.semaphore(&name).try_set_permits(1).await.unwrap();
+        names.push(name);
+    }
+    let records = async || {
+        let mut keys = vec![];
+        for server in &cluster.servers[..3] {
+            let pattern = format!("redisson_sc_once:*:{}", client.id());
+            keys.extend(ask::<Vec<String>>(server, &["KEYS", &pattern]).await);
+        }
+        keys.len()
+    };
+    until("records are given back", LIMIT, async || {
+        records().await < 64
+    })
+    .await;
+    for (guard, lock) in guards.into_iter().zip(&locks) {
+        let guard = guard.unwrap();
+        assert!(!guard.is_lost() && lock.is_locked().await.unwrap());
+        guard.unlock().await.unwrap();
+    }
+    client.shutdown().await.unwrap();
+    assert_eq!(records().await, 0);
+}
+
+#[tokio::test]
+async fn a_url_of_the_other_kind_is_told() {
+    let cluster = shared().await;
+    let single = RedisServer::start().await;
+    let url = format!("redis+cluster://127.0.0.1:{}", single.port());
+    let error = Client::connect(url).await.unwrap_err();
+    assert!(matches!(error, Error::Server { .. }), "{error:?}");
+    assert!(error.to_string().contains("its URL is redis://"), "{error}");
+
+    let client = Client::connect(cluster.java_url()).await.unwrap();
+    let elsewhere = client.semaphore(&cluster.name_at(1, "elsewhere").await);
+    let error = elsewhere.try_acquire(1).await.unwrap_err();
+    assert!(
+        error.to_string().contains("its URL is redis+cluster://"),
+        "{error}"
+    );
+    assert_eq!(error.effect(), Effect::None);
+
+    for (url, words) in [
+        ("redis+cluster://", "redis+cluster://"),
+        ("redis+cluster://h,", "redis+cluster://"),
+        ("redis+cluster://h:port", "redis+cluster://"),
+        ("redis+cluster://h/1", "one database"),
+        ("http+cluster://h", "redis+cluster://"),
+        ("redis+cluster://:secret@h:x", "redis+cluster://"),
+    ] {
+        let error = Client::connect(url).await.unwrap_err();
+        assert!(
+            matches!(error, Error::Configuration { .. }),
+            "{url}: {error:?}"
+        );
+        assert!(error.to_string().contains(words), "{url}: {error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+    let both = Client::builder(cluster.url()).sentinels(["redis://127.0.0.1"]);
+    let error = both.connect().await.unwrap_err();
+    assert!(error.to_string().contains("no sentinels"), "{error}");
+}
+
+#[tokio::test]
+async fn nodes_that_are_away_are_not_needed_to_find_the_others() {
+    let cluster = shared().await;
+    let dead = RedisServer::start().await;
+    let ports = [dead.port(), cluster.servers[4].port()];
+    drop(dead);
+    let url = format!(
+        "redis+cluster://127.0.0.1:{},127.0.0.1:{}",
+        ports[0], ports[1]
+    );
+    let client = Client::builder(url).connect_lazy().unwrap();
+    let semaphore = client.semaphore("by-a-replica");
+    semaphore.try_set_permits(1).await.unwrap();
+    semaphore.acquire(1).await.unwrap();
+    client.ping().await.unwrap();
+    let mut state = client.connection_state();
+    let connected = state.wait_for(|state| *state == ConnectionState::Connected);
+    connected.await.unwrap();
+}
+
+/// Of a user who may do what the README lists, and no more.
+#[tokio::test]
+async fn few_permissions_will_do() {
+    let cluster = shared().await;
+    let rules = "on >pw resetkeys resetchannels -@all ~allowed* ~{allowed}* ~redisson_* &redisson_* +ping \
+                 +client|setname +eval +evalsha +get +set +incr +incrby +exists +del +hset +hget +hgetall +hdel +hlen +hexists \
+                 +hmget +pexpire +pttl +time +zadd +zrange +zrem +zcard +zscore +pubsub +spublish +ssubscribe +sunsubscribe \
+                 +cluster|slots +cluster|info +asking";
+    for server in &cluster.servers {
+        let words = ["ACL", "SETUSER", "app"]
+            .into_iter()
+            .chain(rules.split_whitespace());
+        ask::<()>(server, &words.collect::<Vec<_>>()).await;
+    }
+    let url = format!(
+        "redis+cluster://app:pw@127.0.0.1:{}",
+        cluster.servers[0].port()
+    );
+    let [first, second] = [(); 2].map(|()| builder(url.clone()).connect());
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    let semaphore = first.semaphore("allowed");
+    semaphore.try_set_permits(1).await.unwrap();
+    let guard = semaphore.permit(1).await.unwrap();
+    let other = second.semaphore("allowed");
+    let waiting = tokio::spawn(async move { other.acquire(1).await });
+    until("it waits", LIMIT, async || {
+        let mut heard = 0;
+        for server in &cluster.servers[..3] {
+            let words = ["PUBSUB", "SHARDNUMSUB", &channel("allowed")];
+            heard += ask::<(String, u64)>(server, &words).await.1;
+        }
+        heard == 1
+    })
+    .await;
+    guard.release().await.unwrap();
+    served(waiting).await;
+    let lock = first.lock("allowed-lock");
+    lock.guard().await.unwrap().unlock().await.unwrap();
+    // A fair semaphore of the recipes, too, where its name has braces.
+    let client = connect(cluster).await;
+    let other = connect(cluster).await;
+    let permit = client.fair_semaphore("{fair}", 1).acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { other.fair_semaphore("{fair}", 1).acquire().await });
+    client
+        .fair_semaphore("{fair}", 1)
+        .release(permit.id())
+        .await
+        .unwrap();
+    tokio::time::timeout(LIMIT, waiting)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    let error = client
+        .fair_semaphore("apart", 1)
+        .acquire()
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
+}
+
+/// All that happens while a slot is on its way: keys are here and there.
+#[tokio::test]
+async fn calls_wait_for_a_slot_that_is_on_its_way() {
+    let cluster = shared().await;
+    let name = &cluster.name_at(0, "on-its-way").await;
+    let slot = cluster.slot(name).await;
+    let client = connect(cluster).await;
+    let other = connect(cluster).await;
+    let semaphore = client.semaphore(name);
+    semaphore.try_set_permits(5).await.unwrap();
+    let guard = semaphore.permit(2).await.unwrap();
+    let waiting = waiter(&cluster.servers[0], &other, name, 4).await;
+    cluster.begin_to_move(slot, 0, 1).await;
+    cluster.move_keys(slot, 0, 1).await;
+    // Asked for where it is going to be.
+    assert_eq!(semaphore.exists().await, Ok(true));
+    let call = tokio::spawn(async move { guard.release().await });
+    // Its record may be on either side until the slot has arrived.
+    until("it is told to come again", LIMIT, async || {
+        let stats: String = ask(&cluster.servers[1], &["INFO", "errorstats"]).await;
+        stats.contains("errorstat_TRYAGAIN")
+    })
+    .await;
+    cluster.end_move(slot, 0, 1).await;
+    served(call).await;
+    served(waiting).await;
+    until_listeners(&cluster.servers[0], name, 0).await;
+    assert_eq!(semaphore.available_permits().await, Ok(1));
+    // Messages are heard at the new place.
+    let waiting = waiter(&cluster.servers[1], &other, name, 2).await;
+    release_elsewhere(&cluster.servers[1], name).await;
+    served(waiting).await;
+    cluster.move_slot(slot, 1, 0).await;
+    semaphore.release(2).await.unwrap();
+    assert_eq!(cluster.stored(name, 1).await.as_deref(), Some("2"));
+}
+
+/// Waiters and holders of three clients, and one slot goes round the masters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_are_kept_while_their_slot_moves_under_load() {
+    const PERMITS: u32 = 7;
+    let cluster = shared().await;
+    let name = &cluster.name_at(0, "moving").await;
+    let slot = cluster.slot(name).await;
+    for mode in [ShardedPubSub::On, ShardedPubSub::Off] {
+        let mut callers = vec![];
+        for _ in 0..3 {
+            let client = of(cluster).sharded_pubsub(mode).connect().await.unwrap();
+            let semaphore = client.semaphore(name);
+            semaphore.try_set_permits(PERMITS).await.unwrap();
+            for number in 0..20 {
+                let semaphore = semaphore.clone();
+                callers.push(tokio::spawn(async move {
+                    for round in 0..40 {
+                        let guard = semaphore.permit(1 + (number + round) % 3).await?;
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        guard.release().await?;
+                    }
+                    Ok(())
+                }));
+            }
+        }
+        for (from, to) in [(0, 1), (1, 2), (2, 1), (1, 0)] {
+            cluster.move_slot(slot, from, to).await;
+        }
+        for caller in callers {
+            served(caller).await;
+        }
+        let left = cluster.stored(name, 3).await;
+        assert_eq!(left.as_deref(), Some("7"), "{mode:?}");
+    }
+}
+
+/// The answer is lost, and the slot is somewhere else when it is asked about.
+#[tokio::test]
+async fn an_answer_that_was_lost_is_asked_for_where_the_slot_is_now() {
+    let cluster = Cluster::start().await;
+    let proxy = Proxy::start(&cluster.servers[0]).await;
+    let port = proxy.address();
+    let port = port.rsplit_once(':').unwrap().1;
+    let source = &cluster.servers[0];
+    ask::<()>(source, &["CONFIG", "SET", "cluster-announce-port", port]).await;
+    until("all know where it wants to be met", LIMIT, async || {
+        let mut nodes = vec![];
+        for server in &cluster.servers {
+            nodes.push(ask::<String>(server, &["CLUSTER", "NODES"]).await);
+        }
+        nodes.iter().all(|nodes| nodes.contains(&proxy.address()))
+    })
+    .await;
+    let url = format!("redis+cluster://127.0.0.1:{}", cluster.servers[1].port());
+    let fates = [
+        Fate::LoseReply,
+        Fate::LoseReplyAndClose,
+        Fate::LoseRequest,
+        Fate::HoldRequest,
+    ];
+    for (round, fate) in fates.into_iter().enumerate() {
+        let client = builder(url.clone())
+            .response_timeout(Duration::from_secs(2))
+            .retry_window(Duration::from_secs(60))
+            .connect()
+            .await
+            .unwrap();
+        let name = &cluster.name_at(0, &format!("lost-{round}")).await;
+        let slot = cluster.slot(name).await;
+        let semaphore = client.semaphore(name);
+        semaphore.try_set_permits(5).await.unwrap();
+        let struck = proxy.struck();
+        proxy.at_script(1, fate);
+        let call = semaphore.clone();
+        let call = tokio::spawn(async move { call.acquire(2).await });
+        proxy.until_struck(struck + 1).await;
+        cluster.begin_to_move(slot, 0, 1).await;
+        // Moved by the node itself, which goes by the true ports.
+        cluster.move_keys(slot, 0, 1).await;
+        cluster.end_move(slot, 0, 1).await;
+        served(call).await;
+        if fate == Fate::HoldRequest {
+            // The first copy comes late, to where the slot is not any more.
+            proxy.deliver(1).await;
+        }
+        assert_eq!(semaphore.available_permits().await, Ok(3), "{fate:?}");
+        let stored: String = ask(&cluster.servers[1], &["GET", name]).await;
+        assert_eq!(stored, "3", "{fate:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_master_that_is_replaced_is_left() {
+    let mut cluster = Cluster::start_with(Duration::from_secs(2)).await;
+    let name = &cluster.name_at(0, "replaced").await;
+    let client = connect(&cluster).await;
+    // One that would wait for an answer for ever.
+    let patient = of(&cluster)
+        .response_timeout(NEVER)
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore(name);
+    semaphore.try_set_permits(20).await.unwrap();
+
+    // On order.
+    let guard = semaphore.permit(18).await.unwrap();
+    let waiting = waiter(&cluster.servers[0], &patient, name, 3).await;
+    cluster.fail_over(0).await;
+    guard.release().await.unwrap();
+    served(waiting).await;
+    until_listeners(&cluster.servers[3], name, 0).await;
+    let waiting = waiter(&cluster.servers[3], &patient, name, 18).await;
+    release_elsewhere(&cluster.servers[3], name).await;
+    served(waiting).await;
+    client.semaphore(name).release(20).await.unwrap();
+    let linked = async || {
+        let info: String = ask(&cluster.servers[0], &["INFO", "replication"]).await;
+        info.contains("master_link_status:up")
+    };
+    until("the old master follows the new one", LIMIT, linked).await;
+
+    // By `kill -9`, with a crowd.
+    let guard = semaphore.permit(20).await.unwrap();
+    let crowd: Vec<_> = (0..150)
+        .flat_map(|_| [client.semaphore(name), patient.semaphore(name)])
+        .map(|semaphore| {
+            tokio::spawn(async move {
+                semaphore.acquire(1).await?;
+                semaphore.release(1).await
+            })
+        })
+        .collect();
+    cluster.until_copied(0, name, "0").await;
+    cluster.servers[3].kill().await;
+    drop(guard);
+    let slot = cluster.slot(name).await;
+    until("it is replaced", LIMIT, async || {
+        cluster.master_of(slot, 3).await == 0
+    })
+    .await;
+    let told = Instant::now();
+    for task in crowd {
+        served(task).await;
+    }
+    eprintln!(
+        "a crowd of 300 served {:?} after the failover",
+        told.elapsed()
+    );
+    assert_eq!(cluster.stored(name, 3).await.as_deref(), Some("20"));
+}
+
+/// A host that is gone: nothing says so but the others.
+#[tokio::test]
+async fn a_master_that_falls_silent_is_left_by_idle_clients_too() {
+    let mut cluster = Cluster::start_with(Duration::from_secs(2)).await;
+    let name = &cluster.name_at(1, "silent").await;
+    let patient = of(&cluster)
+        .response_timeout(NEVER)
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = patient.semaphore(name);
+    semaphore.try_set_permits(3).await.unwrap();
+    let guard = semaphore.permit(1).await.unwrap();
+    let waiting = waiter(&cluster.servers[1], &patient, name, 3).await;
+    cluster.until_copied(4, name, "2").await;
+    cluster.servers[1].freeze();
+    // Sent to a server that does not answer.
+    let release = tokio::spawn(async move { guard.release().await });
+    served(release).await;
+    served(waiting).await;
+    semaphore.release(3).await.unwrap();
+    assert_eq!(cluster.stored(name, 1).await.as_deref(), Some("3"));
+    assert_eq!(cluster.master_of(cluster.slot(name).await, 1).await, 4);
+    cluster.servers[1].thaw();
+}
+
+/// The old master goes on taking itself for one, and the client could go on talking to it.
+#[tokio::test]
+async fn a_master_that_is_cut_off_is_left_and_not_believed() {
+    let cluster = Cluster::start().await;
+    let name = &cluster.name_at(0, "cut-off").await;
+    let client = connect(&cluster).await;
+    let semaphore = client.semaphore(name);
+    semaphore.try_set_permits(5).await.unwrap();
+    let waiting = waiter(&cluster.servers[0], &client, name, 6).await;
+    cluster.until_copied(3, name, "5").await;
+    cluster.cut_off(0).await;
+    // It is heard of by asking, once a second.
+    until_listeners(&cluster.servers[3], name, 1).await;
+    semaphore.release(1).await.unwrap();
+    served(waiting).await;
+    // The first one goes on answering, and is asked again by those who come anew.
+    let seeds = [0, 1].map(|number| format!("127.0.0.1:{}", cluster.servers[number].port()));
+    let fresh = Client::builder(format!("redis+cluster://{}", seeds.join(",")));
+    let fresh = fresh.connect().await.unwrap().semaphore(name);
+    for _ in 0..30 {
+        fresh.release(1).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        semaphore.acquire(1).await.unwrap();
+    }
+    assert_eq!(cluster.stored(name, 0).await.as_deref(), Some("0"));
+    assert_eq!(
+        ask::<String>(&cluster.servers[0], &["GET", name]).await,
+        "5"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redisson_of_each_kind_is_woken_and_wakes() {
+    let cluster = shared().await;
+    let kinds = [
+        ("AUTO", ShardedPubSub::Auto, "SHARDNUMSUB"),
+        ("ON", ShardedPubSub::On, "SHARDNUMSUB"),
+        ("OFF", ShardedPubSub::Off, "NUMSUB"),
+    ];
+    let beside = kinds.map(|(word, mode, counting)| async move {
+        let arguments = ["--cluster", "--sharded", word];
+        let peer = JavaPeer::start_with("4.7.0", &cluster.java_url(), &arguments).await;
+        let client = of(cluster).sharded_pubsub(mode).connect().await.unwrap();
+        for master in 0..3 {
+            let name = &cluster.name_at(master, &format!("beside-{word}")).await;
+            let heard = async |channel: String, count| {
+                until_heard(&cluster.servers[master], counting, &channel, count).await;
+            };
+            beside_java(&client, &peer, name, heard).await;
+            assert_eq!(
+                cluster.stored(name, 3).await.as_deref(),
+                Some("3"),
+                "{name}"
+            );
+        }
+        peer.shutdown().await;
+    });
+    join_all(beside).await;
+}
+
+/// `heard` waits until so many listen to a channel.
+async fn beside_java(
+    client: &Client,
+    peer: &JavaPeer,
+    name: &str,
+    heard: impl AsyncFn(String, u64),
+) {
+    let semaphore = client.semaphore(name);
+    let permits = |permits: u32| json!({ "name": name, "permits": permits });
+    semaphore.try_set_permits(3).await.unwrap();
+    // It waits for us ...
+    let guard = semaphore.permit(3).await.unwrap();
+    let call = peer.begin("acquire", permits(2));
+    heard(channel(name), 1).await;
+    guard.release().await.unwrap();
+    call.await.unwrap();
+    heard(channel(name), 0).await;
+    // ... and we for it.
+    let waiting = semaphore.clone();
+    let waiting = tokio::spawn(async move { waiting.acquire(3).await });
+    heard(channel(name), 1).await;
+    peer.call("release", permits(2)).await.unwrap();
+    served(waiting).await;
+    semaphore.release(3).await.unwrap();
+    // A lock, too.
+    let lock = client.lock(&format!("{{{name}}}-lock"));
+    let guard = lock.guard().await.unwrap();
+    let call = peer.begin("lock", json!({ "name": lock.name(), "thread": "t" }));
+    heard(format!("redisson_lock__channel:{}", lock.name()), 1).await;
+    guard.unlock().await.unwrap();
+    call.await.unwrap();
+    peer.call("unlock", json!({ "name": lock.name(), "thread": "t" }))
+        .await
+        .unwrap();
+}

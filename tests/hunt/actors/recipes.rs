@@ -1,0 +1,126 @@
+//! Callers of the recipes.
+
+use std::sync::Arc;
+
+use redisson_semaphore::{Client, Error, Lease, LeasedPermit, LeasedSemaphore, Lock, LockGuard};
+use tokio::time::timeout;
+
+use super::Actor;
+use crate::judge::Object;
+use crate::plan::{Ask, Call, Give, Layout, Recipe};
+
+/// A semaphore or lock of a recipe.
+pub(super) enum Handle {
+    Semaphore(Arc<dyn LeasedSemaphore>),
+    Lock(Arc<dyn Lock>),
+}
+
+pub(super) fn handle(client: &Client, number: usize, recipe: &Recipe) -> Handle {
+    let key = Object::Recipe(number).key();
+    let (limit, timeout, check) = (recipe.limit, recipe.timeout, recipe.check);
+    let fair = || {
+        let fair = client.fair_semaphore(&key, limit);
+        fair.timeout(timeout).check_interval(check)
+    };
+    match recipe.layout {
+        Layout::Timestamp => {
+            let semaphore = client.timestamp_semaphore(&key, limit);
+            Handle::Semaphore(Arc::new(semaphore.timeout(timeout).check_interval(check)))
+        }
+        Layout::Fair => Handle::Semaphore(Arc::new(fair())),
+        Layout::FairUnderLock => Handle::Semaphore(Arc::new(fair().under_lock(&key))),
+        Layout::Set => {
+            let semaphore = client.set_semaphore(&key, limit);
+            Handle::Semaphore(Arc::new(semaphore.check_interval(check)))
+        }
+        Layout::Slots => {
+            let semaphore = client.slot_semaphore(&key, limit);
+            Handle::Semaphore(Arc::new(semaphore.timeout(timeout).check_interval(check)))
+        }
+        Layout::StringLock => {
+            let lock = client.string_lock(&key);
+            Handle::Lock(Arc::new(lock.timeout(timeout).check_interval(check)))
+        }
+    }
+}
+
+/// What is in hand.
+enum Guard {
+    Permit(LeasedPermit),
+    Lock(LockGuard),
+}
+
+impl Guard {
+    fn lease(&self) -> &Lease {
+        match self {
+            Guard::Permit(permit) => permit.lease(),
+            Guard::Lock(guard) => guard.lease(),
+        }
+    }
+
+    async fn release(self) -> Result<(), Error> {
+        match self {
+            Guard::Permit(permit) => permit.release().await.map(drop),
+            Guard::Lock(guard) => guard.unlock().await,
+        }
+    }
+}
+
+impl Actor {
+    pub(super) async fn hold_recipe(&self, handle: &Handle, number: usize, call: &Call) {
+        let recipe = &self.settings.recipes[number];
+        let granted = match handle {
+            Handle::Semaphore(semaphore) => {
+                let asking = async {
+                    match call.ask {
+                        Ask::Wait => semaphore.permit().await.map(Some),
+                        Ask::Try => semaphore.try_permit().await,
+                        Ask::For(wait) => semaphore.permit_for(wait).await,
+                    }
+                };
+                let granted = self.wait(call, asking).await;
+                granted.map(|(_, permit)| (permit.id().to_owned(), Guard::Permit(permit)))
+            }
+            Handle::Lock(lock) => {
+                let asking = lock.guarded(call.ask.limit(), call.lease);
+                let granted = self.wait(call, asking).await;
+                granted.map(|(_, guard)| (String::new(), Guard::Lock(guard)))
+            }
+        };
+        let Some((id, guard)) = granted else { return };
+        let lasts = match handle {
+            Handle::Lock(_) if call.lease.is_some() => None,
+            _ => Some(recipe.lasts()),
+        };
+        let lease = guard.lease().clone();
+        let held = self
+            .judge()
+            .has_permit(number, self.host, &id, lease, recipe.limit);
+        let in_hand = InHand { actor: self, held };
+        let lost = timeout(call.hold, guard.lease().lost()).await.is_ok();
+        // Nobody keeps what its caller has not looked at.
+        if let (true, Some(lasts), None) = (lost, lasts, call.stall) {
+            self.judge().loses_permit(held, lasts);
+        }
+        drop(in_hand);
+        if call.give != Give::Call {
+            return;
+        }
+        match guard.release().await {
+            Ok(()) | Err(Error::NotHeld { .. }) => {}
+            Err(error) => self.judge().failed(self.host, "release", &error),
+        }
+    }
+}
+
+/// A permit in hand, for the judges.
+struct InHand<'a> {
+    actor: &'a Actor,
+    held: u64,
+}
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        self.actor.judge().has_no_permit(self.held);
+    }
+}

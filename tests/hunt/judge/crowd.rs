@@ -1,0 +1,42 @@
+//! A crowd: what a grant costs the server, and whether all wait about as long.
+
+use std::time::Duration;
+
+use super::Judge;
+
+/// Scripts for each grant.
+const MOST_SCRIPTS: f64 = 12.0;
+/// Nobody waits for so many times as long as half of all do.
+const MOST_TIMES: u32 = 4;
+/// Whatever the others wait.
+const ANYWAY: Duration = Duration::from_millis(500);
+
+#[derive(Default)]
+pub(super) struct Crowd {
+    pub(super) scripts: u64,
+    pub(super) waits: Vec<Duration>,
+}
+
+impl Judge {
+    /// Everybody has been served.
+    pub fn judge_crowd(&mut self) {
+        let mut waits = std::mem::take(&mut self.crowd.waits);
+        waits.sort_unstable();
+        let (Some(longest), median) = (waits.last().copied(), waits.get(waits.len() / 2)) else {
+            return;
+        };
+        let median = median.copied().unwrap_or_default();
+        let scripts = self.crowd.scripts as f64 / waits.len() as f64;
+        self.note(format_args!(
+            "{} grants, {scripts:.1} scripts each, waits of {median:?}, {longest:?} at the most",
+            waits.len()
+        ));
+        if scripts > MOST_SCRIPTS {
+            self.accuse("cost", format!("{scripts:.1} scripts for each grant"));
+        }
+        if longest > median * MOST_TIMES + ANYWAY {
+            let detail = format!("somebody has waited for {longest:?}, half of all for {median:?}");
+            self.accuse("fairness", detail);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Permits of the recipes: who believes to hold them, and what stands in the server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use redisson_semaphore::Lease;
+use tokio::time::Instant;
+
+use super::{Host, Judge, Object};
+
+#[derive(Default)]
+pub(super) struct Recipes {
+    held: BTreeMap<u64, Held>,
+    /// Those that somebody has meddled with, and until when their holders may not know.
+    robbed: BTreeMap<usize, Instant>,
+}
+
+struct Held {
+    host: Host,
+    recipe: usize,
+    /// Empty for a lock, which has one holder.
+    id: String,
+    lease: Lease,
+}
+
+/// What stands in the server of one.
+pub struct Standing {
+    pub ids: BTreeSet<String>,
+    /// How many more may hold one now.
+    pub free: i64,
+}
+
+/// What a permit without an end lasts, once somebody has taken it away.
+const EVER: Duration = Duration::from_secs(86_400);
+const UNDER_WAY: Duration = Duration::from_secs(4);
+
+impl Judge {
+    /// A permit of a recipe is in hand.
+    pub fn has_permit(
+        &mut self,
+        recipe: usize,
+        host: Host,
+        id: &str,
+        lease: Lease,
+        limit: u32,
+    ) -> u64 {
+        self.granted += 1;
+        self.last_number += 1;
+        self.something_happens();
+        let held = Held {
+            host,
+            recipe,
+            id: id.to_owned(),
+            lease,
+        };
+        self.recipes.held.insert(self.last_number, held);
+        let all = self.recipes.held.values();
+        let holders = all.filter(|held| held.recipe == recipe && !held.lease.is_lost());
+        let holders = holders.count();
+        if holders > limit as usize && !self.is_permit_robbed(recipe) {
+            self.accuse(
+                "holders",
+                format!("{holders} have permits of r{recipe}, of {limit}"),
+            );
+        }
+        self.last_number
+    }
+
+    /// It is given back.
+    pub fn has_no_permit(&mut self, number: u64) {
+        self.recipes.held.remove(&number);
+    }
+
+    /// Its holder is told that it is lost.
+    pub fn loses_permit(&mut self, number: u64, lasts: Option<Duration>) {
+        let Some(held) = self.recipes.held.get(&number) else {
+            return;
+        };
+        let (host, recipe) = (held.host, held.recipe);
+        self.note(format_args!(
+            "c{host} is told that it has lost one of r{recipe}"
+        ));
+        let lasts = lasts.unwrap_or_default() + Duration::from_secs(1);
+        let well = self.clients.get(&host).and_then(|client| client.well_since);
+        let well = well.is_none_or(|well| well + lasts < Instant::now());
+        if well && !self.rules.meddled && !self.is_permit_robbed(recipe) && !self.closing(host) {
+            self.accuse(
+                "kept",
+                format!("c{host} has lost one of r{recipe}, and nothing was wrong"),
+            );
+        }
+    }
+
+    /// Somebody takes permits away.
+    pub fn robs_permits(&mut self, recipe: usize, lasts: Option<Duration>) {
+        let until = Instant::now() + lasts.unwrap_or(EVER) * 2 + UNDER_WAY;
+        let robbed = self.recipes.robbed.entry(recipe).or_insert(until);
+        *robbed = until.max(*robbed);
+    }
+
+    fn is_permit_robbed(&self, recipe: usize) -> bool {
+        let until = self.recipes.robbed.get(&recipe);
+        until.is_some_and(|until| Instant::now() <= *until)
+    }
+
+    /// What stands in the server now.
+    pub fn recipe_is(&mut self, recipe: usize, standing: &Standing) {
+        let robbed = self.is_permit_robbed(recipe);
+        let of_it = |held: &&Held| held.recipe == recipe && !held.lease.is_lost();
+        let stands = |id: &String| match id.is_empty() {
+            true => !standing.ids.is_empty(),
+            false => standing.ids.contains(id),
+        };
+        let unknown = |held: &&Held| of_it(held) && !stands(&held.id);
+        let untold = self.recipes.held.values().find(unknown);
+        if let Some(held) = untold.filter(|_| !robbed) {
+            let detail = format!(
+                "c{} is not told that it has lost {} of r{recipe}",
+                held.host, held.id
+            );
+            self.accuse("told", detail);
+        }
+        self.is_free(Object::Recipe(recipe), standing.free > 0);
+    }
+
+    /// The ids that somebody has in hand.
+    pub fn ids_in_hand(&self, recipe: usize) -> BTreeSet<String> {
+        let held = self.recipes.held.values();
+        held.filter(|held| held.recipe == recipe)
+            .map(|held| held.id.clone())
+            .collect()
+    }
+
+    /// Permits of clients that are gone are nobody's.
+    pub(super) fn forgets_permits(&mut self, host: Host) {
+        self.recipes.held.retain(|_, held| held.host != host);
+    }
+
+    /// Whether there is what those want who wait for it.
+    pub(super) fn is_free(&mut self, object: Object, free: bool) {
+        if free {
+            self.free_since.entry(object).or_insert_with(Instant::now);
+        } else {
+            self.free_since.remove(&object);
+        }
+    }
+}

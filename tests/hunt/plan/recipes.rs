@@ -1,0 +1,93 @@
+//! The classic recipes: who shares them, and what callers and peers do.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::chance::{chance, millis, pick};
+
+/// What a permit is in the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    Timestamp,
+    Fair,
+    FairUnderLock,
+    Set,
+    Slots,
+    StringLock,
+}
+
+/// A semaphore or lock of a recipe.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    pub layout: Layout,
+    pub limit: u32,
+    pub timeout: Duration,
+    pub check: Duration,
+}
+
+/// Somebody of another program, who does each step as it stands in the book.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    pub recipe: usize,
+    pub hold: Duration,
+    /// How often it tries, and how long it waits in between.
+    pub tries: u32,
+    pub pause: Duration,
+    /// Between two steps of a try.
+    pub step: Duration,
+    /// It comes again so often.
+    pub rounds: u32,
+}
+
+impl Recipe {
+    pub(super) fn random(rng: &mut Rng) -> Recipe {
+        let layout = pick(
+            rng,
+            &[
+                Layout::Timestamp,
+                Layout::Fair,
+                Layout::FairUnderLock,
+                Layout::Set,
+                Layout::Slots,
+                Layout::StringLock,
+            ],
+        );
+        Recipe {
+            layout,
+            limit: match layout {
+                Layout::StringLock => 1,
+                _ => pick(rng, &[1, 1, 2, 4]),
+            },
+            timeout: Duration::from_millis(pick(rng, &[1000, 3000, 10_000])),
+            check: Duration::from_millis(pick(rng, &[20, 100, 100])),
+        }
+    }
+
+    /// How long a permit lasts that is not refreshed.
+    pub fn lasts(&self) -> Option<Duration> {
+        (self.layout != Layout::Set).then_some(self.timeout)
+    }
+
+    /// The key of a peer's lock.
+    pub fn peers_lock(&self, key: &str) -> Option<String> {
+        (self.layout == Layout::FairUnderLock).then(|| format!("lock:{key}"))
+    }
+}
+
+impl Peer {
+    pub(super) fn random(rng: &mut Rng, recipes: usize) -> Peer {
+        Peer {
+            recipe: rng.usize(..recipes),
+            hold: if chance(rng, 10) {
+                millis(rng, 0..900)
+            } else {
+                millis(rng, 0..40)
+            },
+            tries: rng.u32(1..20),
+            pause: millis(rng, 1..50),
+            step: Duration::from_micros(rng.u64(100..3000)),
+            rounds: pick(rng, &[1, 3, 20]),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What stands in the server of the recipes' semaphores.
+
+use std::collections::BTreeSet;
+
+use super::World;
+use crate::judge::{Object, Standing};
+use crate::plan::{Layout, Recipe};
+use crate::sim::server::Reply;
+
+/// The texts of an answer.
+pub(super) fn texts(reply: Option<Reply>) -> Vec<String> {
+    let Some(Reply::Array(items)) = reply else {
+        return Vec::new();
+    };
+    let text = |item| match item {
+        Reply::Bulk(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        _ => None,
+    };
+    items.into_iter().filter_map(text).collect()
+}
+
+impl World {
+    /// Asks the server itself, whatever is wrong with it.
+    pub(super) fn ask(&mut self, words: &[&str]) -> Option<Reply> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let faults = self.server.faults(std::mem::take);
+        let reply = self.server.execute(self.operator, &words);
+        self.server.faults(|now| *now = faults);
+        reply
+    }
+
+    pub(super) fn server_millis(&self) -> i64 {
+        i64::try_from(self.server.now() / 1000).expect("a time of these days")
+    }
+
+    /// Tells the judges who holds permits of the recipes.
+    pub(super) fn look_at_recipes(&mut self) {
+        self.look_at_counters(None);
+        for number in 0..self.settings.recipes.len() {
+            let recipe = self.settings.recipes[number].clone();
+            let standing = self.standing(number, &recipe);
+            self.judge().recipe_is(number, &standing);
+        }
+    }
+
+    fn standing(&mut self, number: usize, recipe: &Recipe) -> Standing {
+        let key = Object::Recipe(number).key();
+        let now = self.server_millis();
+        let mut live = 0;
+        let mut ids = BTreeSet::new();
+        match recipe.layout {
+            Layout::Timestamp | Layout::Fair | Layout::FairUnderLock => {
+                let all = texts(self.ask(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]));
+                let millis = i64::try_from(recipe.timeout.as_millis()).expect("seconds");
+                for pair in all.chunks(2) {
+                    let [id, time] = pair else { continue };
+                    ids.insert(id.clone());
+                    let time: f64 = time.parse().unwrap_or_default();
+                    live += i64::from(time > (now - millis) as f64);
+                }
+            }
+            Layout::Set => {
+                ids = texts(self.ask(&["SMEMBERS", &key])).into_iter().collect();
+                live = i64::try_from(ids.len()).expect("a few");
+            }
+            Layout::Slots | Layout::StringLock => {
+                let keys = match recipe.layout {
+                    Layout::Slots => (1..=recipe.limit)
+                        .map(|slot| format!("{key}:{slot}"))
+                        .collect(),
+                    _ => vec![format!("lock:{key}")],
+                };
+                for key in keys {
+                    if let Some(Reply::Bulk(id)) = self.ask(&["GET", &key]) {
+                        ids.insert(String::from_utf8_lossy(&id).into_owned());
+                        live += 1;
+                    }
+                }
+            }
+        }
+        let locked = recipe
+            .peers_lock(&key)
+            .is_some_and(|lock| self.ask(&["EXISTS", &lock]) == Some(Reply::Int(1)));
+        let free = i64::from(recipe.limit) - live;
+        Standing {
+            ids,
+            free: if locked { 0 } else { free },
+        }
+    }
+
+    /// The operator takes out of sets what those held who are gone, for ever.
+    pub fn empty_sets(&mut self) {
+        for number in 0..self.settings.recipes.len() {
+            if self.settings.recipes[number].layout != Layout::Set {
+                continue;
+            }
+            let key = Object::Recipe(number).key();
+            let in_hand = self.judge().ids_in_hand(number);
+            let all = texts(self.ask(&["SMEMBERS", &key]));
+            for id in all.iter().filter(|id| !in_hand.contains(*id)) {
+                self.ask(&["SREM", &key, id]);
+                self.judge().robs_permits(number, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! A lock that hundreds of clients may wait for: of those who hear that it has come free a few ask, and somebody always does.
+
+mod support;
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use redisson_semaphore::Client;
+use support::clients::{connect, scripts, served};
+use support::lock_crowd::{LockCrowd, Way};
+use support::server::RedisServer;
+use support::waiters::{until, until_subscribers};
+use tokio::task::JoinHandle;
+
+const CLIENTS: usize = 40;
+const LIMIT: Duration = Duration::from_secs(60);
+const CHANNEL: &str = "redisson_lock__channel:{door}";
+
+fn locking(client: &Client) -> JoinHandle<redisson_semaphore::Result<()>> {
+    let lock = client.lock("door");
+    tokio::spawn(async move { lock.lock().await })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_costs_a_few_scripts_and_everybody_has_some() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let clients = join_all((0..CLIENTS).map(|_| connect(server.url()))).await;
+    let crowds: Vec<LockCrowd> = clients
+        .iter()
+        .map(|client| LockCrowd::start(client, 1, Way::Lock, Duration::from_millis(2)))
+        .collect();
+    let total = || crowds.iter().map(LockCrowd::grants).sum::<u64>();
+    until("each has been served twice", LIMIT, async || {
+        crowds.iter().all(|crowd| crowd.grants() > 1)
+    })
+    .await;
+    let (before, grants) = (scripts(&mut connection).await, total());
+    until("they go on", LIMIT, async || total() > grants + 400).await;
+    let cost = (scripts(&mut connection).await - before) as f64 / (total() - grants) as f64;
+    assert!(cost < CLIENTS as f64 / 2.0, "{cost} scripts a turn");
+    join_all(crowds.into_iter().map(LockCrowd::stop)).await;
+}
+
+/// Whoever has learned that others are to ask, and is alone, asks all the same. Nobody looks without a reason here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_left_of_a_crowd_gets_it() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let clients = join_all((0..CLIENTS).map(|_| connect(server.url()))).await;
+    // What a client knows of a lock, it knows as long as it has a handle.
+    let _handles: Vec<_> = clients.iter().map(|client| client.lock("door")).collect();
+    let crowds: Vec<LockCrowd> = clients
+        .iter()
+        .map(|client| LockCrowd::start(client, 1, Way::Lock, Duration::from_millis(1)))
+        .collect();
+    until("each has been served twice", LIMIT, async || {
+        crowds.iter().all(|crowd| crowd.grants() > 1)
+    })
+    .await;
+    // All go at the same time, and one of them may have it.
+    drop(crowds);
+    for client in &clients {
+        client.lock("door").force_unlock().await.unwrap();
+    }
+    for pair in clients.chunks(2).take(2) {
+        until_subscribers(&mut connection, CHANNEL, 0).await;
+        let holder = pair[0].lock("door");
+        holder.lock().await.unwrap();
+        let last = locking(&pair[1]);
+        until_subscribers(&mut connection, CHANNEL, 1).await;
+        holder.unlock().await.unwrap();
+        served(last).await;
+        assert!(pair[0].lock("door").force_unlock().await.unwrap());
+    }
+}

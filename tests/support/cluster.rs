@@ -1,0 +1,282 @@
+//! A private cluster: three masters, each with a replica.
+
+use std::time::Duration;
+
+use redis::FromRedisValue;
+
+use super::server::RedisServer;
+use super::waiters::{until, until_linked};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const SLOTS: u16 = 16384;
+const MASTERS: usize = 3;
+
+/// A running cluster. Dropping it kills all of its servers.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The first masters, in the order of their slots; then a replica of each, in the same order.
+    pub servers: Vec<RedisServer>,
+}
+
+impl Cluster {
+    /// One in which nobody is replaced unless that is ordered.
+    pub async fn start() -> Cluster {
+        Cluster::start_with(Duration::from_secs(60)).await
+    }
+
+    /// One in which a master that has been silent for this long is replaced.
+    pub async fn start_with(node_timeout: Duration) -> Cluster {
+        let timeout = node_timeout.as_millis().to_string();
+        let node = || {
+            RedisServer::options()
+                .setting("cluster-enabled", "yes")
+                .setting("cluster-node-timeout", &timeout)
+                .start()
+        };
+        let servers = futures::future::join_all((0..2 * MASTERS).map(|_| node())).await;
+        let cluster = Cluster { servers };
+        cluster.form().await;
+        cluster
+    }
+
+    async fn form(&self) {
+        let share = SLOTS.div_ceil(MASTERS as u16);
+        for (number, server) in self.servers.iter().enumerate() {
+            let epoch = (number + 1).to_string();
+            ask::<()>(server, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
+        }
+        for (first, server) in (0..SLOTS).step_by(share.into()).zip(&self.servers) {
+            let slots = first..SLOTS.min(first + share);
+            let slots: Vec<String> = slots.map(|slot| slot.to_string()).collect();
+            let mut words = vec!["CLUSTER", "ADDSLOTS"];
+            words.extend(slots.iter().map(String::as_str));
+            ask::<()>(server, &words).await;
+        }
+        let first = &self.servers[0];
+        for server in &self.servers[1..] {
+            let port = server.port().to_string();
+            ask::<()>(first, &["CLUSTER", "MEET", "127.0.0.1", &port]).await;
+        }
+        let known = format!("cluster_known_nodes:{}", self.servers.len());
+        self.until_all_say(&["CLUSTER", "INFO"], &known).await;
+        let (masters, replicas) = self.servers.split_at(MASTERS);
+        for (master, replica) in masters.iter().zip(replicas) {
+            let id: String = ask(master, &["CLUSTER", "MYID"]).await;
+            ask::<()>(replica, &["CLUSTER", "REPLICATE", &id]).await;
+        }
+        for replica in replicas {
+            until_linked(&mut replica.connection().await).await;
+        }
+        for server in &self.servers {
+            until("all know who replicates whom", PATIENCE, async || {
+                let nodes: String = ask(server, &["CLUSTER", "NODES"]).await;
+                nodes.matches("slave").count() == MASTERS
+            })
+            .await;
+        }
+        self.until_all_say(&["CLUSTER", "INFO"], "cluster_state:ok")
+            .await;
+    }
+
+    async fn until_all_say(&self, question: &[&str], text: &str) {
+        for server in &self.servers {
+            until(text, PATIENCE, async || {
+                let said: String = ask(server, question).await;
+                said.contains(text)
+            })
+            .await;
+        }
+    }
+
+    /// The URL for the code under test, which names one node.
+    pub fn url(&self) -> String {
+        format!("redis+cluster://127.0.0.1:{}", self.servers[0].port())
+    }
+
+    /// The same for Redisson.
+    pub fn java_url(&self) -> String {
+        self.servers[0].url()
+    }
+
+    /// The slot of a name.
+    pub async fn slot(&self, name: &str) -> u16 {
+        ask(&self.servers[0], &["CLUSTER", "KEYSLOT", name]).await
+    }
+
+    /// A name that begins with `hint`, and whose slot one of the first masters has.
+    pub async fn name_at(&self, master: usize, hint: &str) -> String {
+        let share = SLOTS.div_ceil(MASTERS as u16);
+        for number in 0.. {
+            let name = format!("{hint}-{number}");
+            if usize::from(self.slot(&name).await / share) == master {
+                return name;
+            }
+        }
+        unreachable!("every slot has names")
+    }
+
+    /// Which server is the master that has `slot`, as another one says that is not `but`.
+    pub async fn master_of(&self, slot: u16, but: usize) -> usize {
+        let witness = usize::from(but == 0);
+        type Range = (u16, u16, (String, u16, String));
+        let ranges: Vec<redis::Value> = ask(&self.servers[witness], &["CLUSTER", "SLOTS"]).await;
+        for range in ranges {
+            let redis::Value::Array(mut parts) = range else {
+                panic!("a range is an array")
+            };
+            parts.truncate(3);
+            if let redis::Value::Array(node) = &mut parts[2] {
+                node.truncate(3);
+            }
+            let (first, last, (_, port, _)): Range =
+                redis::from_redis_value(redis::Value::Array(parts)).expect("a range");
+            if (first..=last).contains(&slot) {
+                let found = self.servers.iter().position(|server| server.port() == port);
+                return found.expect("it is one of them");
+            }
+        }
+        panic!("nobody has slot {slot}")
+    }
+
+    /// Orders a failover from a master to its replica, as an operator does, and waits for it.
+    pub async fn fail_over(&self, master: usize) {
+        let replica = &self.servers[master + MASTERS];
+        ask::<()>(replica, &["CLUSTER", "FAILOVER"]).await;
+        until("the failover", PATIENCE, async || {
+            let role: Vec<redis::Value> = ask(replica, &["ROLE"]).await;
+            role[0] == redis::Value::BulkString(b"master".to_vec())
+        })
+        .await;
+    }
+
+    /// Cuts a master off from all other nodes, but not from clients, and puts its replica in its place. It goes on taking
+    /// itself for a master, of a cluster of its own.
+    pub async fn cut_off(&self, master: usize) {
+        let hermit = &self.servers[master];
+        ask::<()>(
+            hermit,
+            &["CONFIG", "SET", "cluster-require-full-coverage", "no"],
+        )
+        .await;
+        let replica = &self.servers[master + MASTERS];
+        for (number, server) in self.servers.iter().enumerate() {
+            if number != master {
+                let id: String = ask(server, &["CLUSTER", "MYID"]).await;
+                ask::<()>(hermit, &["CLUSTER", "FORGET", &id]).await;
+            }
+        }
+        ask::<()>(replica, &["CLUSTER", "FAILOVER", "TAKEOVER"]).await;
+        let id: String = ask(hermit, &["CLUSTER", "MYID"]).await;
+        for (number, server) in self.servers.iter().enumerate() {
+            if number != master {
+                let port = replica.port().to_string();
+                until("the takeover is known", PATIENCE, async || {
+                    let nodes: String = ask(server, &["CLUSTER", "NODES"]).await;
+                    let line = nodes
+                        .lines()
+                        .find(|line| line.contains(&format!(":{port}@")));
+                    line.is_some_and(|line| line.contains("master"))
+                })
+                .await;
+                ask::<()>(server, &["CLUSTER", "FORGET", &id]).await;
+            }
+        }
+    }
+
+    /// Says that `slot` is on its way from one of the first masters to another.
+    pub async fn begin_to_move(&self, slot: u16, from: usize, to: usize) {
+        let slot = slot.to_string();
+        let [source, target] = [from, to].map(|index| &self.servers[index]);
+        let source_id: String = ask(source, &["CLUSTER", "MYID"]).await;
+        let target_id: String = ask(target, &["CLUSTER", "MYID"]).await;
+        ask::<()>(
+            target,
+            &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id],
+        )
+        .await;
+        ask::<()>(
+            source,
+            &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id],
+        )
+        .await;
+    }
+
+    /// Moves the keys of `slot` that are there now, one by one.
+    pub async fn move_keys(&self, slot: u16, from: usize, to: usize) {
+        let slot = slot.to_string();
+        let port = self.servers[to].port().to_string();
+        loop {
+            let source = &self.servers[from];
+            let keys: Vec<String> = ask(source, &["CLUSTER", "GETKEYSINSLOT", &slot, "1"]).await;
+            let Some(key) = keys.first() else { return };
+            let words = [
+                "MIGRATE",
+                "127.0.0.1",
+                &port,
+                "",
+                "0",
+                "5000",
+                "AUTH2",
+                "harness",
+                "harness",
+                "KEYS",
+                key,
+            ];
+            let _: String = ask(source, &words).await;
+        }
+    }
+
+    /// Ends the move: first where it goes to, as it has to be.
+    pub async fn end_move(&self, slot: u16, from: usize, to: usize) {
+        let slot = slot.to_string();
+        let id: String = ask(&self.servers[to], &["CLUSTER", "MYID"]).await;
+        for server in [to, from] {
+            ask::<()>(
+                &self.servers[server],
+                &["CLUSTER", "SETSLOT", &slot, "NODE", &id],
+            )
+            .await;
+        }
+    }
+
+    /// Moves `slot` with all its keys from one of the first masters to another.
+    pub async fn move_slot(&self, slot: u16, from: usize, to: usize) {
+        self.begin_to_move(slot, from, to).await;
+        self.move_keys(slot, from, to).await;
+        self.end_move(slot, from, to).await;
+    }
+
+    /// What a key holds at its master, but not at the server `but`.
+    pub async fn stored(&self, name: &str, but: usize) -> Option<String> {
+        let master = self
+            .master_of(self.slot_by_other(name, but).await, but)
+            .await;
+        ask(&self.servers[master], &["GET", name]).await
+    }
+
+    /// Waits until a replica has `value` for `name`.
+    pub async fn until_copied(&self, replica: usize, name: &str, value: &str) {
+        until("the replica is in step", PATIENCE, async || {
+            let mut connection = self.servers[replica].connection().await;
+            let mut both = redis::pipe();
+            both.cmd("READONLY").ignore().cmd("GET").arg(name);
+            let (stored,): (Option<String>,) =
+                both.query_async(&mut connection).await.expect("it answers");
+            stored.as_deref() == Some(value)
+        })
+        .await;
+    }
+
+    async fn slot_by_other(&self, name: &str, but: usize) -> u16 {
+        let witness = usize::from(but == 0);
+        ask(&self.servers[witness], &["CLUSTER", "KEYSLOT", name]).await
+    }
+}
+
+/// What a server says.
+pub async fn ask<T: FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    let answer = command.query_async(&mut server.connection().await).await;
+    answer.unwrap_or_else(|error| panic!("{words:?} at {}: {error}", server.port()))
+}
