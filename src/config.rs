@@ -105,6 +105,8 @@ pub(crate) struct Config {
     pub(crate) safety_interval: Duration,
     pub(crate) local_hand_over: Duration,
     pub(crate) lock_watchdog_timeout: Duration,
+    /// The permits of all guards are on record.
+    pub(crate) watch_semaphores: bool,
     pub(crate) least_record_life: Duration,
 }
 
@@ -129,6 +131,7 @@ impl Config {
             safety_interval: Duration::from_secs(5),
             local_hand_over: Duration::from_millis(5),
             lock_watchdog_timeout: Duration::from_secs(30),
+            watch_semaphores: false,
             least_record_life: RECORD_LIFE,
         }
     }

@@ -207,11 +207,11 @@ pub enum Error {
         id: String,
     },
 
-    /// The owner does not hold the lock, or does not any more. Nothing took effect.
-    #[error("lock {name:?} is not held by {owner}; nothing took effect")]
+    /// The owner does not hold the lock, or the permits, or does not any more. Nothing took effect.
+    #[error("{name:?} is not held by {owner}; nothing took effect")]
     #[non_exhaustive]
     NotHeld {
-        /// The lock.
+        /// The lock or the semaphore.
         name: String,
         /// Who tried.
         owner: String,

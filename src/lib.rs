@@ -60,7 +60,7 @@ mod units;
 
 pub use api::{
     Answer, CountDownLatch, Held, Hold, Holder, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
-    MAX_PERMITS, Permit, RemainingTtl, Semaphore,
+    MAX_PERMITS, Permit, PermitHolder, RemainingTtl, Semaphore,
 };
 pub use client::{Client, ClientBuilder};
 pub use config::{NameMapper, ShardedPubSub};

@@ -104,7 +104,7 @@ const PARTS: &[(&str, &[&str])] = &[
 
 /// What in the engine is one primitive's, until it moves to it. Nothing else there may import it.
 const OF_THE_SEMAPHORE: &[&str] = &[
-    "batch", "claim", "coalesce", "line", "nudge", "turns", "unheard", "waiters",
+    "batch", "claim", "coalesce", "line", "nudge", "turns", "unheard", "waiters", "watchdog",
 ];
 const OF_THE_LOCKS: &[&str] = &["holds", "lock", "renewal"];
 /// What the primitives of Redisson's have in common; none of them imports another.
@@ -114,6 +114,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("core", "coalesce"),
     ("core", "holds"),
     ("core", "unheard"),
+    ("core", "watchdog"),
     ("", "line"),
 ];
 

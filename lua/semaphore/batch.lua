@@ -46,6 +46,8 @@ local results = ''
 for i = 5, steps_end, 3 do
   local kind, amount, count = ARGV[i], ARGV[i + 1] + 0, ARGV[i + 2] + 0
   local result
+  local earlier, on_record = total, false
+  if holders then kind, count, on_record = holders.begin(kind, amount, count) end
   if kind == 'acquire' or kind == 'acquire_in_line' then
     local in_line = kind == 'acquire_in_line'
     result = 0
@@ -89,12 +91,15 @@ for i = 5, steps_end, 3 do
   else
     result = total
   end
+  if on_record then holders.held = holders.held + earlier - total end
   results = results .. ' ' .. result
 end
+if holders then results = results .. ' held:' .. holders.held end
 
 local created = exists and not text
 local changed = created or total ~= before
-local recorded = changed or ARGV[4] ~= '0'
+local holds = holders and holders.changed()
+local recorded = changed or holds or ARGV[4] ~= '0'
 local number = total .. ''
 local answer = number .. results
 
@@ -107,8 +112,8 @@ if recorded then
   if earlier then return earlier end
 end
 
-local failure, word, sign = nil, '', turn and '+' or ''
-if changed then
+local failure, word, sign = holds and holders.write(), '', turn and '+' or ''
+if changed and not failure then
   local written
   if not created then
     written = redis.pcall('SET', KEYS[1], number, 'KEEPTTL')
@@ -153,6 +158,7 @@ if failure and changed then
 end
 
 if failure then
+  if holds then holders.undo() end
   if ARGV[4] ~= '0' then
     redis.call('SET', KEYS[3], ARGV[2] .. ' refused ' .. failure.err, 'PX', ARGV[3])
   elseif old then

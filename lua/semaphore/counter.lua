@@ -8,6 +8,9 @@
 -- Repeat-safe: yes, a refusal of what may be repeated is put on record
 -- Invariant: the counter is not changed
 
+-- Who holds how many is kept by holders.lua, where that is a part of the script.
+local holders
+
 -- Puts this batch on record, unless it, or a later one, is there already: then nothing has changed, and
 -- the second value is what to answer. A batch that is sent for the first time can't be there: somebody else has written
 -- that, or this is a late copy, which nobody hears.

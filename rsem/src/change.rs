@@ -1,4 +1,4 @@
-//! `rsem set`, `add`, `drain`, `release` and `unlock`: changes, and the questions before those that touch what others hold.
+//! `rsem set`, `add`, `drain`, `release`, `reclaim` and `unlock`: changes, and the questions before those that touch what others hold.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -56,6 +56,11 @@ pub(crate) enum Change {
         #[command(flatten)]
         consent: Consent,
     },
+    /// Give the permits back that dead clients held in guards of a watched semaphore
+    ///
+    /// Clients that use it watched do so by themselves: this is for when none is left. Only what belongs to those is given back whose
+    /// time is up. The status is 1 if there were none.
+    Reclaim { name: String },
     /// Take a lock away from whoever holds it
     Unlock {
         name: String,
@@ -102,6 +107,7 @@ impl Change {
             Change::Release {
                 permits, consent, ..
             } => release(connect, &semaphore, permits, consent).await,
+            Change::Reclaim { .. } => reclaim(&semaphore).await,
             Change::Unlock { name, consent, .. } => {
                 let asked = format!(
                     "{}. Take it away from its holder?",
@@ -129,6 +135,7 @@ impl Change {
             | Change::Add { name, .. }
             | Change::Drain { name, .. }
             | Change::Release { name, .. }
+            | Change::Reclaim { name }
             | Change::Unlock { name, .. } => name,
         }
     }
@@ -235,6 +242,27 @@ async fn release(
     if !semaphore.release_if_exists(permits).await? {
         eprintln!("rsem: {name:?} does not exist");
         return Ok(false);
+    }
+    tell(semaphore).await
+}
+
+async fn reclaim(semaphore: &RSemaphore) -> Result<bool, Failure> {
+    let dead = semaphore.reclaim().await?;
+    if dead.is_empty() {
+        eprintln!(
+            "rsem: nobody who is dead holds permits of {:?}",
+            semaphore.name()
+        );
+        return Ok(false);
+    }
+    for holder in dead {
+        say(format_args!(
+            "{}: {} of client {} {}",
+            semaphore.name(),
+            holder.permits(),
+            show::plain(holder.client_id()),
+            show::plain(holder.client_name()),
+        ));
     }
     tell(semaphore).await
 }

@@ -9,7 +9,7 @@
 //! | `run/` | runs a command while a permit or a lock is held |
 //! | `look/` | what stands in Redis: `show`, `watch` |
 //! | `doctor/` | is the server fit for it? |
-//! | `change.rs` | `set`, `add`, `drain`, `release`, `unlock` |
+//! | `change.rs` | `set`, `add`, `drain`, `release`, `reclaim`, `unlock` |
 
 mod change;
 mod cli;

@@ -1,4 +1,4 @@
-//! `rsem show`, `set`, `add`, `drain`, `release` and `unlock`.
+//! `rsem show`, `set`, `add`, `drain`, `release`, `reclaim` and `unlock`.
 
 mod program;
 #[path = "../../tests/support/mod.rs"]
@@ -311,4 +311,45 @@ async fn in_a_terminal_it_asks() {
         assert_eq!(terminal.ended().await.0, status);
         assert_eq!(available(&mut connection, "seats").await, Some(after));
     }
+}
+
+#[tokio::test]
+async fn what_the_dead_held_is_shown_and_given_back() {
+    let server = RedisServer::start().await;
+    let url = server.url();
+    let mut connection = server.connection().await;
+    let () = redis::pipe()
+        .set("seats", 1)
+        .hset("redisson_sc_held:{seats}", "dead:1", "2 1000 mail \u{7}")
+        .zadd("redisson_sc_alive:{seats}", "dead:1", 1)
+        .hset("redisson_sc_held:{seats}", "live:7", "3 1000 ")
+        .zadd("redisson_sc_alive:{seats}", "live:7", 1e15)
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    let held = json!([{"client": "dead", "name": "mail \u{7}", "permits": 2},
+        {"client": "live", "name": "", "permits": 3}]);
+    assert_eq!(show(&url, "seats").await["held_by"], held);
+    let ended = rsem(&url, &["show", "seats"]).await;
+    assert!(
+        ended.out.contains("  held by       dead mail \\u{7}: 2\n"),
+        "{}",
+        ended.out
+    );
+    assert!(
+        ended.out.contains("  held by       live: 3\n"),
+        "{}",
+        ended.out
+    );
+    assert!(
+        ended.out.contains("redisson_sc_alive:{seats}"),
+        "{}",
+        ended.out
+    );
+    let ended = rsem(&url, &["reclaim", "seats"]).await;
+    assert_eq!(ended.status, 0);
+    assert!(ended.out.contains("2 of client dead"), "{}", ended.out);
+    assert_eq!(available(&mut connection, "seats").await, Some(3));
+    assert_eq!(rsem(&url, &["reclaim", "seats"]).await.status, 1);
+    assert_eq!(available(&mut connection, "seats").await, Some(3));
 }

@@ -1,6 +1,7 @@
 //! The object-safe traits that the implementations share, what they all promise, and the guards.
 
 mod answer;
+mod holders;
 mod inherent;
 mod latch;
 mod leased;
@@ -9,13 +10,14 @@ mod semaphore;
 mod ttl;
 
 pub use answer::Answer;
+pub use holders::PermitHolder;
 pub(crate) use inherent::{inherent, inherent_leased_semaphore, inherent_lock};
 pub use latch::CountDownLatch;
 pub use leased::{Held, Holder, LeasedPermit, LeasedSemaphore};
 pub(crate) use lock::HoldId;
 pub use lock::{Hold, Lock, LockGuard};
 pub use semaphore::{MAX_PERMITS, Permit, Semaphore};
-pub(crate) use semaphore::{PASSING_LIMIT, semaphore_by_inherent_methods};
+pub(crate) use semaphore::{OnRecord, PASSING_LIMIT, semaphore_by_inherent_methods};
 pub use ttl::RemainingTtl;
 pub(crate) use ttl::{LONGEST_MILLIS, check_millis, whole_millis};
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::Sealed;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::lease::Lease;
 use crate::stats::Holding;
 
 /// The most permits that one call can name, and that a counter can hold: 2^31-1, Java's `int`.
@@ -14,6 +15,14 @@ pub const MAX_PERMITS: u32 = i32::MAX as u32;
 
 /// How long smaller requests may pass a larger one that does not fit, before the line stops for it.
 pub(crate) const PASSING_LIMIT: Duration = Duration::from_secs(5);
+
+/// Under what a guard's permits are on record; hidden in the trait, where nobody can name it.
+#[derive(Debug, Clone)]
+pub struct OnRecord {
+    /// Whether they are still.
+    pub(crate) lease: Lease,
+    pub(crate) life: u64,
+}
 
 /// A counting semaphore, wherever its permits are kept. Implemented by this crate alone.
 ///
@@ -107,22 +116,50 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn release_detached(&self, permits: u32);
 
+    /// Takes permits for a guard, waiting for `wait` (`None`: for as long as it takes). The inner `None`: they are not on
+    /// record.
+    #[doc(hidden)]
+    async fn take(&self, permits: u32, wait: Option<Duration>) -> Result<Option<Option<OnRecord>>> {
+        let taken = match wait {
+            None => self.acquire(permits).await.map(|()| true),
+            Some(Duration::ZERO) => self.try_acquire(permits).await,
+            Some(wait) => self.try_acquire_for(permits, wait).await,
+        };
+        taken.map(|taken| taken.then_some(None))
+    }
+
+    /// Gives permits back that are on record.
+    #[doc(hidden)]
+    async fn release_recorded(&self, permits: u32, _record: &OnRecord) -> Result<()> {
+        self.release(permits).await
+    }
+
+    /// The same without waiting for it.
+    #[doc(hidden)]
+    fn release_recorded_detached(&self, permits: u32, _record: &OnRecord) {
+        self.release_detached(permits);
+    }
+
+    /// They are not a guard's any more: they go off the record.
+    #[doc(hidden)]
+    fn forget_recorded(&self, _permits: u32, _record: &OnRecord) {}
+
     /// [`acquire`](Semaphore::acquire) with a guard that gives the permits back.
     async fn permit(&self, permits: u32) -> Result<Permit> {
-        self.acquire(permits).await?;
-        Ok(Permit::new(self.clone_handle(), permits))
+        let record = self.take(permits, None).await?.flatten();
+        Ok(Permit::new(self.clone_handle(), permits, record))
     }
 
     /// [`try_acquire_for`](Semaphore::try_acquire_for) with a guard; `None` when the time has run out.
     async fn permit_for(&self, permits: u32, wait: Duration) -> Result<Option<Permit>> {
-        let taken = self.try_acquire_for(permits, wait).await?;
-        Ok(taken.then(|| Permit::new(self.clone_handle(), permits)))
+        let taken = self.take(permits, Some(wait)).await?;
+        Ok(taken.map(|record| Permit::new(self.clone_handle(), permits, record)))
     }
 
     /// [`try_acquire`](Semaphore::try_acquire) with a guard; `None` when there are not enough permits.
     async fn try_permit(&self, permits: u32) -> Result<Option<Permit>> {
-        let taken = self.try_acquire(permits).await?;
-        Ok(taken.then(|| Permit::new(self.clone_handle(), permits)))
+        let taken = self.take(permits, Some(Duration::ZERO)).await?;
+        Ok(taken.map(|record| Permit::new(self.clone_handle(), permits, record)))
     }
 }
 
@@ -131,20 +168,29 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
 /// Dropping never blocks: the release is carried out in the background, and a failure is only logged.
 /// [`release`](Permit::release) waits for it and tells. [`forget`](Permit::forget) keeps the permits
 /// taken, for someone else to release.
+///
+/// The permits of a [watched](crate::RSemaphore::watched) semaphore can be lost while the guard is there; see
+/// [`lost`](Permit::lost). What was lost is not given back.
 #[must_use = "the permits are given back when the guard is dropped"]
 #[derive(Debug)]
 pub struct Permit {
     semaphore: Arc<dyn Semaphore>,
     permits: u32,
+    record: Option<OnRecord>,
     holding: Holding,
 }
 
 impl Permit {
-    pub(crate) fn new(semaphore: Arc<dyn Semaphore>, permits: u32) -> Self {
+    pub(crate) fn new(
+        semaphore: Arc<dyn Semaphore>,
+        permits: u32,
+        record: Option<OnRecord>,
+    ) -> Self {
         Permit {
             holding: semaphore.holding(permits),
             semaphore,
             permits,
+            record,
         }
     }
 
@@ -160,24 +206,54 @@ impl Permit {
         &self.semaphore
     }
 
+    /// Whether the permits have been lost: this process was not seen to be alive for so long that others may have them.
+    /// Only those of a [watched](crate::RSemaphore::watched) semaphore can be.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        let record = self.record.as_ref();
+        record.is_some_and(|record| record.lease.is_lost())
+    }
+
+    /// Ends when the permits are lost, by this process's own clock, before anybody else can have them; never for those that
+    /// can't be lost. See [`is_lost`](Permit::is_lost).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and asked again at any time.
+    pub async fn lost(&self) {
+        match &self.record {
+            Some(record) => record.lease.lost().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Gives the permits back and waits until that is done.
     ///
     /// # Errors
     ///
     /// Those of [`Semaphore::release`]. The guard is spent either way: where nothing took effect the permits are
-    /// still taken, and may be released again through [`semaphore`](Permit::semaphore), kept from before.
+    /// still taken, and may be released again through [`semaphore`](Permit::semaphore), kept from before; but not those of a
+    /// [watched](crate::RSemaphore::watched) semaphore, which come back by themselves.
+    /// [`NotHeld`](crate::Error::NotHeld) where these had been lost.
     ///
     /// # Cancel safety
     ///
     /// The release is on its way as soon as the future has been polled; a future dropped before that
     /// releases in the background, as dropping the guard does.
     pub async fn release(mut self) -> Result<()> {
-        let permits = self.permits;
+        let (permits, record) = (self.permits, self.record.clone());
         let semaphore = Arc::clone(&self.semaphore);
-        let release = semaphore.release(permits);
+        let release = match &record {
+            Some(record) => semaphore.release_recorded(permits, record),
+            None => semaphore.release(permits),
+        };
         // From here on the semaphore's own future carries the release out, even when it is dropped.
         self.permits = 0;
-        release.await
+        let released = release.await;
+        if matches!(released, Err(Error::NotHeld { .. })) {
+            self.holding.note_lost();
+        }
+        released
     }
 
     /// Splits so many of the permits off, into a guard of their own; `None` if it does not hold that many. None may be
@@ -202,21 +278,37 @@ impl Permit {
         Some(Permit {
             semaphore: Arc::clone(&self.semaphore),
             permits,
+            record: self.record.clone(),
             holding: self.holding.split(permits),
         })
     }
 
-    /// Takes the permits of another guard over, to give them back together.
+    /// Takes the permits of another guard over, to give them back together. Where those of one of them have been lost, the
+    /// other's are what is held.
     ///
     /// # Panics
     ///
-    /// Where the other guard's permits are of another semaphore, or of the same name but another client; and where both
+    /// Where the other guard's permits are of another semaphore, or of the same name but another client; where only one of them
+    /// was taken from a [watched](crate::RSemaphore::watched) handle; and where both
     /// hold more than [`MAX_PERMITS`] together. Either guard then gives back what it holds.
     pub fn merge(&mut self, mut other: Permit) {
         assert!(
             self.semaphore.identity() == other.semaphore.identity(),
             "permits of one semaphore cannot be merged with those of another"
         );
+        if let (Some(own), Some(others)) = (&self.record, &other.record)
+            && own.life != others.life
+        {
+            // A later life begins when the earlier one is lost.
+            if own.life < others.life {
+                std::mem::swap(self, &mut other);
+            }
+            return;
+        }
+        // A guard of nothing has no record.
+        if self.record.is_none() {
+            self.record.clone_from(&other.record);
+        }
         let both = (self.permits.checked_add(other.permits)).filter(|both| *both <= MAX_PERMITS);
         self.permits = both.expect("together they are more than a call can give back");
         other.permits = 0;
@@ -224,22 +316,38 @@ impl Permit {
     }
 
     /// Keeps the permits taken: they are not given back on drop. Returns how many.
+    ///
+    /// Those of a [watched](crate::RSemaphore::watched) semaphore go off the record, in the background: they are anybody's from then
+    /// on, and do not come back when this process dies. Those that were lost are somebody else's already.
     pub fn forget(mut self) -> u32 {
-        std::mem::take(&mut self.permits)
+        let permits = std::mem::take(&mut self.permits);
+        if let Some(record) = &self.record
+            && permits > 0
+        {
+            self.semaphore.forget_recorded(permits, record);
+        }
+        permits
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.permits > 0 {
-            self.semaphore.release_detached(self.permits);
+        if self.permits == 0 {
+            return;
+        }
+        if self.is_lost() {
+            self.holding.note_lost();
+        }
+        match &self.record {
+            Some(record) => (self.semaphore).release_recorded_detached(self.permits, record),
+            None => self.semaphore.release_detached(self.permits),
         }
     }
 }
 
 /// The trait, by inherent methods of the same names: they go before the trait's.
 macro_rules! semaphore_by_inherent_methods {
-    ($type:ty) => {
+    ($type:ty $({ $($more:tt)* })?) => {
         impl $crate::api::Sealed for $type {}
 
         #[async_trait::async_trait]
@@ -311,6 +419,8 @@ macro_rules! semaphore_by_inherent_methods {
             fn release_detached(&self, permits: u32) {
                 self.release_detached(permits);
             }
+
+            $($($more)*)?
         }
     };
 }

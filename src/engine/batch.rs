@@ -1,5 +1,6 @@
 //! Calls that travel to the server together, as one call of a script: `lua/semaphore/batch.lua` behind `counter.lua`,
-//! which reads the counter, `line.lua` and `turns.lua`, which know whose turn it is.
+//! which reads the counter, `line.lua` and `turns.lua`, which know whose turn it is; with calls about permits on record
+//! `holders.lua`, too, which keeps that (see [`watchdog`](super::watchdog)).
 //!
 //! All calls of a batch were waiting for an answer at the same time, so any order among them is one that
 //! an observer could have seen. The order chosen: releases before acquisitions, so that what one caller
@@ -19,12 +20,25 @@ use super::log::list_of;
 use super::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use super::turns::{Report, Verdict};
 use super::waiters::Reply;
+use super::watchdog::Entry;
 use crate::error::Error;
 use crate::transport::Value;
 
 static BATCH: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("../../lua/semaphore/counter.lua"),
+        include_str!("../../lua/engine/line.lua"),
+        include_str!("../../lua/semaphore/turns.lua"),
+        include_str!("../../lua/semaphore/batch.lua"),
+    ))
+});
+
+/// The same where calls are about permits on record.
+static WATCHED: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/semaphore/held.lua"),
+        include_str!("../../lua/semaphore/counter.lua"),
+        include_str!("../../lua/semaphore/holders.lua"),
         include_str!("../../lua/engine/line.lua"),
         include_str!("../../lua/semaphore/turns.lua"),
         include_str!("../../lua/semaphore/batch.lua"),
@@ -58,15 +72,22 @@ pub(crate) enum Operation {
     Drain,
     TrySet(u32, Option<Duration>),
     Available,
+    /// As `TryAcquire`, for a guard: what it takes is on record.
+    TryTake(u32),
+    /// Gives back what is on record under the life with this number; where that is over, nothing.
+    GiveBack(u32, u64),
+    /// Takes it off the record, and leaves the counter as it is.
+    Forget(u32, u64),
 }
 
 impl Operation {
     /// The name for error texts.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Operation::Release(_) => "release",
+            Operation::Release(_) | Operation::GiveBack(..) => "release",
             Operation::ReleaseIfExists(_) => "release_if_exists",
-            Operation::TryAcquire(_) => "try_acquire",
+            Operation::TryAcquire(_) | Operation::TryTake(_) => "try_acquire",
+            Operation::Forget(..) => "forget",
             Operation::Add(_) => "add_permits",
             Operation::Drain => "drain_permits",
             Operation::TrySet(..) => "try_set_permits",
@@ -77,16 +98,53 @@ impl Operation {
     /// Whether it can leave more permits than there were.
     pub(crate) fn adds(self) -> bool {
         match self {
-            Operation::Release(_) | Operation::ReleaseIfExists(_) | Operation::TrySet(..) => true,
+            Operation::Release(_)
+            | Operation::ReleaseIfExists(_)
+            | Operation::GiveBack(..)
+            | Operation::TrySet(..) => true,
             Operation::Add(delta) => delta > 0,
             // From a negative counter to zero: nobody can acquire that.
-            Operation::Drain | Operation::TryAcquire(_) | Operation::Available => false,
+            Operation::Drain
+            | Operation::TryAcquire(_)
+            | Operation::TryTake(_)
+            | Operation::Forget(..)
+            | Operation::Available => false,
         }
     }
 
     /// Whether it must happen, however late, when its caller has gone: others wait for the permits.
     pub(crate) fn is_owed(self) -> bool {
-        matches!(self, Operation::Release(_) | Operation::ReleaseIfExists(_))
+        matches!(
+            self,
+            Operation::Release(_)
+                | Operation::ReleaseIfExists(_)
+                | Operation::GiveBack(..)
+                | Operation::Forget(..)
+        )
+    }
+
+    /// What gives `permits` back that were granted by the answer `granted` (see [`Reply`]).
+    pub(crate) fn undoing(permits: u32, granted: i64, recorded: bool) -> Self {
+        if recorded {
+            Operation::GiveBack(permits, granted.cast_unsigned())
+        } else {
+            Operation::Release(permits)
+        }
+    }
+
+    /// The permits that leave the record by it, and of which life.
+    pub(crate) fn off_record(self) -> Option<(u32, u64)> {
+        match self {
+            Operation::GiveBack(permits, life) | Operation::Forget(permits, life) => {
+                Some((permits, life))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is about permits on record.
+    pub(crate) fn is_recorded(self) -> bool {
+        matches!(self, Operation::TryTake(_)) || self.off_record().is_some()
     }
 
     /// The step's word, amount and, where it is no count of calls, third argument.
@@ -102,14 +160,14 @@ impl Operation {
                 ("try_set", permits.into(), Some(ttl))
             }
             Operation::Available => ("available", 0, Some(Arg::Number(1))),
+            Operation::TryTake(permits) => ("*acquire", permits.into(), None),
+            Operation::GiveBack(permits, _) => ("*release", permits.into(), None),
+            Operation::Forget(permits, _) => ("*forget", permits.into(), None),
         }
     }
 
     fn can_be_merged(self) -> bool {
-        matches!(
-            self,
-            Operation::Release(_) | Operation::ReleaseIfExists(_) | Operation::TryAcquire(_)
-        )
+        self.is_owed() || matches!(self, Operation::TryAcquire(_) | Operation::TryTake(_))
     }
 }
 
@@ -161,6 +219,8 @@ pub(crate) struct Batch {
     pub(crate) after: Vec<Step>,
     /// What the server is told about the waiting callers where others listen.
     pub(crate) report: Option<Report>,
+    /// Under what permits are on record, where calls are about such.
+    pub(crate) entry: Option<Entry>,
 }
 
 impl Batch {
@@ -175,6 +235,7 @@ impl Batch {
             claim,
             after: Vec::new(),
             report,
+            entry: None,
         };
         // From here on releases of equal amounts may be merged.
         let mut segment = 0;
@@ -182,10 +243,10 @@ impl Batch {
             && let Some(call) = calls.pop_front()
         {
             match call.operation {
-                Operation::Release(_) | Operation::ReleaseIfExists(_) => {
+                operation if operation.is_owed() => {
                     merge(&mut batch.before, segment, call);
                 }
-                Operation::TryAcquire(_) => {
+                Operation::TryAcquire(_) | Operation::TryTake(_) => {
                     let last = batch.after.len().saturating_sub(1);
                     merge(&mut batch.after, last, call);
                 }
@@ -210,11 +271,13 @@ impl Batch {
 
     /// One batch for each step, and one for the claim.
     pub(crate) fn split(self) -> Vec<Batch> {
+        let entry = self.entry;
         let single = |before: Vec<Step>, claim: Claim| Batch {
             before,
             claim,
             after: Vec::new(),
             report: None,
+            entry: entry.clone(),
         };
         let mut batches: Vec<Batch> = Vec::new();
         for step in self.before {
@@ -231,6 +294,12 @@ impl Batch {
 
     pub(crate) fn steps(&self) -> impl Iterator<Item = &Step> {
         self.before.iter().chain(&self.after)
+    }
+
+    /// What each call asks for, but those who wait.
+    pub(crate) fn operations(&self) -> impl Iterator<Item = Operation> {
+        let operations = |step: &Step| std::iter::repeat_n(step.operation, step.calls.len());
+        self.steps().flat_map(operations)
     }
 
     /// Drops the calls that `keep` does not want. The batch must not be sent as it was after that.
@@ -266,7 +335,7 @@ impl Batch {
     /// The permits that it gives, less than zero if it takes some, where it is no more than one call that does so,
     /// and there is nothing to report.
     pub(crate) fn lone_call(&self) -> Option<i64> {
-        if self.report.is_some() || self.parts() != 1 {
+        if self.report.is_some() || self.entry.is_some() || self.parts() != 1 {
             return None;
         }
         let mut runs = self.claim.all_runs();
@@ -301,6 +370,12 @@ impl Batch {
             && of_steps(&self.after, after)
     }
 
+    /// Whether calls are about permits on record.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.steps().any(|step| step.operation.is_recorded())
+            || self.claim.all_runs().any(|run| run.recorded)
+    }
+
     /// Whether permits may be added by it.
     pub(crate) fn adds(&self) -> bool {
         self.steps().any(|step| step.operation.adds())
@@ -308,7 +383,7 @@ impl Batch {
 
     /// The script call. `doubtful` says that an earlier batch may still be on its way to the server.
     pub(crate) fn request(&self, keys: &Keys, record_life: Duration, doubtful: bool) -> Request {
-        let mut args = Vec::with_capacity(13 + 3 * self.len());
+        let mut args = Vec::with_capacity(17 + 3 * self.len());
         args.push(Arg::Publish);
         args.push(Arg::Number(0));
         args.push(Arg::millis(record_life));
@@ -316,23 +391,25 @@ impl Batch {
         for step in &self.before {
             step.push_to(&mut args);
         }
-        let word = if self.report.is_some() {
-            "acquire_in_turn"
+        let words = if self.report.is_some() {
+            ["acquire_in_turn", "*acquire_in_turn"]
         } else if self.claim.strict {
-            "acquire_in_line"
+            ["acquire_in_line", "*acquire_in_line"]
         } else {
-            "acquire"
+            ["acquire", "*acquire"]
         };
-        let waiting = self.claim.runs.iter().map(|run| (word, run));
-        let ending = self.claim.last.iter().map(|run| ("acquire", run));
-        for (word, Run { permits, tickets }) in waiting.chain(ending) {
-            let (permits, count) = ((*permits).into(), count(tickets.len()));
-            args.extend([Arg::Word(word), Arg::Number(permits), count]);
+        let waiting = self.claim.runs.iter().map(|run| (words, run));
+        let ending = self.claim.last.iter();
+        let ending = ending.map(|run| (["acquire", "*acquire"], run));
+        for (words, run) in waiting.chain(ending) {
+            let word = Arg::Word(words[usize::from(run.recorded)]);
+            let permits = Arg::Number(run.permits.into());
+            args.extend([word, permits, count(run.tickets.len())]);
         }
         for step in &self.after {
             step.push_to(&mut args);
         }
-        let mut keys_used = Vec::with_capacity(5);
+        let mut keys_used = Vec::with_capacity(7);
         keys_used.extend([keys.object(), keys.channel(), keys.record()].map(Arc::clone));
         if let Some((report, turns)) = self.report.zip(keys.turns()) {
             keys_used.extend([&turns.line, &turns.notes].map(Arc::clone));
@@ -347,8 +424,20 @@ impl Batch {
                 Arg::Number(report.heard),
             ]);
         }
+        let mut script = &BATCH;
+        if let Some((entry, record)) = self.entry.as_ref().zip(keys.holders()) {
+            script = &WATCHED;
+            keys_used.push(Arc::clone(&record.held));
+            if entry.opens {
+                keys_used.push(Arc::clone(&record.alive));
+                args.push(Arg::millis(entry.time_out));
+                args.push(Arg::Text(Arc::clone(&entry.client_name)));
+            }
+            args.push(Arg::Text(Arc::clone(&entry.holder)));
+            args.push(Arg::Number(entry.opens.into()));
+        }
         Request::Script(ScriptCall {
-            script: &BATCH,
+            script,
             keys: keys_used,
             args,
             sequence: Some(SEQUENCE),
@@ -404,7 +493,11 @@ pub(crate) enum Answer {
         results: Vec<StepResult>,
         /// The answer to the report, where others listen.
         verdict: Option<Verdict>,
+        /// How many permits this client has on record, where calls were about such.
+        held: Option<u64>,
     },
+    /// The batch's entry is not on record any more: nothing was done.
+    Gone,
     /// It was only asked about: it was not carried out, and will not be.
     NotDone,
     /// A later batch of this client is on record already.
@@ -431,11 +524,18 @@ impl Answer {
         if text == "stale" {
             return Some(Answer::Stale);
         }
+        if text == "gone" {
+            return Some(Answer::Gone);
+        }
         let (text, verdict) = match text.rsplit_once(' ') {
             Some((rest, last)) if last.starts_with("turn:") && batch.report.is_some() => {
                 (rest, Verdict::read(last))
             }
             _ => (&*text, None),
+        };
+        let (text, held) = match text.rsplit_once(" held:") {
+            Some((rest, held)) if batch.entry.is_some() => (rest, Some(held.parse().ok()?)),
+            _ => (text, None),
         };
         let mut words = text.split(' ').filter(|word| !word.is_empty());
         let listeners = words.next()?.parse::<i64>().ok()?;
@@ -452,6 +552,7 @@ impl Answer {
             available,
             results,
             verdict,
+            held,
         })
     }
 }
@@ -478,17 +579,22 @@ impl Step {
 
     /// Whether `result` is one that this step can have.
     fn expects(&self, result: StepResult) -> bool {
-        use Operation::{Add, Available, Drain, Release, ReleaseIfExists, TryAcquire, TrySet};
+        use Operation::{
+            Add, Available, Drain, Forget, GiveBack, Release, ReleaseIfExists, TryAcquire, TrySet,
+            TryTake,
+        };
         let is_count = |number| is_count(number, self.calls.len());
         match (self.operation, result) {
-            (Drain | Available, StepResult::Number(_)) => true,
-            (Release(_) | ReleaseIfExists(_) | TryAcquire(_), StepResult::Number(done)) => {
-                is_count(done)
-            }
+            (Drain | Available | Forget(..), StepResult::Number(_)) => true,
+            (
+                Release(_) | ReleaseIfExists(_) | GiveBack(..) | TryAcquire(_) | TryTake(_),
+                StepResult::Number(done),
+            ) => is_count(done),
             (TrySet(..) | Add(_), StepResult::Number(done)) => done == 0 || done == 1,
-            (Release(_) | ReleaseIfExists(_) | Add(_), StepResult::OutOfRange(done, _)) => {
-                is_count(done)
-            }
+            (
+                Release(_) | ReleaseIfExists(_) | GiveBack(..) | Add(_),
+                StepResult::OutOfRange(done, _),
+            ) => is_count(done),
             (ReleaseIfExists(_), StepResult::Missing) => true,
             _ => false,
         }
@@ -502,6 +608,7 @@ impl Step {
                 Err(out_of_range(name, counter, delta.into()))
             }
             (Operation::Drain | Operation::Available, StepResult::Number(number)) => Ok(number),
+            (Operation::Forget(..), _) => Ok(1),
             (_, StepResult::Missing) => Ok(0),
             (_, StepResult::Number(done)) => Ok(i64::from((index as i64) < done)),
             (_, StepResult::OutOfRange(done, counter)) if (index as i64) >= done => {
@@ -573,7 +680,7 @@ mod tests {
                 for permits in &waiting {
                     let (reply, answer) = oneshot::channel();
                     answers.push(answer);
-                    waiters.join(Waiter { permits: *permits, reply, since, asked: true, doubtful: false });
+                    waiters.join(Waiter { permits: *permits, reply, since, asked: true, doubtful: false, recorded: false });
                 }
                 let call = |operation: &Operation| Call { operation: *operation, reply: None, since };
                 let mut calls = operations.iter().map(call).collect();

@@ -1,5 +1,7 @@
 //! Waiters of one semaphore that ask together, and what their answer means.
 
+use super::waiters::Waiter;
+
 /// Waiters that ask together.
 #[derive(Debug, Default)]
 pub(crate) struct Claim {
@@ -18,7 +20,25 @@ pub(crate) struct Claim {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) permits: u32,
+    /// What they take is on record.
+    pub(crate) recorded: bool,
     pub(crate) tickets: Vec<u64>,
+}
+
+impl Run {
+    /// One waiter.
+    pub(super) fn of(ticket: u64, waiter: &Waiter) -> Self {
+        Run {
+            permits: waiter.permits,
+            recorded: waiter.recorded,
+            tickets: vec![ticket],
+        }
+    }
+
+    /// Whether this waiter wants the same.
+    pub(super) fn suits(&self, waiter: &Waiter) -> bool {
+        self.permits == waiter.permits && self.recorded == waiter.recorded
+    }
 }
 
 impl Claim {
@@ -58,15 +78,12 @@ impl Claim {
     }
 
     /// Names one waiter more, unless that made more than `most_runs`.
-    pub(super) fn name(&mut self, ticket: u64, permits: u32, most_runs: usize) -> bool {
+    pub(super) fn name(&mut self, ticket: u64, waiter: &Waiter, most_runs: usize) -> bool {
         let runs = self.runs.len();
         match self.runs.last_mut() {
-            Some(run) if run.permits == permits => run.tickets.push(ticket),
+            Some(run) if run.suits(waiter) => run.tickets.push(ticket),
             _ if runs == most_runs => return false,
-            _ => self.runs.push(Run {
-                permits,
-                tickets: vec![ticket],
-            }),
+            _ => self.runs.push(Run::of(ticket, waiter)),
         }
         true
     }

@@ -14,6 +14,7 @@ use super::refusing::Refusing;
 use super::registry::Registry;
 use super::unheard::Unheard;
 use super::wakeups::Wakeups;
+use super::watchdog::Watchdog;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside::{self, Runtime};
@@ -38,6 +39,8 @@ pub(crate) struct Core {
     pub(crate) refusing: Refusing,
     pub(crate) records: Records,
     pub(crate) unheard: Unheard,
+    pub(crate) watchdog: Arc<Watchdog>,
+    client_name: Arc<str>,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
     /// Since when it is being shut down.
@@ -80,6 +83,7 @@ impl Core {
         // In a cluster calls on different semaphores can't share a script.
         let together = !connection.is_cluster();
         let mapped_id = together.then(|| config.name_mapper.try_map(&id)).flatten();
+        let client_name = config.client_name.clone().unwrap_or_default().into();
         let core = Arc::new(Core {
             config,
             connection,
@@ -96,6 +100,8 @@ impl Core {
             refusing: Refusing::default(),
             records: Records::default(),
             unheard: Unheard::default(),
+            watchdog: Arc::default(),
+            client_name,
             busy: AtomicUsize::new(0),
             closing: OnceLock::new(),
             unsettled: AtomicUsize::new(0),
@@ -114,6 +120,11 @@ impl Core {
     /// The client's id: a random UUID, as Redisson's is.
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The name that the user gave; empty where there is none.
+    pub(crate) fn client_name(&self) -> &Arc<str> {
+        &self.client_name
     }
 
     /// The number of the next call or batch: rises within the client, whatever the object.
@@ -173,7 +184,7 @@ impl Core {
 
     /// Ends all waiting, refuses new calls, and carries out what has been asked for, for `limit` at the most. However
     /// often, and by however many, it is asked for: it ends once.
-    pub(crate) async fn shutdown(&self, limit: Option<Duration>) -> Result<()> {
+    pub(crate) async fn shutdown(self: &Arc<Self>, limit: Option<Duration>) -> Result<()> {
         let window = self.config.retry_window + Duration::from_secs(1);
         let until = Instant::now() + limit.map_or(window, |limit| limit.min(window));
         self.closed_at.send_if_modified(|closed_at| {
@@ -186,7 +197,7 @@ impl Core {
         self.ended.get_or_init(|| self.end()).await.clone()
     }
 
-    async fn end(&self) -> Result<()> {
+    async fn end(self: &Arc<Self>) -> Result<()> {
         let began = *self.closing.get_or_init(Instant::now);
         self.objects.close();
         let idle = async || {
@@ -196,6 +207,7 @@ impl Core {
         };
         let finish = async {
             idle().await;
+            self.watch_for_the_last_time().await;
             self.give_all_records_back().await;
             // What was dropped meanwhile is owed, too.
             idle().await;

@@ -20,6 +20,7 @@ pub(crate) struct Keys {
     /// What the object keeps in further keys: its script has them behind the channel.
     parts: Vec<Typed>,
     turns: Option<TurnKeys>,
+    holders: Option<HolderKeys>,
     flaw: Option<&'static str>,
 }
 
@@ -32,6 +33,15 @@ pub(crate) struct TurnKeys {
     pub(crate) notes: Arc<str>,
     /// Where this client is told that its turn has come.
     pub(crate) own_channel: Arc<str>,
+}
+
+/// Where it is on record which client holds how many permits.
+#[derive(Debug, Clone)]
+pub(crate) struct HolderKeys {
+    /// Who holds how many, since when.
+    pub(crate) held: Arc<str>,
+    /// Until when each is believed alive.
+    pub(crate) alive: Arc<str>,
 }
 
 impl Keys {
@@ -53,6 +63,7 @@ impl Keys {
             record: record.into(),
             parts: Vec::new(),
             turns: None,
+            holders: None,
         }
     }
 
@@ -115,6 +126,20 @@ impl Keys {
         self.turns.as_ref()
     }
 
+    /// The same, and the keys where the holders of permits are on record.
+    pub(crate) fn with_holders(mut self, held: String, alive: String) -> Self {
+        self.holders = Some(HolderKeys {
+            held: held.into(),
+            alive: alive.into(),
+        });
+        self
+    }
+
+    /// Where the holders of permits are on record; see `engine::watchdog`.
+    pub(crate) fn holders(&self) -> Option<&HolderKeys> {
+        self.holders.as_ref()
+    }
+
     /// All of them, with the types that they have.
     pub(crate) fn typed(&self) -> Vec<Typed> {
         let mut all = self.parts.clone();
@@ -125,6 +150,10 @@ impl Keys {
         if let Some(turns) = &self.turns {
             all.push((Arc::clone(&turns.line), "zset"));
             all.push((Arc::clone(&turns.notes), "hash"));
+        }
+        if let Some(holders) = &self.holders {
+            all.push((Arc::clone(&holders.held), "hash"));
+            all.push((Arc::clone(&holders.alive), "zset"));
         }
         all
     }

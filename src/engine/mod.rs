@@ -39,6 +39,7 @@ pub(crate) mod turns;
 pub(crate) mod unheard;
 pub(crate) mod waiters;
 pub(crate) mod wakeups;
+pub(crate) mod watchdog;
 pub(crate) mod wrong_type;
 
 #[cfg(test)]

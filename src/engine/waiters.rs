@@ -24,12 +24,15 @@ const LONGEST_REACH: usize = 4096;
 /// A claim has this many runs at the most: it bounds the script's time and the request's size.
 const MOST_RUNS: usize = 64;
 
-/// Where the answer to a caller goes.
+/// Where the answer to a caller goes. Who gets permits is told 1, or, where they are on record, the number of the life
+/// that they are on record under.
 pub(crate) type Reply = oneshot::Sender<Result<i64>>;
 
 /// One caller.
 pub(crate) struct Waiter {
     pub(crate) permits: u32,
+    /// What it takes is on record.
+    pub(crate) recorded: bool,
     pub(crate) reply: Reply,
     /// When it came.
     pub(crate) since: Instant,
@@ -57,8 +60,8 @@ pub(crate) struct Waiters {
 /// Who leaves when a claim has been answered.
 #[derive(Default)]
 pub(crate) struct Served {
-    /// The permits, and who has them; one who has left meanwhile comes without its waiter.
-    pub(crate) granted: Vec<(u32, Option<Waiter>)>,
+    /// The permits, whether they are on record, and who has them; one who has left meanwhile comes without its waiter.
+    pub(crate) granted: Vec<(u32, bool, Option<Waiter>)>,
     /// Those who have asked for the last time.
     pub(crate) refused: Vec<Waiter>,
 }
@@ -283,7 +286,7 @@ impl Waiters {
         };
         let mut first_behind = 0;
         for (ticket, waiter) in self.by_ticket.iter().take(self.reach) {
-            if !claim.name(*ticket, waiter.permits, near) {
+            if !claim.name(*ticket, waiter, near) {
                 break;
             }
             first_behind = ticket + 1;
@@ -292,7 +295,7 @@ impl Waiters {
             let behind = self.by_ticket.range(first_behind..);
             let fitting = behind.filter(|(_, waiter)| i64::from(waiter.permits) <= free);
             for (ticket, waiter) in fitting.take(self.reach) {
-                if !claim.name(*ticket, waiter.permits, MOST_RUNS) {
+                if !claim.name(*ticket, waiter, MOST_RUNS) {
                     break;
                 }
             }
@@ -304,17 +307,11 @@ impl Waiters {
     pub(crate) fn name_ending(&self, claim: &mut Claim) {
         for (ticket, (waiter, _)) in self.ending.iter().take(LONGEST_REACH) {
             let full = claim.last.len() == MOST_RUNS;
-            let run = claim
-                .last
-                .iter_mut()
-                .find(|run| run.permits == waiter.permits);
+            let run = claim.last.iter_mut().find(|run| run.suits(waiter));
             match run {
                 Some(run) => run.tickets.push(*ticket),
                 None if full => break,
-                None => claim.last.push(Run {
-                    permits: waiter.permits,
-                    tickets: vec![*ticket],
-                }),
+                None => claim.last.push(Run::of(*ticket, waiter)),
             }
         }
     }
@@ -328,7 +325,8 @@ impl Waiters {
         for (index, (run, &served)) in claim.all_runs().zip(served).enumerate() {
             let (granted, refused) = run.tickets.split_at(served);
             for ticket in granted {
-                out.granted.push((run.permits, self.leave(*ticket)));
+                let waiter = self.leave(*ticket);
+                out.granted.push((run.permits, run.recorded, waiter));
             }
             if index < claim.runs.len() {
                 count += served;
@@ -351,14 +349,21 @@ impl Waiters {
     }
 
     /// Takes out those whom exactly `permits` permits serve, in order; nobody if some would be left over, or if somebody
-    /// would be passed for whom they are enough together with those that are `free`.
-    pub(crate) fn serve_exactly(&mut self, permits: u32, free: i64, now: Instant) -> Vec<Waiter> {
+    /// would be passed for whom they are enough together with those that are `free`. Permits on record serve only those
+    /// whose are to be.
+    pub(crate) fn serve_exactly(
+        &mut self,
+        permits: u32,
+        recorded: bool,
+        free: i64,
+        now: Instant,
+    ) -> Vec<Waiter> {
         let strict = self.must_not_pass(now);
         let mut rest = permits;
         let mut tickets = Vec::new();
         let mut passed = None;
         for (ticket, waiter) in self.by_ticket.iter().take(MOST_RUNS) {
-            if waiter.permits <= rest {
+            if waiter.permits <= rest && waiter.recorded == recorded {
                 rest -= waiter.permits;
                 tickets.push(*ticket);
                 if rest == 0 {
@@ -434,6 +439,7 @@ mod tests {
             answers.push(answer);
             waiters.join(Waiter {
                 permits: *permits,
+                recorded: false,
                 reply,
                 since: Instant::now(),
                 asked: true,

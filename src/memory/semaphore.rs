@@ -352,7 +352,7 @@ impl Semaphore {
     }
 
     fn guard(&self, permits: u32) -> Permit {
-        Permit::new(Arc::new(self.clone()), permits)
+        Permit::new(Arc::new(self.clone()), permits, None)
     }
 
     pub(super) fn wait(&self, permits: u32) -> Wait<'_> {

@@ -13,7 +13,11 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
     let record = format!("{}:{client_id}", beside("redisson_sc_once", &object));
     let line = beside("redisson_sc_turns", &object);
     let notes = beside("redisson_sc_turns_notes", &object);
-    Keys::new(name, object, "string", channel, record).with_turns(line, notes, client_id)
+    let held = beside("redisson_sc_held", &object);
+    let alive = beside("redisson_sc_alive", &object);
+    Keys::new(name, object, "string", channel, record)
+        .with_turns(line, notes, client_id)
+        .with_holders(held, alive)
 }
 
 /// The names of a lock.

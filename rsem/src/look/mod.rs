@@ -47,6 +47,8 @@ pub(crate) enum Kind {
     Semaphore {
         available: i64,
         leases: Option<u64>,
+        /// Where it is watched: clients, each with its name and how many permits its guards hold.
+        held: Vec<(String, String, u64)>,
     },
     /// `RLock`, with `token` an `RFencedLock`, with `queued` an `RFairLock`.
     Lock {
@@ -170,18 +172,38 @@ impl Looker {
     async fn string(&self, key: &str) -> Result<Kind> {
         let end = (TEXT - 1).to_string();
         let leases = names::permit_leases(key);
-        let (text, leases) = tokio::join!(
+        let (text, leases, held) = tokio::join!(
             self.ask::<Vec<u8>>(["GETRANGE", key, "0", &end]),
             self.ask::<u64>(["ZCARD", &leases]),
+            self.permits_held(key),
         );
         let text = String::from_utf8_lossy(&text?).into_owned();
         Ok(match text.parse() {
             Ok(available) => Kind::Semaphore {
                 available,
                 leases: leases.ok().filter(|leases| *leases > 0),
+                held: held.unwrap_or_default(),
             },
             Err(_) => Kind::Text(text),
         })
+    }
+
+    /// `<client>:<number>`, and `<permits> <since when> <name>`.
+    async fn permits_held(&self, key: &str) -> Result<Vec<(String, String, u64)>> {
+        let (held, count) = (names::permits_held(key), HOLDERS.to_string());
+        let fields: (String, Pairs<String, String>) =
+            self.ask(["HSCAN", &held, "0", "COUNT", &count]).await?;
+        let read = |(holder, entry): (String, String)| {
+            let client = holder.rsplit_once(':')?.0.to_owned();
+            let mut words = entry.splitn(3, ' ');
+            let permits = words.next()?.parse().ok().filter(|permits| *permits > 0)?;
+            let name = words.nth(1).unwrap_or_default().to_owned();
+            Some((client, name, permits))
+        };
+        let mut held: Vec<_> = (fields.1.0.into_iter()).filter_map(read).collect();
+        held.truncate(HOLDERS);
+        held.sort();
+        Ok(held)
     }
 
     async fn hash(&self, key: &str) -> Result<Kind> {

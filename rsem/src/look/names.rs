@@ -32,12 +32,19 @@ pub(crate) fn single_records(name: &str) -> Vec<String> {
     vec![
         turns(name),
         beside("redisson_sc_turns_notes", name),
+        permits_held(name),
+        beside("redisson_sc_alive", name),
         beside("redisson_lock_next", name),
         fencing_token(name),
         fair_queue(name),
         prefixed("redisson_lock_timeout", name),
         permit_leases(name),
     ]
+}
+
+/// Which client's guards hold how many permits of a watched semaphore.
+pub(crate) fn permits_held(name: &str) -> String {
+    beside("redisson_sc_held", name)
 }
 
 pub(crate) fn turns(name: &str) -> String {
@@ -55,6 +62,8 @@ pub(crate) fn is_record(key: &str) -> bool {
         "redisson_sc_once:",
         "redisson_sc_turns:",
         "redisson_sc_turns_notes:",
+        "redisson_sc_held:",
+        "redisson_sc_alive:",
         "redisson_lock_next:",
         "redisson_lock_fence:",
     ]

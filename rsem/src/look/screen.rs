@@ -211,6 +211,7 @@ mod tests {
                 kind: Kind::Semaphore {
                     available,
                     leases: None,
+                    held: Vec::new(),
                 },
                 ttl: None,
                 listeners: Some(4),

@@ -16,7 +16,7 @@ use crate::span;
 /// Changes nothing and wakes nobody. The status is 1 if one of them is missing.
 ///
 /// "Listening" counts connections: a client has one, however many of its callers wait. Who holds a permit of a plain semaphore
-/// nobody knows; locks and semaphores with ids have their holders' names.
+/// nobody knows, but of what the guards of watched clients hold; locks and semaphores with ids have their holders' names.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// Names as the services have them (see --prefix)
@@ -80,7 +80,15 @@ fn as_json(name: &str, object: &Object, records: &[Record]) -> Value {
     });
     let more = match &object.kind {
         Kind::Missing | Kind::Other(_) => json!({}),
-        Kind::Semaphore { available, leases } => json!({"available": available, "leases": leases}),
+        Kind::Semaphore {
+            available,
+            leases,
+            held,
+        } => {
+            let one = |(client, name, permits): &(String, String, u64)| json!({"client": client, "name": name, "permits": permits});
+            let held: Vec<Value> = held.iter().map(one).collect();
+            json!({"available": available, "leases": leases, "held_by": held})
+        }
         Kind::Lock {
             holders,
             token,
@@ -111,10 +119,21 @@ fn print(name: &str, object: &Object, records: &[Record]) {
     };
     match &object.kind {
         Kind::Missing | Kind::Other(_) => {}
-        Kind::Semaphore { available, leases } => {
+        Kind::Semaphore {
+            available,
+            leases,
+            held,
+        } => {
             line("available", available.to_string());
             if let Some(leases) = leases {
                 line("held", leases.to_string());
+            }
+            for (client, name, permits) in held {
+                let name = match plain(name) {
+                    name if name.is_empty() => name,
+                    name => format!(" {name}"),
+                };
+                line("held by", format!("{}{name}: {permits}", plain(client)));
             }
         }
         Kind::Lock {

@@ -19,6 +19,8 @@ pub(super) struct Sent {
     /// Messages were heard.
     pub(super) confirmed: bool,
     pub(super) verdict: Option<Verdict>,
+    /// So many permits are on record, where calls were about such.
+    pub(super) held: Option<u64>,
 }
 
 impl Line {
@@ -42,12 +44,22 @@ impl Line {
             .collect();
         let adds = batch.adds();
         let now = Instant::now();
+        let entry = batch.entry.take();
+        let granted_as = |recorded: bool| match &entry {
+            Some(entry) if recorded => entry.life.cast_signed(),
+            _ => 1,
+        };
+        let of_steps = || (results[..claimed.start].iter()).chain(&results[claimed.end..]);
 
-        let (Served { granted, refused }, nudge, unheard) = {
+        let (Served { granted, refused }, nudge, unheard, mut recorded) = {
             let mut state = self.lock();
             let before = std::mem::replace(&mut state.available, available);
             let found = std::mem::take(&mut state.looking_unprompted) && available > before;
             let served_now = state.waiters.serve(&claim, &served, now);
+            let recorded = entry.as_ref().map(|entry| {
+                let (life, steps) = (entry.life, batch.steps().zip(of_steps()));
+                self.balance(&mut state, life, sent.held, steps, &served_now.granted)
+            });
             let turns = match sent.verdict {
                 Some(Verdict::Seen(seen)) => Some(seen),
                 _ => None,
@@ -93,14 +105,20 @@ impl Line {
             if asleep && !nudge {
                 self.left_more.notify_one();
             }
-            (served_now, nudge, unheard)
+            (served_now, nudge, unheard, recorded)
         };
 
-        let mut surplus: Vec<u32> = Vec::new();
-        for (permits, waiter) in granted {
-            let taken = waiter.is_some_and(|waiter| waiter.reply.send(Ok(1)).is_ok());
+        // Before anybody gets something that has been lost.
+        if let Some(recorded) = &mut recorded {
+            recorded.tell();
+        }
+        let mut surplus: Vec<Operation> = Vec::new();
+        surplus.extend(recorded.and_then(|recorded| recorded.excess));
+        for (permits, recorded, waiter) in granted {
+            let granted = granted_as(recorded);
+            let taken = waiter.is_some_and(|waiter| waiter.reply.send(Ok(granted)).is_ok());
             if !taken {
-                surplus.push(permits);
+                surplus.push(Operation::undoing(permits, granted, recorded));
             }
         }
         for waiter in refused {
@@ -111,11 +129,9 @@ impl Line {
             };
             let _ = waiter.reply.send(answer);
         }
-        let results = results[..claimed.start]
-            .iter()
-            .chain(&results[claimed.end..]);
-        for (step, result) in batch.into_steps().zip(results) {
-            self.answer(step, *result, &mut surplus);
+        for (step, result) in batch.into_steps().zip(of_steps()) {
+            let granted = granted_as(step.operation.is_recorded());
+            self.answer(step, *result, granted, &mut surplus);
         }
         self.give_back(&surplus);
         if unheard {
@@ -126,28 +142,32 @@ impl Line {
         }
     }
 
-    fn answer(&self, step: Step, result: StepResult, surplus: &mut Vec<u32>) {
+    /// Who gets permits is told `granted`.
+    fn answer(&self, step: Step, result: StepResult, granted: i64, surplus: &mut Vec<Operation>) {
         for (call, answer) in step.answers(self.name(), result) {
-            let acquired = match (call.operation, &answer) {
-                (Operation::TryAcquire(permits), Ok(1)) => Some(permits),
-                _ => None,
+            let (answer, acquired) = match (call.operation, answer) {
+                (Operation::TryAcquire(permits), Ok(1)) => (Ok(granted), Some((permits, false))),
+                (Operation::TryTake(permits), Ok(1)) => (Ok(granted), Some((permits, true))),
+                (_, answer) => (answer, None),
             };
-            if !tell(call, answer) {
-                surplus.extend(acquired);
+            if !tell(call, answer)
+                && let Some((permits, recorded)) = acquired
+            {
+                surplus.push(Operation::undoing(permits, granted, recorded));
             }
         }
     }
 
     /// Queues the release of permits that were granted to callers who have gone. It comes before all that is
     /// queued: to those callers it is as if the permits had not been taken.
-    fn give_back(&self, surplus: &[u32]) {
+    fn give_back(&self, surplus: &[Operation]) {
         if surplus.is_empty() {
             return;
         }
         let since = Instant::now();
         let mut state = self.lock();
-        state.queue.put_back(surplus.iter().map(|permits| Call {
-            operation: Operation::Release(*permits),
+        state.queue.put_back(surplus.iter().map(|operation| Call {
+            operation: *operation,
             reply: None,
             since,
         }));
@@ -163,6 +183,8 @@ impl Line {
             self.leave_if_unneeded(&mut state);
         }
         tell_all(waiters, error);
+        let spent: Vec<_> = batch.operations().collect();
+        self.lock().spend(&spent);
         for call in batch.into_steps().flat_map(|step| step.calls) {
             tell(call, Err(error.clone()));
         }
@@ -175,6 +197,7 @@ impl Line {
         let mut told = false;
         let mut next: Option<Instant> = None;
         let mut later = |due: Instant| next = Some(next.map_or(due, |next| next.min(due)));
+        let mut spent = Vec::new();
         batch.retain_calls(|call| {
             let due = call.since + window;
             if call.is_pointless() {
@@ -188,6 +211,9 @@ impl Line {
                         let _ = reply.send(Err(error));
                     }
                     told = true;
+                    if !trouble.doubtful {
+                        spent.push(call.operation);
+                    }
                     // What was never sent must not happen after this; the rest is a matter of its answer.
                     return trouble.doubtful;
                 }
@@ -196,6 +222,7 @@ impl Line {
             }
             true
         });
+        self.lock().spend(&spent);
         if let Some(due) = self.tell_waiters(trouble, &batch.claim) {
             later(due);
         }
@@ -272,6 +299,7 @@ impl Line {
         for queued in over {
             match queued {
                 Queued::Call(call) => {
+                    self.lock().spend(&[call.operation]);
                     let operation = call.operation.name();
                     let error = untouched.error(self.keys.name(), operation, call.since);
                     if let Some(reply) = call.reply {

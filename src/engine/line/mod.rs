@@ -16,15 +16,18 @@
 //! | `alone.rs` | the short form of a round with one call |
 //! | `answers.rs` | who is told what when a batch has been answered, refused, or kept waiting |
 //! | `listening.rs` | the line's ear on its channel, and when a nudge is due |
+//! | `recorded.rs` | what guards have on record |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
 
 mod alone;
 mod answers;
 pub(crate) mod listening;
 mod queue;
+mod recorded;
 mod round;
 mod seat;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -44,7 +47,9 @@ use super::registry::Shared;
 use super::request::Request;
 use super::turns::{self, Ear, Turns};
 use super::waiters::{Waiter, Waiters};
+use super::watchdog::Life;
 use crate::error::{Error, Result};
+use crate::lease::Lease;
 use crate::sync::{Mutex, MutexGuard};
 use crate::transport::Value;
 use queue::Queue;
@@ -61,6 +66,10 @@ pub(crate) struct Line {
     /// On the channels of turns.
     ears: [Arc<Ear>; 2],
     itself: Weak<Line>,
+    /// The watchdog looks after it.
+    watched: AtomicBool,
+    /// The lease of the latest life, by its number.
+    lease: Mutex<Option<(u64, Lease)>>,
 }
 
 struct State {
@@ -87,6 +96,8 @@ struct State {
     looking_unprompted: bool,
     /// A batch was given up whose copies may still reach the server.
     doubtful: bool,
+    /// Under what the permits of guards are on record.
+    life: Option<Life>,
     /// Counted as busy in the core.
     busy: bool,
     closed: bool,
@@ -141,6 +152,8 @@ impl Line {
             ears: [turns::Call::Turn, turns::Call::NewLine]
                 .map(|call| Arc::new(Ear::new(itself.clone(), call))),
             itself: itself.clone(),
+            watched: AtomicBool::new(false),
+            lease: Mutex::new(None),
             state: Mutex::new(State {
                 queue: Queue::new(),
                 waiters: Waiters::new(),
@@ -156,6 +169,7 @@ impl Line {
                 unprompted: false,
                 looking_unprompted: false,
                 doubtful: false,
+                life: None,
                 busy: false,
                 closed,
             }),
@@ -179,9 +193,7 @@ impl Line {
     /// Carries `operation` out and returns its number. Queued at the first poll; when the future is dropped after that, a
     /// release is carried out all the same, anything else if it has been sent; permits that it took are given back.
     pub(crate) async fn call(self: &Arc<Self>, operation: Operation) -> Result<i64> {
-        if let Operation::Release(permits) = operation
-            && self.hand_over(permits)
-        {
+        if self.hand_over(operation) {
             return Ok(1);
         }
         let (reply, answer) = oneshot::channel();
@@ -191,17 +203,18 @@ impl Line {
             since: Instant::now(),
         }))?;
         let permits = match operation {
-            Operation::TryAcquire(permits) => permits,
+            Operation::TryAcquire(permits) | Operation::TryTake(permits) => permits,
             _ => 0,
         };
-        Seat::new(self, permits, answer, None).served().await
+        let recorded = operation.is_recorded();
+        Seat::new(self, permits, recorded, answer, None)
+            .served()
+            .await
     }
 
     /// Carries `operation` out with nobody waiting for it.
     pub(crate) fn call_detached(self: &Arc<Self>, operation: Operation) {
-        if let Operation::Release(permits) = operation
-            && self.hand_over(permits)
-        {
+        if self.hand_over(operation) {
             return;
         }
         let queued = self.enqueue(Queued::Call(Call {
@@ -217,12 +230,18 @@ impl Line {
         }
     }
 
-    /// Lets a release serve waiting callers of this process without Redis; whether it did.
+    /// Lets a release serve waiting callers of this process without Redis; whether it did. What is on record serves only
+    /// those whose is to be, and stays there.
     ///
     /// It is as if the release and their acquisitions had run back to back, which leaves the counter as it
     /// is. That holds while the counter is not negative, so it must have been seen a moment ago: after
     /// `local_hand_over` the next release goes to Redis.
-    fn hand_over(self: &Arc<Self>, permits: u32) -> bool {
+    fn hand_over(self: &Arc<Self>, operation: Operation) -> bool {
+        let (permits, life) = match operation {
+            Operation::Release(permits) => (permits, None),
+            Operation::GiveBack(permits, life) => (permits, Some(life)),
+            _ => return false,
+        };
         let window = self.core.config.local_hand_over;
         let mut state = self.lock();
         if state.closed || state.waiters.is_empty() || window.is_zero() || state.available < 0 {
@@ -240,8 +259,11 @@ impl Line {
         if !fresh || !state.first_may_keep(permits) {
             return false;
         }
+        if life.is_some_and(|life| state.live() != Some(life)) {
+            return false;
+        }
         let free = state.available;
-        let served = state.waiters.serve_exactly(permits, free, now);
+        let served = (state.waiters).serve_exactly(permits, life.is_some(), free, now);
         let handed_over = !served.is_empty();
         state.turns.handed_over(served.len());
         // A large request that has been served may have stood in the way of smaller ones.
@@ -262,17 +284,18 @@ impl Line {
         } else if handed_over {
             drive::let_caller_go(self);
         }
+        let granted = life.map_or(1, u64::cast_signed);
         for waiter in served {
-            let permits = waiter.permits;
-            if waiter.reply.send(Ok(1)).is_err() {
-                self.call_detached(Operation::Release(permits));
+            let undoing = Operation::undoing(waiter.permits, granted, waiter.recorded);
+            if waiter.reply.send(Ok(granted)).is_err() {
+                self.call_detached(undoing);
             }
         }
         handed_over
     }
 
-    /// Joins the line of those who wait for `permits` permits.
-    pub(crate) fn join(self: &Arc<Self>, permits: u32) -> Result<Seat> {
+    /// Joins the line of those who wait for `permits` permits, which are to be on record.
+    pub(crate) fn join(self: &Arc<Self>, permits: u32, recorded: bool) -> Result<Seat> {
         let (reply, answer) = oneshot::channel();
         let mut state = self.lock();
         if state.closed {
@@ -287,6 +310,7 @@ impl Line {
         state.look |= !wait_quietly;
         let ticket = state.waiters.join(Waiter {
             permits,
+            recorded,
             reply,
             since: now,
             asked: !wait_quietly,
@@ -294,7 +318,7 @@ impl Line {
         });
         self.note_busy(&mut state);
         drop(state);
-        Ok(Seat::new(self, permits, answer, Some(ticket)))
+        Ok(Seat::new(self, permits, recorded, answer, Some(ticket)))
     }
 
     /// Sees to what has been queued.

@@ -94,7 +94,11 @@ impl Queue {
                 Queued::Call(call) => match call.operation {
                     Operation::Release(_) => Some(&mut release),
                     Operation::ReleaseIfExists(_) => Some(&mut release_if_exists),
-                    Operation::TryAcquire(_) => None,
+                    // A guard's are no more than the permits that are held.
+                    Operation::TryAcquire(_)
+                    | Operation::TryTake(_)
+                    | Operation::GiveBack(..)
+                    | Operation::Forget(..) => None,
                     _ => {
                         (release, release_if_exists) = (None, None);
                         None
@@ -139,6 +143,9 @@ fn add_up(earlier: &mut Call, call: &Call) -> bool {
     let (sum, more) = match (&mut earlier.operation, call.operation) {
         (Operation::Release(sum), Operation::Release(more))
         | (Operation::ReleaseIfExists(sum), Operation::ReleaseIfExists(more)) => (sum, more),
+        (Operation::GiveBack(sum, life), Operation::GiveBack(more, same)) if *life == same => {
+            (sum, more)
+        }
         _ => return false,
     };
     let Some(total) = sum.checked_add(more).filter(|total| *total <= MOST_PERMITS) else {

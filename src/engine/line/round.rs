@@ -39,8 +39,9 @@ impl Drop for OwedLook {
 }
 
 impl Line {
-    /// Takes what the next round carries out.
-    fn depart(&self, state: &mut State) -> Option<Task> {
+    /// Takes what the next round carries out. Calls that give back what was lost meanwhile are not carried out: they are put
+    /// into `lost`.
+    fn depart(&self, state: &mut State, lost: &mut Vec<Call>) -> Option<Task> {
         let now = Instant::now();
         if matches!(state.queue.front(), Some(Queued::Command(_))) {
             let Some(Queued::Command(command)) = state.queue.pop_front() else {
@@ -48,13 +49,17 @@ impl Line {
             };
             return Some(Task::Command(command));
         }
+        let live = state.live();
         let mut calls = VecDeque::new();
         while let Some(Queued::Call(_)) = state.queue.front() {
             if calls.len() == MOST_CALLS {
                 break;
             }
             if let Some(Queued::Call(call)) = state.queue.pop_front() {
-                calls.push_back(call);
+                match call.operation.off_record() {
+                    Some((_, life)) if live != Some(life) => lost.push(call),
+                    _ => calls.push_back(call),
+                }
             }
         }
         let adds = calls.iter().any(|call: &Call| call.operation.adds());
@@ -76,7 +81,10 @@ impl Line {
         state.waiters.name_ending(&mut claim);
         let own = u64::from(state.listening.is_confirmed());
         let report = reports.then(|| state.turns.report(state.waiters.report(&claim, now), own));
-        let batch = Batch::form(&mut calls, claim, report);
+        let mut batch = Batch::form(&mut calls, claim, report);
+        if batch.is_recorded() {
+            batch.entry = Some(self.entry(state));
+        }
         state.queue.put_back(calls.into_iter());
         (batch.len() > 0 || awaited_in_vain).then_some(Task::Batch(batch))
     }
@@ -179,18 +187,28 @@ impl Line {
                     available,
                     results,
                     verdict,
+                    held,
                 }) => {
                     self.lock().seen = Some(at);
                     let sent = Sent {
                         at,
                         confirmed,
                         verdict,
+                        held,
                     };
                     self.arrive(batch.take(), &results, available, listeners, sent);
                     return;
                 }
                 Some(Answer::NotDone) => {
                     self.put_back(batch.take());
+                    return;
+                }
+                Some(Answer::Gone) => {
+                    let batch = batch.take();
+                    if let Some(entry) = &batch.entry {
+                        self.is_gone(entry.life);
+                    }
+                    self.put_back(batch);
                     return;
                 }
                 Some(Answer::Unreadable(found)) => Error::NotANumber {
@@ -220,7 +238,9 @@ impl Line {
             Ending::Unknown => {
                 let batch = batch.take();
                 log::unknown(self.name(), &batch.changes());
+                let calls: Vec<_> = batch.operations().collect();
                 let mut state = self.lock();
+                state.spend(&calls);
                 state.waiters.note_doubt(&batch.claim);
                 state.look = true;
                 state.doubtful = true;
@@ -256,6 +276,7 @@ impl Line {
             at,
             confirmed,
             verdict: None,
+            held: None,
         };
         let result = [StepResult::Number(outcome.done.into())];
         // Where it is not known, any number of permits may be free.
@@ -279,7 +300,9 @@ impl Rounds for Line {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core.runtime.clone();
         let round = async move {
-            let task = self.depart(&mut self.lock());
+            let mut lost = Vec::new();
+            let task = self.depart(&mut self.lock(), &mut lost);
+            Line::answer_lost(lost);
             match task {
                 Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,
                 Some(Task::Command(command)) => Box::pin(self.carry_out_command(command)).await,
@@ -292,6 +315,9 @@ impl Rounds for Line {
     fn has_work(&self) -> bool {
         let mut state = self.lock();
         (state.asking, state.coming) = (None, false);
+        if let Some(life) = &mut state.life {
+            life.under_way = false;
+        }
         let claims = state.look && !state.waiters.is_empty();
         let ends = state.waiters.somebody_ends();
         if !state.queue.is_empty() || claims || ends || state.is_awaited_in_vain() {

@@ -17,6 +17,8 @@ use crate::error::Result;
 pub(crate) struct Seat {
     line: Arc<Line>,
     permits: u32,
+    /// They are on record.
+    recorded: bool,
     answer: oneshot::Receiver<Result<i64>>,
     ticket: Option<u64>,
     inline: Option<Inline<Line>>,
@@ -26,6 +28,7 @@ impl Seat {
     pub(super) fn new(
         line: &Arc<Line>,
         permits: u32,
+        recorded: bool,
         answer: oneshot::Receiver<Result<i64>>,
         ticket: Option<u64>,
     ) -> Self {
@@ -33,6 +36,7 @@ impl Seat {
             inline: line.drive(),
             line: Arc::clone(line),
             permits,
+            recorded,
             answer,
             ticket,
         }
@@ -46,8 +50,8 @@ impl Seat {
         answer.unwrap_or_else(|| Err(self.line.shut_down()))
     }
 
-    /// Waits for the answer until `deadline`, and then for the answer to one last question.
-    pub(crate) async fn served_until(&mut self, deadline: Instant) -> Result<bool> {
+    /// Waits for the answer until `deadline`, and then for the answer to one last question; 0 if that is no.
+    pub(crate) async fn served_until(&mut self, deadline: Instant) -> Result<i64> {
         match tokio::time::timeout_at(deadline, self.served()).await {
             Ok(answer) => answer,
             Err(_) => {
@@ -55,7 +59,6 @@ impl Seat {
                 self.served().await
             }
         }
-        .map(|granted| granted == 1)
     }
 
     /// The wait is over: the next question is the last one. Until that is answered the caller keeps its ticket, as a
@@ -84,10 +87,11 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.answer.close();
-        if let Ok(Ok(1)) = self.answer.try_recv()
+        if let Ok(Ok(granted @ 1..)) = self.answer.try_recv()
             && self.permits > 0
         {
-            self.line.call_detached(Operation::Release(self.permits));
+            let undoing = Operation::undoing(self.permits, granted, self.recorded);
+            self.line.call_detached(undoing);
         } else if let Some(ticket) = self.ticket {
             let mut state = self.line.lock();
             if state.waiters.leave(ticket).is_some() {

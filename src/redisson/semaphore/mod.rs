@@ -5,10 +5,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+mod watched;
+
 use super::names;
 use super::object::{ExpireCondition, ExpireTime, Object};
 use crate::api::{
-    MAX_PERMITS, Permit, RemainingTtl, Semaphore, check_millis, semaphore_by_inherent_methods,
+    MAX_PERMITS, OnRecord, Permit, RemainingTtl, Semaphore, check_millis,
+    semaphore_by_inherent_methods,
 };
 use crate::engine::batch::Operation;
 use crate::engine::call::{Call, Dropped, Wait};
@@ -84,6 +87,8 @@ use crate::stats::{Holding, What};
 pub struct RSemaphore {
     core: Arc<Core>,
     line: Arc<Line>,
+    /// The permits of its guards are on record.
+    watched: bool,
 }
 
 impl RSemaphore {
@@ -92,6 +97,7 @@ impl RSemaphore {
         RSemaphore {
             core: Arc::clone(core),
             line: Line::of(core, keys),
+            watched: core.config.watch_semaphores,
         }
     }
 
@@ -168,11 +174,7 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(());
         }
-        let mut seat = self.line.join(permits)?;
-        let call = self.calling("acquire", Wait::Forever, Dropped::Withdrawn);
-        let served = pin!(seat.served());
-        let served = self.core.take(call, What::Permits, permits, served);
-        served.await.map(drop)
+        self.acquire_number(permits, false).await.map(drop)
     }
 
     /// Takes `permits` permits if they are free now, whoever waits; 0 succeeds at once.
@@ -188,10 +190,8 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(true);
         }
-        let trying = pin!(self.line.call(Operation::TryAcquire(permits)));
-        let call = self.calling("try_acquire", Wait::No, Dropped::Withdrawn);
-        let taken = self.core.take(call, What::Permits, permits, trying);
-        taken.await.map(|taken| taken == 1)
+        let taken = self.try_acquire_number(permits, false).await?;
+        Ok(taken.is_some())
     }
 
     /// As [`acquire`](Self::acquire), waiting for `wait` at the most; `false` when it is over.
@@ -212,11 +212,10 @@ impl RSemaphore {
             return self.acquire(permits).await.map(|()| true);
         };
         self.check(permits)?;
-        let waiting = async { self.line.join(permits)?.served_until(deadline).await };
-        let call = self.calling("acquire", Wait::For(wait), Dropped::Withdrawn);
-        self.core
-            .take(call, What::Permits, permits, pin!(waiting))
-            .await
+        let taken = self
+            .acquire_number_until(permits, false, wait, deadline)
+            .await?;
+        Ok(taken.is_some())
     }
 
     /// Gives `permits` permits back, creating the semaphore if it does not exist; 0 does nothing.
@@ -309,6 +308,46 @@ impl RSemaphore {
     /// As [`try_acquire`](Self::try_acquire).
     pub async fn try_permit(&self, permits: u32) -> Result<Option<Permit>> {
         Semaphore::try_permit(self, permits).await
+    }
+
+    /// Waits for permits, which are to be on record; the number that they are granted by.
+    async fn acquire_number(&self, permits: u32, recorded: bool) -> Result<i64> {
+        let waiting = async { self.line.join(permits, recorded)?.served().await.map(Some) };
+        let call = self.calling("acquire", Wait::Forever, Dropped::Withdrawn);
+        let waiting = pin!(waiting);
+        let granted = self.core.take(call, What::Permits, permits, waiting);
+        let granted = granted.await?;
+        Ok(granted.unwrap_or_default())
+    }
+
+    async fn try_acquire_number(&self, permits: u32, recorded: bool) -> Result<Option<i64>> {
+        let operation = if recorded {
+            Operation::TryTake(permits)
+        } else {
+            Operation::TryAcquire(permits)
+        };
+        let trying = async { self.line.call(operation).await.map(granted) };
+        let call = self.calling("try_acquire", Wait::No, Dropped::Withdrawn);
+        let trying = pin!(trying);
+        let taken = self.core.take(call, What::Permits, permits, trying);
+        taken.await
+    }
+
+    async fn acquire_number_until(
+        &self,
+        permits: u32,
+        recorded: bool,
+        wait: Duration,
+        deadline: tokio::time::Instant,
+    ) -> Result<Option<i64>> {
+        let waiting = async {
+            let mut seat = self.line.join(permits, recorded)?;
+            seat.served_until(deadline).await.map(granted)
+        };
+        let call = self.calling("acquire", Wait::For(wait), Dropped::Withdrawn);
+        let waiting = pin!(waiting);
+        let taken = self.core.take(call, What::Permits, permits, waiting);
+        taken.await
     }
 
     fn check(&self, permits: u32) -> Result<()> {
@@ -503,7 +542,7 @@ impl RSemaphore {
     }
 
     fn identity(&self) -> usize {
-        Arc::as_ptr(&self.line) as usize
+        Arc::as_ptr(&self.line) as usize + usize::from(self.watched)
     }
 
     fn release_detached(&self, permits: u32) {
@@ -521,7 +560,28 @@ impl RSemaphore {
     }
 }
 
-semaphore_by_inherent_methods!(RSemaphore);
+/// The number that permits are granted by; 0 says no.
+fn granted(number: i64) -> Option<i64> {
+    (number > 0).then_some(number)
+}
+
+semaphore_by_inherent_methods!(RSemaphore {
+    async fn take(&self, permits: u32, wait: Option<Duration>) -> Result<Option<Option<OnRecord>>> {
+        self.take(permits, wait).await
+    }
+
+    async fn release_recorded(&self, permits: u32, record: &OnRecord) -> Result<()> {
+        self.release_recorded(permits, record).await
+    }
+
+    fn release_recorded_detached(&self, permits: u32, record: &OnRecord) {
+        self.release_recorded_detached(permits, record);
+    }
+
+    fn forget_recorded(&self, permits: u32, record: &OnRecord) {
+        self.forget_recorded(permits, record);
+    }
+});
 
 impl fmt::Debug for RSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
