@@ -1,7 +1,7 @@
 # Each target sets up what it needs; see scripts/setup.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-servers bench figures soak sim fmt clean
+.PHONY: help setup demo test oldest-rust test-servers bench figures soak sim fmt clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -23,9 +23,7 @@ FEATURE_TESTS = $(shell awk -F'"' '/^name/ { name = $$2 } /^required-features/ {
 
 test: setup ## check everything, on the redis-server of this machine
 	@redis-server --version
-	scripts/setup.sh oldest-rust
 	cargo fmt --all --check
-	cargo +$(RUST) check --locked --all-features --package redisson-semaphore --package rsem --target-dir target/oldest-rust
 	set -e; for feature in $(FEATURES); do cargo check --locked --no-default-features --features $$feature; done
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --all-features --all-targets -- -D warnings
@@ -40,6 +38,10 @@ test: setup ## check everything, on the redis-server of this machine
 	cargo run --locked --example in_process
 	cargo run --locked --example shared
 	cargo run --locked --package demo
+
+oldest-rust: ## build with the oldest Rust that is promised, which rustup fetches
+	scripts/setup.sh oldest-rust
+	cargo +$(RUST) check --locked --all-features --package redisson-semaphore --package rsem --target-dir target/oldest-rust
 
 # What has to hold on every server: the contracts of all primitives, faults, and a Redisson beside it.
 SERVERS ?= redis-6.2 redis-8.0 valkey-8.0 valkey-8.1
