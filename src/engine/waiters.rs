@@ -474,6 +474,14 @@ mod tests {
     }
 
     #[test]
+    fn permits_on_record_are_not_handed_to_callers_without_a_guard() {
+        let (mut waiters, _answers) = line(&[1, 1]);
+        let now = Instant::now();
+        assert!(waiters.serve_exactly(1, true, 0, now).is_empty());
+        assert_eq!(waiters.serve_exactly(1, false, 0, now).len(), 1);
+    }
+
+    #[test]
     fn who_is_at_the_end_of_its_wait_is_named_once_more_and_leaves_then() {
         let (mut waiters, _answers) = line(&[2, 1, 2]);
         let now = Instant::now();
