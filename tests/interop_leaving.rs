@@ -39,7 +39,9 @@ async fn java_deadlines(world: &World, attempts: &mut Attempts, mode: Mode) {
     let answer = served(&name, world.java_try(&name, 1, mode, wait)).await;
     assert_eq!(answer.value, json!(false));
     let waited = Duration::from_micros(answer.ended - answer.began);
-    assert!(waited >= wait, "{name}: {waited:?}");
+    // Its timers count whole milliseconds.
+    let least = wait - Duration::from_millis(2);
+    assert!(waited >= least, "{name}: {waited:?}");
     // It is gone: what is released stays.
     semaphore.release(3).await.unwrap();
     world.expect_available(&name, 3).await;

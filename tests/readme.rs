@@ -220,7 +220,7 @@ async fn what_semaphores_need() {
 
 #[tokio::test]
 async fn what_permits_with_ids_need() {
-    const THESE: &[&str] = &["For semaphores whose permits have ids:"];
+    const THESE: &[&str] = &["For semaphores whose permits have ids ("];
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
     user(&mut control, "app", THESE).await;

@@ -11,7 +11,7 @@ use support::clients::{scripts, stored};
 use support::monitor::Monitor;
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::server::RedisServer;
-use support::waiters::until;
+use support::waiters::{until, until_subscribers};
 use tokio::time::timeout;
 
 const NAME: &str = "seats";
@@ -533,4 +533,25 @@ async fn clients_that_hold_beside_each_other() {
     plain.release().await.unwrap();
     others.release().await.unwrap();
     assert_eq!(books(&server).await, (6, 0));
+}
+
+/// A lease begins with what is granted, not with the first time that nothing was.
+#[tokio::test]
+async fn who_has_waited_long_has_a_whole_lease_before_it() {
+    const TIME_OUT: Duration = Duration::from_secs(3);
+    let server = RedisServer::start().await;
+    let client = connect(server.url(), TIME_OUT).await;
+    let seats = client.semaphore(NAME).watched();
+    seats.try_set_permits(0).await.unwrap();
+    let waiting = seats.clone();
+    let waiting = tokio::spawn(async move { waiting.permit(1).await });
+    until_subscribers(&mut server.connection().await, "redisson_sc:{seats}", 1).await;
+    // All but the last third, in which nothing was put off.
+    tokio::time::sleep(TIME_OUT * 3 / 4).await;
+    seats.release(1).await.unwrap();
+    let held = waiting.await.unwrap().unwrap();
+    let lost = timeout(TIME_OUT * 2, held.lost()).await;
+    assert!(lost.is_err(), "its process lives");
+    held.release().await.unwrap();
+    assert_eq!(books(&server).await, (1, 0));
 }

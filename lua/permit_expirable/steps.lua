@@ -179,7 +179,7 @@ return carry_out(function()
       ends[id] = lease < 0 and ENDLESS or min(ENDLESS, now + lease)
       return '1'
     end
-    return ends_at == ENDLESS and 'never' or format('%.0f', ends_at - now)
+    return ends_at >= ENDLESS and 'never' or format('%.0f', ends_at - now)
   end
 
   -- The number of permits, by so many; or with those that are held, as many as that.
@@ -227,7 +227,7 @@ return carry_out(function()
     for i = 1, #page, 2 do
       local ends_at = tonumber(page[i + 1])
       if ends_at > now then
-        words[#words + 1] = hex(page[i]) .. '=' .. (ends_at == ENDLESS and '-1' or format('%.0f', ends_at - now))
+        words[#words + 1] = hex(page[i]) .. '=' .. (ends_at >= ENDLESS and '-1' or format('%.0f', ends_at - now))
       end
     end
     return table.concat(words, ',')

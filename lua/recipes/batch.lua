@@ -188,6 +188,13 @@ local function work()
     holders, served, tried, granted = nil, 0, 0, 0
   end
 
+  -- What has been given back or kept is so, whatever the server forbids behind that.
+  local function try(step, ...)
+    local done, result = pcall(step, ...)
+    if not done and freed + refreshes == 0 then error(result, 0) end
+    return done and result
+  end
+
   -- Where there is room for all beforehand, they come before the others go: nobody can tell, and a zset that is
   -- never empty is not made anew each time.
   if releases > 0 and named + tries > 0 and not line and not lock and store.room(setting, limit) >= named + tries then
@@ -198,15 +205,9 @@ local function work()
     failure = '-'
     grant()
   elseif line then
-    left = store.room(setting, limit)
+    left = try(store.room, setting, limit) or 0
   end
 
-  -- What has been given back or kept is so, whatever the server forbids behind that.
-  local function try(step, ...)
-    local done, result = pcall(step, ...)
-    if not done and freed + refreshes == 0 then error(result, 0) end
-    return done and result
-  end
   -- Who was served has not named all who wait: the others come again.
   local waits = waiting > served and arrival
   if waits and not line then open() end

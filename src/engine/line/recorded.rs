@@ -70,6 +70,7 @@ impl Line {
         if let Some(life) = state.life.take_if(|life| life.is_over()) {
             self.tell_of_loss(&life);
         }
+        state.life.take_if(|life| life.is_stale(time_out));
         let life = state.life.get_or_insert_with(|| {
             let number = self.core.next_sequence();
             let life = Life::begin(self.core.id(), number, Moment::now(), time_out);

@@ -1,6 +1,7 @@
 //! One round: what departs is carried out, and its outcome told.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -76,10 +77,7 @@ impl<P: Primitive> Line<P> {
                 batch.answered = Instant::now();
                 let on_record = doubtful || unanswered;
                 self.read(&batch, &value, on_record)
-                    .unwrap_or_else(|| Ended::Failed {
-                        error: unexpected_answer(self.name(), &value, waited),
-                        each: false,
-                    })
+                    .unwrap_or_else(|| self.makes_no_sense(&batch, &value, waited))
             }
             Ending::Refused(refusal) => Ended::Failed {
                 error: refuse(&refusal),
@@ -188,6 +186,25 @@ impl<P: Primitive> Line<P> {
                 each: true,
             },
         })
+    }
+
+    /// An answer that no script of ours gives. One that says it has done something has: what, nobody knows.
+    fn makes_no_sense(
+        &self,
+        batch: &Batch<P>,
+        value: &Value,
+        waited: Option<Duration>,
+    ) -> Ended<P> {
+        let done = matches!(Answer::read(&envelope::text(value)), Some(Answer::Done(_)));
+        let waited = waited.or(done.then_some(Duration::ZERO));
+        if done {
+            log::unknown(self.keys.name(), &batch.contents());
+            self.lock().state.give_up(batch, Instant::now());
+        }
+        Ended::Failed {
+            error: unexpected_answer(self.name(), value, waited),
+            each: false,
+        }
     }
 
     fn tell_impatient(

@@ -6,6 +6,9 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::lease::Lease;
 
+/// What is granted has at least all but this part of its lease before it.
+const A_TENTH: u32 = 10;
+
 /// How a batch names the record to the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
@@ -25,6 +28,7 @@ pub(crate) struct Life {
     pub(crate) number: u64,
     holder: Arc<str>,
     pub(crate) lease: Lease,
+    began: Moment,
     /// It is on record, as far as the server has answered.
     is_on_record: bool,
     /// How many permits must be on record by the answers so far.
@@ -64,6 +68,7 @@ impl Life {
             number,
             holder: format!("{client_id}:{number}").into(),
             lease: Lease::granted(now + time_out),
+            began: now,
             is_on_record: false,
             held: 0,
             changes: 0,
@@ -73,6 +78,12 @@ impl Life {
 
     pub(crate) fn is_over(&self) -> bool {
         self.lease.is_lost()
+    }
+
+    /// Nobody holds anything under it, and what were granted now would have less of its lease than there should be: nothing
+    /// puts it off before it is on record.
+    pub(crate) fn is_stale(&self, time_out: Duration) -> bool {
+        !self.is_on_record && !self.under_way && self.began.age() > time_out / A_TENTH
     }
 
     /// Whether anybody loses something with it.
@@ -175,6 +186,18 @@ mod tests {
         assert_eq!(life.answered(0, 0, 2), Balance::Excess(1));
         // A write that was lost.
         assert_eq!(life.answered(1, 0, 1), Balance::Lost);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_granted_nothing_for_long_begins_anew() {
+        let mut life = life();
+        tokio::time::sleep(TIME_OUT / 5).await;
+        assert!(life.is_stale(TIME_OUT));
+        life.departs(TIME_OUT, &"".into());
+        assert!(!life.is_stale(TIME_OUT), "it may be on record");
+        assert_eq!(life.answered(1, 0, 1), Balance::Right);
+        life.under_way = false;
+        assert!(!life.is_stale(TIME_OUT), "it is put off");
     }
 
     #[tokio::test(start_paused = true)]
