@@ -112,6 +112,34 @@ async fn a_request_for_more_than_there_ever_is_does_not_stop_the_others() {
     }
 }
 
+/// However many they are, and whenever they came.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_for_more_than_there_ever_is_do_not_stop_the_others_in_turn() {
+    let server = RedisServer::start().await;
+    let small = semaphores(&server, 4, 2).await;
+    let crowds: Vec<Crowd> = small
+        .iter()
+        .map(|client| Crowd::start(client, 8, 1, Duration::from_millis(5)))
+        .collect();
+    let mut in_vain = Vec::new();
+    for _ in 0..10 {
+        let large = semaphore(server.url()).await;
+        in_vain.push(tokio::spawn(async move { large.acquire(5).await }));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // Each has stopped the line once by then, if it may.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let served = || crowds.iter().map(Crowd::served).sum::<usize>();
+    let mut standing = 0;
+    for _ in 0..24 {
+        let before = served();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        standing += usize::from(served() == before);
+    }
+    assert!(standing <= 16, "{standing} of 24 seconds");
+    assert!(in_vain.iter().all(|large| !large.is_finished()));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_far_away_has_its_turns_beside_one_that_is_near_and_busy() {
     for millis in [20, 60, 100] {

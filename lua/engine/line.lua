@@ -22,9 +22,10 @@
 
 local function open_line(key, notes, publish, id, now, asks, rules)
   local SLACK, SLACK_PART, LIFE, say = rules.slack or 5000, rules.part or 0.1, rules.life or '60000', rules.say or redis.pcall
-  local PATIENCE, FAR, LONGEST, REST, FAR_FIELD = 5000, 20000, 150000, 3, '+'
+  local PATIENCE, FAR, LONGEST, REST, FAR_FIELD, STOP_FIELD = 5000, 20000, 150000, 3, '+', '='
   if rules.mine then FAR, LONGEST = math.huge, 250000 end
-  local MOST, MOST_NOTES, OLDEST = 64, 10000, 3600000000
+  -- So many places are read, and so many clients are looked at where some are taken out; notes; and what is believed.
+  local MOST, MOST_LOOKED_AT, MOST_NOTES, OLDEST = 64, 1000, 10000, 3600000000
   local PASSING, PASS, ALIVE = 5000000, 20000, 20000
   local max, min, format = math.max, math.min, string.format
   local line, entries, place, loaded, broken = { told = false, pause = 0 }, {}, 1, 0, false
@@ -46,12 +47,13 @@ local function open_line(key, notes, publish, id, now, asks, rules)
       told = n[3] <= now and n[3] or 0, patience = max(PATIENCE, min(LONGEST, n[4])), stops = n[5], ticket = n[6],
     }
   end
-  local known = rules.mine and {} or redis.pcall('HMGET', notes, id, FAR_FIELD)
-  local me, far_again = read(id, now, known[1]), tonumber(known[2] or nil) or 0
+  local known = rules.mine and {} or redis.pcall('HMGET', notes, id, FAR_FIELD, STOP_FIELD)
+  local me, far_again, stop_again = read(id, now, known[1]), tonumber(known[2] or nil) or 0, tonumber(known[3] or nil) or 0
+  if stop_again > now + OLDEST then stop_again = 0 end
   me.patience = max(me.patience, min(LONGEST, rules.mine or 0))
 
   local function entry(i)
-    while not entries[i] and loaded < MOST do
+    while not entries[i] and loaded < MOST and #entries < MOST_LOOKED_AT do
       local found = redis.pcall('ZRANGE', key, loaded, loaded, 'WITHSCORES')
       local other = found[1]
       broken, loaded = broken or found.err, other and loaded + 1 or MOST
@@ -98,12 +100,16 @@ local function open_line(key, notes, publish, id, now, asks, rules)
   -- Whether `e`, which can't use what is free, stops the line now; between times it is passed.
   local function stops(e)
     if e.stops == 0 then e.stops, e.changed = now, true end
+    -- Several take no turns in it, or the line would always stand still.
+    if e.stops < stop_again then e.stops, e.changed = stop_again, true end
     if now < e.stops then return false end
     local waited = e.stops - e.since
     local long = waited >= PASSING
     local rest = e.stops + (long and PASSING + waited / 4 or max(PATIENCE, waited / 16)) - now
     if rest > 0 then line.wait(rest) return true end
     e.stops, e.changed = now + (long and now - e.since or max(PASS, (now - e.since) / 4)), true
+    stop_again = e.stops
+    line.note(STOP_FIELD, format('%.0f', stop_again))
     return false
   end
   line.stops = function(since, ticket)

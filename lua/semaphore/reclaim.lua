@@ -42,7 +42,7 @@ local function reclaim(semaphore, channel, held, alive, answer)
     local text = redis.pcall('GET', semaphore)
     if type(text) == 'table' then return text.err end
     local before = tonumber(text or 0)
-    if not before or before + permits > HIGHEST then return 'the counter cannot take them: ' .. string.sub(text, 1, 64) end
+    if not before or before + permits > HIGHEST then return 'the counter cannot take them: ' .. string.sub(text or 'none', 1, 64) end
     -- What does not exist is not made by the dead.
     if text then
       total = redis.pcall('INCRBY', semaphore, permits)

@@ -47,6 +47,7 @@
 //! | zset `redisson_sc_turns:{name}` (`redisson_sc_turns::name` where the name has braces of its own) | the line: a client's id; when its first caller came |
 //! | hash `redisson_sc_turns_notes:{name}`, field of a client's id | six numbers: how many permits its first caller wants; when it last asked; since when it has been told, or 0; its patience; since when, or from when on, it stops the line, or 0; its first caller's ticket |
 //! | field `+` | when somebody who is far away may be told again |
+//! | field `=` | when somebody may stop the line again |
 //! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (0.0313 to 1); since when permits are kept for them, or 0; how many they have taken and not announced |
 //! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come |
 //! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new`, a line begins: whoever waits is to come; `all`, it may not be kept: the same; `+`: nobody in line can use what is free |

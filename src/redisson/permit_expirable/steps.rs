@@ -130,7 +130,9 @@ impl Primitive for PermitExpirable {
             Call::Release(_) | Call::ReleaseTogether(_) | Call::Clear => true,
             Call::TrySet(_) | Call::Set(_) => true,
             Call::Add(permits) => *permits > 0,
-            Call::Prolong(..) | Call::Remaining(_) | Call::Count(_) | Call::List(_) => false,
+            // It may end sooner than those who wait know.
+            Call::Prolong(..) => true,
+            Call::Remaining(_) | Call::Count(_) | Call::List(_) => false,
         }
     }
 
@@ -160,6 +162,7 @@ impl Primitive for PermitExpirable {
         }
         let frees = |call: &Call| match call {
             Call::Release(_) | Call::ReleaseTogether(_) => Some(call.ids()),
+            Call::Prolong(..) => Some(0),
             call => (!Self::frees(call)).then_some(0),
         };
         let freed: Option<usize> = batch.calls.iter().map(|queued| frees(&queued.call)).sum();
