@@ -42,6 +42,11 @@ impl Map {
         Ok(map)
     }
 
+    /// How much it tells: of which configuration, and for how many slots.
+    pub(super) fn rank(&self) -> (u64, usize) {
+        (self.epoch, self.owners.iter().flatten().count())
+    }
+
     pub(crate) fn masters(&self) -> &[Address] {
         &self.masters
     }

@@ -287,8 +287,7 @@ impl Cluster {
 
     /// Asks until somebody has told as much as is known already.
     async fn refresh(&self) -> Result<(), Refusal> {
-        let known = self.state.lock().map.epoch;
-        let mut search = Search::of(known);
+        let mut search = Search::of(&self.state.lock().map);
         let mut asking = FuturesUnordered::new();
         for address in self.candidates() {
             asking.push(self.ask(address));
@@ -325,7 +324,7 @@ impl Cluster {
         }
     }
 
-    /// Whom to ask, first those who are connected.
+    /// Whom to ask: anybody, as one that has been cut off goes on answering what is known already; then those who are connected.
     fn candidates(&self) -> Vec<Address> {
         let state = self.state.lock();
         let mut known: Vec<_> = state.links.iter().collect();
@@ -339,6 +338,10 @@ impl Cluster {
             if !all.contains(seed) {
                 all.push(seed.clone());
             }
+        }
+        if !all.is_empty() {
+            let anybody = fastrand::usize(..all.len());
+            all.swap(0, anybody);
         }
         all
     }

@@ -1,6 +1,7 @@
 //! Whom to believe of the nodes that are asked: who knows of the latest configuration.
 //!
-//! One that was cut off knows of fewer than are known already. It counts only when all nodes say so.
+//! One that was cut off knows of fewer configurations than are known already, or of fewer slots. It counts only when all
+//! nodes say so.
 
 use super::map::Map;
 use crate::transport::Refusal;
@@ -8,16 +9,16 @@ use crate::transport::failure::Reason;
 
 /// What the nodes say that are asked.
 pub(super) struct Search {
-    known: u64,
+    known: (u64, usize),
     best: Option<Map>,
     refusal: Option<Refusal>,
 }
 
 impl Search {
-    /// For a map that is as new as `known`.
-    pub(super) fn of(known: u64) -> Self {
+    /// For a map that tells as much as the one that is `known`.
+    pub(super) fn of(known: &Map) -> Self {
         Search {
-            known,
+            known: known.rank(),
             best: None,
             refusal: None,
         }
@@ -26,7 +27,11 @@ impl Search {
     pub(super) fn weigh(&mut self, answer: Result<Map, Refusal>) {
         match answer {
             Ok(map) => {
-                if self.best.as_ref().is_none_or(|best| best.epoch < map.epoch) {
+                if self
+                    .best
+                    .as_ref()
+                    .is_none_or(|best| best.rank() < map.rank())
+                {
                     self.best = Some(map);
                 }
             }
@@ -42,18 +47,18 @@ impl Search {
 
     /// Whether nobody else has to be heard: what is known tells that the answer is no old one.
     pub(super) fn is_over(&self) -> bool {
-        let is_new = |map: &Map| map.epoch >= self.known;
-        self.known > 0 && self.best.as_ref().is_some_and(is_new)
+        let is_new = |map: &Map| map.rank() >= self.known;
+        self.known.0 > 0 && self.best.as_ref().is_some_and(is_new)
     }
 
     /// Whether the others need not be waited for as long as they like: it is the first map of all.
     pub(super) fn will_do(&self) -> bool {
-        self.known == 0 && self.best.is_some()
+        self.known.0 == 0 && self.best.is_some()
     }
 
     pub(super) fn result(self) -> Result<Map, Refusal> {
         match (self.best, self.refusal) {
-            (Some(map), _) if map.epoch >= self.known => Ok(map),
+            (Some(map), _) if map.rank() >= self.known => Ok(map),
             // All of them say so: they have been set up anew.
             (Some(map), None) => Ok(map),
             (Some(_), Some(Refusal { detail, .. })) => Err(Refusal::unreachable(format!(
@@ -68,6 +73,7 @@ impl Search {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::address::Address;
 
     fn map(epoch: u64) -> Result<Map, Refusal> {
         Ok(Map {
@@ -84,9 +90,25 @@ mod tests {
         Err(Refusal::from_text("NOPERM this user"))
     }
 
+    #[test]
+    fn who_knows_of_fewer_slots_has_been_cut_off() {
+        let here = Address::Tcp {
+            host: "h".to_owned(),
+            port: 1,
+        };
+        let mut known = map(5).unwrap();
+        known.assign(7, &here);
+        let mut search = Search::of(&known);
+        search.weigh(map(5));
+        assert!(!search.is_over());
+        search.weigh(Ok(known.clone()));
+        assert!(search.is_over());
+        assert_eq!(search.result().unwrap(), known);
+    }
+
     /// After how many of `answers` the search was over, if it was, and what came of it.
     fn search(known: u64, answers: Vec<Result<Map, Refusal>>) -> (usize, Result<u64, Reason>) {
-        let mut search = Search::of(known);
+        let mut search = Search::of(&map(known).unwrap());
         let mut asked = 0;
         for answer in answers {
             if search.is_over() {
