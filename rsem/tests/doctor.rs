@@ -134,9 +134,15 @@ async fn missing_grants_are_named_so_that_they_can_be_given() {
 /// The commands that the guide names for semaphores, their turns and locks.
 fn granted_by_the_guide() -> BTreeSet<String> {
     let guide = include_str!("../../src/guide/operations.md");
-    let (_, needed) = guide.split_once("For semaphores,").expect("the chapter");
-    let (needed, _) = needed.split_once("For latches:").expect("its end");
-    let words = needed.split_whitespace();
+    let part = |from: &str, to: &str| {
+        let (_, needed) = guide.split_once(from).expect("the chapter");
+        needed.split_once(to).expect("its end").0
+    };
+    let needed = [
+        part("For semaphores,", "For [watched]"),
+        part("For locks:", "For latches:"),
+    ];
+    let words = needed.iter().flat_map(|part| part.split_whitespace());
     words
         .filter(|word| word.starts_with('+'))
         .map(str::to_owned)

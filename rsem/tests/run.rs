@@ -107,7 +107,7 @@ async fn what_goes_wrong_has_a_status_of_its_own() {
             nobody,
             &["-l", "door", "--connect-timeout", "100ms", "true"],
             69,
-            "no connection",
+            "could not be reached",
         ),
         (&poor, &["-s", "seats", "true"], 77, "permission denied"),
         (
