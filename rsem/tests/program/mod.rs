@@ -28,9 +28,11 @@ pub struct Program {
     output: BufReader<ChildStdout>,
 }
 
-/// Without a terminal, whatever the tests have, and without settings from the environment.
+/// Without a terminal, whatever the tests have, without settings from the environment, and without the signals that are ignored where the
+/// tests run in the background.
 pub fn command(url: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("setsid");
+    command.args(["env", "--default-signal=INT,QUIT"]);
     command.arg(env!("CARGO_BIN_EXE_rsem")).args(arguments);
     for variable in [
         "REDIS_USER",
