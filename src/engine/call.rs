@@ -60,6 +60,22 @@ pub(crate) struct Call<'a> {
     pub(crate) dropped: Dropped,
 }
 
+impl<'a> Call<'a> {
+    pub(crate) fn new(
+        name: &'a str,
+        operation: &'static str,
+        wait: Wait,
+        dropped: Dropped,
+    ) -> Self {
+        Call {
+            name,
+            operation,
+            wait,
+            dropped,
+        }
+    }
+}
+
 /// Whether a call was granted what it asked for.
 pub(crate) trait Granted {
     fn is_granted(&self) -> bool;

@@ -75,7 +75,8 @@ impl Handle {
     ) -> Result<Option<Held>> {
         let lasts = self.lasts();
         let waiting = async { self.shared()?.line.wait(Want { lasts, tries }, wait).await };
-        let calling = self.calling("acquire", within, Dropped::Withdrawn);
+        let calling =
+            engine::call::Call::new(&self.settings.name, "acquire", within, Dropped::Withdrawn);
         let what = match self.settings.layout {
             Layout::Lock => What::Lock,
             _ => What::Permits,
@@ -89,23 +90,9 @@ impl Handle {
             Call::Refresh(..) | Call::Clear => Dropped::Withdrawn,
             Call::List(_) => Dropped::Harmless,
         };
-        let calling = self.calling(call.name(), Wait::No, dropped);
+        let calling = engine::call::Call::new(&self.settings.name, call.name(), Wait::No, dropped);
         let running = async { self.shared()?.line.call(call).await };
         self.core.call(calling, pin!(running)).await
-    }
-
-    fn calling(
-        &self,
-        operation: &'static str,
-        wait: Wait,
-        dropped: Dropped,
-    ) -> engine::call::Call<'_> {
-        engine::call::Call {
-            name: &self.settings.name,
-            operation,
-            wait,
-            dropped,
-        }
     }
 
     pub(super) fn holding(&self, what: What) -> Holding {
@@ -152,7 +139,8 @@ impl Handle {
     }
 
     pub(super) async fn holders(&self) -> Result<Vec<Holder>> {
-        let calling = self.calling("holders", Wait::No, Dropped::Harmless);
+        let calling =
+            engine::call::Call::new(&self.settings.name, "holders", Wait::No, Dropped::Harmless);
         self.core.call(calling, pin!(self.pages())).await
     }
 

@@ -17,6 +17,15 @@ pub(super) enum Address {
     Unix(std::path::PathBuf),
 }
 
+impl Address {
+    pub(super) fn tcp(host: &str, port: u16) -> Self {
+        Address::Tcp {
+            host: host.to_owned(),
+            port,
+        }
+    }
+}
+
 /// What a URL says.
 #[derive(Clone)]
 pub(super) struct Target {
@@ -237,13 +246,6 @@ fn check_parameters(url: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn tcp(host: &str, port: u16) -> Address {
-        Address::Tcp {
-            host: host.to_owned(),
-            port,
-        }
-    }
-
     fn read(url: &str) -> (Address, Option<String>, Option<String>, i64) {
         let Target { address, login, .. } = read_url(url).expect(url);
         (address, login.username, login.password, login.database)
@@ -252,10 +254,10 @@ mod tests {
     #[test]
     fn urls_are_read() {
         let text = |text: &str| Some(text.to_owned());
-        assert_eq!(read("redis://h"), (tcp("h", 6379), None, None, 0));
+        assert_eq!(read("redis://h"), (Address::tcp("h", 6379), None, None, 0));
         assert_eq!(
             read("redis://u:p%40%2f%3a@h:1/3"),
-            (tcp("h", 1), text("u"), text("p@/:"), 3)
+            (Address::tcp("h", 1), text("u"), text("p@/:"), 3)
         );
         assert_eq!(read("redis://:p@h").2, text("p"));
         assert_eq!(read("redis://u@h").1, text("u"));
@@ -268,7 +270,7 @@ mod tests {
         }
         assert_eq!(
             read("rediss://u:p@h:1/3"),
-            (tcp("h", 1), text("u"), text("p"), 3)
+            (Address::tcp("h", 1), text("u"), text("p"), 3)
         );
         #[cfg(unix)]
         assert_eq!(
@@ -324,7 +326,7 @@ mod tests {
 
     #[test]
     fn addresses_are_written_as_one_would_type_them() {
-        assert_eq!(tcp("h", 1).to_string(), "h:1");
+        assert_eq!(Address::tcp("h", 1).to_string(), "h:1");
         assert_eq!(read("redis://[::1]:6380").0.to_string(), "[::1]:6380");
     }
 }

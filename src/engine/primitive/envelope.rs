@@ -24,27 +24,13 @@ pub(super) fn request(
     doubtful: bool,
     steps: Vec<Arg>,
 ) -> Request {
-    let mut args = vec![
-        Arg::Publish,
-        Arg::Sequence(0),
-        Arg::millis(record_life),
-        Arg::Number(doubtful.into()),
-    ];
-    debug_assert_eq!(args.len(), BEFORE_STEPS);
-    args.extend(steps);
     let own = [keys.record(), keys.object(), keys.channel()];
+    let keys = own.into_iter().chain(keys.parts()).cloned().collect();
+    let call = call(script, keys, record_life, doubtful, steps);
     Request::Script(ScriptCall {
-        script,
-        keys: own.into_iter().chain(keys.parts()).cloned().collect(),
-        args,
-        sequence: Some(SEQUENCE),
-        record_flag: Some(RECORD_FLAG),
-        renumbered: false,
         question: Some((1, BEFORE_STEPS)),
-        record: Some(RecordKey {
-            index: 0,
-            always: changes || doubtful,
-        }),
+        record: recorded(changes || doubtful),
+        ..call
     })
 }
 
@@ -56,14 +42,29 @@ pub(super) fn alone(
     record_life: Duration,
     steps: Vec<Arg>,
 ) -> Request {
+    Request::Script(ScriptCall {
+        record: recorded(true),
+        ..call(script, keys, record_life, false, steps)
+    })
+}
+
+/// The fixed form, with its steps.
+fn call(
+    script: &'static LazyLock<Script>,
+    keys: Vec<Arc<str>>,
+    record_life: Duration,
+    doubtful: bool,
+    steps: Vec<Arg>,
+) -> ScriptCall {
     let mut args = vec![
         Arg::Publish,
         Arg::Sequence(0),
         Arg::millis(record_life),
-        Arg::Number(0),
+        Arg::Number(doubtful.into()),
     ];
+    debug_assert_eq!(args.len(), BEFORE_STEPS);
     args.extend(steps);
-    Request::Script(ScriptCall {
+    ScriptCall {
         script,
         keys,
         args,
@@ -71,11 +72,12 @@ pub(super) fn alone(
         record_flag: Some(RECORD_FLAG),
         renumbered: false,
         question: None,
-        record: Some(RecordKey {
-            index: 0,
-            always: true,
-        }),
-    })
+        record: None,
+    }
+}
+
+fn recorded(always: bool) -> Option<RecordKey> {
+    Some(RecordKey { index: 0, always })
 }
 
 /// Stands in front of an answer that should have been put on record, and could not.

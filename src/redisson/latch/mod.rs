@@ -199,30 +199,17 @@ impl RCountDownLatch {
             Call::CountDown(_) => Dropped::CarriedOut,
             Call::TrySet(_) | Call::Delete => Dropped::Withdrawn,
         };
-        let calling = self.calling(Latch::name(&call), Wait::No, dropped);
+        let calling = engine::call::Call::new(self.name(), Latch::name(&call), Wait::No, dropped);
         let running = self.line.call(call);
         self.line.client().call(calling, pin!(running)).await
     }
 
     /// Whether it was open in time.
     async fn passing(&self, wait: Option<Duration>) -> Result<bool> {
-        let calling = self.calling(Latch::WAIT, wait.into(), Dropped::Harmless);
+        let calling =
+            engine::call::Call::new(self.name(), Latch::WAIT, wait.into(), Dropped::Harmless);
         let waiting = async { Ok(self.line.wait((), wait).await?.is_some()) };
         self.line.client().call(calling, pin!(waiting)).await
-    }
-
-    fn calling(
-        &self,
-        operation: &'static str,
-        wait: Wait,
-        dropped: Dropped,
-    ) -> engine::call::Call<'_> {
-        engine::call::Call {
-            name: self.name(),
-            operation,
-            wait,
-            dropped,
-        }
     }
 
     fn object(&self) -> Object<'_, Line<Latch>> {

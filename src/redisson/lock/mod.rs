@@ -257,7 +257,7 @@ impl RLock {
             fenced: self.fenced,
             waits: false,
         };
-        let call = self.calling("lock", wait.into(), Dropped::Withdrawn);
+        let call = Call::new(self.name(), "lock", wait.into(), Dropped::Withdrawn);
         let taking = self.line.acquire(claim, wait);
         self.core.take(call, What::Lock, 1, pin!(taking)).await
     }
@@ -321,18 +321,9 @@ impl RLock {
     }
 
     async fn give_back(&self, hold: Option<HoldId>) -> Result<()> {
-        let call = self.calling("unlock", Wait::No, Dropped::CarriedOut);
+        let call = Call::new(self.name(), "unlock", Wait::No, Dropped::CarriedOut);
         let giving = self.line.release(&self.owner, hold);
         self.core.call(call, pin!(giving)).await
-    }
-
-    fn calling(&self, operation: &'static str, wait: Wait, dropped: Dropped) -> Call<'_> {
-        Call {
-            name: self.name(),
-            operation,
-            wait,
-            dropped,
-        }
     }
 
     fn holding(&self) -> Holding {
@@ -343,7 +334,7 @@ impl RLock {
     ///
     /// Redis: `name` is deleted and `0` is published. Redisson: `forceUnlock()`.
     pub async fn force_unlock(&self) -> Result<bool> {
-        let call = self.calling("force_unlock", Wait::No, Dropped::Withdrawn);
+        let call = Call::new(self.name(), "force_unlock", Wait::No, Dropped::Withdrawn);
         self.core.call(call, pin!(self.line.force())).await
     }
 

@@ -483,7 +483,12 @@ impl RPermitExpirableSemaphore {
         }
         let want = Want::new(count, self.lease);
         let waiting = self.line.wait(want, wait);
-        let calling = self.calling(PermitExpirable::WAIT, wait.into(), Dropped::Withdrawn);
+        let calling = engine::call::Call::new(
+            self.name(),
+            PermitExpirable::WAIT,
+            wait.into(),
+            Dropped::Withdrawn,
+        );
         let grant = self
             .core
             .take(calling, What::Permits, permits, pin!(waiting))
@@ -499,23 +504,9 @@ impl RPermitExpirableSemaphore {
     }
 
     async fn run(&self, call: Call) -> Result<Reply> {
-        let calling = self.calling(call.name(), Wait::No, call.dropped());
+        let calling = engine::call::Call::new(self.name(), call.name(), Wait::No, call.dropped());
         let running = self.line.call(call);
         self.core.call(calling, pin!(running)).await
-    }
-
-    fn calling(
-        &self,
-        operation: &'static str,
-        wait: Wait,
-        dropped: Dropped,
-    ) -> engine::call::Call<'_> {
-        engine::call::Call {
-            name: self.name(),
-            operation,
-            wait,
-            dropped,
-        }
     }
 
     async fn count(&self, call: Call) -> Result<i64> {

@@ -105,10 +105,7 @@ fn at(host: &str, port: u16, asked: &Address) -> Address {
         ("" | "?", Address::Tcp { host, .. }) => host,
         (host, _) => host,
     };
-    Address::Tcp {
-        host: host.to_owned(),
-        port,
-    }
+    Address::tcp(host, port)
 }
 
 fn epoch(info: &Value) -> Option<u64> {
@@ -151,13 +148,6 @@ impl Redirection {
 mod tests {
     use super::*;
 
-    fn tcp(host: &str, port: u16) -> Address {
-        Address::Tcp {
-            host: host.to_owned(),
-            port,
-        }
-    }
-
     fn text(text: &str) -> Value {
         Value::BulkString(text.into())
     }
@@ -169,7 +159,7 @@ mod tests {
 
     fn read(slots: Vec<Value>) -> Result<Map, Refusal> {
         let info = text("cluster_state:ok\r\ncluster_current_epoch:7\r\n");
-        Map::read(&Value::Array(slots), &info, &tcp("asked", 1))
+        Map::read(&Value::Array(slots), &info, &Address::tcp("asked", 1))
     }
 
     #[test]
@@ -180,11 +170,11 @@ mod tests {
         ]);
         let mut map = map.unwrap();
         assert_eq!(map.epoch, 7);
-        assert_eq!(map.owner(99), Some(&tcp("h", 2)));
+        assert_eq!(map.owner(99), Some(&Address::tcp("h", 2)));
         assert_eq!(map.owner(100), None);
-        assert_eq!(map.owner(16383), Some(&tcp("asked", 3)));
-        map.assign(100, &tcp("new", 4));
-        assert_eq!(map.owner(100), Some(&tcp("new", 4)));
+        assert_eq!(map.owner(16383), Some(&Address::tcp("asked", 3)));
+        map.assign(100, &Address::tcp("new", 4));
+        assert_eq!(map.owner(100), Some(&Address::tcp("new", 4)));
         assert_eq!(map.masters().len(), 3);
         assert_eq!(Map::default().owner(0), None);
     }
@@ -205,12 +195,15 @@ mod tests {
 
     #[test]
     fn redirections_are_read() {
-        let read = |text| Redirection::read(text, &tcp("from", 1));
+        let read = |text| Redirection::read(text, &Address::tcp("from", 1));
         let moved = |slot, address| Some(Redirection::Moved(slot, address));
-        assert_eq!(read("MOVED 5 h:7"), moved(5, tcp("h", 7)));
-        assert_eq!(read("MOVED 5 ::1:7"), moved(5, tcp("::1", 7)));
-        assert_eq!(read("MOVED 5 :7"), moved(5, tcp("from", 7)));
-        assert_eq!(read("ASK 5 h:7"), Some(Redirection::Ask(tcp("h", 7))));
+        assert_eq!(read("MOVED 5 h:7"), moved(5, Address::tcp("h", 7)));
+        assert_eq!(read("MOVED 5 ::1:7"), moved(5, Address::tcp("::1", 7)));
+        assert_eq!(read("MOVED 5 :7"), moved(5, Address::tcp("from", 7)));
+        assert_eq!(
+            read("ASK 5 h:7"),
+            Some(Redirection::Ask(Address::tcp("h", 7)))
+        );
         for text in [
             "",
             "MOVED",
@@ -226,7 +219,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_answer_is_read(slots in crate::any_value::value(), info in crate::any_value::value()) {
-            let _ = Map::read(&slots, &info, &tcp("h", 1));
+            let _ = Map::read(&slots, &info, &Address::tcp("h", 1));
         }
     }
 }

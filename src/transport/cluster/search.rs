@@ -92,10 +92,7 @@ mod tests {
 
     #[test]
     fn who_knows_of_fewer_slots_has_been_cut_off() {
-        let here = Address::Tcp {
-            host: "h".to_owned(),
-            port: 1,
-        };
+        let here = Address::tcp("h", 1);
         let mut known = map(5).unwrap();
         known.assign(7, &here);
         let mut search = Search::of(&known);
