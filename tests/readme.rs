@@ -180,6 +180,20 @@ async fn channels_are_left(control: &mut MultiplexedConnection) {
     .await;
 }
 
+/// When they have gone, nobody has been refused anything, and nothing was granted in vain.
+async fn what_was_granted_was_enough_and_needed(
+    control: &mut MultiplexedConnection,
+    clients: impl IntoIterator<Item = Client>,
+    introductions: &[&str],
+) {
+    channels_are_left(control).await;
+    for client in clients {
+        client.shutdown().await.unwrap();
+    }
+    nothing_is_refused(control).await;
+    all_is_used(control, introductions).await;
+}
+
 #[tokio::test]
 async fn what_semaphores_need() {
     const THESE: &[&str] = &["For semaphores,"];
@@ -210,12 +224,7 @@ async fn what_semaphores_need() {
     assert_eq!(semaphore.available_permits().await, Ok(0));
     drop(waiting.try_permit(1).await.unwrap());
     drop(stranger);
-    channels_are_left(&mut control).await;
-    for client in [client, other] {
-        client.shutdown().await.unwrap();
-    }
-    nothing_is_refused(&mut control).await;
-    all_is_used(&mut control, THESE).await;
+    what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
 }
 
 #[tokio::test]
@@ -262,10 +271,7 @@ async fn what_permits_with_ids_need() {
     .await;
     guard.release().await.unwrap();
     work.release_all().await.unwrap();
-    channels_are_left(&mut control).await;
-    client.shutdown().await.unwrap();
-    nothing_is_refused(&mut control).await;
-    all_is_used(&mut control, THESE).await;
+    what_was_granted_was_enough_and_needed(&mut control, [client], THESE).await;
 }
 
 #[tokio::test]
@@ -298,12 +304,7 @@ async fn what_locks_need() {
     door.remaining_ttl().await.unwrap();
     assert_eq!(other.lock("door").force_unlock().await, Ok(true));
     assert_eq!(door.is_locked().await, Ok(false));
-    channels_are_left(&mut control).await;
-    for client in [client, other] {
-        client.shutdown().await.unwrap();
-    }
-    nothing_is_refused(&mut control).await;
-    all_is_used(&mut control, THESE).await;
+    what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
 }
 
 #[tokio::test]
@@ -322,10 +323,7 @@ async fn what_latches_need() {
     assert_eq!(done.count().await, Ok(1));
     done.count_down().await.unwrap();
     served(task).await;
-    channels_are_left(&mut control).await;
-    client.shutdown().await.unwrap();
-    nothing_is_refused(&mut control).await;
-    all_is_used(&mut control, THESE).await;
+    what_was_granted_was_enough_and_needed(&mut control, [client], THESE).await;
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use layouts::{Handle, Layout, Shape};
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::recipes::StringLock;
-use redisson_semaphore::{Client, Error, RCountDownLatch, Result};
+use redisson_semaphore::{Client, Error, Held, RCountDownLatch, Result};
 use support::clients::{LIMIT, limited};
 use support::monitor::Monitor;
 use support::refusals::assert_clear;
@@ -279,17 +279,23 @@ subjects! {
     string_lock: StringLock,
 }
 
+/// A semaphore of two permits, and who has them.
+async fn both_taken(layout: Layout, client: &Client) -> (Handle, [Held; 2]) {
+    let semaphore = layout.make(client, NAME, Shape::new(2));
+    let both = [
+        semaphore.acquire().await.unwrap(),
+        semaphore.acquire().await.unwrap(),
+    ];
+    (semaphore, both)
+}
+
 /// Calls that are made together, of which one is refused: what the other is told is what has happened.
 #[tokio::test]
 async fn a_refused_refresh_takes_no_release_along() {
     for layout in layouts::ALL {
         let (server, client) = limited("~* &* +@all").await;
         let mut control = server.connection().await;
-        let semaphore = layout.make(&client, NAME, Shape::new(2));
-        let [one, two] = [
-            semaphore.acquire().await.unwrap(),
-            semaphore.acquire().await.unwrap(),
-        ];
+        let (semaphore, [one, two]) = both_taken(layout, &client).await;
         let command = match layout {
             Layout::Set => "-smismember",
             Layout::Slots => "-pexpire",
@@ -322,11 +328,7 @@ async fn a_refused_acquisition_takes_no_release_along() {
     for layout in layouts::ALL {
         let (server, client) = limited("~* &* +@all").await;
         let mut control = server.connection().await;
-        let semaphore = layout.make(&client, NAME, Shape::new(2));
-        let [one, two] = [
-            semaphore.acquire().await.unwrap(),
-            semaphore.acquire().await.unwrap(),
-        ];
+        let (semaphore, [one, two]) = both_taken(layout, &client).await;
         allow(&mut control, "-set").await;
         let calls = futures::future::join3(
             semaphore.holders(),

@@ -17,6 +17,7 @@ use support::crowd::Crowd;
 use support::monitor::Monitor;
 use support::server::RedisServer;
 use support::waiters::until;
+use tokio::task::JoinHandle;
 
 const LINE: &str = "redisson_sc_turns:{recorded}";
 const NOTES: &str = "redisson_sc_turns_notes:{recorded}";
@@ -108,6 +109,15 @@ fn each(crowds: &[Crowd]) -> usize {
 
 fn all(crowds: &[Crowd]) -> usize {
     crowds.iter().map(Crowd::served).sum()
+}
+
+/// The first two ask for a permit each.
+fn two_ask(clients: &[RSemaphore]) -> Vec<JoinHandle<()>> {
+    let ask = |client: &RSemaphore| {
+        let client = client.clone();
+        tokio::spawn(async move { client.acquire(1).await.unwrap() })
+    };
+    clients[..2].iter().map(ask).collect()
 }
 
 #[tokio::test]
@@ -295,13 +305,7 @@ async fn who_stops_the_line_is_asked_again_and_again_whether_it_is_there() {
     let clients = clients(&server).await;
     let mut connection = server.connection().await;
     clients[2].drain_permits().await.unwrap();
-    let waiting: Vec<_> = clients[..2]
-        .iter()
-        .map(|client| {
-            let client = client.clone();
-            tokio::spawn(async move { client.acquire(1).await.unwrap() })
-        })
-        .collect();
+    let waiting = two_ask(&clients);
     support::waiters::until_subscribers(&mut connection, "redisson_sc:{recorded}", 2).await;
     let ear = two_permits_and_a_ghost(&server, &mut connection).await;
     let mut told = ear.into_on_message();
@@ -489,13 +493,7 @@ async fn who_is_held_back_comes_in_the_end_whatever_else_its_client_does() {
     let clients = clients(&server).await;
     let mut connection = server.connection().await;
     clients[2].drain_permits().await.unwrap();
-    let waiting: Vec<_> = clients[..2]
-        .iter()
-        .map(|client| {
-            let client = client.clone();
-            tokio::spawn(async move { client.acquire(1).await.unwrap() })
-        })
-        .collect();
+    let waiting = two_ask(&clients);
     until("both stand in line", PATIENCE, async || {
         publish(&mut connection).await;
         in_line(&mut connection).await == 2

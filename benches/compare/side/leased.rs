@@ -5,12 +5,11 @@
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use redis::Script;
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, IntoConnectionInfo, Script};
 use redisson_semaphore::{Client, Held, RPermitExpirableSemaphore};
 
-use super::{Semaphore, Side};
+use super::{Semaphore, Side, plain};
 use crate::Result;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -82,20 +81,13 @@ static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-
 pub(crate) struct Plain {
     connection: MultiplexedConnection,
 }
 
 impl Plain {
     pub(crate) async fn connect(url: &str) -> Result<Plain> {
-        let tcp = TcpSettings::default().set_nodelay(true);
-        let client = redis::Client::open(url.into_connection_info()?.set_tcp_settings(tcp))?;
-        let config = AsyncConnectionConfig::new().set_response_timeout(Some(RESPONSE_TIMEOUT));
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
+        let (_, connection) = plain::connect(url).await?;
         Ok(Plain { connection })
     }
 }

@@ -3,14 +3,12 @@
 //! A caller takes the lock with `acquire` and gives it back with `release`, of 1.
 
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
+use redis::Script;
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, IntoConnectionInfo, Script};
 use redisson_semaphore::{Client, RLock};
 
-use super::{Semaphore, Side};
+use super::{Semaphore, Side, plain};
 use crate::Result;
 
 pub(crate) struct Ours(Client);
@@ -66,7 +64,6 @@ static GIVE: LazyLock<Script> = LazyLock::new(|| {
 });
 
 const LEASE_MILLIS: u32 = 30_000;
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Plain {
     connection: MultiplexedConnection,
@@ -74,12 +71,7 @@ pub(crate) struct Plain {
 
 impl Plain {
     pub(crate) async fn connect(url: &str) -> Result<Plain> {
-        let tcp = TcpSettings::default().set_nodelay(true);
-        let client = redis::Client::open(url.into_connection_info()?.set_tcp_settings(tcp))?;
-        let config = AsyncConnectionConfig::new().set_response_timeout(Some(RESPONSE_TIMEOUT));
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
+        let (_, connection) = plain::connect(url).await?;
         Ok(Plain { connection })
     }
 }

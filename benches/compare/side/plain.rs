@@ -44,6 +44,17 @@ const POLL: Duration = Duration::from_secs(5);
 /// The crate's default of half a second is too short for thousands of calls at once.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The connection that all calls of a side share.
+pub(super) async fn connect(url: &str) -> Result<(redis::Client, MultiplexedConnection)> {
+    let tcp = TcpSettings::default().set_nodelay(true);
+    let client = redis::Client::open(url.into_connection_info()?.set_tcp_settings(tcp))?;
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(RESPONSE_TIMEOUT));
+    let connection = client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await?;
+    Ok((client, connection))
+}
+
 pub(crate) struct Plain {
     connection: MultiplexedConnection,
     messages: Arc<Messages>,
@@ -51,12 +62,7 @@ pub(crate) struct Plain {
 
 impl Plain {
     pub(crate) async fn connect(url: &str) -> Result<Plain> {
-        let tcp = TcpSettings::default().set_nodelay(true);
-        let client = redis::Client::open(url.into_connection_info()?.set_tcp_settings(tcp))?;
-        let config = AsyncConnectionConfig::new().set_response_timeout(Some(RESPONSE_TIMEOUT));
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
+        let (client, connection) = connect(url).await?;
         let (sink, stream) = client.get_async_pubsub().await?.split();
         let messages = Arc::new(Messages {
             sink: tokio::sync::Mutex::new(sink),
