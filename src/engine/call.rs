@@ -124,7 +124,7 @@ impl Core {
                 "wait",
                 name = call.name,
                 what = what.word(),
-                amount = _amount
+                amount = i64::from(_amount)
             ),
         );
         let answer = calling.await?;
