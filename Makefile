@@ -77,7 +77,8 @@ test-servers: setup ## check other versions of the server (SERVERS='redis-6.2 va
 bench: setup ## measure against Redisson and a plain client (BENCH=quick: in two minutes)
 	cargo bench --locked --bench compare
 
-figures: bench ## measure, and fill the guide's figures from it: on a quiet machine, in eleven minutes
+figures: bench ## measure, and fill the guide's figures from it: on a quiet machine, in twelve minutes
+	cargo run --locked --release --package demo > benches/demo.txt
 	cargo bench --locked --bench compare -- figures
 
 # A part of `make test`, for 30 s.

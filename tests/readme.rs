@@ -86,6 +86,7 @@ fn each_link_of_the_readme_is_one_in_the_documentation() {
 #[test]
 fn the_figures_are_those_of_the_report() {
     let report = include_str!("../benches/figures.json");
+    let demo = include_str!("../benches/demo.txt");
     let report = serde_json::from_str(report).expect("JSON");
     assert_eq!(figures::missing(&report), [""; 0]);
     let page = include_str!("../src/guide/figures.md");
@@ -93,8 +94,9 @@ fn the_figures_are_those_of_the_report() {
     let drawn = [
         include_str!("../src/guide/waits.svg"),
         include_str!("../src/guide/throughput.svg"),
+        include_str!("../src/guide/demo.svg"),
     ];
-    for ((name, picture), drawn) in figures::pictures(&report).into_iter().zip(drawn) {
+    for ((name, picture), drawn) in figures::pictures(&report, demo).into_iter().zip(drawn) {
         assert!(picture == drawn, "{name} is not what the report says");
         // In the documentation it stands in Markdown, where an empty line would end it.
         assert!(!picture.contains("\n\n"), "{name}");
