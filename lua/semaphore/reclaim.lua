@@ -68,6 +68,8 @@ end
 -- Puts the end of `id` off; how many permits it has on record.
 local function renew(held, alive, id, may_go)
   local text = redis.pcall('HGET', held, id)
+  -- Where the record holds another type by now, nothing is on it. Any other refusal says nothing of it.
+  if type(text) == 'table' and not string.find(text.err, '^WRONGTYPE ') then return text end
   local permits = type(text) == 'string' and tonumber(string.match(text, '^(%d+) '))
   if not permits then return -1 end
   if permits == 0 and may_go then
