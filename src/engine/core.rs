@@ -12,6 +12,7 @@ use super::holds::Holds;
 use super::records::Records;
 use super::refusing::Refusing;
 use super::registry::Registry;
+use super::sent::Sent;
 use super::unheard::Unheard;
 use super::wakeups::Wakeups;
 use super::watchdog::Watchdog;
@@ -29,8 +30,7 @@ pub(crate) struct Core {
     pub(crate) runtime: Runtime,
     id: String,
     pub(crate) stats: Arc<Counters>,
-    /// How many requests have been sent.
-    sent: AtomicU64,
+    pub(crate) sent: Sent,
     sequence: AtomicU64,
     owners: AtomicU64,
     pub(crate) objects: Registry,
@@ -91,7 +91,7 @@ impl Core {
             runtime: Runtime::current(),
             id,
             stats: Arc::default(),
-            sent: AtomicU64::new(0),
+            sent: Sent::default(),
             sequence: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
@@ -130,16 +130,6 @@ impl Core {
     /// The number of the next call or batch: rises within the client, whatever the object.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// How many requests have been sent so far.
-    pub(crate) fn requests_sent(&self) -> u64 {
-        self.sent.load(Ordering::SeqCst)
-    }
-
-    /// One is about to be sent.
-    pub(crate) fn note_sending(&self) {
-        self.sent.fetch_add(1, Ordering::SeqCst);
     }
 
     /// What has become of the calls so far.

@@ -262,7 +262,7 @@ impl Core {
     }
 
     async fn attempt(&self, route: Route<'_>, request: &Request) -> Result<Value, Failure> {
-        self.note_sending();
+        self.sent.note(request);
         let messages = self.connection.messages();
         match route.send(&request.command(messages)).await {
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {

@@ -295,6 +295,7 @@ impl<L: Commands> Object<'_, L> {
             operation,
             wait: Wait::No,
             dropped,
+            key: Some(self.line.keys().object()),
         };
         let sending = self.line.command(operation, request);
         self.line.core().call(call, pin!(sending)).await

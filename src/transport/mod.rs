@@ -29,6 +29,6 @@ pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::{Failure, Reason, Refusal};
 pub(crate) use layout::{Layout, Node};
 pub(crate) use messages::{Heard, Messages};
-pub(crate) use slot::hash_tag;
+pub(crate) use slot::{hash_tag, slot};
 pub(crate) use subscriber::{Subscriber, Subscriptions};
 pub(crate) use value::Value;

@@ -199,7 +199,8 @@ impl RCountDownLatch {
             Call::CountDown(_) => Dropped::CarriedOut,
             Call::TrySet(_) | Call::Delete => Dropped::Withdrawn,
         };
-        let calling = engine::call::Call::new(self.name(), Latch::name(&call), Wait::No, dropped);
+        let calling = engine::call::Call::new(self.name(), Latch::name(&call), Wait::No, dropped)
+            .about(self.line.keys().object());
         let running = self.line.call(call);
         self.line.client().call(calling, pin!(running)).await
     }

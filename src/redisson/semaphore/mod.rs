@@ -313,7 +313,8 @@ impl RSemaphore {
     /// Waits for permits, which are to be on record; the number that they are granted by.
     async fn acquire_number(&self, permits: u32, recorded: bool) -> Result<i64> {
         let waiting = async { self.line.join(permits, recorded)?.served().await.map(Some) };
-        let call = Call::new(self.name(), "acquire", Wait::Forever, Dropped::Withdrawn);
+        let call = Call::new(self.name(), "acquire", Wait::Forever, Dropped::Withdrawn)
+            .about(self.line.keys().object());
         let waiting = pin!(waiting);
         let granted = self.core.take(call, What::Permits, permits, waiting);
         let granted = granted.await?;
@@ -327,7 +328,8 @@ impl RSemaphore {
             Operation::TryAcquire(permits)
         };
         let trying = async { self.line.call(operation).await.map(granted) };
-        let call = Call::new(self.name(), "try_acquire", Wait::No, Dropped::Withdrawn);
+        let call = Call::new(self.name(), "try_acquire", Wait::No, Dropped::Withdrawn)
+            .about(self.line.keys().object());
         let trying = pin!(trying);
         let taken = self.core.take(call, What::Permits, permits, trying);
         taken.await
@@ -344,7 +346,8 @@ impl RSemaphore {
             let mut seat = self.line.join(permits, recorded)?;
             seat.served_until(deadline).await.map(granted)
         };
-        let call = Call::new(self.name(), "acquire", Wait::For(wait), Dropped::Withdrawn);
+        let call = Call::new(self.name(), "acquire", Wait::For(wait), Dropped::Withdrawn)
+            .about(self.line.keys().object());
         let waiting = pin!(waiting);
         let taken = self.core.take(call, What::Permits, permits, waiting);
         taken.await
@@ -368,7 +371,8 @@ impl RSemaphore {
             Operation::Available => Dropped::Harmless,
             _ => Dropped::Withdrawn,
         };
-        let call = Call::new(self.name(), operation.name(), Wait::No, dropped);
+        let call = Call::new(self.name(), operation.name(), Wait::No, dropped)
+            .about(self.line.keys().object());
         self.core.call(call, pin!(self.line.call(operation))).await
     }
 
