@@ -12,6 +12,8 @@ pub struct Settings {
     pub clients: usize,
     /// How many permits each semaphore has.
     pub permits: Vec<i64>,
+    /// Those whose callers take guards with a watchdog.
+    pub watched: Vec<bool>,
     pub locks: usize,
     /// Locks have tokens.
     pub fenced: bool,
@@ -55,6 +57,7 @@ impl Settings {
         Settings {
             clients,
             permits: (0..semaphores).map(|_| rng.i64(1..=most)).collect(),
+            watched: (0..semaphores).map(|_| chance(rng, 30)).collect(),
             locks: pick(rng, &[0, 0, 1, 1, 2]),
             fenced: chance(rng, 30),
             recipes: (0..pick(rng, &[0, 0, 1, 1, 2]))
