@@ -70,7 +70,9 @@ pub enum Life {
     ShutDown { drop_callers: bool },
 }
 
-const EVICTED: [&str; 6] = [
+const EVICTED: [&str; 8] = [
+    "redisson_sc_alive*",
+    "redisson_sc_held*",
     "redisson*",
     "redisson_sc_once*",
     "redisson_sc_turns*",

@@ -141,14 +141,7 @@ impl Plan {
                 events.push(Event { at, what });
             }
         }
-        // Nobody is a peer of those that Redisson has.
-        let has_peers = |recipe: &Recipe| recipe.layout != Layout::Expirable;
-        let peers = if settings.recipes.iter().all(has_peers) {
-            mood.peers
-        } else {
-            0
-        };
-        for _ in 0..peers {
+        for _ in 0..mood.peers {
             let at = millis(rng, 0..until);
             let what = What::Peer(Peer::random(rng, settings.recipes.len()));
             events.push(Event { at, what });

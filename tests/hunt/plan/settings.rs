@@ -49,6 +49,33 @@ impl Settings {
         Duration::from_secs(2) + self.stops
     }
 
+    /// So many clients with a semaphore of so many permits, near the server, and nobody else.
+    pub fn plain(clients: usize, permits: i64) -> Settings {
+        Settings {
+            clients,
+            permits: vec![permits],
+            watched: vec![false],
+            locks: 1,
+            fenced: false,
+            recipes: Vec::new(),
+            crowd: false,
+            latch: false,
+            jvms: 0,
+            latency: vec![Duration::from_millis(1); clients],
+            jitter: 0.0,
+            window: 1 << 20,
+            retry_window: Duration::from_secs(3),
+            response_timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(1),
+            safety_interval: Duration::from_secs(5),
+            local_hand_over: Duration::from_millis(5),
+            watchdog: Duration::from_secs(3),
+            without_turns: vec![false; clients],
+            stops: Duration::ZERO,
+            healing: Duration::from_secs(15),
+        }
+    }
+
     pub(super) fn random(rng: &mut Rng) -> Settings {
         let clients = pick(rng, &[1, 2, 2, 3, 3, 3, 4]);
         let semaphores = pick(rng, &[1, 1, 1, 2, 3]);
