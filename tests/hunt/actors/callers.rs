@@ -24,6 +24,11 @@ impl Actor {
             match call.object {
                 Object::Semaphore(object) => {
                     let semaphore = self.semaphore(object).await;
+                    if self.settings.watched[object] {
+                        self.hold_watched(&semaphore, object, &call).await;
+                        sleep(call.pause).await;
+                        continue;
+                    }
                     self.hold_permits(&semaphore, object, &call).await;
                 }
                 Object::Lock(object) => {
@@ -85,11 +90,11 @@ impl Actor {
                 None
             }
             Ok(Err(error)) => {
-                waiting.ends("fails");
                 match error.effect() {
-                    Effect::None => self.judge().denies(call.object, self.host),
+                    Effect::None => self.judge().denies(number),
                     _ => self.judge().doubts(call.object, self.host),
                 }
+                waiting.ends("fails");
                 self.judge().failed(
                     self.host,
                     &format!("{:?} of {:?}", call.ask, call.object),
@@ -168,6 +173,7 @@ impl Actor {
     }
 
     pub(super) async fn hold_lock(&self, lock: &dyn Lock, object: usize, call: &Call) {
+        self.judge().asks_for_lock(object, lock.owner());
         let asking = lock.guarded(call.ask.limit(), call.lease);
         let Some((number, guard)) = self.wait(call, asking).await else {
             return;

@@ -24,6 +24,8 @@ pub struct Wanted {
 pub(super) struct Waiting {
     pub(super) wanted: Wanted,
     pub(super) since: Instant,
+    /// Its client has taken just what its callers have in hand, but for what is taken for this one.
+    pub(super) alone: bool,
     /// How often callers of other clients that came later have been served before it.
     pub(super) passed: u32,
 }
@@ -50,9 +52,12 @@ impl Judge {
             .note(format_args!("c{host} #{number} wants {permits} of {key}"));
         self.something_happens();
         let since = Instant::now();
+        let alone = self.is_balanced(wanted.object, host);
+        self.another(wanted.object, host);
         let waiting = Waiting {
             wanted,
             since,
+            alone,
             passed: 0,
         };
         self.waiting.insert(number, waiting);
@@ -61,6 +66,52 @@ impl Judge {
             self.look_at(number);
         }
         number
+    }
+
+    /// Whether a client has taken just what its callers have in hand, and nobody of it asks for more.
+    fn is_balanced(&mut self, object: Object, host: Host) -> bool {
+        let Object::Semaphore(number) = object else {
+            return false;
+        };
+        self.settle_doubts(host);
+        let asks =
+            |waiting: &Waiting| waiting.wanted.host == host && waiting.wanted.object == object;
+        let ledger = &self.ledgers[number];
+        !self.waiting.values().any(asks)
+            && !ledger.doubts.contains_key(&host)
+            && ledger.in_excess(host) == 0
+    }
+
+    /// Somebody else of a client takes or gives.
+    pub(super) fn another(&mut self, object: Object, host: Host) {
+        let of_it =
+            |waiting: &&mut Waiting| waiting.wanted.host == host && waiting.wanted.object == object;
+        for waiting in self.waiting.values_mut().filter(of_it) {
+            waiting.alone = false;
+        }
+    }
+
+    /// A caller is told that nothing was done.
+    pub fn denies(&mut self, number: u64) {
+        let Some(waiting) = self.waiting.get(&number) else {
+            return;
+        };
+        let Object::Semaphore(object) = waiting.wanted.object else {
+            return;
+        };
+        let (host, alone) = (waiting.wanted.host, waiting.alone);
+        let ledger = &mut self.ledgers[object];
+        ledger.denied.insert(host);
+        let excess = ledger.in_excess(host);
+        if alone && excess > 0 && !self.rules.inexact() && !self.has_ended(host) {
+            self.accuse(
+                "effects",
+                format!(
+                    "#{number} of c{host} is told that nothing was done, and c{host} has taken \
+                     {excess} of s{object} for nobody"
+                ),
+            );
+        }
     }
 
     /// It does not wait any more.

@@ -20,7 +20,7 @@ pub(super) fn texts(reply: Option<Reply>) -> Vec<String> {
 }
 
 /// Where the permits of a semaphore stand that have leases.
-fn permits_of(key: &str) -> String {
+pub(super) fn permits_of(key: &str) -> String {
     format!("{{{key}}}:timeout")
 }
 
@@ -44,14 +44,14 @@ impl World {
         for number in 0..self.settings.recipes.len() {
             let recipe = self.settings.recipes[number].clone();
             let standing = self.standing(number, &recipe);
-            self.judge().recipe_is(number, &standing);
+            self.judge().recipe_is(number, &standing, recipe.limit);
         }
     }
 
     fn standing(&mut self, number: usize, recipe: &Recipe) -> Standing {
         let key = Object::Recipe(number).key();
         let now = self.server_millis();
-        let mut live = 0;
+        let (mut live, mut sum) = (0, None);
         let mut ids = BTreeSet::new();
         match recipe.layout {
             Layout::Timestamp | Layout::Fair | Layout::FairUnderLock => {
@@ -80,6 +80,7 @@ impl World {
                 }
                 let left = self.server.counter(key.as_bytes()).unwrap_or_default();
                 live += i64::from(recipe.limit) - left;
+                sum = Some(left + i64::try_from(ids.len()).expect("a few"));
             }
             Layout::Set => {
                 ids = texts(self.ask(&["SMEMBERS", &key])).into_iter().collect();
@@ -106,6 +107,7 @@ impl World {
         let free = i64::from(recipe.limit) - live;
         Standing {
             ids,
+            sum,
             free: if locked { 0 } else { free },
         }
     }
