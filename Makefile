@@ -41,7 +41,7 @@ test: setup ## check everything, on the redis-server of this machine
 	cargo run --locked --package demo
 
 # Permissive ones, for whoever takes a crate with all features.
-LICENCE = ([( ]?(MIT|Apache-2\.0|BSD-3-Clause|BSL-1\.0|ISC|Unicode-3\.0|Unlicense|Zlib|LLVM-exception|AND|OR|WITH)[)]?)+
+LICENCE = ([( /]?(MIT|Apache-2\.0|BSD-3-Clause|BSL-1\.0|ISC|Unicode-3\.0|Unlicense|Zlib|LLVM-exception|AND|OR|WITH)[)]?)+
 licences: ## name the crates whose licence is not one of those that are known to be permissive
 	! cargo tree --locked --all-features --edges normal --prefix none --format '{p}: {l}' \
 		| sed 's/ (\*)$$//' | grep --invert-match --extended-regexp ': $(LICENCE)$$'
