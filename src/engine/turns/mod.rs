@@ -67,9 +67,11 @@
 //! |---|---|
 //! | `mod.rs` | what a client knows of the others, and what that allows it |
 //! | `ear.rs` | what it hears of turns |
+//! | `place.rs` | both for a primitive that stands on the generic line |
 //! | `report.rs` | what travels with a batch, and what comes back |
 
 mod ear;
+mod place;
 mod report;
 
 use std::time::Duration;
@@ -77,6 +79,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(crate) use ear::{Call, Ear};
+pub(crate) use place::{Place, Said, Standing};
 pub(crate) use report::{Report, Verdict};
 
 /// What a client knows of others is believed for this long while its callers wait.
@@ -248,8 +251,18 @@ impl Turns {
         if self.late_look.is_some() {
             return None;
         }
-        let at = now + (LATE * self.clients).mul_f64(fastrand::f64());
+        let at = now + self.delay();
         Some(*self.late_look.insert(at))
+    }
+
+    /// By how much it comes later than others with what any of them may do.
+    pub(crate) fn delay(&self) -> Duration {
+        (LATE * self.clients).mul_f64(fastrand::f64())
+    }
+
+    /// When this client looks whether those came who were told.
+    pub(crate) fn look_at(&self) -> Option<Instant> {
+        self.look_at
     }
 
     /// Whether the look at `instant` is still to be made: no answer has come since. It is asked once.

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use super::RPermitExpirableSemaphore;
-use super::steps::PermitExpirable;
+use super::primitive::PermitExpirable;
 use crate::api::{RemainingTtl, check_millis};
 use crate::engine::command::Commands;
 use crate::engine::keys::Keys;
