@@ -235,7 +235,10 @@ impl Bound<'_> {
         let waited = self.began.elapsed();
         let detail = match &*core.connection.state().borrow() {
             ConnectionState::Disconnected { detail } => detail.clone(),
-            _ => "its time is over".to_owned(),
+            _ => {
+                let lag = core.lag_since(self.began);
+                lag.unwrap_or_else(|| "its time is over".to_owned())
+            }
         };
         // Where nothing was sent about its object, or nothing at all, this was not.
         let dropped = self.call.dropped;

@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside::{self, Runtime};
 use crate::stats::{Counters, Stats};
+use crate::sync::Mutex;
 use crate::transport::{Connection, Endpoint};
 
 /// The shared part of a client: its connections, its identity, its objects.
@@ -37,6 +38,8 @@ pub(crate) struct Core {
     pub(crate) holds: Holds,
     pub(crate) coalescer: Coalescer,
     pub(crate) refusing: Refusing,
+    /// What was said last of replicas that do not confirm, and when.
+    lag: Mutex<Option<(Instant, String)>>,
     pub(crate) records: Records,
     pub(crate) unheard: Unheard,
     pub(crate) watchdog: Arc<Watchdog>,
@@ -80,8 +83,8 @@ impl Core {
     fn new(config: Config, connection: Connection) -> Arc<Self> {
         let wakeups = Wakeups::new(connection.layout(), config.safety_interval);
         let id = outside::uuid().to_string();
-        // In a cluster calls on different semaphores can't share a script.
-        let together = !connection.is_cluster();
+        // In a cluster calls on different semaphores can't share a script, and replicas are waited for in the long form only.
+        let together = !connection.is_cluster() && config.replicas.is_none();
         let mapped_id = together.then(|| config.name_mapper.try_map(&id)).flatten();
         let client_name = config.client_name.clone().unwrap_or_default().into();
         let core = Arc::new(Core {
@@ -98,6 +101,7 @@ impl Core {
             holds: Holds::default(),
             coalescer: Coalescer::new(mapped_id),
             refusing: Refusing::default(),
+            lag: Mutex::default(),
             records: Records::default(),
             unheard: Unheard::default(),
             watchdog: Arc::default(),
@@ -136,6 +140,18 @@ impl Core {
     pub(crate) fn look(&self) -> Stats {
         let reconnections = self.connection.reconnects();
         self.stats.look(self.objects.waiting(), reconnections)
+    }
+
+    /// Too few replicas have confirmed a call.
+    pub(crate) fn note_lag(&self, detail: &str) {
+        *self.lag.lock() = Some((Instant::now(), detail.to_owned()));
+    }
+
+    /// What was said of that since then.
+    pub(crate) fn lag_since(&self, since: Instant) -> Option<String> {
+        let lag = self.lag.lock();
+        let (_, detail) = lag.as_ref().filter(|(at, _)| *at >= since)?;
+        Some(detail.clone())
     }
 
     /// The number of the next owner of a lock.

@@ -11,6 +11,7 @@ use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisResult, Value}
 
 use super::Refusal;
 use super::address::{self, Address, Kind, Login, Targets};
+use super::confirm::Replicas;
 use super::handshake::{Entry, exchange};
 use super::sentinel::Sentinels;
 use super::socket::{Socket, Traffic};
@@ -21,6 +22,9 @@ use crate::error::Error;
 
 /// A connection for commands takes so many at once before it lets callers wait.
 pub(super) const MOST_UNDER_WAY: usize = 1024;
+
+/// Replicas are waited for so long at a time: what comes behind is held up meanwhile, and must be answered in time.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A sentinel may take this part of the connect time-out to answer.
 const PATIENCE_SHARE: u32 = 4;
@@ -37,6 +41,7 @@ pub(crate) struct Endpoint {
     client_name: Option<String>,
     connect_timeout: Duration,
     response_timeout: Duration,
+    replicas: Option<Replicas>,
 }
 
 /// Where the server is.
@@ -58,6 +63,7 @@ pub(super) struct Opened<Driver> {
     pub(super) address: Address,
     /// Has to be polled for the connection to work; ends when the connection has.
     pub(super) driver: Driver,
+    pub(super) replicas: Option<Replicas>,
     pub(super) traffic: Arc<Traffic>,
 }
 
@@ -122,6 +128,10 @@ impl Endpoint {
             client_name: config.client_name.clone(),
             connect_timeout: config.connect_timeout,
             response_timeout: config.response_timeout,
+            replicas: config.replicas.map(|count| Replicas {
+                count,
+                patience: (config.response_timeout / 2).min(LONGEST_WAIT),
+            }),
         })
     }
 
@@ -198,6 +208,7 @@ impl Endpoint {
                     .map_err(|error| Refusal::at_connect(&error))?;
             Ok(Opened {
                 connection,
+                replicas: self.replicas,
                 traffic,
                 driver: self.clone().drive(driver, address.clone()),
                 address,

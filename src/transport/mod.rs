@@ -6,6 +6,7 @@ mod address;
 mod backoff;
 mod cluster;
 mod command;
+mod confirm;
 mod connection;
 mod endpoint;
 mod failure;
