@@ -79,7 +79,10 @@ fn lost_for_long() -> Plan {
     plan(
         Settings::plain(1, 2),
         vec![
+            calls(500, 0, keeps(SEMAPHORE, 10)),
+            calls(500, 0, keeps(SEMAPHORE, 10)),
             at(1000, What::Link(0, away)),
+            calls(1010, 0, keeps(SEMAPHORE, 10)),
             calls(1010, 0, keeps(SEMAPHORE, 10)),
         ],
     )
@@ -99,7 +102,6 @@ fn outlived() -> Plan {
     let lease = Duration::from_millis(1000);
     let call = Call {
         lease: Some(lease),
-        rounds: 2,
         one_owner: true,
         ..keeps(LOCK, 300)
     };
@@ -116,17 +118,19 @@ fn outlived() -> Plan {
     )
 }
 
+/// The first of three asks alone, and the others' request behind it, which has two results, is lost.
 fn forged() -> Plan {
     let away = LinkFault::CutRequest(Duration::from_secs(1));
-    plan(
-        Settings::plain(1, 2),
-        vec![
-            calls(1000, 0, keeps(SEMAPHORE, 0)),
-            at(2000, What::Link(0, away)),
-            calls(2010, 0, keeps(SEMAPHORE, 0)),
-            at(2050, What::Meddle(Meddling::Forge(0, "-1 3"))),
-        ],
-    )
+    let three = |millis: u64| {
+        [1, 1, 2].map(|permits| {
+            let call = keeps(SEMAPHORE, 500);
+            calls(millis, 0, Call { permits, ..call })
+        })
+    };
+    let mut events = [three(1000), three(2000)].concat();
+    events.push(at(2002, What::Link(0, away)));
+    events.push(at(2050, What::Meddle(Meddling::Forge(0, "-1 0 1"))));
+    plan(Settings::plain(1, 4), events)
 }
 
 fn released_long_ago() -> Plan {

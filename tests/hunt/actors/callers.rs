@@ -181,17 +181,8 @@ impl Actor {
         let mut outer = HeldLock::new(self, number, object, lock, guard);
         let mut inner = None;
         if let Some((lease, _)) = call.nested {
-            let again = lock.guarded(Some(Duration::from_secs(1)), lease);
-            match again.await {
-                Ok(Some(guard)) => inner = Some(HeldLock::new(self, number, object, lock, guard)),
-                Ok(None) => {}
-                Err(error) => {
-                    if error.effect() != Effect::None {
-                        self.judge().doubts(call.object, self.host);
-                    }
-                    self.judge().failed(self.host, "lock again", &error);
-                }
-            }
+            let wait = Duration::from_secs(1);
+            inner = self.take_again(lock, object, number, wait, lease).await;
         }
         let lost = timeout(call.hold, outer.lost()).await.is_ok();
         if lost {
@@ -199,6 +190,14 @@ impl Actor {
                 "c{} is told that it has lost l{object}",
                 self.host
             ));
+            // It has not let go yet of what it has lost.
+            if call.one_owner && inner.is_none() {
+                let now = Duration::ZERO;
+                inner = self.take_again(lock, object, number, now, call.lease).await;
+                if let Some(inner) = &inner {
+                    let _ = timeout(call.hold, inner.lost()).await;
+                }
+            }
         }
         if let (Some(inner), Some((_, true))) = (&mut inner, call.nested) {
             // In the other order.
@@ -213,6 +212,29 @@ impl Actor {
             if call.nested.is_some() {
                 // What is left has to outlast what is renewed no more.
                 sleep(call.hold + self.settings.watchdog.min(Duration::from_secs(3))).await;
+            }
+        }
+    }
+}
+
+impl Actor {
+    /// The owner takes the lock once more.
+    async fn take_again<'a>(
+        &'a self,
+        lock: &dyn Lock,
+        object: usize,
+        call: u64,
+        wait: Duration,
+        lease: Option<Duration>,
+    ) -> Option<HeldLock<'a>> {
+        match lock.guarded(Some(wait), lease).await {
+            Ok(guard) => Some(HeldLock::new(self, call, object, lock, guard?)),
+            Err(error) => {
+                if error.effect() != Effect::None {
+                    self.judge().doubts(Object::Lock(object), self.host);
+                }
+                self.judge().failed(self.host, "lock again", &error);
+                None
             }
         }
     }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::waiting::Waiting;
 use super::{Host, Judge, OPERATOR, Object};
+use crate::jvm;
 
 /// One semaphore.
 #[derive(Default)]
@@ -153,7 +154,7 @@ impl Judge {
 
     /// Permits are not in hand any more.
     pub fn lets_go(&mut self, object: usize, host: Host, permits: i64) {
-        self.another(Object::Semaphore(object), host);
+        self.is_unbalanced(Object::Semaphore(object), host);
         *self.ledgers[object].held.entry(host).or_default() -= permits;
     }
 
@@ -201,14 +202,17 @@ impl Judge {
     /// How many permits are gone with clients that have ended.
     pub fn missing(&self, object: usize) -> i64 {
         let ledger = &self.ledgers[object];
+        let recorded: i64 = ledger.recorded.values().sum();
         // What is on record of the dead comes back by itself.
-        let recorded = |host: &Host| ledger.recorded.contains_key(host);
-        let alive = |host: &Host| *host != OPERATOR && (!self.has_ended(*host) || recorded(host));
+        let watched = self.watched.is_watched(object);
+        let alive = |host: &Host| {
+            *host != OPERATOR && !self.has_ended(*host) && (!watched || *host >= jvm::FIRST)
+        };
         if self.rules.forgetful {
             let held = ledger.held.iter().filter(|(host, _)| alive(host));
             let held: i64 = held.map(|(_, held)| held).sum();
             // What is just being given back is there twice for a moment: rather too many.
-            return (ledger.permits - ledger.counter - held).max(0);
+            return (ledger.permits - ledger.counter - recorded - held).max(0);
         }
         let taken: i64 = ledger
             .net
@@ -216,6 +220,6 @@ impl Judge {
             .filter(|(host, _)| alive(host))
             .map(|(_, net)| -net)
             .sum();
-        ledger.permits - ledger.counter - taken
+        ledger.permits - ledger.counter - recorded - taken
     }
 }

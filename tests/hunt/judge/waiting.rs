@@ -24,10 +24,16 @@ pub struct Wanted {
 pub(super) struct Waiting {
     pub(super) wanted: Wanted,
     pub(super) since: Instant,
-    /// Its client has taken just what its callers have in hand, but for what is taken for this one.
-    pub(super) alone: bool,
+    /// Since it began its client has taken just what its callers have in hand, but for what is taken for those who wait.
+    pub(super) balanced: bool,
     /// How often callers of other clients that came later have been served before it.
     pub(super) passed: u32,
+}
+
+impl Waiting {
+    fn is_of(&self, object: Object, host: Host) -> bool {
+        self.wanted.object == object && self.wanted.host == host
+    }
 }
 
 /// How long callers of JVMs that were left asleep wait at the most: until the last of the looks after them.
@@ -52,12 +58,11 @@ impl Judge {
             .note(format_args!("c{host} #{number} wants {permits} of {key}"));
         self.something_happens();
         let since = Instant::now();
-        let alone = self.is_balanced(wanted.object, host);
-        self.another(wanted.object, host);
+        let balanced = self.is_balanced(wanted.object, host);
         let waiting = Waiting {
             wanted,
             since,
-            alone,
+            balanced,
             passed: 0,
         };
         self.waiting.insert(number, waiting);
@@ -68,26 +73,28 @@ impl Judge {
         number
     }
 
-    /// Whether a client has taken just what its callers have in hand, and nobody of it asks for more.
+    /// Whether a client has taken just what its callers have in hand, but for what is taken for those who wait.
     fn is_balanced(&mut self, object: Object, host: Host) -> bool {
         let Object::Semaphore(number) = object else {
             return false;
         };
         self.settle_doubts(host);
-        let asks =
-            |waiting: &Waiting| waiting.wanted.host == host && waiting.wanted.object == object;
         let ledger = &self.ledgers[number];
-        !self.waiting.values().any(asks)
-            && !ledger.doubts.contains_key(&host)
-            && ledger.in_excess(host) == 0
+        if ledger.doubts.contains_key(&host) {
+            return false;
+        }
+        let mut others = self.waiting.values();
+        match others.find(|waiting| waiting.is_of(object, host)) {
+            Some(other) => other.balanced,
+            None => ledger.in_excess(host) == 0,
+        }
     }
 
-    /// Somebody else of a client takes or gives.
-    pub(super) fn another(&mut self, object: Object, host: Host) {
-        let of_it =
-            |waiting: &&mut Waiting| waiting.wanted.host == host && waiting.wanted.object == object;
-        for waiting in self.waiting.values_mut().filter(of_it) {
-            waiting.alone = false;
+    /// Somebody of a client gives back, and nobody knows when that is carried out.
+    pub(super) fn is_unbalanced(&mut self, object: Object, host: Host) {
+        let all = self.waiting.values_mut();
+        for waiting in all.filter(|waiting| waiting.is_of(object, host)) {
+            waiting.balanced = false;
         }
     }
 
@@ -99,11 +106,16 @@ impl Judge {
         let Object::Semaphore(object) = waiting.wanted.object else {
             return;
         };
-        let (host, alone) = (waiting.wanted.host, waiting.alone);
+        let (host, balanced) = (waiting.wanted.host, waiting.balanced);
+        let others = self.waiting.iter().filter(|(other, waiting)| {
+            **other != number && waiting.is_of(Object::Semaphore(object), host)
+        });
+        let others: i64 = others.map(|(_, waiting)| waiting.wanted.permits).sum();
         let ledger = &mut self.ledgers[object];
         ledger.denied.insert(host);
-        let excess = ledger.in_excess(host);
-        if alone && excess > 0 && !self.rules.inexact() && !self.has_ended(host) {
+        let excess = ledger.in_excess(host) - others;
+        let balanced = balanced && !ledger.doubts.contains_key(&host);
+        if balanced && excess > 0 && !self.rules.inexact() && !self.has_ended(host) {
             self.accuse(
                 "effects",
                 format!(

@@ -29,6 +29,13 @@ struct Held {
     permit: Weak<Permit>,
 }
 
+impl Watched {
+    /// Whether anybody has used it so far, with a watchdog.
+    pub(super) fn is_watched(&self, object: usize) -> bool {
+        self.watch.iter().any(|(watched, _)| *watched == object)
+    }
+}
+
 impl Held {
     fn is_lost(&self) -> bool {
         self.permit.upgrade().is_none_or(|permit| permit.is_lost())

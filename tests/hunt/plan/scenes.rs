@@ -167,10 +167,12 @@ pub(super) fn unanswered(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
     if rng.bool() {
         call.ask = Ask::For(millis(rng, 5..1500));
     }
-    vec![
-        event(begins, What::Link(place, fault)),
-        event(begins + millis(rng, 1..20), What::Call(place, call)),
-    ]
+    let mut events = vec![event(begins, What::Link(place, fault))];
+    let at = begins + millis(rng, 1..20);
+    for _ in 0..rng.u32(1..4) {
+        events.push(event(at, What::Call(place, call.clone())));
+    }
+    events
 }
 
 /// A lock is taken away from somebody who keeps it for long.
@@ -224,16 +226,26 @@ pub(super) fn forged(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
         _ => Object::Semaphore(0),
     };
     let mut call = crowding(rng, object, settings);
-    (call.rounds, call.guard) = (rng.u32(1..4), rng.bool());
+    (call.rounds, call.guard) = (1, rng.bool());
+    // Else permits would go from hand to hand.
+    call.hold = millis(rng, 0..500);
+    let mut events = Vec::new();
+    let callers = rng.u32(1..6);
     // There are records, then.
-    let mut events = vec![event(begins, What::Call(place, call.clone()))];
-    let later = begins + Duration::from_secs(1);
-    let lost = What::Link(place, LinkFault::CutRequest(away));
-    events.push(event(later, lost));
-    for _ in 0..rng.u32(1..3) {
-        let at = later + millis(rng, 1..20);
-        events.push(event(at, What::Call(place, call.clone())));
+    for _ in 0..callers {
+        events.push(event(begins, What::Call(place, call.clone())));
     }
+    let later = begins + Duration::from_secs(1);
+    for _ in 0..callers {
+        if let Object::Semaphore(number) = object {
+            let most = settings.permits[number];
+            call.permits = u32::try_from(rng.i64(1..=most)).expect("a few");
+        }
+        events.push(event(later, What::Call(place, call.clone())));
+    }
+    // The first caller's request, or that of those behind it.
+    let lost = What::Link(place, LinkFault::CutRequest(away));
+    events.push(event(later + millis(rng, 0..8), lost));
     let writes = What::Meddle(meddling::forged(rng, place));
     events.push(event(later + Duration::from_millis(40), writes));
     events

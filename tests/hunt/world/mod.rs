@@ -177,6 +177,7 @@ impl World {
             world.happens(began + event.at, Happening::Planned(event.what.clone()));
         }
         world.set_permits();
+        world.server.save();
         world.happens(began + LOOK, Happening::Look);
         for place in 0..world.settings.clients {
             world.start(place, Duration::ZERO);

@@ -190,8 +190,7 @@ impl World {
         if let Some(Reply::Array(ended)) = ended
             && let Some(Reply::Bulk(id)) = ended.first()
         {
-            self.server
-                .execute(self.operator, &[b"ZREM", permits.as_bytes(), id]);
+            self.ask_in_bytes(&[b"ZREM", permits.as_bytes(), id]);
             let total = self.ask(&["INCRBY", key, "1"]);
             if let Some(Reply::Int(total @ 1..)) = total {
                 self.says(key, total);

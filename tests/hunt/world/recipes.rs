@@ -28,8 +28,12 @@ impl World {
     /// Asks the server itself, whatever is wrong with it.
     pub(super) fn ask(&mut self, words: &[&str]) -> Option<Reply> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.ask_in_bytes(&words)
+    }
+
+    pub(super) fn ask_in_bytes(&mut self, words: &[&[u8]]) -> Option<Reply> {
         let faults = self.server.faults(std::mem::take);
-        let reply = self.server.execute(self.operator, &words);
+        let reply = self.server.execute(self.operator, words);
         self.server.faults(|now| *now = faults);
         reply
     }

@@ -48,7 +48,11 @@ impl World {
         if is_call && scripts::name_of(words[1]) != Some("RENEW") {
             self.judge().script();
         }
-        if is_call && let Some(away) = self.hosts[host].lose_answer.take() {
+        let unknown = matches!(&reply, Some(Reply::Error(text)) if text.starts_with(b"NOSCRIPT"));
+        if is_call
+            && !unknown
+            && let Some(away) = self.hosts[host].lose_answer.take()
+        {
             self.judge()
                 .note(format_args!("c{host} loses the answer, for {away:?}"));
             self.push();
