@@ -297,9 +297,8 @@ impl<P: Primitive> Listener for Line<P> {
         let look = inner.channels.hear(channel, wake);
         match wake {
             Wake::Refused(refusal) => {
-                let told = inner
-                    .state
-                    .cannot_listen(&refused(self.name(), refusal), now);
+                let error = refused(self.name(), refusal);
+                let told = inner.state.cannot_listen(self.name(), &error, now);
                 drop(inner);
                 self.tell(told);
                 drive::kick(&line);
