@@ -11,7 +11,7 @@ use super::endings;
 use super::envelope::{self, Answer};
 use super::pending::Pending;
 use super::state::{Item, State};
-use super::timer::Timer;
+use super::timer::{Rings, Timer};
 use super::{Outcome, Primitive, Ticket, Told};
 use crate::engine::Core;
 use crate::engine::answer::{self, answer_of};
@@ -220,19 +220,6 @@ impl<P: Primitive> Line<P> {
         }
     }
 
-    /// Time has passed: until when the timer sleeps from now on, and whether there is something to carry out.
-    pub(super) fn ring(&self) -> (Option<Instant>, bool) {
-        let mut inner = self.lock();
-        inner.state.ring(Instant::now());
-        let next = inner.state.alarm();
-        inner.timer.sleeps(next);
-        let work = inner.state.has_work();
-        if work {
-            self.note_busy(&mut inner);
-        }
-        (next, work)
-    }
-
     /// Ends a change after which something may be due earlier than before.
     pub(super) fn unlock(&self, mut inner: MutexGuard<'_, Inner<P>>) {
         let alarm = inner.state.alarm();
@@ -316,6 +303,20 @@ impl<P: Primitive> Listener for Line<P> {
         if work {
             drive::kick(&line);
         }
+    }
+}
+
+impl<P: Primitive> Rings for Line<P> {
+    fn ring(&self) -> (Option<Instant>, bool) {
+        let mut inner = self.lock();
+        inner.state.ring(Instant::now());
+        let next = inner.state.alarm();
+        inner.timer.sleeps(next);
+        let work = inner.state.has_work();
+        if work {
+            self.note_busy(&mut inner);
+        }
+        (next, work)
     }
 }
 

@@ -81,7 +81,7 @@ impl<P: Primitive> State<P> {
             primitive,
             queue: VecDeque::new(),
             sweep_at: SHORT,
-            waiters: Waiters::new(),
+            waiters: Waiters::<P>::default(),
             look: false,
             look_at: None,
             later: None,
