@@ -181,7 +181,12 @@ impl Held {
                 amount,
                 since: counters.since(),
                 #[cfg(feature = "spans")]
-                _span: tracing::info_span!("hold", name = _name, what = what.word(), amount),
+                _span: tracing::info_span!(
+                    "hold",
+                    name = _name,
+                    what = what.word(),
+                    amount = i64::from(amount)
+                ),
             }
         }))
     }

@@ -387,9 +387,9 @@ impl Shared for Line {
         let (asking, waiters) = {
             let mut state = self.lock();
             state.closed = true;
-            // Where nothing at all was sent since then, the question was not; nor will it be, as those whom it names have left.
-            let unsent = self.core.requests_sent() == state.sent_before;
-            let asking = state.asking.filter(|_| !unsent);
+            // Where nothing was sent since then, the question was not; nor will it be, as those whom it names have left.
+            let sent = (self.core.sent).since(state.sent_before, self.keys.object());
+            let asking = state.asking.filter(|_| sent);
             state.waiters.take_line_apart(asking)
         };
         // What they may be granted still is given back.

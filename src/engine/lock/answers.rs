@@ -102,8 +102,9 @@ impl LockLine {
             ends = end_of(&answer, known.lease).or(ends);
             freed |= matches!(answer, StepAnswer::Released(0));
             lost |= matches!(answer, StepAnswer::NotHeld);
-            busy |= matches!(answer, StepAnswer::Busy(_));
-            is_taken = matches!(answer, StepAnswer::Taken(..) | StepAnswer::Busy(_));
+            let others_have_it = matches!(answer, StepAnswer::Busy { .. });
+            busy |= others_have_it;
+            is_taken = others_have_it || matches!(answer, StepAnswer::Taken(..));
             let outcome = self.settle(&mut state, &call.step, answer, known, sending);
             replies.push((call.reply, outcome, call.step));
         }
@@ -122,11 +123,11 @@ impl LockLine {
             let claim = turn.claim;
             let others = state.waiting.sharing.others();
             match answer {
-                StepAnswer::Busy(_) => state.waiting.herd.lost(others),
+                StepAnswer::Busy { next, .. } => state.waiting.herd.lost(others, next),
                 StepAnswer::Taken(..) => state.waiting.herd.won(),
                 _ => {}
             }
-            if let StepAnswer::Busy(ttl) = answer {
+            if let StepAnswer::Busy { ttl, .. } = answer {
                 busy = true;
                 ends = ttl;
             }
@@ -139,7 +140,9 @@ impl LockLine {
                     self.note_refusal(&Step::Acquire(claim), &known);
                     state.waiting.look_anew();
                 }
-                StepAnswer::Busy(_) if !turn.last => self.holds().lost(self.key(), &claim.owner),
+                StepAnswer::Busy { .. } if !turn.last => {
+                    self.holds().lost(self.key(), &claim.owner);
+                }
                 answer => {
                     let waiter = state.waiting.take(turn.ticket);
                     ends = end_of(&answer, known.lease).or(ends);
@@ -245,7 +248,7 @@ impl LockLine {
                 holds.all_lost(key);
                 Ok(Outcome::Forced(forced))
             }
-            (Step::Acquire(claim), StepAnswer::Busy(_)) => {
+            (Step::Acquire(claim), StepAnswer::Busy { .. }) => {
                 holds.lost(key, &claim.owner);
                 Ok(Outcome::Busy)
             }

@@ -212,10 +212,6 @@ impl Waiting {
     /// are to ask before it.
     fn heard(&mut self, now: Instant) -> Option<Instant> {
         self.sharing.heard(now);
-        // Who has been passed for long is to say so.
-        if self.passed(now).is_some() {
-            return None;
-        }
         self.herd.heard(self.sharing.others(), now)
     }
 

@@ -105,6 +105,19 @@ impl<P: Primitive> Waiters<P> {
         self.by_ticket.keys().next().copied()
     }
 
+    /// The first of those whose time is not up.
+    pub(super) fn first_to_stay(&self) -> Option<(Ticket, P::Want)> {
+        let mut all = self.iter();
+        let first = all.find(|(ticket, _)| !self.ending.contains(ticket));
+        first.map(|(ticket, want)| (ticket, want.clone()))
+    }
+
+    /// Whether the first of all has been told to wait.
+    pub(super) fn somebody_was_answered(&self) -> bool {
+        let mut all = self.by_ticket.values();
+        all.next().is_some_and(|first| first.unanswered.is_none())
+    }
+
     pub(super) fn tickets(&self) -> Vec<Ticket> {
         self.by_ticket.keys().copied().collect()
     }
