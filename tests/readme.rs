@@ -119,13 +119,17 @@ fn grants(introduction: &str) -> Vec<&'static str> {
 async fn user(control: &mut MultiplexedConnection, name: &str, introductions: &[&str]) {
     let all = ["Everybody:"].iter().chain(introductions);
     for rules in all.flat_map(|introduction| grants(introduction)) {
-        let mut command = redis::cmd("ACL");
-        command.arg("SETUSER").arg(name);
-        for rule in rules.split(' ') {
-            command.arg(rule);
-        }
-        let _: () = command.query_async(control).await.unwrap();
+        grant(control, name, rules).await;
     }
+}
+
+async fn grant(control: &mut MultiplexedConnection, name: &str, rules: &str) {
+    let mut command = redis::cmd("ACL");
+    command.arg("SETUSER").arg(name);
+    for rule in rules.split(' ') {
+        command.arg(rule);
+    }
+    let _: () = command.query_async(control).await.unwrap();
 }
 
 async fn connect(server: &RedisServer, user: &str) -> Client {
@@ -227,6 +231,54 @@ async fn what_semaphores_need() {
     drop(waiting.try_permit(1).await.unwrap());
     drop(stranger);
     what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
+}
+
+/// Besides what semaphores need without turns.
+#[tokio::test]
+async fn what_watched_semaphores_need() {
+    const THESE: &[&str] = &["For [watched]"];
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    user(&mut control, "app", THESE).await;
+    let [names, commands, _turns] = grants("For semaphores,")[..] else {
+        panic!("names, commands, and those of turns")
+    };
+    for rules in [names, commands] {
+        grant(&mut control, "app", rules).await;
+    }
+    let connect = async |time_out| {
+        let builder = builder(server.url_as("app", "secret")).lock_watchdog_timeout(time_out);
+        builder.connect().await.unwrap()
+    };
+    // What it holds is put off every third of a second.
+    let client = connect(Duration::from_secs(1)).await;
+    let seats = client.semaphore("seats").watched().without_turns();
+    seats.try_set_permits(4).await.unwrap();
+    let mut two = seats.permit(2).await.unwrap();
+    let one = two.split(1).unwrap();
+    assert_eq!(seats.holders().await.unwrap().len(), 1);
+    one.release().await.unwrap();
+    assert_eq!(two.forget(), 1);
+    drop(seats.try_permit(1).await.unwrap());
+    let (all, next) = (seats.permit(3).await.unwrap(), seats.clone());
+    let waits = tokio::spawn(async move { next.permit(2).await?.release().await });
+    until_subscribers(&mut control, "redisson_sc:{seats}", 1).await;
+    all.release().await.unwrap();
+    served(waits).await;
+    // One that has died.
+    let _: () = redis::pipe()
+        .hset("redisson_sc_held:{seats}", "dead:1", "1 1000 the late one")
+        .zadd("redisson_sc_alive:{seats}", "dead:1", 1)
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    let found = async || seats.reclaim().await.unwrap().len();
+    let back = async || seats.available_permits().await == Ok(4);
+    until("it is given back", LIMIT, async || {
+        found().await > 0 || back().await
+    })
+    .await;
+    what_was_granted_was_enough_and_needed(&mut control, [client], THESE).await;
 }
 
 #[tokio::test]

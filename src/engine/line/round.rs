@@ -77,6 +77,7 @@ impl Line {
             state.looking_unprompted = std::mem::take(&mut state.unprompted);
         }
         state.asking = claim.last_in_line();
+        state.sent_before = self.core.sent.count();
         state.coming = reports && state.asking.is_some();
         state.waiters.name_ending(&mut claim);
         let own = u64::from(self.is_counted(state));

@@ -18,7 +18,7 @@ use crate::engine::command::Commands;
 use crate::engine::line::deadline;
 use crate::engine::{Core, Line};
 use crate::error::{Error, Result};
-use crate::stats::{Holding, What};
+use crate::stats::{Counters, What};
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
 ///
@@ -33,7 +33,7 @@ use crate::stats::{Holding, What};
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
 /// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it. Later, while permits are left and others listen, `+n` and `+0`, which JVMs take for `n` and `0`: for those of their callers who were left asleep |
 /// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; deleted, with others, some seconds after its last use, or at the shutdown; after a call that had to be repeated it vanishes after ten minutes, or four retry windows where that is longer |
-/// | keys `redisson_sc_once:<mapped client id>:<number>` | strings: the same for calls that travelled together with those on other semaphores; a few for the whole client |
+/// | keys `redisson_sc_once:<mapped client id>:<number>` | strings: the same for calls that travelled together with those on other semaphores; a few for the whole client; deleted at the shutdown |
 /// | keys `redisson_sc_turns:{name}`, `redisson_sc_turns_notes:{name}` | zset, hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanish a minute after their last use |
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the keys with it begin with
@@ -84,7 +84,6 @@ use crate::stats::{Holding, What};
 ///   refused.
 #[derive(Clone)]
 pub struct RSemaphore {
-    core: Arc<Core>,
     line: Arc<Line>,
     /// The permits of its guards are on record.
     watched: bool,
@@ -94,7 +93,6 @@ impl RSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let keys = names::of_semaphore(name, &core.config.name_mapper, core.id());
         RSemaphore {
-            core: Arc::clone(core),
             line: Line::of(core, keys),
             watched: core.config.watch_semaphores,
         }
@@ -315,7 +313,7 @@ impl RSemaphore {
         let call = Call::new(self.name(), "acquire", Wait::Forever, Dropped::Withdrawn)
             .about(self.line.keys().object());
         let waiting = pin!(waiting);
-        let granted = self.core.take(call, What::Permits, permits, waiting);
+        let granted = self.core().take(call, What::Permits, permits, waiting);
         let granted = granted.await?;
         Ok(granted.unwrap_or_default())
     }
@@ -330,7 +328,7 @@ impl RSemaphore {
         let call = Call::new(self.name(), "try_acquire", Wait::No, Dropped::Withdrawn)
             .about(self.line.keys().object());
         let trying = pin!(trying);
-        let taken = self.core.take(call, What::Permits, permits, trying);
+        let taken = self.core().take(call, What::Permits, permits, trying);
         taken.await
     }
 
@@ -348,7 +346,7 @@ impl RSemaphore {
         let call = Call::new(self.name(), "acquire", Wait::For(wait), Dropped::Withdrawn)
             .about(self.line.keys().object());
         let waiting = pin!(waiting);
-        let taken = self.core.take(call, What::Permits, permits, waiting);
+        let taken = self.core().take(call, What::Permits, permits, waiting);
         taken.await
     }
 
@@ -372,15 +370,22 @@ impl RSemaphore {
         };
         let call = Call::new(self.name(), operation.name(), Wait::No, dropped)
             .about(self.line.keys().object());
-        self.core.call(call, pin!(self.line.call(operation))).await
+        self.core()
+            .call(call, pin!(self.line.call(operation)))
+            .await
     }
 
     async fn flag(&self, operation: Operation) -> Result<bool> {
         self.run(operation).await.map(|done| done == 1)
     }
 
-    fn holding(&self, permits: u32) -> Holding {
-        Holding::new(&self.core.stats, What::Permits, self.name(), permits)
+    fn counters(&self) -> Option<&Counters> {
+        Some(&self.core().stats)
+    }
+
+    /// The client's.
+    fn core(&self) -> &Arc<Core> {
+        self.line.client()
     }
 }
 

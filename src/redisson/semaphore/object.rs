@@ -125,7 +125,7 @@ impl RSemaphore {
     }
 
     fn other(&self, name: &str) -> Result<RSemaphore> {
-        let other = RSemaphore::new(&self.core, name);
+        let other = RSemaphore::new(self.core(), name);
         other.line.keys().check()?;
         Ok(other)
     }
