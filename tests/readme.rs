@@ -12,7 +12,7 @@ use std::time::Duration;
 use layouts::Shape;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, FromRedisValue};
-use redisson_semaphore::{Client, RLock};
+use redisson_semaphore::{Client, NameMapper, RLock};
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, served};
 use support::server::RedisServer;
@@ -417,6 +417,99 @@ async fn what_recipes_need() {
     nothing_is_refused(&mut control).await;
 }
 
+/// Everything that a tenant's objects leave behind, and hear.
+async fn use_everything(server: &RedisServer, tenant: &str) {
+    let mapped = async || {
+        let mapper = NameMapper::prefix(format!("{tenant}:"));
+        let builder = builder(server.url_as(tenant, "secret")).name_mapper(mapper);
+        builder.connect().await.unwrap()
+    };
+    let (client, other) = (mapped().await, mapped().await);
+    let (seats, lock) = (client.semaphore("seats"), client.lock("door"));
+    seats.try_set_permits(1).await.unwrap();
+    let guard = seats.permit(1).await.unwrap();
+    let held = lock.guard().await.unwrap();
+    let waiting = other.semaphore("seats");
+    let waiting = tokio::spawn(async move { waiting.acquire(1).await });
+    let next = other.fenced_lock("door");
+    let locking = tokio::spawn(async move { next.lock().await });
+    let done = client.count_down_latch("done");
+    done.try_set_count(1).await.unwrap();
+    let passing = other.count_down_latch("done");
+    let passing = tokio::spawn(async move { passing.wait().await });
+    let mut control = server.connection().await;
+    for channel in [
+        format!("redisson_sc:{{{tenant}:seats}}"),
+        format!("redisson_lock__channel:{{{tenant}:door}}"),
+        format!("redisson_countdownlatch__channel__{{{tenant}:done}}"),
+    ] {
+        until("it listens", LIMIT, async || {
+            let count: HashMap<String, u64> = redis::cmd("PUBSUB")
+                .arg(&["NUMSUB", &channel])
+                .query_async(&mut control)
+                .await
+                .unwrap();
+            count[&channel] > 0
+        })
+        .await;
+    }
+    guard.release().await.unwrap();
+    held.unlock().await.unwrap();
+    done.count_down().await.unwrap();
+    for task in [waiting, locking, passing] {
+        served(task).await;
+    }
+    let work = client.permit_expirable_semaphore("work");
+    work.try_set_permits(3).await.unwrap();
+    work.acquire().await.unwrap();
+    for layout in layouts::ALL {
+        let one = layout.make(&client, &format!("jobs-{layout:?}"), Shape::new(1));
+        one.acquire().await.unwrap();
+        let two = layout.make(&other, &format!("jobs-{layout:?}"), Shape::new(1));
+        assert!(two.try_acquire_for(SHORT).await.unwrap().is_none());
+    }
+    client.string_lock("import").lock().await.unwrap();
+    // Left alone, they leave their records behind for now.
+    std::mem::forget((client, other));
+}
+
+#[tokio::test]
+async fn a_tenant_has_its_own_objects_and_those_of_no_other() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    for tenant in ["shop", "mall"] {
+        let rules = ["Everybody:", "These are\nall keys"].map(grants).concat();
+        let rules = rules.iter().flat_map(|rules| rules.split(' '));
+        let rules = rules.map(|rule| rule.replace("shop:", &format!("{tenant}:")));
+        let mut command = redis::cmd("ACL");
+        command.arg("SETUSER").arg(tenant).arg("+@all");
+        for rule in rules {
+            command.arg(rule);
+        }
+        let _: () = command.query_async(&mut control).await.unwrap();
+        use_everything(&server, tenant).await;
+        nothing_is_refused(&mut control).await;
+    }
+    let keys: Vec<String> = control.keys("*").await.unwrap();
+    assert!(keys.len() > 30, "{keys:?}");
+    for key in keys {
+        let own = if key.contains("shop:") {
+            "shop"
+        } else {
+            "mall"
+        };
+        for tenant in ["shop", "mall"] {
+            let mut command = redis::cmd("ACL");
+            let tried: String = command
+                .arg(&["DRYRUN", tenant, "DEL", &key])
+                .query_async(&mut control)
+                .await
+                .unwrap();
+            assert_eq!(tried == "OK", tenant == own, "{key} for {tenant}: {tried}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_operations_on_objects_need() {
     let server = RedisServer::start().await;
@@ -440,7 +533,13 @@ async fn what_operations_on_objects_need() {
     seats.expire_at(tomorrow, None).await.unwrap();
     seats.size_in_memory().await.unwrap();
     let _: () = redis::cmd("ACL")
-        .arg(&["SETUSER", "app", "~other"])
+        .arg(&[
+            "SETUSER",
+            "app",
+            "~other",
+            "~redisson_sc*:{other}*",
+            "&redisson_sc:{other}",
+        ])
         .query_async(&mut control)
         .await
         .unwrap();

@@ -156,7 +156,7 @@ impl LockLine {
                 }
             }
         }
-        state.waiting.answered(sent.timer());
+        state.waiting.waiters.answered(sent.timer());
         let held = self.holds().is_held(self.key());
         if batch.echo && !forced && (held || !freed) {
             state.waiting.sharing.no_echo();
@@ -169,7 +169,7 @@ impl LockLine {
             if freed {
                 state.waiting.sharing.freed(Instant::now(), window);
             }
-            self.look_when_others_had_it(&mut state);
+            state.waiting.look_when_others_had_it(Instant::now());
         }
         // A millisecond that Redis rounds off, and the way there.
         let ends = ends.map(|ends| Instant::now() + ends + Duration::from_millis(1));
@@ -181,7 +181,7 @@ impl LockLine {
         if let Some(ends) = ends
             && !state.waiting.is_empty()
         {
-            self.set_alarm(&mut state, ends);
+            state.waiting.look_at = Some(ends);
         }
         self.listen_as_needed(&mut state, confirmed);
         drop(state);
@@ -297,7 +297,7 @@ impl LockLine {
             state.waiting.sharing.granted(Instant::now(), window);
             state.waiting.served(Instant::now());
         }
-        state.waiting.bring_forward(owner);
+        state.waiting.look_for(owner);
         if term == Term::Watched
             && let Some(line) = self.itself.upgrade()
         {

@@ -63,11 +63,15 @@ impl Herd {
         self.late
     }
 
-    /// Whether the question at `instant` is still to be made.
-    pub(super) fn is_due(&mut self, instant: Instant) -> bool {
-        let due = self.late == Some(instant);
+    /// When this client asks, if no message comes before.
+    pub(super) fn late(&self) -> Option<Instant> {
+        self.late
+    }
+
+    /// Whether it asks now, as there was none.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.late.take_if(|late| *late <= now).is_some();
         if due {
-            self.late = None;
             self.asks = Reason::Late;
         }
         due
@@ -159,7 +163,9 @@ mod tests {
         lose(&mut herd, 600);
         let late = std::iter::repeat_with(|| herd.heard(600, now)).flatten();
         let late = late.take(1).last().expect("a time");
-        herd.heard(600, now);
-        assert!(!herd.is_due(late));
+        let later = herd.heard(600, now);
+        assert_eq!(herd.late(), later);
+        let due = later.is_some_and(|later| later <= late);
+        assert_eq!(herd.is_due(late), due);
     }
 }
