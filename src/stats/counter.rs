@@ -43,7 +43,7 @@ thread_local! {
 
 impl Own {
     fn take() -> Self {
-        let lowest_free = |in_use: u32| (in_use != u32::MAX).then_some(in_use | (in_use + 1));
+        let lowest_free = |in_use: u32| Some(in_use | in_use.checked_add(1)?);
         // Who comes after another thread sees what that has counted.
         let taken = IN_USE.fetch_update(Ordering::Acquire, Ordering::Relaxed, lowest_free);
         Own(taken.map_or(PLACES, |in_use| in_use.trailing_ones() as usize))

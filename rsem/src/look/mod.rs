@@ -9,7 +9,7 @@
 //! | `watch.rs`, `screen.rs` | `rsem watch`, and its picture |
 
 pub(crate) mod names;
-mod read;
+pub(crate) mod read;
 mod screen;
 pub(crate) mod show;
 pub(crate) mod watch;
