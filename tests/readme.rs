@@ -86,6 +86,7 @@ fn each_link_of_the_readme_is_one_in_the_documentation() {
 #[test]
 fn the_figures_are_those_of_the_report() {
     let report = include_str!("../benches/figures.json");
+    let demo = include_str!("../benches/demo.txt");
     let report = serde_json::from_str(report).expect("JSON");
     assert_eq!(figures::missing(&report), [""; 0]);
     let page = include_str!("../src/guide/figures.md");
@@ -93,8 +94,9 @@ fn the_figures_are_those_of_the_report() {
     let drawn = [
         include_str!("../src/guide/waits.svg"),
         include_str!("../src/guide/throughput.svg"),
+        include_str!("../src/guide/demo.svg"),
     ];
-    for ((name, picture), drawn) in figures::pictures(&report).into_iter().zip(drawn) {
+    for ((name, picture), drawn) in figures::pictures(&report, demo).into_iter().zip(drawn) {
         assert!(picture == drawn, "{name} is not what the report says");
         // In the documentation it stands in Markdown, where an empty line would end it.
         assert!(!picture.contains("\n\n"), "{name}");
@@ -117,13 +119,17 @@ fn grants(introduction: &str) -> Vec<&'static str> {
 async fn user(control: &mut MultiplexedConnection, name: &str, introductions: &[&str]) {
     let all = ["Everybody:"].iter().chain(introductions);
     for rules in all.flat_map(|introduction| grants(introduction)) {
-        let mut command = redis::cmd("ACL");
-        command.arg("SETUSER").arg(name);
-        for rule in rules.split(' ') {
-            command.arg(rule);
-        }
-        let _: () = command.query_async(control).await.unwrap();
+        grant(control, name, rules).await;
     }
+}
+
+async fn grant(control: &mut MultiplexedConnection, name: &str, rules: &str) {
+    let mut command = redis::cmd("ACL");
+    command.arg("SETUSER").arg(name);
+    for rule in rules.split(' ') {
+        command.arg(rule);
+    }
+    let _: () = command.query_async(control).await.unwrap();
 }
 
 async fn connect(server: &RedisServer, user: &str) -> Client {
@@ -227,9 +233,57 @@ async fn what_semaphores_need() {
     what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
 }
 
+/// Besides what semaphores need without turns.
+#[tokio::test]
+async fn what_watched_semaphores_need() {
+    const THESE: &[&str] = &["For [watched]"];
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    user(&mut control, "app", THESE).await;
+    let [names, commands, _turns] = grants("For semaphores,")[..] else {
+        panic!("names, commands, and those of turns")
+    };
+    for rules in [names, commands] {
+        grant(&mut control, "app", rules).await;
+    }
+    let connect = async |time_out| {
+        let builder = builder(server.url_as("app", "secret")).lock_watchdog_timeout(time_out);
+        builder.connect().await.unwrap()
+    };
+    // What it holds is put off every third of a second.
+    let client = connect(Duration::from_secs(1)).await;
+    let seats = client.semaphore("seats").watched().without_turns();
+    seats.try_set_permits(4).await.unwrap();
+    let mut two = seats.permit(2).await.unwrap();
+    let one = two.split(1).unwrap();
+    assert_eq!(seats.holders().await.unwrap().len(), 1);
+    one.release().await.unwrap();
+    assert_eq!(two.forget(), 1);
+    drop(seats.try_permit(1).await.unwrap());
+    let (all, next) = (seats.permit(3).await.unwrap(), seats.clone());
+    let waits = tokio::spawn(async move { next.permit(2).await?.release().await });
+    until_subscribers(&mut control, "redisson_sc:{seats}", 1).await;
+    all.release().await.unwrap();
+    served(waits).await;
+    // One that has died.
+    let _: () = redis::pipe()
+        .hset("redisson_sc_held:{seats}", "dead:1", "1 1000 the late one")
+        .zadd("redisson_sc_alive:{seats}", "dead:1", 1)
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    let found = async || seats.reclaim().await.unwrap().len();
+    let back = async || seats.available_permits().await == Ok(4);
+    until("it is given back", LIMIT, async || {
+        found().await > 0 || back().await
+    })
+    .await;
+    what_was_granted_was_enough_and_needed(&mut control, [client], THESE).await;
+}
+
 #[tokio::test]
 async fn what_permits_with_ids_need() {
-    const THESE: &[&str] = &["For semaphores whose permits have ids ("];
+    const THESE: &[&str] = &["For semaphores whose permits have ids,"];
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
     user(&mut control, "app", THESE).await;
@@ -241,16 +295,22 @@ async fn what_permits_with_ids_need() {
     work.try_set_permits(2).await.unwrap();
     let guard = work.permit().await.unwrap();
     let held = work.clone().with_lease(LIMIT).acquire().await.unwrap();
-    let next = work.clone();
-    let waits = tokio::spawn(async move { next.permit().await?.release().await.map(drop) });
-    until_subscribers(&mut control, "redisson_sc:{work}", 1).await;
+    // Two wait, in two clients.
+    let other = connect(&server, "app").await;
+    let waits = [&client, &other].map(|client| {
+        let next = client.permit_expirable_semaphore("work");
+        tokio::spawn(async move { next.permit().await?.release().await.map(drop) })
+    });
+    until_subscribers(&mut control, "redisson_sc:{work}", 2).await;
     assert_eq!(
         work.update_lease_time(held.id(), Some(LIMIT)).await,
         Ok(true)
     );
     work.lease_time(held.id()).await.unwrap();
     assert_eq!(work.try_release(held.id()).await, Ok(true));
-    served(waits).await;
+    for task in waits {
+        served(task).await;
+    }
     work.add_permits(1).await.unwrap();
     work.set_permits(2).await.unwrap();
     assert_eq!(work.permits().await, Ok(2));
@@ -271,7 +331,7 @@ async fn what_permits_with_ids_need() {
     .await;
     guard.release().await.unwrap();
     work.release_all().await.unwrap();
-    what_was_granted_was_enough_and_needed(&mut control, [client], THESE).await;
+    what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
 }
 
 #[tokio::test]

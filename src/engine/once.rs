@@ -234,7 +234,7 @@ impl Core {
                 if now >= not_before
                     && let Ok(route) = self.connection.route(request.key())
                 {
-                    self.stats.retries.add(1);
+                    self.stats.note_retry();
                     match self.attempt(route, request, true).await {
                         Ok(answer) => {
                             if refused_before {

@@ -11,7 +11,7 @@ use super::endings;
 use super::envelope::{self, Answer};
 use super::pending::Pending;
 use super::state::{Item, State};
-use super::timer::Timer;
+use super::timer::{Rings, Timer};
 use super::{Outcome, Primitive, Ticket, Told};
 use crate::engine::Core;
 use crate::engine::answer::{self, answer_of};
@@ -45,6 +45,8 @@ pub(super) struct Inner<P: Primitive> {
     timer: Timer,
     /// Counted as busy in the core.
     pub(super) busy: bool,
+    /// While a call is to be made later: it is, though the last handle may have gone.
+    kept: Option<Arc<Line<P>>>,
 }
 
 impl<P: Primitive> Line<P> {
@@ -78,6 +80,7 @@ impl<P: Primitive> Line<P> {
                     channels: Channels::default(),
                     timer: Timer::default(),
                     busy: false,
+                    kept: None,
                 }),
                 itself: itself.clone(),
             })
@@ -133,6 +136,13 @@ impl<P: Primitive> Line<P> {
         }
         inner.state.owe([call], Instant::now());
         self.kick_if_needed(inner);
+    }
+
+    /// Changes how the primitive goes on.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut P)) {
+        let mut inner = self.lock();
+        change(&mut inner.state.primitive);
+        self.listen_as_needed(&mut inner, &[]);
     }
 
     /// What the primitive knows.
@@ -220,21 +230,9 @@ impl<P: Primitive> Line<P> {
         }
     }
 
-    /// Time has passed: until when the timer sleeps from now on, and whether there is something to carry out.
-    pub(super) fn ring(&self) -> (Option<Instant>, bool) {
-        let mut inner = self.lock();
-        inner.state.ring(Instant::now());
-        let next = inner.state.alarm();
-        inner.timer.sleeps(next);
-        let work = inner.state.has_work();
-        if work {
-            self.note_busy(&mut inner);
-        }
-        (next, work)
-    }
-
     /// Ends a change after which something may be due earlier than before.
     pub(super) fn unlock(&self, mut inner: MutexGuard<'_, Inner<P>>) {
+        self.keep_as_needed(&mut inner);
         let alarm = inner.state.alarm();
         let task = inner.timer.set(alarm, &self.itself);
         drop(inner);
@@ -242,6 +240,14 @@ impl<P: Primitive> Line<P> {
         if let Some(task) = task {
             self.core.runtime.spawn(task);
         }
+    }
+
+    /// Others may depend on a call that is to be made later. Whoever calls holds the line, too.
+    pub(super) fn keep_as_needed(&self, inner: &mut Inner<P>) {
+        inner.kept = match inner.state.later {
+            Some(_) => self.itself.upgrade(),
+            None => None,
+        };
     }
 
     /// The channels are heard as long as somebody waits; `heard` were when those asked last.
@@ -296,18 +302,19 @@ impl<P: Primitive> Listener for Line<P> {
         let mut inner = self.lock();
         let look = inner.channels.hear(channel, wake);
         match wake {
+            Wake::Refused(_) if inner.state.primitive.does_without(channel) => {
+                self.listen_as_needed(&mut inner, &[]);
+                inner.state.look = true;
+            }
             Wake::Refused(refusal) => {
-                let told = inner
-                    .state
-                    .cannot_listen(&refused(self.name(), refusal), now);
+                let error = refused(self.name(), refusal);
+                let told = inner.state.cannot_listen(self.name(), &error, now);
                 drop(inner);
                 self.tell(told);
                 drive::kick(&line);
                 return;
             }
-            Wake::Message(_) if look => inner.state.heard(channel, now),
-            Wake::Look if P::OWN_PACE => {}
-            _ => inner.state.look |= look,
+            _ => inner.state.heard(channel, wake, look, now),
         }
         let work = inner.state.has_work();
         if work {
@@ -317,6 +324,21 @@ impl<P: Primitive> Listener for Line<P> {
         if work {
             drive::kick(&line);
         }
+    }
+}
+
+impl<P: Primitive> Rings for Line<P> {
+    fn ring(&self) -> (Option<Instant>, bool) {
+        let mut inner = self.lock();
+        inner.state.ring(Instant::now());
+        self.keep_as_needed(&mut inner);
+        let next = inner.state.alarm();
+        inner.timer.sleeps(next);
+        let work = inner.state.has_work();
+        if work {
+            self.note_busy(&mut inner);
+        }
+        (next, work)
     }
 }
 
@@ -330,6 +352,10 @@ impl<P: Primitive> Shared for Line<P> {
             let mut inner = self.lock();
             let told = inner.state.close(self.keys.name(), Instant::now());
             self.listen_as_needed(&mut inner, &[]);
+            self.keep_as_needed(&mut inner);
+            if inner.state.later.is_some() {
+                self.note_busy(&mut inner);
+            }
             told
         };
         self.tell(told);

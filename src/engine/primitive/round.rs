@@ -26,9 +26,11 @@ enum Ended<P: Primitive> {
     Answered(Verdict<P>),
     /// Nothing was done: its calls are made again, if somebody still wants them.
     NotDone,
-    /// Nothing was done. If it has several parts, `each` may be tried on its own.
+    /// Nothing was done; or by the last sending only, and then whoever asked is told the `doubt`. If it has several parts,
+    /// `each` may be tried on its own.
     Failed {
         error: Error,
+        doubt: Option<Error>,
         each: bool,
     },
     /// Nobody will ever know.
@@ -38,15 +40,16 @@ enum Ended<P: Primitive> {
 impl<P: Primitive> Line<P> {
     async fn carry_out_batch(&self, batch: Batch<P>) {
         let mut steps = Vec::new();
-        let doubtful = {
+        let (keys, doubtful) = {
             let mut inner = self.lock();
-            inner.state.primitive.encode(&batch, &mut steps);
-            inner.state.doubtful
+            let primitive = &mut inner.state.primitive;
+            primitive.encode(&batch, &mut steps);
+            let keys = envelope::keys(&self.keys, primitive.keys(&self.keys));
+            (keys, inner.state.doubtful)
         };
         let life = self.core.config.record_life();
         let changes = !batch.calls.is_empty() || batch.asks.iter().any(|ask| P::takes(&ask.want));
-        let mut request =
-            envelope::request(self.script, &self.keys, life, changes, doubtful, steps);
+        let mut request = envelope::request(self.script, keys, life, changes, doubtful, steps);
         request.number(self.core.next_sequence());
         let mut batch = InHand::new(self, batch);
         let began = Instant::now();
@@ -68,10 +71,6 @@ impl<P: Primitive> Line<P> {
             disowned += 1;
         };
         let waited = unanswered.then(|| began.elapsed());
-        let refuse = |refusal: &Refusal| match waited {
-            None => refused(self.name(), refusal),
-            Some(waited) => refused_in_doubt(self.name(), &refusal.detail, waited),
-        };
         let ended = match ending {
             Ending::Answer(value) => {
                 batch.answered = Instant::now();
@@ -80,25 +79,28 @@ impl<P: Primitive> Line<P> {
                     .unwrap_or_else(|| self.makes_no_sense(&batch, &value, waited))
             }
             Ending::Refused(refusal) => Ended::Failed {
-                error: refuse(&refusal),
+                error: refused(self.name(), &refusal),
+                doubt: waited.map(|waited| refused_in_doubt(self.name(), &refusal.detail, waited)),
                 each: !unanswered && refusal.reason == Reason::Permission,
             },
             Ending::NotSent => Ended::NotDone,
             Ending::Unknown => Ended::Unknown,
             Ending::ShutDown => Ended::Failed {
                 error: self.shut_down(),
+                doubt: None,
                 each: false,
             },
         };
         match ended {
-            Ended::Failed { error, each } if !each || batch.parts() == 1 => {
+            Ended::Failed { error, doubt, each } if !each || batch.parts() == 1 => {
                 let error = Box::pin(self.explain(error)).await;
                 let told = {
                     let mut inner = self.lock();
                     let state = &mut inner.state;
                     // A copy may still arrive.
                     state.doubtful |= unanswered;
-                    let told = state.fail(batch.take(), &error, Instant::now());
+                    let errors = (&error, doubt.as_ref());
+                    let told = state.fail(self.keys.name(), batch.take(), errors, Instant::now());
                     self.listen_as_needed(&mut inner, &[]);
                     told
                 };
@@ -179,10 +181,12 @@ impl<P: Primitive> Line<P> {
             Answer::Stale => return None,
             Answer::Unreadable(found) => Ended::Failed {
                 error: state.primitive.unreadable(name, found),
+                doubt: None,
                 each: true,
             },
             Answer::Refused(error) => Ended::Failed {
                 error: refused(name, &Refusal::from_text(error)),
+                doubt: None,
                 each: true,
             },
         })
@@ -202,7 +206,8 @@ impl<P: Primitive> Line<P> {
             self.lock().state.give_up(batch, Instant::now());
         }
         Ended::Failed {
-            error: unexpected_answer(self.name(), value, waited),
+            error: unexpected_answer(self.name(), value, None),
+            doubt: waited.map(|waited| unexpected_answer(self.name(), value, Some(waited))),
             each: false,
         }
     }
@@ -274,6 +279,9 @@ impl<P: Primitive> Rounds for Line<P> {
             self.note_busy(&mut inner);
             return true;
         }
+        if inner.state.closed && inner.state.later.is_some() {
+            return false;
+        }
         // Callers that wait are not owed anything.
         self.core.note_idle(&mut inner.busy);
         false
@@ -283,7 +291,9 @@ impl<P: Primitive> Rounds for Line<P> {
         let (told, owed) = {
             let mut inner = self.lock();
             self.core.note_idle(&mut inner.busy);
-            inner.state.abandon(self.keys.name(), Instant::now())
+            let abandoned = inner.state.abandon(self.keys.name(), Instant::now());
+            self.keep_as_needed(&mut inner);
+            abandoned
         };
         log::abandoned(
             self.name(),
