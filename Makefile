@@ -1,7 +1,7 @@
 # Each target sets up what it needs; see scripts/setup.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test licences oldest-crates oldest-rust test-servers bench figures soak sim fmt clean
+.PHONY: help setup demo test licences oldest-crates oldest-rust test-servers bench bench-network figures soak sim fmt clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -77,6 +77,9 @@ test-servers: setup ## check other versions of the server (SERVERS='redis-6.2 va
 
 bench: setup ## measure against Redisson and a plain client (BENCH=quick: in two minutes)
 	cargo bench --locked --bench compare
+
+bench-network: setup ## measure over a cluster, beside redis-rs' client for that, and by TLS
+	cargo run --locked --release --package network
 
 figures: bench ## measure, and fill the guide's figures from it: on a quiet machine, in twelve minutes
 	cargo run --locked --release --package demo > benches/demo.txt

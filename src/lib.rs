@@ -52,6 +52,8 @@ pub mod memory;
 #[doc(hidden)]
 pub mod outside;
 pub mod recipes;
+#[cfg(feature = "redis-rs")]
+mod redis_rs;
 mod redisson;
 #[cfg(feature = "redisson-yaml")]
 mod redisson_yaml;

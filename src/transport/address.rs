@@ -200,6 +200,9 @@ pub(super) fn read_url(url: &str) -> Result<Target, String> {
     let scheme = scheme.to_ascii_lowercase();
     let tls = matches!(scheme.as_str(), "rediss" | "valkeys");
     match scheme.as_str() {
+        _ if url.contains("?protocol=") || url.contains("&protocol=") => {
+            return Err("the URL has a protocol: RESP2 is spoken, which every server knows, and nothing is different by RESP3".to_owned());
+        }
         "redis" | "valkey" | "rediss" | "valkeys" if url.contains(['?', '#']) => {
             return Err(format!(
                 "the URL has parameters (behind a ? or #), and none are known; the database stands in the path: {FORM}"
@@ -319,7 +322,8 @@ mod tests {
             ("redis://h\n", "blanks"),
             ("redis://:a b@h", "blanks"),
             ("redis://h?db=3", "parameters"),
-            ("redis://h/?protocol=resp3", "parameters"),
+            ("redis://h/?protocol=resp3", "RESP2 is spoken"),
+            ("redis+unix:///run/r.sock?db=1&protocol=resp3", "RESP2"),
             ("redis://h/3#insecure", "parameters"),
             ("redis+unix:///run/r.sock?database=3", "parameters"),
             ("rediss://:secret@h#insecure", "parameters"),

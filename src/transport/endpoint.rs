@@ -92,7 +92,7 @@ impl Endpoint {
                 Kind::Replicated => Place::Replicated(addresses.into()),
             },
             Some(_) if kind != Kind::One => {
-                return Err("with sentinels the URL names the master and nothing else".to_owned());
+                return Err("several servers have no sentinels: one or the other".to_owned());
             }
             Some(urls) => {
                 let master = address::master_of(&config.url, &one(addresses)?)?;
