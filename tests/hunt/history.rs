@@ -144,10 +144,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             return;
         }
     }
-    judge
-        .lock()
-        .unwrap()
-        .note(format_args!("all have been served"));
+    judge.lock().unwrap().are_all_served();
     if plan.settings.crowd {
         judge.lock().unwrap().judge_crowd();
     }

@@ -85,10 +85,10 @@ impl Plan {
             36..41 => events.extend(scenes::outage(rng, &mut settings)),
             41..44 => events.extend(scenes::busy_peers(rng, &mut settings)),
             44..53 => events.extend(scenes::late(rng, &settings)),
-            53..57 => events.extend(scenes::robbed(rng, &mut settings)),
-            57..61 => events.extend(scenes::outlived(rng, &mut settings)),
-            61..65 => events.extend(scenes::forged(rng, &settings)),
-            65..69 => events.extend(scenes::unanswered(rng, &settings)),
+            53..59 => events.extend(scenes::robbed(rng, &mut settings)),
+            59..63 => events.extend(scenes::outlived(rng, &mut settings)),
+            63..69 => events.extend(scenes::forged(rng, &settings)),
+            69..73 => events.extend(scenes::unanswered(rng, &settings)),
             _ => {}
         }
         for _ in 0..mood.link_faults {

@@ -181,7 +181,7 @@ pub(super) fn robbed(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
     settings.watchdog = pick(rng, &[Duration::from_secs(1), Duration::from_secs(3)]);
     let lock = Object::Lock(0);
     let mut call = crowding(rng, lock, settings);
-    (call.rounds, call.hold) = (1, millis(rng, 8000..14_000));
+    (call.rounds, call.hold) = (1, millis(rng, 10_000..16_000));
     let begins = millis(rng, 500..3000);
     let what = match rng.u32(..4) {
         0 => What::Meddle(Meddling::Delete(lock)),

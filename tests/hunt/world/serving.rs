@@ -45,7 +45,13 @@ impl World {
             let link = &mut self.hosts[host];
             link.sequence = numbers.fold(link.sequence, u64::max);
         }
-        if is_call && scripts::name_of(words[1]) != Some("RENEW") {
+        // What is put off is put off by each client, whatever else happens.
+        let renews = is_call
+            && matches!(
+                scripts::name_of(words[1]),
+                Some("RENEW" | "RENEW_PERMITS" | "RECLAIM")
+            );
+        if is_call && !renews {
             self.judge().script();
         }
         let unknown = matches!(&reply, Some(Reply::Error(text)) if text.starts_with(b"NOSCRIPT"));
@@ -83,6 +89,9 @@ impl World {
             let mut bytes = Vec::new();
             for message in &pushed {
                 message.encode(&mut bytes);
+                if is_turn(message) {
+                    self.judge().turn_is_told();
+                }
             }
             let host = self.wires[number].host;
             self.judge()
@@ -275,6 +284,14 @@ impl World {
         }
         all
     }
+}
+
+/// Whether a client is told that it is its turn.
+fn is_turn(message: &Reply) -> bool {
+    let Reply::Array(parts) = message else {
+        return false;
+    };
+    matches!(parts.last(), Some(Reply::Bulk(payload)) if payload == b"turn")
 }
 
 /// The first whole request, and how long it is.
