@@ -260,7 +260,12 @@ impl World {
                     }
                 }
             }
-            LinkFault::Far(latency) => self.hosts[host].latency = latency,
+            // Farther than that, answers would come when nobody waits for them any more, and nothing could be served.
+            LinkFault::Far(latency) => {
+                let round_trips = 4.0 * (1.0 + self.settings.jitter);
+                let farthest = self.settings.response_timeout.div_f64(round_trips);
+                self.hosts[host].latency = latency.min(farthest);
+            }
         }
     }
 }
