@@ -376,6 +376,23 @@ impl ClientBuilder {
         self
     }
 
+    /// What a call has changed counts when so many replicas have it, too (`WAIT`): a failover to one of them loses no grant that
+    /// anybody has been told of, and no release. None by default. Redisson waits for replicas wherever it knows of any, and is content
+    /// with one.
+    ///
+    /// Each call then takes a round trip more, and that to the replicas; those who call at the same time share it. Where too few
+    /// replicas confirm, the call is asked about again and again, as one that was not answered: through the retry window, or
+    /// the call timeout, then its caller is told [`Error::OutcomeUnknown`], which says how many there were. What was granted to
+    /// it is given back, a release has been carried out, and may be lost with the master. Who waits in line goes on waiting.
+    ///
+    /// Replicas confirm that they have got it, not that they have stored it; and a replica that has not may be promoted all the
+    /// same, where sentinels or the cluster choose it: ask for more than half of them to make that unlikely. Renewals, and what
+    /// only looks, are not waited for. A user of the ACL needs `+wait`.
+    pub fn wait_for_replicas(mut self, count: u32) -> Self {
+        self.config.replicas = Some(count).filter(|count| *count > 0);
+        self
+    }
+
     /// The settings of TLS for sentinels with a URL `rediss://`; those of [`tls`](Self::tls) by default.
     #[cfg(feature = "tls-rustls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]

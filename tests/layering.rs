@@ -97,6 +97,7 @@ const PARTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("blocking", &["api", "client", "error", "lease", "stats"]),
+    ("redisson_yaml", &["client", "config", "error", "tls"]),
     // It re-exports, by paths of its own.
     ("lib", &[]),
     ("guide", &[]),

@@ -86,6 +86,7 @@ fn each_link_of_the_readme_is_one_in_the_documentation() {
 #[test]
 fn the_figures_are_those_of_the_report() {
     let report = include_str!("../benches/figures.json");
+    let demo = include_str!("../benches/demo.txt");
     let report = serde_json::from_str(report).expect("JSON");
     assert_eq!(figures::missing(&report), [""; 0]);
     let page = include_str!("../src/guide/figures.md");
@@ -93,8 +94,9 @@ fn the_figures_are_those_of_the_report() {
     let drawn = [
         include_str!("../src/guide/waits.svg"),
         include_str!("../src/guide/throughput.svg"),
+        include_str!("../src/guide/demo.svg"),
     ];
-    for ((name, picture), drawn) in figures::pictures(&report).into_iter().zip(drawn) {
+    for ((name, picture), drawn) in figures::pictures(&report, demo).into_iter().zip(drawn) {
         assert!(picture == drawn, "{name} is not what the report says");
         // In the documentation it stands in Markdown, where an empty line would end it.
         assert!(!picture.contains("\n\n"), "{name}");
@@ -229,7 +231,7 @@ async fn what_semaphores_need() {
 
 #[tokio::test]
 async fn what_permits_with_ids_need() {
-    const THESE: &[&str] = &["For semaphores whose permits have ids ("];
+    const THESE: &[&str] = &["For semaphores whose permits have ids,"];
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
     user(&mut control, "app", THESE).await;
@@ -241,16 +243,22 @@ async fn what_permits_with_ids_need() {
     work.try_set_permits(2).await.unwrap();
     let guard = work.permit().await.unwrap();
     let held = work.clone().with_lease(LIMIT).acquire().await.unwrap();
-    let next = work.clone();
-    let waits = tokio::spawn(async move { next.permit().await?.release().await.map(drop) });
-    until_subscribers(&mut control, "redisson_sc:{work}", 1).await;
+    // Two wait, in two clients.
+    let other = connect(&server, "app").await;
+    let waits = [&client, &other].map(|client| {
+        let next = client.permit_expirable_semaphore("work");
+        tokio::spawn(async move { next.permit().await?.release().await.map(drop) })
+    });
+    until_subscribers(&mut control, "redisson_sc:{work}", 2).await;
     assert_eq!(
         work.update_lease_time(held.id(), Some(LIMIT)).await,
         Ok(true)
     );
     work.lease_time(held.id()).await.unwrap();
     assert_eq!(work.try_release(held.id()).await, Ok(true));
-    served(waits).await;
+    for task in waits {
+        served(task).await;
+    }
     work.add_permits(1).await.unwrap();
     work.set_permits(2).await.unwrap();
     assert_eq!(work.permits().await, Ok(2));
@@ -271,7 +279,7 @@ async fn what_permits_with_ids_need() {
     .await;
     guard.release().await.unwrap();
     work.release_all().await.unwrap();
-    what_was_granted_was_enough_and_needed(&mut control, [client], THESE).await;
+    what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use layouts::{Handle, Layout, Shape};
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::recipes::StringLock;
-use redisson_semaphore::{Client, Error, Held, RCountDownLatch, Result};
+use redisson_semaphore::{Client, Error, Held, RCountDownLatch, RLock, Result};
 use support::clients::{LIMIT, limited};
 use support::monitor::Monitor;
 use support::refusals::assert_clear;
@@ -178,6 +178,51 @@ impl Subject for StringLock {
     }
 }
 
+/// A lock, and another owner of it.
+struct Shared([RLock; 2]);
+
+impl Subject for Shared {
+    const CALLS: usize = 8;
+
+    fn new(client: &Client) -> Self {
+        let lock = client.lock(NAME);
+        Shared([lock.with_owner(1), lock.with_owner(2)])
+    }
+
+    fn keys(&self) -> Vec<String> {
+        vec![NAME.to_owned()]
+    }
+
+    fn needs(&self) -> &'static [&'static str] {
+        &["hset", "pexpire", "pttl", "del", "hget", "publish"]
+    }
+
+    async fn prepare(&self, call: usize) -> Result<()> {
+        let Shared([one, _]) = self;
+        one.force_unlock().await?;
+        if call > 1 {
+            one.lock_with_lease(TOLERANCE).await?;
+        }
+        if call == 3 {
+            one.lock_with_lease(TOLERANCE).await?;
+        }
+        Ok(())
+    }
+
+    async fn call(&self, call: usize) -> Result<bool> {
+        let Shared([one, two]) = self;
+        match call {
+            0 => one.try_lock().await,
+            1 => one.lock_with_lease(TOLERANCE).await.map(|()| true),
+            2 | 3 => one.unlock().await.map(|()| true),
+            4 => Ok(!two.try_lock_for(SHORT).await?),
+            5 => Ok(one.hold_count().await? == 1),
+            6 => two.is_locked().await,
+            _ => two.force_unlock().await,
+        }
+    }
+}
+
 async fn snapshots(control: &mut MultiplexedConnection, keys: &[String]) -> Vec<Snapshot> {
     let mut all = Vec::new();
     for key in keys {
@@ -277,6 +322,7 @@ subjects! {
     set: Leased<5>,
     slots: Leased<6>,
     string_lock: StringLock,
+    lock: Shared,
 }
 
 /// A semaphore of two permits, and who has them.

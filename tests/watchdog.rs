@@ -200,6 +200,23 @@ async fn what_the_dead_held_comes_back_to_those_who_wait() {
 }
 
 #[tokio::test]
+async fn what_the_dead_held_comes_back_where_nobody_knows_their_ends_any_more() {
+    let server = RedisServer::start().await;
+    let keeper = connect(server.url(), Duration::from_secs(1)).await;
+    let used = keeper.semaphore(NAME).watched();
+    used.try_set_permits(1).await.unwrap();
+    let held = used.permit(1).await.unwrap();
+    let mut redis = server.connection().await;
+    bury(&mut redis, "dead:1", 2).await;
+    // Evicted, or deleted by hand.
+    let () = redis.del(ALIVE).await.unwrap();
+    until_books(&server, (2, 1)).await;
+    assert!(!held.is_lost());
+    held.release().await.unwrap();
+    until_books(&server, (3, 0)).await;
+}
+
+#[tokio::test]
 async fn the_dead_give_back_once_however_many_look() {
     let server = RedisServer::start().await;
     let (_client, seats, mut redis) = watched(&server).await;

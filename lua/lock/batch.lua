@@ -68,8 +68,12 @@ local leaving
 -- Those who listen are to be counted: the lock has gone from one of this client to the next, or one waits for others.
 local counts = false
 local changed = false
--- The errors that are about what a step asks for; others are about the server.
-local OF_THE_STEP = { ERR = true, NOPERM = true, WRONGTYPE = true }
+-- Whether an error is about what a step asks for; others are about the server. Redis 6.2 says what it forbids behind
+-- where in the script that was, and a code behind a dash.
+local OF_THE_STEP = { ERR = true, NOPERM = true, WRONGTYPE = true, The = true }
+local function is_of_the_step(text)
+  return OF_THE_STEP[string.match(string.gsub(text, '^@[^ ]+ %d+: %-?', ''), '^%a+')]
+end
 
 -- Frees the lock, which holds what is `held`, and tells the listeners; where either is refused, neither happens. To
 -- them it is one moment. With `force`, the fence has the mark.
@@ -179,7 +183,7 @@ for i = 7, #ARGV, 4 do
       if type(written) == 'table' then
         -- A server that takes no changes for the time being says so at the first one: the call is made again. To
         -- give a lock back needs no memory, though, and does not wait until the next one can have it.
-        if not changed and not OF_THE_STEP[string.match(written.err, '^%u+')] then return written end
+        if not changed and not is_of_the_step(written.err) then return written end
         result, extra = -2, written.err
       else
         result, extra = count, given

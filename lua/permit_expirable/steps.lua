@@ -1,8 +1,8 @@
 -- Purpose: what the calls that the tasks of one client made on one semaphore whose permits have ids come to, one behind
 --   the other; before that some of those permits whose time is over become free
 -- Counterpart: RPermitExpirableSemaphore.acquire, tryAcquire, tryRelease, updateLeaseTime, getLeaseTime, availablePermits,
---   acquiredPermits, getPermits, trySetPermits, setPermits, addPermits; the last part of the script, behind envelope.lua.
---   OBJECT is the counter: string, the permits available as a decimal integer; FURTHER the permits that are held: zset, id
+--   acquiredPermits, getPermits, trySetPermits, setPermits, addPermits; the last part of the script, behind counter.lua and
+--   semaphore/turns.lua. OBJECT is the counter: string, the permits available as a decimal integer; FURTHER the permits that are held: zset, id
 --   -> when it ends, in milliseconds since 1970; 922337203685477: never
 -- ARGV[1..] those of envelope.lua; then how many permits are asked for in all, -1 where it is of no matter which permits
 --   have ended; then steps, each a kind and what it needs
@@ -10,16 +10,20 @@
 --   prolong: id, lease in milliseconds, -1: without end      remaining: id
 --   acquire: lease; how many of the first callers stop the line: if one of those does not fit, no later one gets
 --     anything; how many callers, and for each the ids that it brings along, one behind the other, 16 bytes each
+--   try: the same, for callers who do not wait on: they take no turns
 --   available, acquired, total: 0                   try_set, set: permits              add: by how many
 --   clear: 0; takes some away from their holders    list: behind whom, "<when> <id in hex>", or ""
--- Returns: in how many milliseconds to look again, -1: never; how many are available; how many listen to the channel, where
---   permits were given back and asked for, as far as the server tells; then for each step:
+--   Where turns are kept, nine numbers follow, see semaphore/turns.lua
+-- Returns: in how many milliseconds to look again, -1: never; how many are available; how many listen to the channel, -1
+--   where that is not known; then for each step:
 --   release, acquire: for each "1" or "0", for one id "o" if Redisson 3.16.8 or before has given it
 --   together: how many, or "o"     prolong: "1", "0", "o"     remaining: milliseconds, "never", "none" or "o"
 --   available, acquired, total: that     try_set: "1", "0"     set, add: "1", or "0:<available>" if the range forbids it
 --   clear: "<how many>:<how many are left>"
 --   list: behind whom to go on, "-": nobody; for each ",<id in hex>=<milliseconds left, -1: without end>"
--- Publishes: where some have become free and are left: how many, 2^31-1 at the most; then "0" for each further one
+--   Where turns are kept and others listen, a last word follows, see semaphore/turns.lua
+-- Publishes: where some have become free and are left: how many, 2^31-1 at the most; then "0" for each further one. With "+"
+--   before each where turns are kept, as those who take part are told in another way; nothing then if no other listens
 -- Repeat-safe: yes, by envelope.lua
 -- Invariant: a permit is either counted in the counter, or its id is in the zset
 
@@ -27,13 +31,13 @@ return carry_out(function()
   local ENDLESS, LOWEST, HIGHEST = 922337203685477, -2147483648, 2147483647
   -- So many end, and are listed, at a time; so many asynchronous callers of a JVM are started.
   local MOST_ENDED, PAGE, MOST_ZEROS, CHUNK = 1000, 256, 64, 2000
-  local PERMITS = FURTHER
   local format, max, min = string.format, math.max, math.min
 
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local now_text = format('%.0f', now)
-  local text = redis.call('GET', OBJECT)
+  -- To read it once more says what is wrong.
+  if type(text) == 'table' then redis.call('GET', OBJECT) end
   if text and not (#text < 16 and string.match(text, '^-?%d+$')) then return nil, text end
   local total, exists, stood = tonumber(text or 0), text ~= false, text ~= false
 
@@ -55,22 +59,22 @@ return carry_out(function()
 
   -- One caller alone, as far as nothing else is to be seen to: the same as below, in short.
   local kind = ARGV[FIRST + 1]
-  if kind == 'acquire' and #ARGV == FIRST + 5 and #ended == 0 and total >= 1 and #ARGV[FIRST + 5] == 16 then
+  if (kind == 'acquire' or kind == 'try') and not turn and steps_end == FIRST + 5 and #ended == 0 and total >= 1 and #ARGV[FIRST + 5] == 16 then
     local life, lease = redis.call('PTTL', OBJECT), tonumber(ARGV[FIRST + 2])
     if life < 0 then
       total = total - 1
       write_counter()
       write('ZADD', PERMITS, format('%.0f', lease < 0 and ENDLESS or min(ENDLESS, now + lease)), ARGV[FIRST + 5])
-      return format('-1 %.0f 0 1', total)
+      return format('-1 %.0f %d 1', total, listeners)
     end
-  elseif kind == 'release' and #ARGV == FIRST + 3 and #ended == 0 then
+  elseif kind == 'release' and not turn and steps_end == FIRST + 3 and #ended == 0 then
     local score = redis.call('ZSCORE', PERMITS, ARGV[FIRST + 3])
     if score then
       total = total + 1
       write_counter()
       write('ZREM', PERMITS, ARGV[FIRST + 3])
       if total > 0 then publish(format('%.0f', min(total, HIGHEST))) end
-      return format('-1 %.0f 0 %d', total, tonumber(score) > now and 1 or 0)
+      return format('-1 %.0f %d %d', total, listeners, tonumber(score) > now and 1 or 0)
     end
   end
 
@@ -110,14 +114,15 @@ return carry_out(function()
   if #ended == most then over = redis.call('ZCOUNT', PERMITS, '-inf', now_text) - most end
 
   local short, stopped, nearest = false, false, nil
-  local function acquire(lease, stops, first, last)
+  local function acquire(lease, in_turn, stops, first, last)
     local results = {}
     local score = lease < 0 and ENDLESS or min(ENDLESS, now + lease)
     local score_text = format('%.0f', score)
     for i = first, last do
       local ids = ARGV[i]
       local count = #ids / 16
-      local fits = exists and not stopped and total >= count
+      local fits = exists and not stopped
+      if in_turn then fits = fits and due(total, count, 1) == 1 else fits = fits and total >= count end
       if fits then
         for at = 1, #ids, 16 do
           local id = count == 1 and ids or string.sub(ids, at, at + 15)
@@ -234,16 +239,16 @@ return carry_out(function()
   end
 
   local results, i, asked = '', FIRST + 1, false
-  while ARGV[i] do
+  while i <= steps_end do
     local what, result, size = ARGV[i + 1], nil, 2
     kind = ARGV[i]
     if kind == 'release' or kind == 'together' then
       size = 2 + tonumber(what)
       local step = kind == 'release' and release or release_together
       result = step(i + 2, i + size - 1)
-    elseif kind == 'acquire' then
+    elseif kind == 'acquire' or kind == 'try' then
       size, asked = 4 + tonumber(ARGV[i + 3]), true
-      result = acquire(tonumber(what), tonumber(ARGV[i + 2]), i + 4, i + size - 1)
+      result = acquire(tonumber(what), turn and kind == 'acquire', tonumber(ARGV[i + 2]), i + 4, i + size - 1)
     elseif kind == 'prolong' then
       size, result = 3, end_of(i + 1, tonumber(ARGV[i + 2]))
     elseif kind == 'remaining' then
@@ -285,9 +290,11 @@ return carry_out(function()
   for first = 1, #entered, CHUNK do write('ZADD', PERMITS, unpack(entered, first, min(#entered, first + CHUNK - 1))) end
   for first = 1, #gone, CHUNK do write('ZREM', PERMITS, unpack(gone, first, min(#gone, first + CHUNK - 1))) end
   if life > 0 then write('PEXPIRE', PERMITS, life) end
-  if added > 0 and total > 0 then
-    publish(format('%.0f', min(total, HIGHEST)))
-    publish('0', min(added, total, MOST_ZEROS) - 1)
+  local word = turn and close_turn(total, added > 0 and total > 0) or ''
+  if added > 0 and total > 0 and not (turn and turn.strangers == 0) then
+    local sign = turn and '+' or ''
+    publish(sign .. format('%.0f', min(total, HIGHEST)))
+    publish(sign .. '0', min(added, total, MOST_ZEROS) - 1)
   end
 
   local look = -1
@@ -298,10 +305,6 @@ return carry_out(function()
     nearest = min(nearest or ENDLESS, tonumber(first) or ENDLESS)
     if nearest < ENDLESS then look = max(1, nearest - now) end
   end
-  local listeners = 0
-  if asked and added > 0 then
-    local counted = redis.pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', CHANNEL)
-    listeners = counted[2] or 0
-  end
-  return format('%.0f %.0f %d', look, total, listeners) .. results
+  if asked and added > 0 and listeners < 0 then listeners = count_listeners() end
+  return format('%.0f %.0f %d', look, total, listeners) .. results .. word
 end)

@@ -413,16 +413,7 @@ impl Batch {
         keys_used.extend([keys.object(), keys.channel(), keys.record()].map(Arc::clone));
         if let Some((report, turns)) = self.report.zip(keys.turns()) {
             keys_used.extend([&turns.line, &turns.notes].map(Arc::clone));
-            args.extend([report.head, report.last].map(Arg::micros));
-            args.extend([
-                count(report.named),
-                count(report.waiting),
-                Arg::Number(report.ticket.cast_signed()),
-                Arg::Number(report.own.cast_signed()),
-                Arg::Number(report.strict.into()),
-                Arg::Number(report.handed_over),
-                Arg::Number(report.heard),
-            ]);
+            report.write(&mut args);
         }
         let mut script = &BATCH;
         if let Some((entry, record)) = self.entry.as_ref().zip(keys.holders()) {

@@ -58,6 +58,8 @@ pub(crate) struct Call<'a> {
     pub(crate) operation: &'static str,
     pub(crate) wait: Wait,
     pub(crate) dropped: Dropped,
+    /// The object's own key, where that is known before it is sent.
+    pub(crate) key: Option<&'a str>,
 }
 
 impl<'a> Call<'a> {
@@ -72,7 +74,14 @@ impl<'a> Call<'a> {
             operation,
             wait,
             dropped,
+            key: None,
         }
+    }
+
+    /// The same, of which is known by what its requests are told from others.
+    pub(crate) fn about(mut self, key: &'a str) -> Self {
+        self.key = Some(key);
+        self
     }
 }
 
@@ -124,7 +133,7 @@ impl Core {
                 "wait",
                 name = call.name,
                 what = what.word(),
-                amount = _amount
+                amount = i64::from(_amount)
             ),
         );
         let answer = calling.await?;
@@ -146,7 +155,7 @@ impl Core {
                 call,
                 limit,
                 began: Instant::now(),
-                sent: self.requests_sent(),
+                sent: self.sent.count(),
                 over: None,
             }),
         }
@@ -226,11 +235,18 @@ impl Bound<'_> {
         let waited = self.began.elapsed();
         let detail = match &*core.connection.state().borrow() {
             ConnectionState::Disconnected { detail } => detail.clone(),
-            _ => "its time is over".to_owned(),
+            _ => {
+                let lag = core.lag_since(self.began);
+                lag.unwrap_or_else(|| "its time is over".to_owned())
+            }
         };
-        // Where nothing at all was sent, this was not.
+        // Where nothing was sent about its object, or nothing at all, this was not.
         let dropped = self.call.dropped;
-        let untouched = dropped == Dropped::Withdrawn && core.requests_sent() == self.sent;
+        let sent = match self.call.key {
+            Some(key) => core.sent.since(self.sent, key),
+            None => core.sent.count() > self.sent,
+        };
+        let untouched = dropped == Dropped::Withdrawn && !sent;
         if untouched || dropped == Dropped::Harmless {
             return Error::Unavailable {
                 name,

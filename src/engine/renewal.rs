@@ -3,8 +3,8 @@
 //!
 //! Every third of that time it goes through everything in the table of [`holds`](super::holds) that is to be renewed, up to
 //! [`MOST_KEYS`] of a kind (and of a slot, in a cluster) with one script call, and several calls at a time: one after the other, many
-//! calls to a server far away would take longer than a lock lasts. What could not be renewed because the server
-//! did not answer is tried again soon, not only in the next period. A call that is refused for good, as it is for the
+//! calls to a server far away would take longer than a lock lasts. What could not be renewed, as the server
+//! did not answer or did not let it happen, is tried again soon, not only in the next period. A call that is refused for good, as it is for the
 //! sake of one key that the server forbids, is made again in halves until that key is alone: the others are renewed.
 //! What the server says is not held any more is told as lost; what could not be renewed in time is lost by its lease's
 //! own clock.
@@ -39,12 +39,13 @@ impl Core {
     pub(crate) fn renew_now(self: &Arc<Self>, place: Place) {
         let core = Arc::clone(self);
         self.runtime
-            .spawn(async move { core.renew_all(vec![place]).await });
+            .spawn(async move { core.renew_all(vec![place], true).await });
     }
 
-    /// One round, for all that is still to be renewed of `places`; `false` if something was not answered.
-    async fn renew_all(&self, mut places: Vec<Place>) -> bool {
-        let mut done = true;
+    /// One round, for all that is still to be renewed of `places`; what is to be tried again. `first`: no such round has
+    /// told of it yet.
+    async fn renew_all(&self, mut places: Vec<Place>, first: bool) -> Vec<Place> {
+        let mut again = Vec::new();
         let mut most = MOST_KEYS;
         while !places.is_empty() {
             let slot = |lock: &str| self.connection.slot(lock);
@@ -53,32 +54,28 @@ impl Core {
             // What is still to be renewed is seen as each call is made: a round may take long.
             let calls = std::iter::from_fn(|| {
                 let (renewing, some) = self.holds.next_renewals(&mut rest, most, slot)?;
-                Some(self.renew_some(renewing, some))
+                Some(self.renew_some(renewing, some, first))
             });
             let mut calls = stream::iter(calls).buffer_unordered(MOST_UNDER_WAY / most);
             let mut largest = 0;
-            while let Some(answered) = calls.next().await {
-                match answered {
-                    Ok(answered) => done &= answered,
-                    Err(refused) => {
-                        largest = largest.max(refused.len());
-                        places.extend(refused.into_iter().map(|renewal| renewal.place));
+            while let Some(renewed) = calls.next().await {
+                match renewed {
+                    Renewed::Answered => {}
+                    Renewed::Not(some) => again.extend(some),
+                    Renewed::Refused(some) => {
+                        largest = largest.max(some.len());
+                        places.extend(some);
                     }
                 }
             }
             drop(calls);
             most = largest / 2;
         }
-        done
+        again
     }
 
-    /// One call for `some` of a kind; `Ok(false)` if it was not answered. Several that are refused for good come back:
-    /// it may be about one of them.
-    async fn renew_some(
-        &self,
-        renewing: Renewing,
-        some: Vec<Renewal>,
-    ) -> Result<bool, Vec<Renewal>> {
+    /// One call for `some` of a kind.
+    async fn renew_some(&self, renewing: Renewing, some: Vec<Renewal>, first: bool) -> Renewed {
         let lease = renewing.lease;
         let places = some.iter().map(|renewal| &renewal.place);
         let owners = places.clone().map(|(_, owner)| (renewing.owner)(owner));
@@ -88,24 +85,26 @@ impl Core {
             std::iter::once(Arg::millis(lease)).chain(owners).collect(),
         );
         let until = Moment::now() + lease;
+        let places = |some: Vec<Renewal>| some.into_iter().map(|renewal| renewal.place).collect();
         let answers = match self.try_once(&request).await {
             Ok(Value::Array(answers)) if answers.len() == some.len() => answers,
             Ok(other) => {
                 tracing::error!(?other, "unexpected answer to a renewal");
-                return Ok(false);
+                return Renewed::Not(places(some));
             }
             Err(Failure::Refused(refusal)) if is_about_a_key(&refusal) => {
                 let [Renewal { place, .. }] = &*some else {
-                    return Err(some);
+                    return Renewed::Refused(places(some));
                 };
-                let (lock, owner) = place;
-                let why = &refusal.detail;
-                tracing::warn!(key = &**lock, owner = &**owner, %why, "not renewed");
-                return Ok(true);
+                if first {
+                    let ((lock, owner), why) = (place, &refusal.detail);
+                    tracing::warn!(key = &**lock, owner = &**owner, %why, "not renewed; it will be tried again");
+                }
+                return Renewed::Not(places(some));
             }
             Err(failure) => {
                 tracing::warn!(%failure, "not renewed; it will be tried again");
-                return Ok(false);
+                return Renewed::Not(places(some));
             }
         };
         for (renewal, answer) in some.iter().zip(answers) {
@@ -115,30 +114,41 @@ impl Core {
             }
         }
         self.holds.tell();
-        Ok(true)
+        Renewed::Answered
     }
+}
+
+/// What one call has come to.
+enum Renewed {
+    Answered,
+    /// These are to be tried again.
+    Not(Vec<Place>),
+    /// Several were refused for good: it may be about one of them.
+    Refused(Vec<Place>),
 }
 
 /// Renews what lasts for `lease` as long as there is anything to renew, and anybody who holds the client.
 async fn renew(core: Weak<Core>, lease: Duration) {
     let period = lease / 3;
-    let mut next = Instant::now() + period;
+    let mut round = Instant::now() + period;
+    let mut again: Vec<Place> = Vec::new();
     loop {
-        tokio::time::sleep_until(next).await;
-        let began = Instant::now();
+        let soon = (!again.is_empty()).then(|| Instant::now() + soon(period));
+        tokio::time::sleep_until(soon.map_or(round, |soon| soon.min(round))).await;
+        let now = Instant::now();
         let Some(core) = core.upgrade() else { return };
         if core.is_finished() {
             return;
         }
-        let places = core.holds.to_renew(lease);
-        if places.is_empty() {
-            return;
+        let first = now >= round;
+        if first {
+            again = core.holds.to_renew(lease);
+            round = now + period;
+            if again.is_empty() {
+                return;
+            }
         }
-        next = if core.renew_all(places).await {
-            began + period
-        } else {
-            Instant::now() + soon(period)
-        };
+        again = core.renew_all(again, first).await;
     }
 }
 

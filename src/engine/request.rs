@@ -123,6 +123,14 @@ impl Request {
         }
     }
 
+    /// All keys that it names.
+    pub(crate) fn keys(&self) -> &[Arc<str>] {
+        match self {
+            Request::Script(call) => &call.keys,
+            Request::Plain(command) => command.belongs_to().map_or(&[], std::slice::from_ref),
+        }
+    }
+
     /// Whether it changes nothing.
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Request::Plain(_))

@@ -30,6 +30,7 @@ use crate::engine::Core;
 use crate::engine::once::refused;
 use crate::engine::primitive::{Ask, Batch, Got, Line, Look, Primitive, Ticket, Verdict, Waiters};
 use crate::engine::request::Arg;
+use crate::engine::wakeups::Wake;
 use crate::error::Error;
 use crate::transport::{Refusal, jittered};
 
@@ -173,7 +174,6 @@ impl Recipe {
 impl Primitive for Recipe {
     const KIND: &'static str = "recipe";
     const WAIT: &'static str = "acquire";
-    const OWN_PACE: bool = true;
     type Call = Call;
     type Reply = Reply;
     type Want = Want;
@@ -392,6 +392,14 @@ impl Primitive for Recipe {
         let parts = Parts::of(batch);
         let released = parts.releases.into_iter().map(Arc::clone);
         taken.chain(released).map(Call::Release).collect()
+    }
+
+    /// Each answer names the time of the next look, so that the one that all take now and then is not needed.
+    fn heard(&mut self, _: &str, wake: &Wake, _: Instant) -> Look {
+        match wake {
+            Wake::Look => Look::No,
+            _ => Look::Now,
+        }
     }
 
     /// Who only tries is answered at once, or waits for a lock that nobody tells of.

@@ -44,7 +44,11 @@ pub(crate) fn of_permit_expirable(name: &str, mapper: &NameMapper, client_id: &s
     let record = beside("redisson_sc_leased_once", &object);
     let record = format!("{record}:{client_id}");
     let permits = suffixed(&object, "timeout");
-    Keys::new(name, object, "string", channel, record).with_part(permits, "zset")
+    let line = beside("redisson_sc_leased_turns", &object);
+    let notes = beside("redisson_sc_leased_turns_notes", &object);
+    Keys::new(name, object, "string", channel, record)
+        .with_part(permits, "zset")
+        .with_turns(line, notes, client_id)
 }
 
 /// The counter of a lock's fencing tokens; `lock` is the mapped name.

@@ -171,7 +171,12 @@ impl Holding {
             amount,
             since: counters.since(),
             #[cfg(feature = "spans")]
-            _span: tracing::info_span!("hold", name = _name, what = what.word(), amount),
+            _span: tracing::info_span!(
+                "hold",
+                name = _name,
+                what = what.word(),
+                amount = i64::from(amount)
+            ),
         };
         held.count(amount.into());
         Holding(Some(held))

@@ -209,7 +209,7 @@ impl LockLine {
         };
         let mut first = None;
         if let Some(usual) = &departure.usual {
-            match self.core.try_once(usual).await {
+            match self.core.try_for_callers(usual).await {
                 Ok(value) => {
                     if let Some((listeners, answer)) = Usual::read(&value, &steps[0]) {
                         answered.listeners = listeners;
@@ -218,7 +218,8 @@ impl LockLine {
                         return;
                     }
                 }
-                Err(failure) => first = Some(failure),
+                // Its answer is not in the long form, in which it is asked for.
+                Err(failure) => first = Some(failure.without_answer()),
             }
         }
         let mut request = self.request(&steps, &departure);

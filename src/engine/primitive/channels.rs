@@ -1,6 +1,6 @@
 //! The channels that a line hears, as long as somebody waits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use crate::engine::listening::Listening;
@@ -28,7 +28,6 @@ impl Channels {
         wanted: Vec<String>,
         heard: &[String],
     ) -> bool {
-        let wanted: BTreeSet<String> = wanted.into_iter().collect();
         for (name, listening) in &mut self.0 {
             if !wanted.contains(name) {
                 listening.end(wakeups, name, listener);

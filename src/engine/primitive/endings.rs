@@ -10,6 +10,9 @@ use crate::engine::once::{CLIENT_CLOSED, Patience, RUNTIME_ENDED, Trouble};
 use crate::error::Error;
 use crate::transport::Reason;
 
+/// A shutdown waits for a call that is to be made by then.
+const LONGEST_OWED: Duration = Duration::from_millis(200);
+
 /// An answer, and what is known of the sending that it belongs to.
 pub(super) struct Answered<P: Primitive> {
     pub(super) verdict: Verdict<P>,
@@ -156,10 +159,10 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// Nobody waits from now on. What was asked for is carried out.
+    /// Nobody waits from now on. What was asked for is carried out, and what is to be done later, unless that is long.
     pub(super) fn close(&mut self, name: &str, now: Instant) -> Told<P> {
         self.closed = true;
-        self.later = None;
+        self.later.take_if(|(then, _)| *then > now + LONGEST_OWED);
         let trouble = Trouble::unknown(CLIENT_CLOSED);
         self.end_waits(self.waiters.tickets(), now, |wait, since| {
             wait.ended(&trouble, name, since)
@@ -169,6 +172,7 @@ impl<P: Primitive> State<P> {
     /// Nobody carries anything out any more. Also says what is owed.
     pub(super) fn abandon(&mut self, name: &str, now: Instant) -> (Told<P>, Vec<String>) {
         self.closed = true;
+        self.later = None;
         let mut told = self.end_waits(self.waiters.tickets(), now, |_, _| shut_down(name));
         let mut owed = Vec::new();
         for mut item in std::mem::take(&mut self.queue) {

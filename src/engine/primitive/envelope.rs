@@ -14,18 +14,22 @@ const SEQUENCE: usize = 1;
 const RECORD_FLAG: usize = 3;
 const BEFORE_STEPS: usize = 4;
 
+/// The keys of a batch: the fixed ones, and those that its primitive needs behind them.
+pub(super) fn keys(keys: &Keys, others: Vec<Arc<str>>) -> Vec<Arc<str>> {
+    let own = [keys.record(), keys.object(), keys.channel()];
+    own.into_iter().cloned().chain(others).collect()
+}
+
 /// What a batch is sent in. `changes`: it is put on record if it does something. `doubtful`: in any case, as an earlier one
 /// may still arrive.
 pub(super) fn request(
     script: &'static LazyLock<Script>,
-    keys: &Keys,
+    keys: Vec<Arc<str>>,
     record_life: Duration,
     changes: bool,
     doubtful: bool,
     steps: Vec<Arg>,
 ) -> Request {
-    let own = [keys.record(), keys.object(), keys.channel()];
-    let keys = own.into_iter().chain(keys.parts()).cloned().collect();
     let call = call(script, keys, record_life, doubtful, steps);
     Request::Script(ScriptCall {
         question: Some((1, BEFORE_STEPS)),

@@ -45,6 +45,8 @@ pub(super) struct Inner<P: Primitive> {
     timer: Timer,
     /// Counted as busy in the core.
     pub(super) busy: bool,
+    /// While a call is to be made later: it is, though the last handle may have gone.
+    kept: Option<Arc<Line<P>>>,
 }
 
 impl<P: Primitive> Line<P> {
@@ -78,6 +80,7 @@ impl<P: Primitive> Line<P> {
                     channels: Channels::default(),
                     timer: Timer::default(),
                     busy: false,
+                    kept: None,
                 }),
                 itself: itself.clone(),
             })
@@ -133,6 +136,13 @@ impl<P: Primitive> Line<P> {
         }
         inner.state.owe([call], Instant::now());
         self.kick_if_needed(inner);
+    }
+
+    /// Changes how the primitive goes on.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut P)) {
+        let mut inner = self.lock();
+        change(&mut inner.state.primitive);
+        self.listen_as_needed(&mut inner, &[]);
     }
 
     /// What the primitive knows.
@@ -222,6 +232,7 @@ impl<P: Primitive> Line<P> {
 
     /// Ends a change after which something may be due earlier than before.
     pub(super) fn unlock(&self, mut inner: MutexGuard<'_, Inner<P>>) {
+        self.keep_as_needed(&mut inner);
         let alarm = inner.state.alarm();
         let task = inner.timer.set(alarm, &self.itself);
         drop(inner);
@@ -229,6 +240,14 @@ impl<P: Primitive> Line<P> {
         if let Some(task) = task {
             self.core.runtime.spawn(task);
         }
+    }
+
+    /// Others may depend on a call that is to be made later. Whoever calls holds the line, too.
+    pub(super) fn keep_as_needed(&self, inner: &mut Inner<P>) {
+        inner.kept = match inner.state.later {
+            Some(_) => self.itself.upgrade(),
+            None => None,
+        };
     }
 
     /// The channels are heard as long as somebody waits; `heard` were when those asked last.
@@ -283,6 +302,10 @@ impl<P: Primitive> Listener for Line<P> {
         let mut inner = self.lock();
         let look = inner.channels.hear(channel, wake);
         match wake {
+            Wake::Refused(_) if inner.state.primitive.does_without(channel) => {
+                self.listen_as_needed(&mut inner, &[]);
+                inner.state.look = true;
+            }
             Wake::Refused(refusal) => {
                 let error = refused(self.name(), refusal);
                 let told = inner.state.cannot_listen(self.name(), &error, now);
@@ -291,9 +314,7 @@ impl<P: Primitive> Listener for Line<P> {
                 drive::kick(&line);
                 return;
             }
-            Wake::Message(_) if look => inner.state.heard(channel, now),
-            Wake::Look if P::OWN_PACE => {}
-            _ => inner.state.look |= look,
+            _ => inner.state.heard(channel, wake, look, now),
         }
         let work = inner.state.has_work();
         if work {
@@ -310,6 +331,7 @@ impl<P: Primitive> Rings for Line<P> {
     fn ring(&self) -> (Option<Instant>, bool) {
         let mut inner = self.lock();
         inner.state.ring(Instant::now());
+        self.keep_as_needed(&mut inner);
         let next = inner.state.alarm();
         inner.timer.sleeps(next);
         let work = inner.state.has_work();
@@ -330,6 +352,10 @@ impl<P: Primitive> Shared for Line<P> {
             let mut inner = self.lock();
             let told = inner.state.close(self.keys.name(), Instant::now());
             self.listen_as_needed(&mut inner, &[]);
+            self.keep_as_needed(&mut inner);
+            if inner.state.later.is_some() {
+                self.note_busy(&mut inner);
+            }
             told
         };
         self.tell(told);

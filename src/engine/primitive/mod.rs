@@ -36,9 +36,11 @@
 //! | look `After` | a pause for others | the holder's end, the others' time | first expiry, peers' lock, pace |
 //! | `later` | whether those come who were told | - | the same |
 //!
-//! What the first two need and this does not have yet, since nothing here would use it: serving a waiter inside the process
-//! (hand-over), a result for a step that was refused alone or must be sent again (the lock's `Lost`), how many hear the
-//! channel, a message's payload, a short form for a usual case, and a place in front (the lock's owner who holds it already).
+//! The lock's waiters and its timer are those of this line already ([`waiters`], [`timer`]). What its rounds need besides, and
+//! this does not have yet, since nothing here would use it: a result for a step that was refused alone or must be sent again (the
+//! lock's `Lost`); a call that is settled when it would depart (a hold that is gone by then); what is to be noted when a batch departs,
+//! and when nothing of it was done; a request that does not stand behind the envelope, and a short form for a usual case; one
+//! answer for all who only try, whether they fitted in or not. The semaphore needs to serve a waiter inside the process (hand-over).
 
 mod channels;
 mod endings;
@@ -54,6 +56,7 @@ pub(crate) mod waiters;
 mod tests;
 
 use std::str::SplitAsciiWhitespace;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -61,7 +64,9 @@ use tokio::time::Instant;
 
 pub(crate) use line::Line;
 
+use super::keys::Keys;
 use super::request::Arg;
+use super::wakeups::Wake;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 
@@ -71,9 +76,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     const KIND: &'static str;
     /// What errors and the log call the wait.
     const WAIT: &'static str;
-
-    /// Whether each answer names the time of the next look, so that the look that all lines take now and then is not needed.
-    const OWN_PACE: bool = false;
 
     /// What a caller asks for that is answered by the next round.
     type Call: Send;
@@ -136,6 +138,11 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     /// Writes the steps of a batch: at least one for a batch that is not empty. Once for each batch that departs.
     fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>);
 
+    /// The further keys that the batch which has just been written needs: those of the object, unless it says otherwise.
+    fn keys(&self, keys: &Keys) -> Vec<Arc<str>> {
+        keys.parts().cloned().collect()
+    }
+
     /// Reads the answer to a batch; `None` for one that its script never gives.
     fn decode(
         &mut self,
@@ -172,14 +179,20 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         Vec::new()
     }
 
-    /// Which channels are to be heard; `own` is the object's.
+    /// Which channels are to be heard, in this order; `own` is the object's.
     fn channels(&self, own: &str, _waiters: &Waiters<Self>) -> Vec<String> {
         vec![own.to_owned()]
     }
 
-    /// What a message on a channel is a reason for. It never grants anything.
-    fn heard(&mut self, _channel: &str) -> Look {
+    /// What is told of a channel at `now`, a message or something else, and what it is a reason for. It never grants
+    /// anything.
+    fn heard(&mut self, _channel: &str, _wake: &Wake, _now: Instant) -> Look {
         Look::Now
+    }
+
+    /// Whether those who wait can do without a channel that the server does not let be heard; it is wanted no more then.
+    fn does_without(&mut self, _channel: &str) -> bool {
+        false
     }
 }
 
@@ -202,6 +215,10 @@ pub(crate) struct Batch<P: Primitive> {
     pub(crate) asks: Vec<Ask<P>>,
     /// How many waited when it departed, named here or not.
     pub(crate) waiting: usize,
+    /// The first of those who wait longer than for this batch.
+    pub(crate) first: Option<(Ticket, P::Want)>,
+    /// The server has told it to wait.
+    pub(crate) first_is_known: bool,
     /// Who has this ticket or a later one came after that.
     pub(crate) end: Ticket,
     /// Before it was sent for the first time.
@@ -215,6 +232,11 @@ pub(crate) struct Batch<P: Primitive> {
 impl<P: Primitive> Batch<P> {
     fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.asks.is_empty()
+    }
+
+    /// Whether `channel` was heard when it departed.
+    pub(crate) fn hears(&self, channel: &str) -> bool {
+        self.heard.iter().any(|heard| heard == channel)
     }
 
     /// How many could be tried on their own.

@@ -40,15 +40,16 @@ enum Ended<P: Primitive> {
 impl<P: Primitive> Line<P> {
     async fn carry_out_batch(&self, batch: Batch<P>) {
         let mut steps = Vec::new();
-        let doubtful = {
+        let (keys, doubtful) = {
             let mut inner = self.lock();
-            inner.state.primitive.encode(&batch, &mut steps);
-            inner.state.doubtful
+            let primitive = &mut inner.state.primitive;
+            primitive.encode(&batch, &mut steps);
+            let keys = envelope::keys(&self.keys, primitive.keys(&self.keys));
+            (keys, inner.state.doubtful)
         };
         let life = self.core.config.record_life();
         let changes = !batch.calls.is_empty() || batch.asks.iter().any(|ask| P::takes(&ask.want));
-        let mut request =
-            envelope::request(self.script, &self.keys, life, changes, doubtful, steps);
+        let mut request = envelope::request(self.script, keys, life, changes, doubtful, steps);
         request.number(self.core.next_sequence());
         let mut batch = InHand::new(self, batch);
         let began = Instant::now();
@@ -278,6 +279,9 @@ impl<P: Primitive> Rounds for Line<P> {
             self.note_busy(&mut inner);
             return true;
         }
+        if inner.state.closed && inner.state.later.is_some() {
+            return false;
+        }
         // Callers that wait are not owed anything.
         self.core.note_idle(&mut inner.busy);
         false
@@ -287,7 +291,9 @@ impl<P: Primitive> Rounds for Line<P> {
         let (told, owed) = {
             let mut inner = self.lock();
             self.core.note_idle(&mut inner.busy);
-            inner.state.abandon(self.keys.name(), Instant::now())
+            let abandoned = inner.state.abandon(self.keys.name(), Instant::now());
+            self.keep_as_needed(&mut inner);
+            abandoned
         };
         log::abandoned(
             self.name(),

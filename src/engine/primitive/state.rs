@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::{Ask, Batch, Look, Primitive, Queued, Reply, Ticket, Waiters};
 use crate::clock::Moment;
 use crate::engine::command::Command;
+use crate::engine::wakeups::Wake;
 
 /// A round takes this many calls at the most.
 const MOST_CALLS: usize = 1024;
@@ -169,10 +170,12 @@ impl<P: Primitive> State<P> {
         Some((waiter.reply, waiter.unanswered.unwrap_or(now)))
     }
 
-    /// A message has come.
-    pub(super) fn heard(&mut self, channel: &str, now: Instant) {
-        let look = self.primitive.heard(channel);
-        self.note(look, now);
+    /// Something is told of a channel, which those who wait hear or not.
+    pub(super) fn heard(&mut self, channel: &str, wake: &Wake, hear: bool, now: Instant) {
+        let look = self.primitive.heard(channel, wake, now);
+        if hear {
+            self.note(look, now);
+        }
     }
 
     pub(super) fn note(&mut self, look: Look, now: Instant) {
@@ -228,10 +231,13 @@ impl<P: Primitive> State<P> {
         {
             return Some(Task::Command(command));
         }
+        let first = self.waiters.first_to_stay();
         let mut batch = Batch {
             calls: Vec::new(),
             asks: Vec::new(),
             waiting: self.waiters.len(),
+            first: first.map(|(ticket, want)| (ticket, want.clone())),
+            first_is_known: self.waiters.somebody_was_answered(),
             end: self.waiters.end(),
             departed: now,
             answered: now.timer(),

@@ -114,6 +114,18 @@ impl<W, R> Waiters<W, R> {
         self.by_ticket.keys().next().copied()
     }
 
+    /// The first of those whose time is not up.
+    pub(crate) fn first_to_stay(&self) -> Option<(Ticket, &W)> {
+        let mut all = self.iter();
+        all.find(|(ticket, _)| !self.ending.contains(ticket))
+    }
+
+    /// Whether the first of all has been told to wait.
+    pub(crate) fn somebody_was_answered(&self) -> bool {
+        let mut all = self.by_ticket.values();
+        all.next().is_some_and(|first| first.unanswered.is_none())
+    }
+
     pub(crate) fn tickets(&self) -> Vec<Ticket> {
         self.by_ticket.keys().copied().collect()
     }

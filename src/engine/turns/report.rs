@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::engine::request::Arg;
+
 /// No pause is longer, whatever is stored: mostly permits are kept for others for some milliseconds.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -25,6 +27,24 @@ pub(crate) struct Report {
     pub(crate) handed_over: i64,
     /// How many messages of strangers were heard since then.
     pub(crate) heard: i64,
+}
+
+impl Report {
+    /// As `lua/semaphore/turns.lua` reads it, at the end of the arguments.
+    pub(crate) fn write(&self, args: &mut Vec<Arg>) {
+        let count = |count: usize| Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));
+        args.extend([
+            Arg::micros(self.head),
+            Arg::micros(self.last),
+            count(self.named),
+            count(self.waiting),
+            Arg::Number(self.ticket.cast_signed()),
+            Arg::Number(self.own.cast_signed()),
+            Arg::Number(self.strict.into()),
+            Arg::Number(self.handed_over),
+            Arg::Number(self.heard),
+        ]);
+    }
 }
 
 /// What the server answers to a report.

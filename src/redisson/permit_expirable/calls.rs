@@ -26,6 +26,9 @@ pub(super) enum Call {
     Clear,
     /// A page of those who hold, behind this one.
     List(Arc<str>),
+    /// What the line of all clients needs: this client's place is left where nobody waits, and those are seen to who have
+    /// been told that it is their turn.
+    Tend,
 }
 
 /// What can be counted.
@@ -51,13 +54,14 @@ impl Call {
             Call::Add(_) => "add_permits",
             Call::Clear => "release_all",
             Call::List(_) => "holders",
+            Call::Tend => "tend",
         }
     }
 
     /// What becomes of it when its caller goes.
     pub(super) fn dropped(&self) -> Dropped {
         match self {
-            Call::Release(_) | Call::ReleaseTogether(_) => Dropped::CarriedOut,
+            Call::Release(_) | Call::ReleaseTogether(_) | Call::Tend => Dropped::CarriedOut,
             Call::Remaining(_) | Call::Count(_) | Call::List(_) => Dropped::Harmless,
             Call::Prolong(..) | Call::TrySet(_) | Call::Set(_) | Call::Add(_) | Call::Clear => {
                 Dropped::Withdrawn

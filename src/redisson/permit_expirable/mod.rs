@@ -5,6 +5,7 @@ mod handle;
 mod ids;
 mod keeping;
 mod object;
+mod primitive;
 mod steps;
 
 use std::pin::pin;
@@ -18,16 +19,20 @@ use crate::engine::command::Commands;
 use crate::engine::keys::shortened;
 use crate::engine::primitive::{Line, Primitive};
 use crate::engine::request::Script;
+use crate::engine::turns::Place;
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
 use crate::stats::What;
 use calls::{Call, Counted, Grant, Reply, Want};
 use ids::Id;
-use steps::{MOST_AT_ONCE, PermitExpirable};
+use primitive::{MOST_AT_ONCE, PermitExpirable};
 
 static STEPS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("../../../lua/engine/envelope.lua"),
+        include_str!("../../../lua/engine/line.lua"),
+        include_str!("../../../lua/permit_expirable/counter.lua"),
+        include_str!("../../../lua/semaphore/turns.lua"),
         include_str!("../../../lua/permit_expirable/steps.lua"),
     ))
 });
@@ -80,9 +85,9 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 /// # Order
 ///
 /// Callers of one client are served in the order of their arrival; smaller requests may pass the first one, if that does not
-/// fit, for 5 seconds, then the line stops until it is served, unless it wants more than there are in all. Between clients, JVMs included, there are
-/// no turns: whoever comes first when a permit is free takes it. A client whose callers pass permits on among themselves while others
-/// listen leaves what comes back to those for a moment, 20 times a second at the most. `try_` takes what is free, whoever waits.
+/// fit, for 5 seconds, then the line stops until it is served, unless it wants more than there are in all. Between clients it is
+/// first come, first served, to within a few milliseconds, and JVMs are given an equal share, as [`turns`](crate::guide::turns) has it
+/// for [`RSemaphore`](crate::RSemaphore); [`without_turns`](Self::without_turns) switches that off. `try_` takes what is free, whoever waits.
 ///
 /// # In Redis
 ///
@@ -91,10 +96,15 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
 /// | key `{name}:timeout` | zset: the id of each permit that is held, 16 bytes -> when it ends, in milliseconds since 1970; `922337203685477`: never. Has the time to live of `name` at the last acquisition |
 /// | channel `redisson_sc:{name}` | the number of permits available, where some were given back, have ended, or were added, and some are left; then `0` for each further one, up to 63, as long as somebody hears it |
+/// | key `redisson_sc_leased_turns:{name}` | zset: which client's callers wait since when; only while others listen, too |
+/// | key `redisson_sc_leased_turns_notes:{name}` | hash: what is known of those clients; gone a minute after its last use, as the line is |
+/// | channels `redisson_sc_leased_turns:{name}`, `redisson_sc_leased_turns:{name}:<client id>` | whose turn it is |
 /// | key `redisson_sc_leased_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; vanishes after ten minutes, or four retry windows where that is longer |
 ///
-/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last key begins with
-/// `redisson_sc_leased_once::`. Scripts: `lua/engine/envelope.lua` with `lua/permit_expirable/steps.lua`;
+/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and our own keys have a second colon
+/// instead: `redisson_sc_leased_once::`. While turns are kept a `+` stands before each number on the first channel, as our clients pass it over
+/// and Java reads the same. Scripts: `lua/engine/envelope.lua` and `line.lua` with `lua/permit_expirable/counter.lua`,
+/// `lua/semaphore/turns.lua` and `lua/permit_expirable/steps.lua`;
 /// `lua/permit_expirable/renew.lua`. Every script takes out up to a thousand permits whose time is over, or as many as are
 /// asked for; the rest counts as over, and is taken out by the next ones.
 ///
@@ -148,8 +158,9 @@ pub struct RPermitExpirableSemaphore {
 impl RPermitExpirableSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let keys = names::of_permit_expirable(name, &core.config.name_mapper, core.id());
+        let place = Place::of(&keys, core.config.safety_interval).expect("its clients keep turns");
         RPermitExpirableSemaphore {
-            line: Line::of(core, keys, &STEPS, PermitExpirable::default()),
+            line: Line::of(core, keys, &STEPS, PermitExpirable::new(place)),
             core: Arc::clone(core),
             lease: None,
         }
@@ -163,6 +174,14 @@ impl RPermitExpirableSemaphore {
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
+        self
+    }
+
+    /// The same semaphore, at which this client does not wait for its turn: whoever of its callers finds a permit takes it, and the
+    /// clients that keep turns get what is left; see [`turns`](crate::guide::turns). For all handles of this client, from now on.
+    #[must_use]
+    pub fn without_turns(self) -> Self {
+        self.line.change(PermitExpirable::without_turns);
         self
     }
 
@@ -488,7 +507,8 @@ impl RPermitExpirableSemaphore {
             PermitExpirable::WAIT,
             wait.into(),
             Dropped::Withdrawn,
-        );
+        )
+        .about(self.line.keys().object());
         let grant = self
             .core
             .take(calling, What::Permits, permits, pin!(waiting))
@@ -504,7 +524,8 @@ impl RPermitExpirableSemaphore {
     }
 
     async fn run(&self, call: Call) -> Result<Reply> {
-        let calling = engine::call::Call::new(self.name(), call.name(), Wait::No, call.dropped());
+        let calling = engine::call::Call::new(self.name(), call.name(), Wait::No, call.dropped())
+            .about(self.line.keys().object());
         let running = self.line.call(call);
         self.core.call(calling, pin!(running)).await
     }

@@ -4,9 +4,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::str::SplitAsciiWhitespace;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::{Server, Subject};
 use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
 use crate::engine::request::Arg;
+use crate::engine::wakeups::Wake;
 
 pub(super) type Owner = usize;
 
@@ -152,7 +155,7 @@ impl Primitive for FairLock {
             .collect()
     }
 
-    fn heard(&mut self, channel: &str) -> Look {
+    fn heard(&mut self, channel: &str, _: &Wake, _: Instant) -> Look {
         let owner: Option<Owner> = channel
             .rsplit_once(':')
             .and_then(|(_, owner)| owner.parse().ok());

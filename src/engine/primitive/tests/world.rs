@@ -10,6 +10,7 @@ use crate::clock::Moment;
 use crate::engine::primitive::endings::Answered;
 use crate::engine::primitive::state::{State, Task};
 use crate::engine::primitive::{Batch, Outcome, Ticket, Told};
+use crate::engine::wakeups::Wake;
 use crate::error::Result;
 
 /// How long a caller waits that has a deadline.
@@ -163,7 +164,8 @@ impl<P: Subject> World<P> {
         for channel in channels {
             let heard = self.state.primitive.channels("own", &self.state.waiters);
             if heard.contains(&channel) {
-                self.state.heard(&channel, self.now);
+                let message = Wake::Message(Vec::new());
+                self.state.heard(&channel, &message, true, self.now);
             }
         }
     }

@@ -1,0 +1,228 @@
+//! A client's place in the line of all clients, for a primitive whose callers wait in turn: which channels it hears, what a
+//! message means to it, and what travels with its batches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Report, Turns, Verdict};
+use crate::engine::keys::{Keys, TurnKeys};
+use crate::engine::line::listening::FOR_OTHERS;
+use crate::engine::primitive::{Batch, Look, Primitive};
+use crate::engine::request::Arg;
+use crate::engine::wakeups::Wake;
+
+/// One client at one object.
+pub(crate) struct Place {
+    turns: Turns,
+    names: TurnKeys,
+    /// The object's own channel.
+    object: Arc<str>,
+    /// How often it looks by itself, where no others do.
+    safety_interval: Duration,
+    /// What travels with the batch under way.
+    report: Option<Report>,
+    /// This client is one of those who listened when it departed.
+    own: u64,
+}
+
+/// What the server has said of a batch.
+pub(crate) struct Said<'a> {
+    /// How many listen to the object's channel, this client included, where that is known.
+    pub(crate) listeners: Option<u64>,
+    /// The word about turns.
+    pub(crate) word: Option<&'a str>,
+    /// Somebody asked, and somebody waits on.
+    pub(crate) asked: bool,
+    pub(crate) waiting: bool,
+    pub(crate) sent: Instant,
+    pub(crate) now: Instant,
+}
+
+/// How the turns stand behind an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    /// Callers of this client were held back from what is free.
+    pub(crate) held: bool,
+    /// After how long it is to be seen whether others have come who were told.
+    pub(crate) look: Option<Duration>,
+}
+
+impl Place {
+    /// `None` for an object whose clients keep no turns.
+    pub(crate) fn of(keys: &Keys, safety_interval: Duration) -> Option<Self> {
+        Some(Place {
+            turns: Turns::default(),
+            names: keys.turns()?.clone(),
+            object: Arc::clone(keys.channel()),
+            safety_interval,
+            report: None,
+            own: 0,
+        })
+    }
+
+    /// From now on this client takes what it can get.
+    pub(crate) fn switch_off(&mut self) {
+        self.turns.switch_off();
+    }
+
+    /// Whether the clients that wait take turns, and this one with them.
+    pub(crate) fn is_kept(&self, now: Instant) -> bool {
+        self.turns.takes_part(now)
+    }
+
+    /// Who is taken for somebody who does not take part costs less than one who is not known to listen: so the channel of all
+    /// comes last, and its own first.
+    pub(crate) fn channels(&self) -> Vec<String> {
+        if !self.is_kept(Instant::now()) {
+            return vec![self.object.to_string()];
+        }
+        let TurnKeys {
+            line, own_channel, ..
+        } = &self.names;
+        [own_channel, &self.object, line]
+            .map(|name| name.to_string())
+            .into()
+    }
+
+    /// What is told of a channel: a reason to look, now or later.
+    pub(crate) fn heard(&mut self, channel: &str, wake: &Wake, now: Instant) -> Look {
+        let of_all = *channel == *self.names.line;
+        match wake {
+            Wake::Message(_) if *channel == *self.names.own_channel => Look::Now,
+            _ if *channel == *self.names.own_channel => Look::No,
+            Wake::Message(payload) if of_all => self.called(!payload.starts_with(FOR_OTHERS), now),
+            // What was said before has not been heard.
+            Wake::Confirmed | Wake::ConfirmedAgain if of_all => self.called(true, now),
+            _ if of_all => Look::No,
+            Wake::Message(payload) if payload.starts_with(FOR_OTHERS) => {
+                if self.is_kept(now) {
+                    Look::No
+                } else {
+                    Look::Now
+                }
+            }
+            Wake::Message(payload) => {
+                // A zero follows the announcement of the same permits.
+                if payload != b"0" {
+                    self.turns.heard();
+                }
+                self.answers(now)
+            }
+            Wake::Look if self.turns.looks(self.safety_interval) => Look::Now,
+            Wake::Confirmed => {
+                self.turns.forget();
+                Look::Now
+            }
+            Wake::ConfirmedAgain => Look::Now,
+            Wake::Lost | Wake::Ended => {
+                self.turns.deaf();
+                Look::No
+            }
+            Wake::Look | Wake::Refused(_) => Look::No,
+        }
+    }
+
+    /// Who can't be told can't take part. Whether that is what `channel` is for.
+    pub(crate) fn does_without(&mut self, channel: &str) -> bool {
+        let of_turns = [&self.names.own_channel, &self.names.line];
+        let of_turns = of_turns.into_iter().any(|name| **name == *channel);
+        if of_turns {
+            self.turns.switch_off();
+        }
+        of_turns
+    }
+
+    /// A line has begun: whoever waits is to stand in it. Or it can't use what is free: some of `all` are to look.
+    fn called(&mut self, all: bool, now: Instant) -> Look {
+        if !all && self.turns.is_in_line() && !self.turns.answers(now) {
+            return self.looks_late(now);
+        }
+        // Perhaps it is this client who has begun it.
+        let coming = self.report.is_some_and(|report| report.named > 0);
+        if coming || all && self.turns.has_just_come(now) {
+            return Look::No;
+        }
+        self.turns.forget();
+        Look::Now
+    }
+
+    fn answers(&mut self, now: Instant) -> Look {
+        if self.turns.answers(now) {
+            return Look::Now;
+        }
+        self.looks_late(now)
+    }
+
+    fn looks_late(&mut self, now: Instant) -> Look {
+        let at = self.turns.looks_late(now);
+        at.map_or(Look::No, |at| {
+            Look::After(at.saturating_duration_since(now))
+        })
+    }
+
+    /// By how much this client comes later than others who know the same, so that some do and not all.
+    pub(crate) fn delay(&self, now: Instant) -> Duration {
+        if self.turns.answers(now) {
+            return Duration::ZERO;
+        }
+        self.turns.delay()
+    }
+
+    /// `batch` departs, `of_waiters` being what there is to say of those who wait.
+    pub(crate) fn departs<P: Primitive>(&mut self, batch: &Batch<P>, of_waiters: Report) {
+        let now = batch.departed.timer();
+        self.turns.comes_back(now);
+        self.own = batch.hears(&self.object).into();
+        let reports = self.turns.wants_report(now, batch.first_is_known);
+        self.report = reports.then(|| self.turns.report(of_waiters, self.own));
+    }
+
+    /// The keys that the report of the batch needs, behind the object's own.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        let names = [&self.names.line, &self.names.notes];
+        names.into_iter().filter(|_| self.report.is_some())
+    }
+
+    /// The numbers of the report, at the end of the batch's arguments.
+    pub(crate) fn write(&self, args: &mut Vec<Arg>) {
+        if let Some(report) = self.report {
+            report.write(args);
+        }
+    }
+
+    /// The batch has been answered; `None` if the word about turns is none.
+    pub(crate) fn answered(&mut self, said: Said<'_>) -> Option<Standing> {
+        let Said { sent, now, .. } = said;
+        let verdict = match said.word {
+            Some(word) => Some(Verdict::read(word)?),
+            None => None,
+        };
+        if let Some(listeners) = said.listeners {
+            let others = listeners.saturating_sub(self.own);
+            self.turns.seen(others, now);
+        }
+        if self.report.take().is_some() {
+            self.turns
+                .answered(verdict, said.asked, said.waiting, sent, now);
+        }
+        let look = self.turns.look_at();
+        Some(Standing {
+            held: matches!(verdict, Some(Verdict::Seen(seen)) if seen.held),
+            look: look.map(|at| at.saturating_duration_since(now)),
+        })
+    }
+
+    /// That look is made.
+    pub(crate) fn looks(&mut self) {
+        if let Some(at) = self.turns.look_at() {
+            self.turns.is_due(at);
+        }
+    }
+
+    /// Whether it stands in line.
+    pub(crate) fn is_in_line(&self) -> bool {
+        self.turns.is_in_line()
+    }
+}

@@ -1,0 +1,243 @@
+//! The semaphore with ids as a primitive: who asks, and when those who wait look again.
+
+use std::str::SplitAsciiWhitespace;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::calls::{Call, Grant, Reply, Want};
+use super::steps;
+use crate::engine::call::Dropped;
+use crate::engine::keys::Keys;
+use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
+use crate::engine::request::Arg;
+use crate::engine::turns::{Place, Report, Said, Standing};
+use crate::engine::wakeups::Wake;
+
+/// One call takes, or gives back, so many permits at the most.
+pub(super) const MOST_AT_ONCE: usize = 1024;
+
+/// So many ids a batch has at the most, that no script is a long one: room for two of the largest calls.
+const MOST_IDS: usize = 2 * MOST_AT_ONCE;
+
+/// Those who wait ask for so many permits at a time, unless the first of them wants more.
+const MOST_ASKED: usize = 512;
+
+/// Somebody has given permits back, it is not known how many: so many are asked for. If that was too little, the answer
+/// says so.
+const SOME: usize = 16;
+
+/// What is known of a semaphore here.
+pub(super) struct PermitExpirable {
+    /// How many permits were free when the server answered last.
+    free: Option<usize>,
+    /// In the line of all clients.
+    place: Place,
+}
+
+impl PermitExpirable {
+    pub(super) fn new(place: Place) -> Self {
+        PermitExpirable { free: None, place }
+    }
+
+    /// From now on this client takes what it can get.
+    pub(super) fn without_turns(&mut self) {
+        self.place.switch_off();
+    }
+
+    /// What the others are to know of those who wait here.
+    fn report(batch: &Batch<Self>) -> Report {
+        let now = batch.departed.timer();
+        let waits = |want: &Want| now.saturating_duration_since(want.since);
+        let last_questions = batch.asks.iter().filter(|ask| ask.last).count();
+        let first = batch.first.as_ref();
+        let last = batch.asks.iter().rfind(|ask| !ask.last);
+        Report {
+            head: first.map_or(Duration::ZERO, |(_, want)| waits(want)),
+            last: last.map_or(Duration::ZERO, |ask| waits(&ask.want)),
+            named: batch.asks.len() - last_questions,
+            waiting: batch.waiting.saturating_sub(last_questions),
+            ticket: first.map_or(0, |(ticket, _)| ticket + 1),
+            ..Report::default()
+        }
+    }
+}
+
+impl Primitive for PermitExpirable {
+    const KIND: &'static str = "permit_expirable_semaphore";
+    const WAIT: &'static str = "acquire";
+    type Call = Call;
+    type Reply = Reply;
+    type Want = Want;
+    type Grant = Grant;
+
+    fn name(call: &Call) -> &'static str {
+        call.name()
+    }
+
+    fn is_owed(call: &Call) -> bool {
+        call.dropped() == Dropped::CarriedOut
+    }
+
+    fn add_up(earlier: &mut Call, call: &Call) -> bool {
+        let (Call::Release(ids), Call::Release(more)) = (earlier, call) else {
+            return false;
+        };
+        let fits = ids.len() + more.len() <= MOST_AT_ONCE;
+        if fits {
+            ids.extend_from_slice(more);
+        }
+        fits
+    }
+
+    fn frees(call: &Call) -> bool {
+        match call {
+            Call::Release(_) | Call::ReleaseTogether(_) | Call::Clear => true,
+            Call::TrySet(_) | Call::Set(_) => true,
+            Call::Add(permits) => *permits > 0,
+            // It may end sooner than those who wait know.
+            Call::Prolong(..) => true,
+            Call::Tend => true,
+            Call::Remaining(_) | Call::Count(_) | Call::List(_) => false,
+        }
+    }
+
+    fn takes(_: &Want) -> bool {
+        true
+    }
+
+    fn fits(&self, batch: &Batch<Self>, call: &Call) -> bool {
+        ids_in(batch) + call.ids() <= MOST_IDS
+    }
+
+    fn fits_ask(&self, batch: &Batch<Self>, want: &Want) -> bool {
+        ids_in(batch) + want.permits() <= MOST_IDS
+    }
+
+    /// Behind others, and with nothing free that is known of, there is no reason to ask: what wakes those in front looks
+    /// for the newcomer, too.
+    fn joins(&self, want: &Want, others: &Waiters<Self>) -> bool {
+        others.is_empty() || self.free.is_none_or(|free| want.permits() <= free)
+    }
+
+    /// The first, and as many as what is free, or becomes free by this batch, may suffice for; and those who have been passed
+    /// for long enough, that they stop the line.
+    fn asks(&self, batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
+        let frees = |call: &Call| match call {
+            Call::Release(_) | Call::ReleaseTogether(_) => Some(call.ids()),
+            Call::Prolong(..) | Call::Tend => Some(0),
+            call => (!Self::frees(call)).then_some(0),
+        };
+        let freed: Option<usize> = batch.calls.iter().map(|queued| frees(&queued.call)).sum();
+        let known = self.free.zip(freed).map(|(free, freed)| free + freed);
+        let mut left = known.unwrap_or(MOST_ASKED).min(MOST_ASKED);
+        let (mut asking, mut stopping) = (Vec::new(), MOST_ASKED);
+        for (ticket, want) in waiters.iter() {
+            let room = if want.is_passed(batch.departed) {
+                &mut stopping
+            } else {
+                &mut left
+            };
+            if want.permits() <= *room {
+                *room -= want.permits();
+                asking.push(ticket);
+            } else if asking.is_empty() {
+                asking.push(ticket);
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        asking
+    }
+
+    fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
+        if batch
+            .calls
+            .iter()
+            .any(|queued| matches!(queued.call, Call::Tend))
+        {
+            self.place.looks();
+        }
+        self.place.departs(batch, Self::report(batch));
+        steps::encode(batch, args);
+        self.place.write(args);
+    }
+
+    fn keys(&self, keys: &Keys) -> Vec<Arc<str>> {
+        keys.parts().chain(self.place.keys()).cloned().collect()
+    }
+
+    fn decode(
+        &mut self,
+        batch: &Batch<Self>,
+        words: &mut SplitAsciiWhitespace<'_>,
+    ) -> Option<Verdict<Self>> {
+        let millis: i64 = words.next()?.parse().ok()?;
+        let left: i64 = words.next()?.parse().ok()?;
+        let listeners: i64 = words.next()?.parse().ok()?;
+        let (replies, grants) = steps::decode(batch, words)?;
+        let served = batch.asks.iter().zip(&grants);
+        let served = served.filter(|(ask, grant)| !ask.last && grant.is_some());
+        let now = batch.answered;
+        let Standing { held, look: tend } = self.place.answered(Said {
+            listeners: u64::try_from(listeners).ok(),
+            word: words.next(),
+            asked: batch.asks.iter().any(|ask| !ask.last),
+            waiting: Self::report(batch).waiting > served.count(),
+            sent: batch.departed.timer(),
+            now,
+        })?;
+        let free = usize::try_from(left).unwrap_or(0);
+        let known = self.free.replace(free).unwrap_or(MOST_ASKED);
+        let all = !grants.is_empty() && grants.iter().all(Option::is_some);
+        let look = match u64::try_from(millis) {
+            Ok(0) => Look::Now,
+            // There is more than those who have asked could know.
+            _ if free > 0 && !held && (all || free > known || batch.asks.is_empty()) => Look::Now,
+            // All who wait know when the next one ends: not all look then.
+            Ok(millis) => Look::After(Duration::from_millis(millis) + self.place.delay(now)),
+            Err(_) => Look::No,
+        };
+        Some(Verdict {
+            later: tend.map(|pause| (pause, Call::Tend)),
+            ..Verdict::new(replies, grants, look)
+        })
+    }
+
+    fn give_back(grant: Grant) -> Option<Call> {
+        Some(Call::release_all(&grant.ids))
+    }
+
+    fn unknown(&mut self, batch: &Batch<Self>) -> Vec<Call> {
+        let asks = batch.asks.iter();
+        asks.map(|ask| Call::release_all(&ask.want.ids)).collect()
+    }
+
+    /// A place in the line that nobody stands in holds others up.
+    fn left(&mut self, _: Ticket, _: &Want, others: &Waiters<Self>) -> Option<Call> {
+        (others.is_empty() && self.place.is_in_line()).then_some(Call::Tend)
+    }
+
+    fn channels(&self, _own: &str, _waiters: &Waiters<Self>) -> Vec<String> {
+        self.place.channels()
+    }
+
+    fn heard(&mut self, channel: &str, wake: &Wake, now: Instant) -> Look {
+        if matches!(wake, Wake::Message(_)) {
+            self.free = self.free.map(|free| free.max(SOME));
+        }
+        self.place.heard(channel, wake, now)
+    }
+
+    fn does_without(&mut self, channel: &str) -> bool {
+        self.place.does_without(channel)
+    }
+}
+
+fn ids_in(batch: &Batch<PermitExpirable>) -> usize {
+    let calls = batch.calls.iter().map(|queued| queued.call.ids());
+    let asks = batch.asks.iter().map(|ask| ask.want.permits());
+    calls.chain(asks).sum()
+}

@@ -1,0 +1,280 @@
+//! Permits with ids in many clients: whoever came first is served first, a crowd costs no more than two, and those who keep no
+//! turns get a share.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Held, RPermitExpirableSemaphore, Result};
+use support::clients::{LIMIT, connect, limited, scripts};
+use support::server::RedisServer;
+use support::waiters::{channel, until, until_subscribers};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const NAME: &str = "jobs";
+const LINE: &str = "redisson_sc_leased_turns:{jobs}";
+const HOLD: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// As a service makes it.
+async fn clients(server: &RedisServer, count: usize) -> Vec<RPermitExpirableSemaphore> {
+    let all = (0..count).map(|_| Client::connect(server.url()));
+    let all = join_all(all).await.into_iter();
+    all.map(|client| client.unwrap().permit_expirable_semaphore(NAME))
+        .collect()
+}
+
+fn acquire(jobs: &RPermitExpirableSemaphore) -> JoinHandle<Result<Held>> {
+    let jobs = jobs.clone();
+    tokio::spawn(async move { jobs.acquire().await })
+}
+
+async fn granted(task: JoinHandle<Result<Held>>) -> Held {
+    let told = timeout(LIMIT, task).await.expect("asleep");
+    told.unwrap().unwrap()
+}
+
+async fn until_in_line(control: &mut MultiplexedConnection, count: u64) {
+    until(&format!("{count} stand in line"), LIMIT, async || {
+        control.zcard::<_, u64>(LINE).await.unwrap() == count
+    })
+    .await;
+}
+
+/// A client with callers that take a permit, hold it and give it back.
+struct Crowd {
+    served: Arc<AtomicUsize>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Crowd {
+    fn start(jobs: &RPermitExpirableSemaphore, callers: usize) -> Crowd {
+        let served = Arc::new(AtomicUsize::new(0));
+        let caller = |_| {
+            let (jobs, served) = (jobs.clone(), Arc::clone(&served));
+            tokio::spawn(async move {
+                loop {
+                    let held = jobs.acquire().await.unwrap();
+                    served.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(HOLD).await;
+                    jobs.release(held.id()).await.unwrap();
+                }
+            })
+        };
+        Crowd {
+            tasks: (0..callers).map(caller).collect(),
+            served,
+        }
+    }
+
+    fn served(&self) -> usize {
+        self.served.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// How often each is served, behind the beginning, while all together are so often.
+async fn shares(crowds: &[Crowd], times: usize) -> Vec<usize> {
+    until("each has been served", PATIENCE, async || {
+        crowds.iter().all(|crowd| crowd.served() > 0)
+    })
+    .await;
+    let before: Vec<_> = crowds.iter().map(Crowd::served).collect();
+    let since = || {
+        let pairs = crowds.iter().zip(&before);
+        pairs.map(|(crowd, before)| crowd.served() - before)
+    };
+    until("they are served", PATIENCE, async || {
+        since().sum::<usize>() >= times
+    })
+    .await;
+    since().collect()
+}
+
+#[tokio::test]
+async fn who_came_first_is_first_in_whichever_client() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let clients = [connect(server.url()).await, connect(server.url()).await];
+    let both = clients
+        .each_ref()
+        .map(|client| client.permit_expirable_semaphore(NAME));
+    both[0].try_set_permits(1).await.unwrap();
+    // One that races wins a round in two.
+    for round in 0..12 {
+        let [early, late] = [round % 2, 1 - round % 2];
+        let held = both[0].acquire().await.unwrap();
+        let first = acquire(&both[early]);
+        until("it waits", LIMIT, async || {
+            clients[early].stats().waiting == 1
+        })
+        .await;
+        // Answered behind the waiter's own question.
+        both[early].available_permits().await.unwrap();
+        // Clearly later: not within what does not count between two clients.
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        let second = acquire(&both[late]);
+        until_in_line(&mut control, 2).await;
+        both[0].release(held.id()).await.unwrap();
+        let held = granted(first).await;
+        assert!(!second.is_finished(), "round {round}");
+        both[early].release(held.id()).await.unwrap();
+        both[late]
+            .release(granted(second).await.id())
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_clients_has_equal_shares_at_the_cost_of_two() {
+    const CLIENTS: usize = 60;
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let clients = clients(&server, CLIENTS).await;
+    clients[0].try_set_permits(1).await.unwrap();
+    let crowds: Vec<Crowd> = clients.iter().map(|jobs| Crowd::start(jobs, 1)).collect();
+    shares(&crowds, CLIENTS).await;
+    let before = scripts(&mut control).await;
+    let shares = shares(&crowds, 5 * CLIENTS).await;
+    let grants = shares.iter().sum::<usize>() as f64;
+    let cost = (scripts(&mut control).await - before) as f64 / grants;
+    assert!(
+        shares.iter().all(|share| (3..=7).contains(share)),
+        "{shares:?}"
+    );
+    assert!(cost <= 8.0, "{cost} scripts a grant");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_equal_size_have_equal_shares() {
+    let server = RedisServer::start().await;
+    let clients = clients(&server, 3).await;
+    clients[0].try_set_permits(4).await.unwrap();
+    let crowds: Vec<Crowd> = clients.iter().map(|jobs| Crowd::start(jobs, 16)).collect();
+    let shares = shares(&crowds, 1500).await;
+    let (least, most) = (shares.iter().min(), shares.iter().max());
+    assert!(most <= least.map(|least| 3 * least).as_ref(), "{shares:?}");
+}
+
+/// Who takes what it can get, and hands it round, leaves the others what is over: that is what it is for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_without_turns_takes_what_it_can_get() {
+    let server = RedisServer::start().await;
+    let clients = clients(&server, 2).await;
+    clients[0].try_set_permits(2).await.unwrap();
+    let taking = Crowd::start(&clients[0].clone().without_turns(), 16);
+    let keeping = Crowd::start(&clients[1], 16);
+    until("it is served", PATIENCE, async || taking.served() > 300).await;
+    let shares = [taking.served(), keeping.served()];
+    assert!(shares[0] > 2 * shares[1], "{shares:?}");
+}
+
+/// Permits whose time is over come back to all who wait, though nobody gives them back; and not all of them look for each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_that_end_come_back_to_a_crowd_without_a_herd() {
+    const CLIENTS: usize = 80;
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let clients = clients(&server, CLIENTS).await;
+    clients[0].try_set_permits(1).await.unwrap();
+    let leased =
+        |jobs: &RPermitExpirableSemaphore| jobs.clone().with_lease(Duration::from_millis(300));
+    let held = leased(&clients[0]).acquire().await.unwrap();
+    let waiting: Vec<_> = clients.iter().map(|jobs| acquire(&leased(jobs))).collect();
+    until_in_line(&mut control, CLIENTS as u64).await;
+    until("the first one has ended", LIMIT, async || {
+        waiting.iter().any(JoinHandle::is_finished)
+    })
+    .await;
+    let done = || waiting.iter().filter(|task| task.is_finished()).count();
+    let (before, served) = (scripts(&mut control).await, done());
+    until("eight more have been served", PATIENCE, async || {
+        done() >= served + 8
+    })
+    .await;
+    let cost = (scripts(&mut control).await - before) as f64 / (done() - served) as f64;
+    assert!(cost <= 40.0, "{cost} scripts a grant");
+    drop(held);
+}
+
+/// The one that has told another client that its turn has come may go: somebody looks whether that one came.
+#[tokio::test]
+async fn a_turn_is_not_lost_with_the_one_who_has_told_of_it() {
+    for shuts_down in [false, true] {
+        let server = RedisServer::start().await;
+        let mut control = server.connection().await;
+        let proxy = support::proxy::Proxy::start(&server).await;
+        let frozen = connect(proxy.url()).await.permit_expirable_semaphore(NAME);
+        let going = connect(server.url()).await;
+        let last = connect(server.url()).await.permit_expirable_semaphore(NAME);
+        let jobs = going.permit_expirable_semaphore(NAME);
+        jobs.try_set_permits(1).await.unwrap();
+        let held = jobs.acquire().await.unwrap();
+        let first = acquire(&frozen);
+        until_subscribers(&mut control, &channel(NAME), 1).await;
+        frozen.available_permits().await.unwrap();
+        let second = acquire(&last);
+        until_in_line(&mut control, 2).await;
+        proxy.mute();
+        // It knows of the others, as it has waited, too.
+        assert!(
+            jobs.try_acquire_for(Duration::from_millis(50))
+                .await
+                .unwrap()
+                .is_none()
+        );
+        jobs.release(held.id()).await.unwrap();
+        if shuts_down {
+            going.shutdown().await.unwrap();
+        }
+        drop((jobs, going));
+        granted(second).await;
+        first.abort();
+    }
+}
+
+/// Where the server does not let a line be kept, or be heard, there are no turns, and nobody waits in vain.
+#[tokio::test]
+async fn a_line_that_may_not_be_kept() {
+    for rules in [
+        "~* &* +@all -hset",
+        "~* &* +@all -pexpire",
+        "~* resetchannels &redisson_sc:* +@all",
+    ] {
+        let (server, client) = limited(rules).await;
+        let mut control = server.connection().await;
+        let other = connect(server.url()).await;
+        let both = [client, other].map(|client| client.permit_expirable_semaphore(NAME));
+        both[0].try_set_permits(1).await.unwrap();
+        let held = both[0].acquire().await.unwrap();
+        let tasks = both.each_ref().map(|jobs| {
+            let jobs = jobs.clone();
+            tokio::spawn(async move {
+                let held = jobs.acquire().await?;
+                jobs.release(held.id()).await
+            })
+        });
+        until_subscribers(&mut control, &channel(NAME), 2).await;
+        both[0].release(held.id()).await.unwrap();
+        for task in tasks {
+            let told = timeout(LIMIT, task).await;
+            told.unwrap_or_else(|_| panic!("{rules}: asleep"))
+                .unwrap()
+                .unwrap();
+        }
+    }
+}

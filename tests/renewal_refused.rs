@@ -1,0 +1,107 @@
+//! Renewal that the server forbids for a while: it says nothing of what is held, and is tried again as long as that lasts.
+
+mod support;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::FromRedisValue;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::Client;
+use support::server::RedisServer;
+use support::waiters::until;
+
+/// Three tries that are refused are made in the first half of it.
+const LEASE: Duration = Duration::from_secs(6);
+const LIMIT: Duration = Duration::from_secs(20);
+
+async fn start() -> (RedisServer, Client, MultiplexedConnection) {
+    let options = RedisServer::options().user("app on >pw ~* &* +@all");
+    let server = options.start().await;
+    let client = Client::builder(server.url_as("app", "pw"))
+        .lock_watchdog_timeout(LEASE)
+        .connect()
+        .await
+        .unwrap();
+    let control = server.connection().await;
+    (server, client, control)
+}
+
+/// How often the server has refused `command`.
+async fn refusals(control: &mut MultiplexedConnection, command: &str) -> u64 {
+    let log: Vec<HashMap<String, redis::Value>> = redis::cmd("ACL")
+        .arg("LOG")
+        .query_async(control)
+        .await
+        .unwrap();
+    let of_it = log.iter().filter(|entry| {
+        let object = String::from_redis_value_ref(&entry["object"]).unwrap();
+        object.eq_ignore_ascii_case(command)
+    });
+    of_it
+        .map(|entry| u64::from_redis_value_ref(&entry["count"]).unwrap())
+        .sum()
+}
+
+/// Forbids a command that renewal looks with, until it has been refused so often.
+async fn forbid_for_a_while(control: &mut MultiplexedConnection, command: &str, times: u64) {
+    let rule = async |control: &mut MultiplexedConnection, sign: &str| {
+        redis::cmd("ACL")
+            .arg(&["SETUSER", "app", &format!("{sign}{command}")])
+            .exec_async(control)
+            .await
+            .unwrap();
+    };
+    rule(control, "-").await;
+    until("it is tried again and again", LIMIT, async || {
+        refusals(control, command).await >= times
+    })
+    .await;
+    rule(control, "+").await;
+}
+
+#[tokio::test]
+async fn a_permit_with_an_id() {
+    let (_server, client, mut control) = start().await;
+    let jobs = client.permit_expirable_semaphore("jobs");
+    jobs.try_set_permits(2).await.unwrap();
+    let guards = [jobs.permit().await.unwrap(), jobs.permit().await.unwrap()];
+    forbid_for_a_while(&mut control, "zscore", 3).await;
+    let leases = guards.each_ref().map(|guard| guard.lease().clone());
+    until("they are renewed", LIMIT, async || {
+        leases
+            .iter()
+            .all(|lease| lease.remaining() > Some(LEASE * 3 / 4))
+    })
+    .await;
+    for guard in guards {
+        assert!(!guard.is_lost());
+        assert_eq!(guard.release().await, Ok(true));
+    }
+    assert_eq!(jobs.available_permits().await, Ok(2));
+}
+
+#[tokio::test]
+async fn a_lock() {
+    let (_server, client, mut control) = start().await;
+    let guard = client.lock("door").guard().await.unwrap();
+    forbid_for_a_while(&mut control, "hexists", 3).await;
+    until("it is renewed", LIMIT, async || {
+        guard.lease().remaining() > Some(LEASE * 3 / 4)
+    })
+    .await;
+    assert!(!guard.is_lost());
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn permits_on_record() {
+    let (_server, client, mut control) = start().await;
+    let seats = client.semaphore("seats").watched();
+    seats.try_set_permits(2).await.unwrap();
+    let permit = seats.permit(1).await.unwrap();
+    forbid_for_a_while(&mut control, "hget", 1).await;
+    assert!(!permit.is_lost());
+    permit.release().await.unwrap();
+    assert_eq!(seats.available_permits().await, Ok(2));
+}
