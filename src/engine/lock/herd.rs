@@ -68,6 +68,11 @@ impl Herd {
         self.late
     }
 
+    /// Nobody of this client waits any more.
+    pub(super) fn rest(&mut self) {
+        self.late = None;
+    }
+
     /// Whether it asks now, as there was none.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let due = self.late.take_if(|late| *late <= now).is_some();

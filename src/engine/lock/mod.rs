@@ -42,10 +42,11 @@
 //! | `waiting.rs` | the queue of those who wait, and when they ask |
 //! | `sharing.rs` | when the lock is left to other clients |
 //! | `herd.rs` | which clients ask when it has come free |
-//! | `locked.rs` | the state while it is locked |
+//! | `locked.rs` | the state while it is locked, and what follows when it is not |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
 //!
-//! What the owners hold stands in the client's table, [`holds`](super::holds).
+//! What the owners hold stands in the client's table, [`holds`](super::holds). Those who wait and the timer are those of the line
+//! that serves every [`primitive`](super::primitive).
 
 mod answers;
 mod calls;

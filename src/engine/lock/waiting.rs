@@ -96,7 +96,6 @@ impl Waiting {
     /// When something is to be done though nothing happens.
     pub(super) fn alarm(&self) -> Option<Instant> {
         let looks = self.look_at.into_iter().chain(self.herd.late());
-        let looks = looks.filter(|_| !self.waiters.is_empty());
         looks.chain(self.waiters.first_deadline()).min()
     }
 
@@ -116,7 +115,9 @@ impl Waiting {
 
     /// Those who wait look when the time is over for which the lock is left to others.
     pub(super) fn look_when_others_had_it(&mut self, now: Instant) {
-        if let Some(until) = self.sharing.gives_way(now) {
+        if let Some(until) = self.sharing.gives_way(now)
+            && !self.is_empty()
+        {
             self.look_at = Some(until);
         }
     }
@@ -125,6 +126,9 @@ impl Waiting {
     /// are to ask before it.
     fn heard(&mut self, now: Instant) -> Option<Instant> {
         self.sharing.heard(now);
+        if self.is_empty() {
+            return None;
+        }
         self.herd.heard(self.sharing.others(), now)
     }
 
@@ -222,6 +226,7 @@ impl LockLine {
         if waiting.waiters.is_empty() {
             waiting.listening.end(wakeups, channel, &listener);
             waiting.look_at = None;
+            waiting.herd.rest();
         } else {
             waiting.look |= waiting
                 .listening

@@ -36,9 +36,11 @@
 //! | look `After` | a pause for others | the holder's end, the others' time | first expiry, peers' lock, pace |
 //! | `later` | whether those come who were told | - | the same |
 //!
-//! What the first two need and this does not have yet, since nothing here would use it: serving a waiter inside the process
-//! (hand-over), a result for a step that was refused alone or must be sent again (the lock's `Lost`), how many hear the
-//! channel, a short form for a usual case, and a place in front (the lock's owner who holds it already).
+//! The lock's waiters and its timer are those of this line already ([`waiters`], [`timer`]). What its rounds need besides, and
+//! this does not have yet, since nothing here would use it: a result for a step that was refused alone or must be sent again (the
+//! lock's `Lost`); a call that is settled when it would depart (a hold that is gone by then); what is to be noted when a batch departs,
+//! and when nothing of it was done; a request that does not stand behind the envelope, and a short form for a usual case; one
+//! answer for all who only try, whether they fitted in or not. The semaphore needs to serve a waiter inside the process (hand-over).
 
 mod channels;
 mod endings;
