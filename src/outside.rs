@@ -49,6 +49,7 @@ thread_local! {
 }
 
 /// Until this is dropped, its thread is in the simulation.
+#[derive(Debug)]
 #[must_use = "the simulation ends when this is dropped"]
 pub struct Simulated(PhantomData<Rc<()>>);
 
