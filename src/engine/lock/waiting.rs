@@ -267,6 +267,8 @@ impl Listener for LockLine {
             let answered = state.waiting.waiters.answered_ones().into_iter();
             let waiters = answered.filter_map(|ticket| state.waiting.take(ticket));
             let waiters: Vec<_> = waiters.collect();
+            // Those who are left have never asked.
+            state.waiting.look_anew();
             drop(state);
             self.tell_all(waiters, &refused(self.name(), refusal), &refusal.detail);
             drive::kick(&line);

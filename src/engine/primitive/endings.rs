@@ -193,6 +193,8 @@ impl<P: Primitive> State<P> {
     /// Those who wait although the server has answered are told that they would wait in vain.
     pub(super) fn cannot_listen(&mut self, name: &str, error: &Error, now: Instant) -> Told<P> {
         let tickets = self.waiters.answered_ones();
+        // Those who are left may never have asked.
+        self.look = true;
         self.refuse(name, tickets, (error, None), now)
     }
 

@@ -212,3 +212,22 @@ fn who_was_in_doubt_stays_so_when_it_may_not_listen() {
         "{told:?}"
     );
 }
+
+/// It came behind another one that had been told to wait, and was no reason to ask.
+#[test]
+fn who_has_never_asked_asks_when_those_before_it_may_not_listen() {
+    let (mut state, now) = (state::<Gate>(), Instant::now());
+    let mut first = join(&mut state, None, now);
+    let batch = depart(&mut state);
+    let nothing = verdict(&batch, || Got::Nothing);
+    arrive(&mut state, batch, nothing, now);
+    let later = now + Duration::from_secs(1);
+    let mut second = join(&mut state, None, later);
+    state.look = false;
+    let told = state.cannot_listen("name", &plain(), later);
+    assert!(told.tell().is_empty());
+    let told = first.try_recv().expect("it is told").err();
+    assert_eq!(told, Some(plain()));
+    assert!(second.try_recv().is_err(), "it has not been answered");
+    assert_eq!(depart(&mut state).asks.len(), 1);
+}
