@@ -1,7 +1,7 @@
 # Each target sets up what it needs; see scripts/setup.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test oldest-rust test-servers bench figures soak sim fmt clean
+.PHONY: help setup demo test licences oldest-crates oldest-rust test-servers bench bench-network figures soak sim fmt clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -35,9 +35,27 @@ test: setup ## check everything, on the redis-server of this machine
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 	cargo package --locked --list $(UNCOMMITTED)
 	cargo package --locked $(UNCOMMITTED)
+	$(MAKE) licences oldest-crates
 	cargo run --locked --example in_process
 	cargo run --locked --example shared
 	cargo run --locked --package demo
+
+# Permissive ones, for whoever takes a crate with all features.
+LICENCE = ([( /]?(MIT|Apache-2\.0|BSD-3-Clause|BSL-1\.0|ISC|Unicode-3\.0|Unlicense|Zlib|LLVM-exception|AND|OR|WITH)[)]?)+
+licences: ## name the crates whose licence is not one of those that are known to be permissive
+	! cargo tree --locked --all-features --edges normal --prefix none --format '{p}: {l}' \
+		| sed 's/ (\*)$$//' | grep --invert-match --extended-regexp ': $(LICENCE)$$'
+
+# What a user gets whose other crates hold back those that this one needs. Resolving so is for nightly compilers, and for those
+# that are told to be one.
+OLDEST_CRATES = target/oldest-crates
+oldest-crates: ## build with the oldest versions of the crates that Cargo.toml promises to do with
+	rm -rf $(OLDEST_CRATES)/source && mkdir -p $(OLDEST_CRATES)/source
+	tar --extract --gzip --strip-components 1 --directory $(OLDEST_CRATES)/source --file \
+		$$(ls -t target/package/redisson-semaphore-*.crate | head -n 1)
+	printf '\n[workspace]\n' >> $(OLDEST_CRATES)/source/Cargo.toml
+	cd $(OLDEST_CRATES)/source && RUSTC_BOOTSTRAP=1 cargo update --quiet -Z direct-minimal-versions
+	cargo check --all-features --manifest-path $(OLDEST_CRATES)/source/Cargo.toml --target-dir $(OLDEST_CRATES)/target
 
 oldest-rust: ## build with the oldest Rust that is promised, which rustup fetches
 	scripts/setup.sh oldest-rust
@@ -60,7 +78,11 @@ test-servers: setup ## check other versions of the server (SERVERS='redis-6.2 va
 bench: setup ## measure against Redisson and a plain client (BENCH=quick: in two minutes)
 	cargo bench --locked --bench compare
 
-figures: bench ## measure, and fill the guide's figures from it: on a quiet machine, in eleven minutes
+bench-network: setup ## measure over a cluster, beside redis-rs' client for that, and by TLS
+	cargo run --locked --release --package network
+
+figures: bench ## measure, and fill the guide's figures from it: on a quiet machine, in twelve minutes
+	cargo run --locked --release --package demo > benches/demo.txt
 	cargo bench --locked --bench compare -- figures
 
 # A part of `make test`, for 30 s.

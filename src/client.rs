@@ -181,8 +181,8 @@ impl Client {
     /// clients of a process add up: the counters `redisson_semaphore_granted_total`, `_refused_total`, `_failed_total`, `_outcomes_unknown_total`,
     /// `_lost_total`, `_retries_total` and `_reconnections_total`, and the gauges `redisson_semaphore_waiting`, `_held_permits` and
     /// `_held_locks`. As they come, the histograms `redisson_semaphore_wait_seconds` (of what was granted) and
-    /// `redisson_semaphore_hold_seconds` (of guards) are told, with the label `what`, which is `permits` or `lock`. Names of objects are no labels, as
-    /// they may be many. The recorder has to be there before the client is made.
+    /// `redisson_semaphore_hold_seconds` (of guards) are told, with the label `what`, which is `permits` or `lock`: of more than 10,000 a second a sample of
+    /// about so many. Names of objects are no labels, as they may be many. The recorder has to be there before the client is made.
     ///
     /// With the feature `spans` there is a span of [`tracing`](https://docs.rs/tracing) at the level `INFO` for each wait, `wait`, and one for as long as a
     /// guard holds something, `hold`: with the `name` of the object, `what`, and the `amount` of permits.
@@ -373,6 +373,23 @@ impl ClientBuilder {
     /// `setShardedSubscriptionMode`, with the same default. Nothing but a cluster has a choice.
     pub fn sharded_pubsub(mut self, mode: ShardedPubSub) -> Self {
         self.config.sharded_pubsub = mode;
+        self
+    }
+
+    /// What a call has changed counts when so many replicas have it, too (`WAIT`): a failover to one of them loses no grant that
+    /// anybody has been told of, and no release. None by default. Redisson waits for replicas wherever it knows of any, and is content
+    /// with one.
+    ///
+    /// Each call then takes a round trip more, and that to the replicas; those who call at the same time share it. Where too few
+    /// replicas confirm, the call is asked about again and again, as one that was not answered: through the retry window, or
+    /// the call timeout, then its caller is told [`Error::OutcomeUnknown`], which says how many there were. What was granted to
+    /// it is given back, a release has been carried out, and may be lost with the master. Who waits in line goes on waiting.
+    ///
+    /// Replicas confirm that they have got it, not that they have stored it; and a replica that has not may be promoted all the
+    /// same, where sentinels or the cluster choose it: ask for more than half of them to make that unlikely. Renewals, and what
+    /// only looks, are not waited for. A user of the ACL needs `+wait`.
+    pub fn wait_for_replicas(mut self, count: u32) -> Self {
+        self.config.replicas = Some(count).filter(|count| *count > 0);
         self
     }
 

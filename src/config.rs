@@ -95,6 +95,8 @@ pub(crate) struct Config {
     pub(crate) sentinels: Option<Vec<String>>,
     pub(crate) sentinel_tls: Option<Tls>,
     pub(crate) sharded_pubsub: ShardedPubSub,
+    /// So many replicas must have a change before it counts.
+    pub(crate) replicas: Option<u32>,
     pub(crate) client_name: Option<String>,
     pub(crate) name_mapper: NameMapper,
     pub(crate) response_timeout: Duration,
@@ -122,6 +124,7 @@ impl Config {
             sentinels: None,
             sentinel_tls: None,
             sharded_pubsub: ShardedPubSub::default(),
+            replicas: None,
             client_name: None,
             name_mapper: NameMapper::default(),
             response_timeout: Duration::from_secs(3),

@@ -25,7 +25,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What a feature brings is linked to where the feature is.
 #![cfg_attr(
-    not(all(feature = "blocking", feature = "tls-rustls", feature = "tower")),
+    not(all(
+        feature = "blocking",
+        feature = "redisson-yaml",
+        feature = "tls-rustls",
+        feature = "tower"
+    )),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
@@ -47,7 +52,11 @@ pub mod memory;
 #[doc(hidden)]
 pub mod outside;
 pub mod recipes;
+#[cfg(feature = "redis-rs")]
+mod redis_rs;
 mod redisson;
+#[cfg(feature = "redisson-yaml")]
+mod redisson_yaml;
 mod state;
 mod stats;
 mod sync;
@@ -71,6 +80,9 @@ pub use redisson::{
     ExpireCondition, ExpireTime, RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore,
     RSemaphore,
 };
+#[cfg(feature = "redisson-yaml")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redisson-yaml")))]
+pub use redisson_yaml::{Ignored, RedissonYaml};
 pub use state::ConnectionState;
 pub use stats::Stats;
 #[cfg(feature = "tls-rustls")]

@@ -92,14 +92,14 @@ impl Objects {
         let (timed, now, changed, looked, given) =
             timeout(LIMIT, all).await.expect("they are told");
         Told {
-            taken: timed.into_iter().chain(now).collect(),
-            changed,
+            taken: timed,
+            changed: now.into_iter().chain(changed).collect(),
             looked,
             given: given.into_iter().map(Result::unwrap_err).collect(),
         }
     }
 
-    /// Calls that take something, at once.
+    /// Calls that take something, at once, and stand behind others.
     async fn take_now(&self) -> Vec<Error> {
         let (semaphore, lock, recipe, string_lock) = tokio::join!(
             self.semaphore.try_acquire(1),
@@ -179,7 +179,7 @@ impl Objects {
 /// What calls were told.
 struct Told {
     taken: Vec<Error>,
-    /// Of these some may have been sent where the network is silent.
+    /// Of these, behind others, some may have been sent where the network is silent.
     changed: Vec<Error>,
     looked: Vec<Error>,
     given: Vec<Error>,

@@ -214,7 +214,7 @@ async fn a_url_of_the_other_kind_is_told() {
     }
     let both = Client::builder(cluster.url()).sentinels(["redis://127.0.0.1"]);
     let error = both.connect().await.unwrap_err();
-    assert!(error.to_string().contains("no sentinels"), "{error}");
+    assert!(error.to_string().contains("have no sentinels"), "{error}");
 }
 
 #[tokio::test]
@@ -485,6 +485,107 @@ async fn a_master_that_is_replaced_is_left() {
         told.elapsed()
     );
     assert_eq!(cluster.stored(name, 3).await.as_deref(), Some("20"));
+}
+
+/// A node comes, takes over a slot with those who wait for its permits, gives it back, and goes.
+#[tokio::test]
+async fn a_node_that_comes_and_goes_is_followed() {
+    let mut cluster = Cluster::start().await;
+    let name = &cluster.name_at(0, "travelling").await;
+    let slot = cluster.slot(name).await;
+    let (client, other) = (connect(&cluster).await, connect(&cluster).await);
+    let semaphore = client.semaphore(name);
+    semaphore.try_set_permits(3).await.unwrap();
+    let guard = semaphore.permit(3).await.unwrap();
+    let waiting = waiter(&cluster.servers[0], &other, name, 1).await;
+
+    let added = cluster.add().await;
+    cluster.move_slot(slot, 0, added).await;
+    until_listeners(&cluster.servers[added], name, 1).await;
+    release_elsewhere(&cluster.servers[added], name).await;
+    served(waiting).await;
+    let waiting = waiter(&cluster.servers[added], &other, name, 3).await;
+
+    cluster.move_slot(slot, added, 0).await;
+    cluster.remove().await;
+    until_listeners(&cluster.servers[0], name, 1).await;
+    guard.release().await.unwrap();
+    served(waiting).await;
+    other.semaphore(name).release(4).await.unwrap();
+    assert_eq!(cluster.stored(name, 3).await.as_deref(), Some("4"));
+    // Nobody misses it.
+    for client in [client, other] {
+        let mut state = client.connection_state();
+        let connected = state.wait_for(|state| *state == ConnectionState::Connected);
+        tokio::time::timeout(LIMIT, connected)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+}
+
+/// A master is away with its replica: what is asked of it is not sent, and so it is told, whatever the others are sent meanwhile.
+#[tokio::test]
+async fn what_was_not_sent_has_not_happened_though_others_are_served() {
+    let mut cluster = Cluster::start().await;
+    let (away, there) = (
+        cluster.name_at(0, "away").await,
+        cluster.name_at(1, "there").await,
+    );
+    let client = of(&cluster)
+        .call_timeout(Duration::from_secs(1))
+        .connect()
+        .await
+        .unwrap();
+    let (semaphore, other) = (client.semaphore(&away), client.semaphore(&there));
+    semaphore.try_set_permits(5).await.unwrap();
+    other.try_set_permits(5).await.unwrap();
+    let lock = client.lock(&format!("{{{away}}}:lock"));
+    let leased = client.permit_expirable_semaphore(&format!("{{{away}}}:leased"));
+    let latch = client.count_down_latch(&format!("{{{away}}}:latch"));
+
+    for server in [3, 0] {
+        cluster.servers[server].kill().await;
+    }
+    let mut state = client.connection_state();
+    let disconnected = |state: &ConnectionState| *state != ConnectionState::Connected;
+    state.wait_for(disconnected).await.unwrap();
+
+    let mut served = 0;
+    let busy = async {
+        loop {
+            other.permit(1).await.unwrap().release().await.unwrap();
+            served += 1;
+        }
+    };
+    let wait = Duration::from_millis(10);
+    let calls = async {
+        let told = tokio::join!(
+            semaphore.permit_for(1, wait),
+            semaphore.add_permits(1),
+            semaphore.touch(),
+            lock.try_lock(),
+            leased.permit_for(wait),
+            latch.try_set_count(1),
+        );
+        [
+            told.0.map(drop).unwrap_err(),
+            told.1.unwrap_err(),
+            told.2.map(drop).unwrap_err(),
+            told.3.map(drop).unwrap_err(),
+            told.4.map(drop).unwrap_err(),
+            told.5.map(drop).unwrap_err(),
+        ]
+    };
+    let told = tokio::select! {
+        told = calls => told,
+        () = busy => unreachable!("it goes on"),
+    };
+    assert!(served > 0);
+    for error in told {
+        assert_eq!(error.effect(), Effect::None, "{error}");
+        assert!(error.is_retryable(), "{error}");
+    }
 }
 
 /// A host that is gone: nothing says so but the others.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Effect, Error, LeasedSemaphore};
-use support::clients::{LIMIT, builder, connect, release_as_redisson, served, stored};
+use support::clients::{LIMIT, NEVER, builder, connect, release_as_redisson, served, stored};
 use support::log;
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::refusals::{all_operations, assert_clear};
@@ -202,6 +202,70 @@ async fn who_waits_is_served_by_the_new_primary() {
         pair.until_stored("waited", 0).await;
         assert_eq!(semaphore.available_permits().await, Ok(0));
     }
+}
+
+/// What guards hold goes across with the counter; and what does not go across is missing in both.
+#[tokio::test]
+async fn permits_on_record_go_across_and_come_back_once() {
+    const HELD: &str = "redisson_sc_held:{watched}";
+    let mut pair = Pair::start().await;
+    let client = builder(pair.address.url()).lock_watchdog_timeout(NEVER);
+    let seats = client
+        .connect()
+        .await
+        .unwrap()
+        .semaphore("watched")
+        .watched();
+    seats.try_set_permits(8).await.unwrap();
+    let (kept, dropped) = (
+        seats.permit(1).await.unwrap(),
+        seats.permit(2).await.unwrap(),
+    );
+    // Somebody who has died by then.
+    let mut old = pair.primary.connection().await;
+    let () = redis::pipe()
+        .decr("watched", 3)
+        .hset(HELD, "dead:1", "3 1000 the late one")
+        .zadd("redisson_sc_alive:{watched}", "dead:1", 1)
+        .query_async(&mut old)
+        .await
+        .unwrap();
+    pair.until_across("watched").await;
+    pair.change_places().await;
+    pair.follow();
+    kept.release().await.unwrap();
+    drop(dropped);
+    pair.until_stored("watched", 5).await;
+    assert_eq!(seats.reclaim().await.unwrap().len(), 1);
+    assert_eq!(stored(&pair.primary, "watched").await, ["8"]);
+    assert!(seats.holders().await.unwrap().is_empty());
+
+    // The next one takes over without the last writes.
+    let kept = seats.permit(1).await.unwrap();
+    pair.until_across("watched").await;
+    replica_of(&mut pair.replica.connection().await, None).await;
+    let late = seats.permit(2).await.unwrap();
+    assert_eq!(stored(&pair.primary, "watched").await, ["5"]);
+    assert_eq!(stored(&pair.replica, "watched").await, ["7"]);
+    std::mem::swap(&mut pair.primary, &mut pair.replica);
+    pair.follow();
+    pair.address.cut();
+    // Whose permits are missing, nobody knows: they are all told, and give nothing back.
+    until("they are told", LIMIT, async || {
+        drop(seats.try_permit(1).await.unwrap());
+        kept.is_lost() && late.is_lost()
+    })
+    .await;
+    drop((kept, late));
+    let anew = seats.permit(1).await.unwrap();
+    assert!(!anew.is_lost());
+    anew.release().await.unwrap();
+    // What is left of the others comes back when the time is up.
+    let holders = seats.holders().await.unwrap();
+    let on_record: u64 = holders.iter().map(|holder| holder.permits()).sum();
+    let free = seats.available_permits().await.unwrap().unsigned_abs();
+    assert!(on_record > 0);
+    assert_eq!(free + on_record, 8);
 }
 
 #[tokio::test]

@@ -42,6 +42,46 @@ async fn a_turn_costs_a_few_scripts_and_everybody_has_some() {
     join_all(crowds.into_iter().map(LockCrowd::stop)).await;
 }
 
+/// How many scripts a turn costs when so many clients that have never unlocked wait behind a holder that keeps the lock so long.
+async fn scripts_of_fresh(clients: u64, kept: Duration) -> f64 {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let holder = connect(server.url()).await.lock("door");
+    holder.lock().await.unwrap();
+    let fresh = join_all((0..clients).map(|_| connect(server.url()))).await;
+    let turns = fresh.iter().map(|client| {
+        let lock = client.lock("door");
+        tokio::spawn(async move {
+            lock.lock().await?;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            lock.unlock().await
+        })
+    });
+    let turns: Vec<_> = turns.collect();
+    until_subscribers(&mut connection, CHANNEL, clients).await;
+    tokio::time::sleep(kept).await;
+    let before = scripts(&mut connection).await;
+    holder.unlock().await.unwrap();
+    for turn in turns {
+        served(turn).await;
+    }
+    (scripts(&mut connection).await - before) as f64 / clients as f64
+}
+
+/// What each has seen is that others have the lock: the answer to its question says how many listen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_crowd_that_has_never_unlocked_a_few_ask() {
+    let cost = scripts_of_fresh(100, Duration::ZERO).await;
+    assert!(cost < 25.0, "{cost} scripts a turn");
+}
+
+/// All of them have waited for so long that one of them is to be next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_crowd_that_has_been_passed_for_long_a_few_ask() {
+    let cost = scripts_of_fresh(100, Duration::from_millis(5500)).await;
+    assert!(cost < 25.0, "{cost} scripts a turn");
+}
+
 /// Whoever has learned that others are to ask, and is alone, asks all the same. Nobody looks without a reason here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_left_of_a_crowd_gets_it() {

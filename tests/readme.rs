@@ -12,7 +12,7 @@ use std::time::Duration;
 use layouts::Shape;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, FromRedisValue};
-use redisson_semaphore::{Client, RLock};
+use redisson_semaphore::{Client, NameMapper, RLock};
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, served};
 use support::server::RedisServer;
@@ -86,6 +86,7 @@ fn each_link_of_the_readme_is_one_in_the_documentation() {
 #[test]
 fn the_figures_are_those_of_the_report() {
     let report = include_str!("../benches/figures.json");
+    let demo = include_str!("../benches/demo.txt");
     let report = serde_json::from_str(report).expect("JSON");
     assert_eq!(figures::missing(&report), [""; 0]);
     let page = include_str!("../src/guide/figures.md");
@@ -93,8 +94,9 @@ fn the_figures_are_those_of_the_report() {
     let drawn = [
         include_str!("../src/guide/waits.svg"),
         include_str!("../src/guide/throughput.svg"),
+        include_str!("../src/guide/demo.svg"),
     ];
-    for ((name, picture), drawn) in figures::pictures(&report).into_iter().zip(drawn) {
+    for ((name, picture), drawn) in figures::pictures(&report, demo).into_iter().zip(drawn) {
         assert!(picture == drawn, "{name} is not what the report says");
         // In the documentation it stands in Markdown, where an empty line would end it.
         assert!(!picture.contains("\n\n"), "{name}");
@@ -117,13 +119,17 @@ fn grants(introduction: &str) -> Vec<&'static str> {
 async fn user(control: &mut MultiplexedConnection, name: &str, introductions: &[&str]) {
     let all = ["Everybody:"].iter().chain(introductions);
     for rules in all.flat_map(|introduction| grants(introduction)) {
-        let mut command = redis::cmd("ACL");
-        command.arg("SETUSER").arg(name);
-        for rule in rules.split(' ') {
-            command.arg(rule);
-        }
-        let _: () = command.query_async(control).await.unwrap();
+        grant(control, name, rules).await;
     }
+}
+
+async fn grant(control: &mut MultiplexedConnection, name: &str, rules: &str) {
+    let mut command = redis::cmd("ACL");
+    command.arg("SETUSER").arg(name);
+    for rule in rules.split(' ') {
+        command.arg(rule);
+    }
+    let _: () = command.query_async(control).await.unwrap();
 }
 
 async fn connect(server: &RedisServer, user: &str) -> Client {
@@ -225,6 +231,54 @@ async fn what_semaphores_need() {
     drop(waiting.try_permit(1).await.unwrap());
     drop(stranger);
     what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
+}
+
+/// Besides what semaphores need without turns.
+#[tokio::test]
+async fn what_watched_semaphores_need() {
+    const THESE: &[&str] = &["For [watched]"];
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    user(&mut control, "app", THESE).await;
+    let [names, commands, _turns] = grants("For semaphores,")[..] else {
+        panic!("names, commands, and those of turns")
+    };
+    for rules in [names, commands] {
+        grant(&mut control, "app", rules).await;
+    }
+    let connect = async |time_out| {
+        let builder = builder(server.url_as("app", "secret")).lock_watchdog_timeout(time_out);
+        builder.connect().await.unwrap()
+    };
+    // What it holds is put off every third of a second.
+    let client = connect(Duration::from_secs(1)).await;
+    let seats = client.semaphore("seats").watched().without_turns();
+    seats.try_set_permits(4).await.unwrap();
+    let mut two = seats.permit(2).await.unwrap();
+    let one = two.split(1).unwrap();
+    assert_eq!(seats.holders().await.unwrap().len(), 1);
+    one.release().await.unwrap();
+    assert_eq!(two.forget(), 1);
+    drop(seats.try_permit(1).await.unwrap());
+    let (all, next) = (seats.permit(3).await.unwrap(), seats.clone());
+    let waits = tokio::spawn(async move { next.permit(2).await?.release().await });
+    until_subscribers(&mut control, "redisson_sc:{seats}", 1).await;
+    all.release().await.unwrap();
+    served(waits).await;
+    // One that has died.
+    let _: () = redis::pipe()
+        .hset("redisson_sc_held:{seats}", "dead:1", "1 1000 the late one")
+        .zadd("redisson_sc_alive:{seats}", "dead:1", 1)
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    let found = async || seats.reclaim().await.unwrap().len();
+    let back = async || seats.available_permits().await == Ok(4);
+    until("it is given back", LIMIT, async || {
+        found().await > 0 || back().await
+    })
+    .await;
+    what_was_granted_was_enough_and_needed(&mut control, [client], THESE).await;
 }
 
 #[tokio::test]
@@ -363,6 +417,99 @@ async fn what_recipes_need() {
     nothing_is_refused(&mut control).await;
 }
 
+/// Everything that a tenant's objects leave behind, and hear.
+async fn use_everything(server: &RedisServer, tenant: &str) {
+    let mapped = async || {
+        let mapper = NameMapper::prefix(format!("{tenant}:"));
+        let builder = builder(server.url_as(tenant, "secret")).name_mapper(mapper);
+        builder.connect().await.unwrap()
+    };
+    let (client, other) = (mapped().await, mapped().await);
+    let (seats, lock) = (client.semaphore("seats"), client.lock("door"));
+    seats.try_set_permits(1).await.unwrap();
+    let guard = seats.permit(1).await.unwrap();
+    let held = lock.guard().await.unwrap();
+    let waiting = other.semaphore("seats");
+    let waiting = tokio::spawn(async move { waiting.acquire(1).await });
+    let next = other.fenced_lock("door");
+    let locking = tokio::spawn(async move { next.lock().await });
+    let done = client.count_down_latch("done");
+    done.try_set_count(1).await.unwrap();
+    let passing = other.count_down_latch("done");
+    let passing = tokio::spawn(async move { passing.wait().await });
+    let mut control = server.connection().await;
+    for channel in [
+        format!("redisson_sc:{{{tenant}:seats}}"),
+        format!("redisson_lock__channel:{{{tenant}:door}}"),
+        format!("redisson_countdownlatch__channel__{{{tenant}:done}}"),
+    ] {
+        until("it listens", LIMIT, async || {
+            let count: HashMap<String, u64> = redis::cmd("PUBSUB")
+                .arg(&["NUMSUB", &channel])
+                .query_async(&mut control)
+                .await
+                .unwrap();
+            count[&channel] > 0
+        })
+        .await;
+    }
+    guard.release().await.unwrap();
+    held.unlock().await.unwrap();
+    done.count_down().await.unwrap();
+    for task in [waiting, locking, passing] {
+        served(task).await;
+    }
+    let work = client.permit_expirable_semaphore("work");
+    work.try_set_permits(3).await.unwrap();
+    work.acquire().await.unwrap();
+    for layout in layouts::ALL {
+        let one = layout.make(&client, &format!("jobs-{layout:?}"), Shape::new(1));
+        one.acquire().await.unwrap();
+        let two = layout.make(&other, &format!("jobs-{layout:?}"), Shape::new(1));
+        assert!(two.try_acquire_for(SHORT).await.unwrap().is_none());
+    }
+    client.string_lock("import").lock().await.unwrap();
+    // Left alone, they leave their records behind for now.
+    std::mem::forget((client, other));
+}
+
+#[tokio::test]
+async fn a_tenant_has_its_own_objects_and_those_of_no_other() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    for tenant in ["shop", "mall"] {
+        let rules = ["Everybody:", "These are\nall keys"].map(grants).concat();
+        let rules = rules.iter().flat_map(|rules| rules.split(' '));
+        let rules = rules.map(|rule| rule.replace("shop:", &format!("{tenant}:")));
+        let mut command = redis::cmd("ACL");
+        command.arg("SETUSER").arg(tenant).arg("+@all");
+        for rule in rules {
+            command.arg(rule);
+        }
+        let _: () = command.query_async(&mut control).await.unwrap();
+        use_everything(&server, tenant).await;
+        nothing_is_refused(&mut control).await;
+    }
+    let keys: Vec<String> = control.keys("*").await.unwrap();
+    assert!(keys.len() > 30, "{keys:?}");
+    for key in keys {
+        let own = if key.contains("shop:") {
+            "shop"
+        } else {
+            "mall"
+        };
+        for tenant in ["shop", "mall"] {
+            let mut command = redis::cmd("ACL");
+            let tried: String = command
+                .arg(&["DRYRUN", tenant, "DEL", &key])
+                .query_async(&mut control)
+                .await
+                .unwrap();
+            assert_eq!(tried == "OK", tenant == own, "{key} for {tenant}: {tried}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_operations_on_objects_need() {
     let server = RedisServer::start().await;
@@ -386,7 +533,13 @@ async fn what_operations_on_objects_need() {
     seats.expire_at(tomorrow, None).await.unwrap();
     seats.size_in_memory().await.unwrap();
     let _: () = redis::cmd("ACL")
-        .arg(&["SETUSER", "app", "~other"])
+        .arg(&[
+            "SETUSER",
+            "app",
+            "~other",
+            "~redisson_sc*:{other}*",
+            "&redisson_sc:{other}",
+        ])
         .query_async(&mut control)
         .await
         .unwrap();

@@ -5,7 +5,7 @@ mod support;
 use std::pin::Pin;
 use std::time::Duration;
 
-use redisson_semaphore::{Client, Effect, Error, Permit, RSemaphore, Result};
+use redisson_semaphore::{Client, ConnectionState, Effect, Error, Permit, RSemaphore, Result};
 use support::clients::{LIMIT, NEVER, builder, connect, stored, until_stored};
 use support::log;
 use support::polls::{poll_once, poll_times};
@@ -119,6 +119,10 @@ async fn shutdown_tells_those_who_wait_and_carries_out_what_is_owed() {
     let waiting = semaphore.clone();
     let timed = tokio::spawn(async move { waiting.try_acquire_for(7, LIMIT).await });
     until_subscribers(&mut control, "redisson_sc:{shut}", 1).await;
+    // Who has begun to listen looks once more: behind that there is no question of theirs under way.
+    for _ in 0..2 {
+        assert_eq!(semaphore.available_permits().await, Ok(0));
+    }
     drop(guards);
     timeout(LIMIT, client.shutdown())
         .await
@@ -429,4 +433,26 @@ async fn who_is_on_the_way_at_the_end_is_not_told_that_nothing_was_sent() {
         assert_eq!(stored(&server, "closing").await, ["1"]);
         assert_eq!(stored(&server, "closing-lock").await, [""; 0]);
     }
+}
+
+/// The server went away before they asked: nothing was sent, so nothing has happened.
+#[tokio::test]
+async fn who_could_not_ask_is_told_that_nothing_was_sent() {
+    let mut server = RedisServer::start().await;
+    let client = builder(server.url()).retry_window(NEVER);
+    let client = client.connect().await.unwrap();
+    let semaphore = client.semaphore("unsent");
+    semaphore.try_set_permits(1).await.unwrap();
+    server.stop().await;
+    let mut state = client.connection_state();
+    let gone = |state: &ConnectionState| matches!(state, ConnectionState::Disconnected { .. });
+    state.wait_for(gone).await.unwrap();
+    let mut waiter = std::pin::pin!(semaphore.acquire(1));
+    assert!(poll_once(&mut waiter.as_mut()).await.is_pending());
+    let closing = client.shutdown_for(Duration::from_millis(100));
+    let (told, closed) = tokio::join!(timeout(LIMIT, waiter), timeout(LIMIT, closing));
+    let error = told.expect("it ends").unwrap_err();
+    assert!(matches!(error, Error::ShutDown { .. }), "{error}");
+    assert_eq!(error.effect(), Effect::None);
+    drop(closed.expect("it ends"));
 }

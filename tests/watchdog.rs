@@ -33,6 +33,14 @@ async fn connect(url: String, time_out: Duration) -> Client {
     builder.connect().await.expect("the server runs")
 }
 
+/// Everybody's time is up now, by the server's clock.
+async fn end_all_times(redis: &mut MultiplexedConnection) {
+    let holders: Vec<String> = redis.hkeys(HELD).await.unwrap();
+    for holder in holders {
+        let () = redis.zadd(ALIVE, holder, 1).await.unwrap();
+    }
+}
+
 async fn watched(server: &RedisServer) -> (Client, RSemaphore, MultiplexedConnection) {
     let client = connect(server.url(), HOUR).await;
     let seats = client.semaphore(NAME).watched();
@@ -200,6 +208,23 @@ async fn what_the_dead_held_comes_back_to_those_who_wait() {
 }
 
 #[tokio::test]
+async fn what_the_dead_held_comes_back_where_nobody_knows_their_ends_any_more() {
+    let server = RedisServer::start().await;
+    let keeper = connect(server.url(), Duration::from_secs(1)).await;
+    let used = keeper.semaphore(NAME).watched();
+    used.try_set_permits(1).await.unwrap();
+    let held = used.permit(1).await.unwrap();
+    let mut redis = server.connection().await;
+    bury(&mut redis, "dead:1", 2).await;
+    // Evicted, or deleted by hand.
+    let () = redis.del(ALIVE).await.unwrap();
+    until_books(&server, (2, 1)).await;
+    assert!(!held.is_lost());
+    held.release().await.unwrap();
+    until_books(&server, (3, 0)).await;
+}
+
+#[tokio::test]
 async fn the_dead_give_back_once_however_many_look() {
     let server = RedisServer::start().await;
     let (_client, seats, mut redis) = watched(&server).await;
@@ -222,6 +247,119 @@ async fn the_dead_give_back_once_however_many_look() {
         assert_eq!(found, 200);
         assert_eq!(books(&server).await, (100 + 400 * (round + 1), 5));
     }
+}
+
+/// Whichever comes first gives back, and the other one finds nothing.
+#[tokio::test]
+async fn a_release_and_a_reclaim_at_once_give_back_once() {
+    const ROUNDS: usize = 40;
+    let server = RedisServer::start().await;
+    let (_client, near, mut redis) = watched(&server).await;
+    near.try_set_permits(4).await.unwrap();
+    // The server knows the scripts then.
+    near.permit(1).await.unwrap().release().await.unwrap();
+    near.reclaim().await.unwrap();
+    let proxy = Proxy::start(&server).await;
+    let far = connect(proxy.url(), HOUR).await.semaphore(NAME).watched();
+
+    // The release arrives when others have given back, and is asked about before that.
+    let guard = far.permit(2).await.unwrap();
+    let struck = proxy.struck();
+    proxy.at_script(1, Fate::HoldRequest);
+    let release = tokio::spawn(guard.release());
+    proxy.until_struck(struck + 1).await;
+    end_all_times(&mut redis).await;
+    let dead = near.reclaim().await.unwrap();
+    assert_eq!(dead.iter().map(|dead| dead.permits()).sum::<u64>(), 2);
+    let late = timeout(LIMIT, release).await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(late, Error::NotHeld { .. }), "{late}");
+    proxy.deliver(1).await;
+    assert_eq!(books(&server).await, (4, 0));
+
+    // It has been carried out, and its client, whose time is up, does not know it yet.
+    for fate in LOST_REPLIES {
+        let guard = far.permit(2).await.unwrap();
+        let struck = proxy.struck();
+        proxy.at_script(1, fate);
+        let release = tokio::spawn(guard.release());
+        proxy.until_struck(struck + 1).await;
+        until_books(&server, (4, 0)).await;
+        end_all_times(&mut redis).await;
+        assert_eq!(near.reclaim().await.unwrap(), []);
+        let told = timeout(LIMIT, release).await.unwrap().unwrap();
+        assert!(
+            matches!(told, Ok(()) | Err(Error::NotHeld { .. })),
+            "{told:?}"
+        );
+        assert_eq!(books(&server).await, (4, 0));
+    }
+
+    // In any order, beside a release of each way.
+    for round in 0..ROUNDS {
+        let (one, two) = (far.permit(1).await.unwrap(), far.permit(2).await.unwrap());
+        end_all_times(&mut redis).await;
+        let (given, ()) = tokio::join!(near.reclaim(), async {
+            if round % 2 == 0 {
+                tokio::task::yield_now().await;
+            }
+            drop(two);
+            if let Err(error) = one.release().await {
+                assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+            }
+        });
+        let given: u64 = given.unwrap().iter().map(|dead| dead.permits()).sum();
+        assert!(given <= 3, "{given}");
+        until_books(&server, (4, 0)).await;
+    }
+}
+
+/// Each kind of call about permits on record, alone and with others, each of whose scripts goes astray in each way.
+#[tokio::test]
+async fn what_goes_astray_takes_effect_once() {
+    let server = RedisServer::start().await;
+    let (_client, near, _redis) = watched(&server).await;
+    near.try_set_permits(9).await.unwrap();
+    // The server knows the scripts then.
+    near.permit(1).await.unwrap().release().await.unwrap();
+    let proxy = Proxy::start(&server).await;
+    let far = connect(proxy.url(), HOUR).await.semaphore(NAME).watched();
+    let kept = far.permit(1).await.unwrap();
+    let [close, lose] = LOST_REPLIES;
+    for fate in [
+        close,
+        lose,
+        Fate::LoseRequest,
+        Fate::HoldRequest,
+        Fate::HoldReply,
+    ] {
+        let mut struck = proxy.struck();
+        let mut astray = || {
+            proxy.at_script(1, fate);
+            struck += 1;
+        };
+        astray();
+        let two = far.permit(2).await.unwrap();
+        proxy.let_go();
+        until_books(&server, (6, 3)).await;
+        astray();
+        let (one, three) = tokio::join!(far.permit(1), far.try_permit(3));
+        let (one, three) = (one.unwrap(), three.unwrap().expect("there are enough"));
+        proxy.let_go();
+        until_books(&server, (2, 7)).await;
+        astray();
+        let (released, again) = tokio::join!(one.release(), three.release());
+        assert_eq!((released, again), (Ok(()), Ok(())), "{fate:?}");
+        proxy.let_go();
+        until_books(&server, (6, 3)).await;
+        astray();
+        two.release().await.unwrap();
+        proxy.let_go();
+        until_books(&server, (8, 1)).await;
+        assert_eq!(proxy.struck(), struck, "{fate:?}");
+    }
+    assert!(!kept.is_lost());
+    kept.release().await.unwrap();
+    assert_eq!(books(&server).await, (9, 0));
 }
 
 #[tokio::test]
@@ -510,6 +648,47 @@ async fn a_restart_with_its_data_and_without() {
     // Nobody has said that there was something; but what was never there does not come back.
     let gone = two.release().await;
     assert_eq!(books(&server).await, (0, 0), "{gone:?}");
+}
+
+/// The server's memory is that of its last snapshot.
+#[tokio::test]
+async fn a_restart_without_the_last_writes_leaves_the_books_right() {
+    let mut server = RedisServer::start().await;
+    let (_client, seats, _redis) = watched(&server).await;
+    seats.try_set_permits(6).await.unwrap();
+    let first = seats.permit(1).await.unwrap();
+    let second = seats.permit(2).await.unwrap();
+    snapshot(&server).await;
+    second.release().await.unwrap();
+    assert_eq!(books(&server).await, (5, 1));
+    server.kill().await;
+    server.restart().await;
+    assert_eq!(books(&server).await, (3, 3), "nobody holds two of them");
+    let third = seats.permit(1).await.unwrap();
+    until_books(&server, (4, 2)).await;
+    assert!(!first.is_lost() && !third.is_lost());
+
+    snapshot(&server).await;
+    let fourth = seats.permit(2).await.unwrap();
+    server.kill().await;
+    server.restart().await;
+    assert_eq!(books(&server).await, (4, 2), "but two more are held");
+    // Whose they are, nobody knows.
+    seats.permit(1).await.unwrap().release().await.ok();
+    assert!(first.is_lost() && third.is_lost() && fourth.is_lost());
+    let anew = seats.permit(1).await.unwrap();
+    assert!(!anew.is_lost());
+    drop((first, third, fourth));
+    anew.release().await.unwrap();
+    let mut redis = server.connection().await;
+    end_all_times(&mut redis).await;
+    seats.reclaim().await.unwrap();
+    assert_eq!(books(&server).await, (6, 0));
+}
+
+async fn snapshot(server: &RedisServer) {
+    let mut redis = server.connection().await;
+    let () = redis::cmd("SAVE").query_async(&mut redis).await.unwrap();
 }
 
 /// What this client holds is in its slot, and its own: nothing is taken from another client's record.

@@ -11,11 +11,14 @@ use interop::world::{Mode, NEWEST, World};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RSemaphore};
+use support::cluster::{Cluster, ask};
 use support::keeper::Keeper;
 use support::server::RedisServer;
 use support::waiters::until;
 
 const URL: &str = "WATCHDOG_PEER_URL";
+/// Of the server that is told what the process does.
+const TOLD: &str = "WATCHDOG_PEER_TOLD";
 const ROLE: &str = "WATCHDOG_PEER_ROLE";
 const NAME: &str = "seats";
 const HELD: &str = "redisson_sc_held:{seats}";
@@ -37,7 +40,8 @@ async fn peer() {
     let url = std::env::var(URL).expect("started by a test");
     let role = std::env::var(ROLE).expect("started by a test");
     let seats = connect(&url, &role).await.semaphore(NAME);
-    let mut redis = redis::Client::open(url)
+    let told = std::env::var(TOLD).expect("started by a test");
+    let mut redis = redis::Client::open(told)
         .expect("a URL")
         .get_multiplexed_async_connection()
         .await
@@ -85,13 +89,19 @@ async fn holder(seats: &RSemaphore, redis: &mut MultiplexedConnection) {
 }
 
 fn start(server: &RedisServer, role: &str, number: usize) -> Keeper {
-    let directory = server.directory().join(format!("{role}{number}"));
+    start_at(&server.url(), server, role, number)
+}
+
+/// A process that works at `url`, and tells a server what it does.
+fn start_at(url: &str, told: &RedisServer, role: &str, number: usize) -> Keeper {
+    let directory = told.directory().join(format!("{role}{number}"));
     std::fs::create_dir(&directory).expect("a new directory can be made");
     let program = std::env::current_exe().expect("this program");
     let program = program.to_str().expect("a path in UTF-8");
-    let (url, role) = (format!("{URL}={}", server.url()), format!("{ROLE}={role}"));
+    let told = format!("{TOLD}={}", told.url());
+    let (url, role) = (format!("{URL}={url}"), format!("{ROLE}={role}"));
     let peer = ["--exact", "peer", "--ignored", "--nocapture"];
-    let arguments = [&[&*url, &*role, program], &peer[..]].concat();
+    let arguments = [&[&*url, &*told, &*role, program], &peer[..]].concat();
     Keeper::spawn(Path::new(&directory), "env", &arguments)
 }
 
@@ -196,4 +206,61 @@ async fn a_stopped_process_is_told_before_it_goes_on() {
         (holders[0].client_name(), holders[0].permits()),
         ("holder", 1)
     );
+}
+
+/// What is on record is in the counter's slot, and goes with it to the master that takes over: what the dead held comes back
+/// there, and whoever lives keeps his own.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_cluster_what_is_on_record_goes_with_its_slot() {
+    const ALIVE: &str = "redisson_sc_alive:{seats}";
+    let cluster = Cluster::start().await;
+    let told_at = RedisServer::start().await;
+    let mut told_at_it = told_at.connection().await;
+    let master = cluster.master_of(cluster.slot(NAME).await, 1).await;
+    let operator = Client::builder(cluster.url())
+        .lock_watchdog_timeout(Duration::from_secs(9))
+        .watch_semaphores();
+    let operator = operator.connect().await.unwrap();
+    let seats = operator.semaphore(NAME);
+    seats.try_set_permits(5).await.unwrap();
+    let kept = seats.permit(1).await.unwrap();
+    // One round looks after several slots.
+    let other = cluster.name_at((master + 1) % 3, "other").await;
+    let other = operator.semaphore(&other);
+    other.try_set_permits(1).await.unwrap();
+    let beside = other.permit(1).await.unwrap();
+    let mut process = start_at(&cluster.url(), &told_at, "holder", 0);
+    until_told(&mut told_at_it, "uses", 1).await;
+    let on_record: usize = ask(&cluster.servers[master], &["HLEN", HELD]).await;
+    assert_eq!(on_record, 2);
+
+    process.signal("KILL");
+    let next = seats.clone();
+    let waits = tokio::spawn(async move { next.permit(4).await });
+    cluster.fail_over(master).await;
+    let taken = tokio::time::timeout(LIMIT, waits).await;
+    let taken = taken.expect("they are back").unwrap().unwrap();
+    let holders = seats.holders().await.unwrap();
+    let [holder] = &*holders else {
+        panic!("{holders:?}")
+    };
+    assert_eq!((holder.client_id(), holder.permits()), (operator.id(), 5));
+    // It is put off at the new master, too.
+    let successor = &cluster.servers[master + 3];
+    let until_when = async || {
+        let all: Vec<(String, f64)> =
+            ask(successor, &["ZRANGE", ALIVE, "0", "-1", "WITHSCORES"]).await;
+        all[0].1
+    };
+    let before = until_when().await;
+    until("it is put off", LIMIT, async || until_when().await > before).await;
+    for guard in [kept, taken, beside] {
+        assert!(!guard.is_lost());
+        guard.release().await.unwrap();
+    }
+    assert_eq!(seats.available_permits().await, Ok(5));
+    assert_eq!(other.available_permits().await, Ok(1));
+    operator.shutdown().await.unwrap();
+    let left: i64 = ask(successor, &["EXISTS", ALIVE, HELD]).await;
+    assert_eq!(left, 0);
 }

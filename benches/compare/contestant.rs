@@ -27,6 +27,10 @@ pub(crate) enum Make {
     Leased,
     /// One script per call over the `redis` crate.
     LeasedPlain,
+    /// This crate, with guards.
+    Guards,
+    /// The same, watched.
+    Watched,
 }
 
 impl Make {
@@ -44,6 +48,8 @@ impl Make {
             Make::LockPlain => "lock-plain",
             Make::Leased => "leased",
             Make::LeasedPlain => "leased-plain",
+            Make::Guards => "guards",
+            Make::Watched => "watched",
         }
     }
 }
@@ -71,6 +77,8 @@ pub(crate) enum Contestant {
     RedissonLeasedSync,
     /// All callers as futures.
     RedissonLeasedAsync,
+    Guards,
+    Watched,
 }
 
 impl Contestant {
@@ -91,6 +99,8 @@ impl Contestant {
             Contestant::LockPlain => Make::LockPlain,
             Contestant::Leased => Make::Leased,
             Contestant::LeasedPlain => Make::LeasedPlain,
+            Contestant::Guards => Make::Guards,
+            Contestant::Watched => Make::Watched,
         }
     }
 
@@ -126,6 +136,8 @@ impl fmt::Display for Contestant {
             | Contestant::RedissonLock
             | Contestant::RedissonLeasedSync => "Redisson sync",
             Contestant::RedissonAsync | Contestant::RedissonLeasedAsync => "Redisson async",
+            Contestant::Guards => "guards",
+            Contestant::Watched => "watched",
         })
     }
 }

@@ -11,6 +11,8 @@ use crate::program::directory;
 
 const GUIDE: &str = "src/guide";
 const FIGURES: &str = "benches/figures.json";
+/// What the demo has printed.
+const DEMO: &str = "benches/demo.txt";
 
 /// From the report of the last run, where there is one that has everything; else from that which was kept.
 pub(crate) fn publish() -> Result<()> {
@@ -26,7 +28,8 @@ pub(crate) fn publish() -> Result<()> {
     }
     let report: Value = serde_json::from_str(&fs::read_to_string(&kept)?)?;
     let guide = root.join(GUIDE);
-    for (name, picture) in figures::pictures(&report) {
+    let demo = fs::read_to_string(root.join(DEMO))?;
+    for (name, picture) in figures::pictures(&report, &demo) {
         fs::write(guide.join(name), picture)?;
     }
     let page = guide.join("figures.md");

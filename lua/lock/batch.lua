@@ -23,8 +23,8 @@
 --   release: one hold; the lease is that of those which are left
 --   force: whoever holds it
 -- Returns: listeners (-1: unknown), then two values for each step. acquire: how often the owner holds it now,
---   and the token, or 0 and the remaining time to live (-1: none), or for how long the lock is left to others, or -3
---   and 0 if the owner does not hold it, though it did. release: how many holds are left, -1 if there was none, and 0. force: 1 or 0, and 0. A step that is refused:
+--   and the token, or 0 and the remaining time to live (-1: none), or for how long the lock is left to others, or -4 and
+--   the time to live if this client is next now, or -3 and 0 if the owner does not hold it, though it did. release: how many holds are left, -1 if there was none, and 0. force: 1 or 0, and 0. A step that is refused:
 --   -2 and the error.
 --   "stale" and the fence for a sending older than that. An error, and nothing has changed, where the server takes no
 --   changes at the time
@@ -65,7 +65,8 @@ end
 local answer = { -1 }
 -- The owner that has given the lock back in this call, when nobody has followed yet.
 local leaving
-local handed_over = false
+-- Those who listen are to be counted: the lock has gone from one of this client to the next, or one waits for others.
+local counts = false
 local changed = false
 -- Whether an error is about what a step asks for; others are about the server. Redis 6.2 says what it forbids behind
 -- where in the script that was, and a code behind a dash.
@@ -106,14 +107,15 @@ local function left_to_another()
   return left
 end
 
--- This client is next from now on, unless one is that has been passed for longer.
+-- This client is next from now on, unless one is that has been passed for longer; whether it is.
 local function come_next()
   local left_free, passed_for = string.match(ARGV[6], '^(%d+) (%d+)$')
-  if not left_free then return end
+  if not left_free then return false end
   local time = redis.call('TIME')
   local since = time[1] * 1000 + math.floor(time[2] / 1000) - passed_for
-  if first and first ~= KEYS[3] and tonumber(passed_since) <= since then return end
-  redis.pcall('SET', KEYS[4], string.format('%s %.0f %s', left_free, math.max(0, since), KEYS[3]), 'PX', 5000)
+  if first and first ~= KEYS[3] and tonumber(passed_since) <= since then return false end
+  local set = redis.pcall('SET', KEYS[4], string.format('%s %.0f %s', left_free, math.max(0, since), KEYS[3]), 'PX', 5000)
+  return not set.err
 end
 
 for i = 7, #ARGV, 4 do
@@ -150,7 +152,10 @@ for i = 7, #ARGV, 4 do
       extra = left
     elseif ttl ~= -2 and not held then
       extra = ttl
-      if waits then come_next() end
+      if waits then
+        result = come_next() and -4 or 0
+        counts = true
+      end
     elseif not held and expected > 0 then
       -- Taken now, a repetition could not tell it from what was lost.
       result = -3
@@ -187,7 +192,7 @@ for i = 7, #ARGV, 4 do
           redis.call('DEL', KEYS[4])
           first = nil
         end
-        if leaving then leaving, handed_over = nil, true end
+        if leaving then leaving, counts = nil, true end
       end
     end
   end
@@ -199,8 +204,7 @@ if leaving then
   local told = free({ leaving, redis.call('HGET', lock, leaving) }, false)
   if type(told) == 'table' then return told end
   answer[1] = told
-elseif handed_over then
-  -- Does anybody else wait for the lock?
+elseif counts then
   local counting = ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
   local counted = redis.pcall('PUBSUB', counting, KEYS[2])
   if not counted.err then answer[1] = counted[2] end

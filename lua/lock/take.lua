@@ -4,10 +4,12 @@
 -- KEYS[1] lock: hash, the owner that holds it -> how often
 -- KEYS[2] fence: string, there if late copies of this client's calls may arrive
 -- KEYS[3] next: string, there if it is settled who of those who wait is next
+-- KEYS[4] channel: where waiters of every client listen; given by those who wait
 -- ARGV[1] owner
 -- ARGV[2] lease in milliseconds
--- Returns: 1 taken; -1 held by others, without a time to live; -2 and below: held by others for as many milliseconds
---   below -2; 0 for any other case, and nothing has changed
+-- ARGV[3] publish command: PUBLISH or SPUBLISH; with the channel
+-- Returns: 1 taken; where others hold it, its remaining time to live (-1: none), and how many listen (-1: unknown); 0 for
+--   any other case, and nothing has changed
 -- Publishes: nothing
 -- Repeat-safe: no, a late copy finds the fence
 -- Invariant: at most one owner; always with a time to live
@@ -25,4 +27,6 @@ end
 
 local ttl = redis.call('PTTL', KEYS[1])
 if ttl == -2 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
-return ttl < 0 and -1 or -2 - ttl
+local counting = ARGV[3] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
+local counted = KEYS[4] and redis.pcall('PUBSUB', counting, KEYS[4]) or { err = 'not asked for' }
+return { ttl, counted.err and -1 or counted[2] }

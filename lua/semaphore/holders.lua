@@ -2,7 +2,7 @@
 --   dies; see reclaim.lua
 -- Counterpart: extension: a part behind counter.lua, only in the script of clients that are watched
 -- KEYS[1..] keys: those of batch.lua, and one that is taken off behind them: held, a hash, holder -> "<permits> <since
---   when, in milliseconds since 1970> <the client's name>". Where the holder is to be put on record there is another one:
+--   when, in milliseconds since 1970> <the client's name>", and what held.lua puts into a second line. Where the holder is to be put on record there is another one:
 --   alive, a zset, holder -> until when it is believed alive. Without them (a question) nothing is done here
 -- ARGV[1..] those of batch.lua, and behind them two that are taken off: the holder, under which this client's permits
 --   are on record; "1" if it is to be put on record where it is not. Then two stand before them: for how many milliseconds it is
@@ -29,7 +29,7 @@ if #KEYS > 3 then
   if type(entry) == 'table' then
     refused = 'refused ' .. entry.err
   else
-    before_it, rest = string.match(entry or '', '^(%d+)( .*)$')
+    before_it, rest = string.match(entry or '', '^(%d+)( [^\n]*)')
     if not before_it and not (opens and not entry) then refused = 'gone' end
   end
   if refused then

@@ -65,6 +65,14 @@ local function reclaim(semaphore, channel, held, alive, answer)
   return ''
 end
 
+-- Whose end somebody has taken away, by an eviction or by hand, is believed alive for as long again.
+local function give_ends(held, alive)
+  local count, known = redis.pcall('HLEN', held), redis.pcall('ZCARD', alive)
+  if type(count) ~= 'number' or type(known) ~= 'number' or count <= known then return end
+  local all = redis.pcall('HGETALL', held)
+  for i = 1, #all, 2 do redis.pcall('ZADD', alive, 'NX', string.format('%.0f', now + ARGV[2]), all[i]) end
+end
+
 -- Puts the end of `id` off; how many permits it has on record.
 local function renew(held, alive, id, may_go)
   local text = redis.pcall('HGET', held, id)
@@ -90,6 +98,7 @@ local function look(i)
     local permits = renew(held, alive, own, may_go)
     if type(permits) == 'table' then answer[4] = permits.err else answer[1] = permits end
   end
+  give_ends(held, alive)
   local next = redis.pcall('ZRANGE', alive, 0, 0, 'WITHSCORES')
   if next[2] then answer[2] = math.max(0, next[2] - now) end
   return answer

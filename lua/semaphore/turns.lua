@@ -31,8 +31,9 @@ local client, time = string.sub(KEYS[3], -36), nil
 if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
   time = redis.pcall('TIME')
 elseif KEYS[5] then
-  -- Nobody waits for whoever may stand behind this client.
-  redis.pcall('ZREM', KEYS[4], client)
+  -- Nobody waits for whoever may stand there; and who comes next finds the line empty, and calls this client.
+  local gone = redis.pcall('ZRANGE', KEYS[4], 0, 999)
+  if gone[1] then redis.pcall('ZREM', KEYS[4], unpack(gone)) end
 end
 if time and not time.err then
   local PATIENCE, MOST_OWED, LEAST_WEIGHT = 5000, 8, 1 / 32

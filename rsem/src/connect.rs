@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use redisson_semaphore::{Client, ClientBuilder, NameMapper, Tls};
+use redisson_semaphore::{Client, ClientBuilder, NameMapper, RedissonYaml, Tls};
 
 use crate::exit::Failure;
 use crate::span;
@@ -24,6 +24,16 @@ pub(crate) struct Connect {
         default_value = "redis://127.0.0.1:6379"
     )]
     url: String,
+
+    /// Connect as this YAML file of Redisson's says, in place of the URL and the sentinels. How long is waited, rsem says itself
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "RSEM_REDISSON_YAML",
+        conflicts_with = "sentinel"
+    )]
+    redisson_yaml: Option<PathBuf>,
 
     /// Ask this sentinel, redis://host[:port], for the master; may be given several times. The URL then has the master's name
     /// in place of host and port
@@ -93,7 +103,11 @@ impl Connect {
 
     /// The settings, for a command that has more of them.
     pub(crate) fn builder(&self) -> Result<ClientBuilder, Failure> {
-        let mut builder = Client::builder(&self.url)
+        let builder = match &self.redisson_yaml {
+            Some(file) => RedissonYaml::file(file)?.builder()?.0,
+            None => Client::builder(&self.url),
+        };
+        let mut builder = builder
             .client_name(&self.client_name)
             .connect_timeout(self.connect_timeout)
             .response_timeout(self.response_timeout)
@@ -152,7 +166,7 @@ impl Connect {
             let text = String::from_utf8_lossy(&text);
             return Ok(Some(text.lines().next().unwrap_or_default().to_owned()));
         }
-        if has_password(&self.url) {
+        if self.redisson_yaml.is_some() || has_password(&self.url) {
             return Ok(None);
         }
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());

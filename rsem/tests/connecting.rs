@@ -50,6 +50,27 @@ async fn tls_is_spoken_with_whom_it_trusts() {
 }
 
 #[tokio::test]
+async fn a_file_of_redissons_tells_where_it_is() {
+    let server = RedisServer::start().await;
+    let file = server.directory().join("redisson.yaml");
+    let text = format!(
+        "singleServerConfig:\n  address: {}\n  threads: 3\n",
+        server.url()
+    );
+    std::fs::write(&file, text.replace("  threads", "threads")).unwrap();
+    let options = ["--redisson-yaml", file.to_str().unwrap()];
+    for ended in both("redis://no-such-host.invalid", &options).await {
+        assert_eq!(ended.status, 0, "{}", ended.err);
+    }
+    std::fs::write(&file, text).unwrap();
+    for ended in both("redis://no-such-host.invalid", &options).await {
+        assert_eq!(ended.status, 64, "{}", ended.err);
+        let told = "redisson.yaml:3: singleServerConfig.threads: Redisson has no such setting here";
+        assert!(ended.err.contains(told), "{}", ended.err);
+    }
+}
+
+#[tokio::test]
 async fn sentinels_tell_where_the_master_is() {
     let deployment = Deployment::start().await;
     let urls = deployment.sentinels.iter().map(sentinels::url);

@@ -79,6 +79,37 @@ async fn what_is_wrong_with_a_server_is_told_with_what_to_do() {
     assert!(advice(&all, "replicas")[0].contains("min-replicas-to-write"));
 }
 
+#[tokio::test]
+async fn clients_that_are_gone_with_permits_are_told() {
+    let server = RedisServer::options().appendonly().start().await;
+    let mut redis = server.connection().await;
+    let () = redis::pipe()
+        .set("seats", 1)
+        .set("x{y}", 1)
+        .hset("redisson_sc_held:{seats}", "dead:1", "2 1000 shop")
+        .hset("redisson_sc_held:{seats}", "live:1", "1 1000 shop")
+        .hset("redisson_sc_held::x{y}", "live:1", "1 1000 shop")
+        .zadd("redisson_sc_alive:{seats}", "dead:1", 1)
+        .zadd("redisson_sc_alive:{seats}", "live:1", 1e15)
+        .zadd("redisson_sc_alive::x{y}", "live:1", 1e15)
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    let (status, bad, all) = doctor(&server.url(), &[]).await;
+    assert_eq!((status, bad), (0, vec!["note watched".to_owned()]));
+    let found = |finding: &&Value| finding["about"] == "watched";
+    let found = all.iter().find(found).unwrap()["found"].as_str().unwrap();
+    assert!(
+        found.contains("seats: 2 permits of clients that are gone (1)"),
+        "{found}"
+    );
+    let advice = advice(&all, "watched")[0].split_once(';').unwrap().0;
+    let words: Vec<&str> = advice.split(' ').skip(1).collect();
+    assert_eq!(rsem(&server.url(), &words).await.status, 0);
+    let (status, bad, all) = doctor(&server.url(), &[]).await;
+    assert_eq!((status, bad), (0, vec![]), "{all:?}");
+}
+
 /// The advice is followed to the letter, and then it works.
 #[tokio::test]
 async fn missing_grants_are_named_so_that_they_can_be_given() {

@@ -12,10 +12,11 @@ pub struct PermitHolder {
 }
 
 impl PermitHolder {
-    /// From how it stands in Redis: `<client id>:<number>`, and `<permits> <milliseconds since 1970> <name>`. What is not so
+    /// From how it stands in Redis: `<client id>:<number>`, and `<permits> <milliseconds since 1970> <name>` in the first line. What is not so
     /// counts as nothing.
     pub(crate) fn read(holder: &str, entry: &str) -> Self {
-        let mut words = entry.splitn(3, ' ');
+        let line = entry.lines().next().unwrap_or_default();
+        let mut words = line.splitn(3, ' ');
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
         let (permits, since) = (number().unwrap_or(0), number().unwrap_or(0));
         let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(since));
@@ -62,6 +63,8 @@ mod tests {
         let holder = PermitHolder::read("id:7", "3 1500 a shop");
         assert_eq!((holder.client_id(), holder.client_name()), ("id", "a shop"));
         assert_eq!(holder.permits(), 3);
+        let more = PermitHolder::read("id:7", "3 1500 a shop\n0000000000000007 5");
+        assert_eq!(more, holder);
         let since = SystemTime::UNIX_EPOCH + Duration::from_millis(1500);
         assert_eq!(holder.since(), since);
         for odd in [

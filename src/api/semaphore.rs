@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::Sealed;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
-use crate::stats::Holding;
+use crate::stats::{Counters, Held, What};
 
 /// The most permits that one call can name, and that a counter can hold: 2^31-1, Java's `int`.
 pub const MAX_PERMITS: u32 = i32::MAX as u32;
@@ -103,10 +103,10 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn identity(&self) -> usize;
 
-    /// Counts what a guard holds.
+    /// What counts what guards hold.
     #[doc(hidden)]
-    fn holding(&self, _permits: u32) -> Holding {
-        Holding::default()
+    fn counters(&self) -> Option<&Counters> {
+        None
     }
 
     /// Gives `permits` permits back without waiting for it: what a guard does when it is dropped.
@@ -177,7 +177,7 @@ pub struct Permit {
     semaphore: Arc<dyn Semaphore>,
     permits: u32,
     record: Option<OnRecord>,
-    holding: Holding,
+    held: Held,
 }
 
 impl Permit {
@@ -187,7 +187,12 @@ impl Permit {
         record: Option<OnRecord>,
     ) -> Self {
         Permit {
-            holding: semaphore.holding(permits),
+            held: Held::begin(
+                semaphore.counters(),
+                What::Permits,
+                semaphore.name(),
+                permits,
+            ),
             semaphore,
             permits,
             record,
@@ -251,7 +256,7 @@ impl Permit {
         self.permits = 0;
         let released = release.await;
         if matches!(released, Err(Error::NotHeld { .. })) {
-            self.holding.note_lost();
+            self.note_lost();
         }
         released
     }
@@ -279,7 +284,7 @@ impl Permit {
             semaphore: Arc::clone(&self.semaphore),
             permits,
             record: self.record.clone(),
-            holding: self.holding.split(permits),
+            held: self.held.split(permits),
         })
     }
 
@@ -312,7 +317,7 @@ impl Permit {
         let both = (self.permits.checked_add(other.permits)).filter(|both| *both <= MAX_PERMITS);
         self.permits = both.expect("together they are more than a call can give back");
         other.permits = 0;
-        self.holding.merge(std::mem::take(&mut other.holding));
+        self.held.merge(std::mem::take(&mut other.held));
     }
 
     /// Keeps the permits taken: they are not given back on drop. Returns how many.
@@ -328,15 +333,22 @@ impl Permit {
         }
         permits
     }
+
+    fn note_lost(&self) {
+        if let Some(counters) = self.semaphore.counters() {
+            counters.note_lost();
+        }
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        self.held.end(self.semaphore.counters());
         if self.permits == 0 {
             return;
         }
         if self.is_lost() {
-            self.holding.note_lost();
+            self.note_lost();
         }
         match &self.record {
             Some(record) => (self.semaphore).release_recorded_detached(self.permits, record),
@@ -412,8 +424,8 @@ macro_rules! semaphore_by_inherent_methods {
                 self.identity()
             }
 
-            fn holding(&self, permits: u32) -> $crate::stats::Holding {
-                self.holding(permits)
+            fn counters(&self) -> Option<&$crate::stats::Counters> {
+                self.counters()
             }
 
             fn release_detached(&self, permits: u32) {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::claim::{Claim, Run};
 use super::keys::Keys;
 use super::log::list_of;
-use super::request::{Arg, RecordKey, Request, Script, ScriptCall};
+use super::request::{Arg, Question, RecordKey, Request, Script, ScriptCall};
 use super::turns::{Report, Verdict};
 use super::waiters::Reply;
 use super::watchdog::Entry;
@@ -416,6 +416,11 @@ impl Batch {
             report.write(&mut args);
         }
         let mut script = &BATCH;
+        let mut question = Question {
+            keys: KEYS_OF_QUESTION,
+            args: FIRST_STEP,
+            more: None,
+        };
         if let Some((entry, record)) = self.entry.as_ref().zip(keys.holders()) {
             script = &WATCHED;
             keys_used.push(Arc::clone(&record.held));
@@ -423,6 +428,10 @@ impl Batch {
                 keys_used.push(Arc::clone(&record.alive));
                 args.push(Arg::millis(entry.time_out));
                 args.push(Arg::Text(Arc::clone(&entry.client_name)));
+            } else if self.report.is_none() {
+                // A lone call is on record there.
+                question.keys = keys_used.len();
+                question.more = Some(Arg::Text(Arc::clone(&entry.holder)));
             }
             args.push(Arg::Text(Arc::clone(&entry.holder)));
             args.push(Arg::Number(entry.opens.into()));
@@ -434,7 +443,7 @@ impl Batch {
             sequence: Some(SEQUENCE),
             record_flag: Some(RECORD_FLAG),
             renumbered: false,
-            question: Some((KEYS_OF_QUESTION, FIRST_STEP)),
+            question: Some(question),
             record: Some(RecordKey {
                 index: RECORD_KEY,
                 always: true,

@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::core::Core;
 use crate::error::{Error, Result};
 use crate::state::ConnectionState;
-use crate::stats::What;
+use crate::stats::{Counters, Since, What};
 
 /// How long a timed call may take besides its wait, unless that is set.
 const TIMED_CALL: Duration = Duration::from_secs(5);
@@ -58,6 +58,8 @@ pub(crate) struct Call<'a> {
     pub(crate) operation: &'static str,
     pub(crate) wait: Wait,
     pub(crate) dropped: Dropped,
+    /// The object's own key, where that is known before it is sent.
+    pub(crate) key: Option<&'a str>,
 }
 
 impl<'a> Call<'a> {
@@ -72,7 +74,14 @@ impl<'a> Call<'a> {
             operation,
             wait,
             dropped,
+            key: None,
         }
+    }
+
+    /// The same, of which is known by what its requests are told from others.
+    pub(crate) fn about(mut self, key: &'a str) -> Self {
+        self.key = Some(key);
+        self
     }
 }
 
@@ -108,15 +117,16 @@ impl<T> Granted for Option<T> {
 
 impl Core {
     /// Makes a call that asks for so many permits, or a lock.
-    pub(crate) async fn take<T: Granted>(
-        &self,
-        call: Call<'_>,
+    #[inline]
+    pub(crate) fn take<'a, T: Granted, F: Future<Output = Result<T>>>(
+        &'a self,
+        call: Call<'a>,
         what: What,
         _amount: u32,
-        future: Pin<&mut (impl Future<Output = Result<T>> + Send)>,
-    ) -> Result<T> {
+        future: Pin<&'a mut F>,
+    ) -> impl Future<Output = Result<T>> + use<'a, T, F> {
         let since = self.stats.since();
-        let calling = self.call(call, future);
+        let calling = self.calling(call, future, Taking { what, since });
         #[cfg(feature = "spans")]
         let calling = tracing::Instrument::instrument(
             calling,
@@ -124,30 +134,42 @@ impl Core {
                 "wait",
                 name = call.name,
                 what = what.word(),
-                amount = _amount
+                amount = i64::from(_amount)
             ),
         );
-        let answer = calling.await?;
-        if answer.is_granted() {
-            self.stats.note_granted(what, since);
-        } else {
-            self.stats.refused.add(1);
-        }
-        Ok(answer)
+        calling
     }
 
     /// Makes a call: `future` is dropped by its owner when this has ended.
-    pub(crate) fn call<'a, F>(&'a self, call: Call<'a>, future: Pin<&'a mut F>) -> Calling<'a, F> {
+    #[inline]
+    pub(crate) fn call<'a, F>(
+        &'a self,
+        call: Call<'a>,
+        future: Pin<&'a mut F>,
+    ) -> Calling<'a, F, Other> {
+        self.calling(call, future, Other)
+    }
+
+    #[inline]
+    fn calling<'a, F, K>(
+        &'a self,
+        call: Call<'a>,
+        future: Pin<&'a mut F>,
+        kind: K,
+    ) -> Calling<'a, F, K> {
         let limit = self.limit(call.wait);
         Calling {
             core: self,
             future,
-            bound: limit.map(|limit| Bound {
-                call,
-                limit,
-                began: Instant::now(),
-                sent: self.requests_sent(),
-                over: None,
+            kind,
+            bound: limit.map(|limit| {
+                Box::new(Bound {
+                    call,
+                    limit,
+                    began: Instant::now(),
+                    sent: self.sent.count(),
+                    over: None,
+                })
             }),
         }
     }
@@ -169,11 +191,41 @@ impl Core {
     }
 }
 
+/// Counts what a call that did not fail was answered.
+pub(crate) trait Counts<T> {
+    fn count(&self, stats: &Counters, answer: &T);
+}
+
+/// Asks for permits or a lock.
+pub(crate) struct Taking {
+    what: What,
+    since: Since,
+}
+
+impl<T: Granted> Counts<T> for Taking {
+    fn count(&self, stats: &Counters, answer: &T) {
+        if answer.is_granted() {
+            stats.note_granted(self.what, self.since);
+        } else {
+            stats.note_refused();
+        }
+    }
+}
+
+/// Asks for something else.
+pub(crate) struct Other;
+
+impl<T> Counts<T> for Other {
+    fn count(&self, _: &Counters, _: &T) {}
+}
+
 /// A call under way. Written by hand, as all calls of a busy semaphore go through it.
-pub(crate) struct Calling<'a, F> {
+pub(crate) struct Calling<'a, F, K> {
     core: &'a Core,
     future: Pin<&'a mut F>,
-    bound: Option<Bound<'a>>,
+    kind: K,
+    /// Boxed, so that the others are small.
+    bound: Option<Box<Bound<'a>>>,
 }
 
 /// When a call is given up.
@@ -187,7 +239,11 @@ struct Bound<'a> {
     over: Option<Pin<Box<Sleep>>>,
 }
 
-impl<T, F: Future<Output = Result<T>>> Future for Calling<'_, F> {
+impl<T, F, K> Future for Calling<'_, F, K>
+where
+    F: Future<Output = Result<T>>,
+    K: Counts<T> + Unpin,
+{
     type Output = Result<T>;
 
     #[inline]
@@ -203,8 +259,9 @@ impl<T, F: Future<Output = Result<T>>> Future for Calling<'_, F> {
                 }
             }
         };
-        if let Err(error) = &answer {
-            this.core.stats.note_failed(error);
+        match &answer {
+            Ok(answer) => this.kind.count(&this.core.stats, answer),
+            Err(error) => this.core.stats.note_failed(error),
         }
         Poll::Ready(answer)
     }
@@ -226,11 +283,18 @@ impl Bound<'_> {
         let waited = self.began.elapsed();
         let detail = match &*core.connection.state().borrow() {
             ConnectionState::Disconnected { detail } => detail.clone(),
-            _ => "its time is over".to_owned(),
+            _ => {
+                let lag = core.lag_since(self.began);
+                lag.unwrap_or_else(|| "its time is over".to_owned())
+            }
         };
-        // Where nothing at all was sent, this was not.
+        // Where nothing was sent about its object, or nothing at all, this was not.
         let dropped = self.call.dropped;
-        let untouched = dropped == Dropped::Withdrawn && core.requests_sent() == self.sent;
+        let sent = match self.call.key {
+            Some(key) => core.sent.since(self.sent, key),
+            None => core.sent.count() > self.sent,
+        };
+        let untouched = dropped == Dropped::Withdrawn && !sent;
         if untouched || dropped == Dropped::Harmless {
             return Error::Unavailable {
                 name,

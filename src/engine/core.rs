@@ -12,6 +12,7 @@ use super::holds::Holds;
 use super::records::Records;
 use super::refusing::Refusing;
 use super::registry::Registry;
+use super::sent::Sent;
 use super::unheard::Unheard;
 use super::wakeups::Wakeups;
 use super::watchdog::Watchdog;
@@ -19,6 +20,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside::{self, Runtime};
 use crate::stats::{Counters, Stats};
+use crate::sync::Mutex;
 use crate::transport::{Connection, Endpoint};
 
 /// The shared part of a client: its connections, its identity, its objects.
@@ -29,14 +31,15 @@ pub(crate) struct Core {
     pub(crate) runtime: Runtime,
     id: String,
     pub(crate) stats: Arc<Counters>,
-    /// How many requests have been sent.
-    sent: AtomicU64,
+    pub(crate) sent: Sent,
     sequence: AtomicU64,
     owners: AtomicU64,
     pub(crate) objects: Registry,
     pub(crate) holds: Holds,
     pub(crate) coalescer: Coalescer,
     pub(crate) refusing: Refusing,
+    /// What was said last of replicas that do not confirm, and when.
+    lag: Mutex<Option<(Instant, String)>>,
     pub(crate) records: Records,
     pub(crate) unheard: Unheard,
     pub(crate) watchdog: Arc<Watchdog>,
@@ -80,8 +83,8 @@ impl Core {
     fn new(config: Config, connection: Connection) -> Arc<Self> {
         let wakeups = Wakeups::new(connection.layout(), config.safety_interval);
         let id = outside::uuid().to_string();
-        // In a cluster calls on different semaphores can't share a script.
-        let together = !connection.is_cluster();
+        // In a cluster calls on different semaphores can't share a script, and replicas are waited for in the long form only.
+        let together = !connection.is_cluster() && config.replicas.is_none();
         let mapped_id = together.then(|| config.name_mapper.try_map(&id)).flatten();
         let client_name = config.client_name.clone().unwrap_or_default().into();
         let core = Arc::new(Core {
@@ -91,13 +94,14 @@ impl Core {
             runtime: Runtime::current(),
             id,
             stats: Arc::default(),
-            sent: AtomicU64::new(0),
+            sent: Sent::default(),
             sequence: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
             holds: Holds::default(),
             coalescer: Coalescer::new(mapped_id),
             refusing: Refusing::default(),
+            lag: Mutex::default(),
             records: Records::default(),
             unheard: Unheard::default(),
             watchdog: Arc::default(),
@@ -132,20 +136,22 @@ impl Core {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// How many requests have been sent so far.
-    pub(crate) fn requests_sent(&self) -> u64 {
-        self.sent.load(Ordering::SeqCst)
-    }
-
-    /// One is about to be sent.
-    pub(crate) fn note_sending(&self) {
-        self.sent.fetch_add(1, Ordering::SeqCst);
-    }
-
     /// What has become of the calls so far.
     pub(crate) fn look(&self) -> Stats {
         let reconnections = self.connection.reconnects();
         self.stats.look(self.objects.waiting(), reconnections)
+    }
+
+    /// Too few replicas have confirmed a call.
+    pub(crate) fn note_lag(&self, detail: &str) {
+        *self.lag.lock() = Some((Instant::now(), detail.to_owned()));
+    }
+
+    /// What was said of that since then.
+    pub(crate) fn lag_since(&self, since: Instant) -> Option<String> {
+        let lag = self.lag.lock();
+        let (_, detail) = lag.as_ref().filter(|(at, _)| *at >= since)?;
+        Some(detail.clone())
     }
 
     /// The number of the next owner of a lock.

@@ -25,7 +25,7 @@ use super::core::Core;
 use super::request::Request;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::transport::{Backoff, Failure, Reason, Refusal, Route, Value};
+use crate::transport::{Backoff, Command, Failure, Reason, Refusal, Route, Value};
 
 /// How a request ended.
 pub(crate) enum Ending {
@@ -140,7 +140,7 @@ impl Core {
         callers: impl FnMut(&Trouble<'_>) -> Patience,
     ) -> Ending {
         // The usual case first: nothing is prepared for trouble that does not come.
-        match self.try_once(request).await {
+        match self.try_for_callers(request).await {
             Ok(answer) => self.answered_at_once(request, answer),
             Err(failure) => Box::pin(self.carry_on(request, failure, callers)).await,
         }
@@ -155,6 +155,8 @@ impl Core {
     ) -> Ending {
         let mut first_sent: Option<Moment> = None;
         let mut refused_before = false;
+        // It has been carried out, and answered so, but too few replicas have it.
+        let mut unconfirmed: Option<Value>;
         let mut backoff = Backoff::new();
         loop {
             // Without a connection the next attempt waits for one anyway.
@@ -172,8 +174,19 @@ impl Core {
                 Failure::Refused(refusal) if refusal.is_final(first_sent.is_some()) => {
                     return Ending::Refused(refusal);
                 }
-                Failure::Refused(refusal) | Failure::NoConnection(refusal) => refusal,
-                Failure::Unanswered { detail, sent } => {
+                Failure::Refused(refusal) | Failure::NoConnection(refusal) => {
+                    unconfirmed = None;
+                    refusal
+                }
+                Failure::Unanswered {
+                    detail,
+                    sent,
+                    unconfirmed: answer,
+                } => {
+                    unconfirmed = answer;
+                    if unconfirmed.is_some() {
+                        self.note_lag(&detail);
+                    }
                     first_sent.get_or_insert(sent);
                     if let Some(record) = request.record() {
                         self.record_is_needed(record);
@@ -197,6 +210,13 @@ impl Core {
                     now,
                     last,
                 });
+                // Nobody waits for replicas any more: what was granted was granted to nobody.
+                let nobody = matches!(patience, Patience::Nobody | Patience::Forgotten);
+                if (last || nobody)
+                    && let Some(answer) = unconfirmed.take()
+                {
+                    return Ending::Answer(answer);
+                }
                 let next_look = match (patience, first_sent) {
                     _ if last => return Ending::Unknown,
                     (Patience::Nobody | Patience::Forgotten, None) => return Ending::NotSent,
@@ -214,8 +234,8 @@ impl Core {
                 if now >= not_before
                     && let Ok(route) = self.connection.route(request.key())
                 {
-                    self.stats.retries.add(1);
-                    match self.attempt(route, request).await {
+                    self.stats.note_retry();
+                    match self.attempt(route, request, true).await {
                         Ok(answer) => {
                             if refused_before {
                                 self.refusing.end(self.connection.server());
@@ -243,11 +263,18 @@ impl Core {
         Ending::Answer(answer)
     }
 
-    /// Sends something once: of no consequence, or for the first time ([`carry_on`](Self::carry_on) takes it from there).
+    /// Sends something of no consequence once.
     pub(crate) async fn try_once(&self, request: &Request) -> Result<Value, Failure> {
         let route = self.connection.route(request.key());
         let route = route.map_err(Failure::NoConnection)?;
-        self.attempt(route, request).await
+        self.attempt(route, request, false).await
+    }
+
+    /// Sends something for the first time ([`carry_on`](Self::carry_on) takes it from there).
+    pub(crate) async fn try_for_callers(&self, request: &Request) -> Result<Value, Failure> {
+        let route = self.connection.route(request.key());
+        let route = route.map_err(Failure::NoConnection)?;
+        self.attempt(route, request, true).await
     }
 
     /// Nothing of `request` was done, because of a record that nobody of ours has written: it can be sent again.
@@ -261,12 +288,22 @@ impl Core {
         first_sent.age() >= self.config.repeat_horizon()
     }
 
-    async fn attempt(&self, route: Route<'_>, request: &Request) -> Result<Value, Failure> {
-        self.note_sending();
+    /// `confirmed`: if replicas are wanted, they are waited for.
+    async fn attempt(
+        &self,
+        route: Route<'_>,
+        request: &Request,
+        confirmed: bool,
+    ) -> Result<Value, Failure> {
+        self.sent.note(request);
         let messages = self.connection.messages();
-        match route.send(&request.command(messages)).await {
+        let how = |command: Command| match confirmed && !request.is_plain() {
+            true => command.confirmed(),
+            false => command,
+        };
+        match route.send(&how(request.command(messages))).await {
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
-                let full = request.full_command(messages);
+                let full = how(request.full_command(messages));
                 Box::pin(route.send(&full)).await
             }
             Err(Failure::Refused(refusal)) if refusal.reason == Reason::ReadOnly => {

@@ -66,10 +66,20 @@ pub(crate) struct ScriptCall {
     pub(crate) record_flag: Option<usize>,
     /// Whether each sending has a number of its own, instead of all having the first one's.
     pub(crate) renumbered: bool,
-    /// How many of its keys and arguments make a question, instead of a repetition: what has become of this number?
-    pub(crate) question: Option<(usize, usize)>,
+    /// What is asked instead of a repetition: what has become of this number?
+    pub(crate) question: Option<Question>,
     /// Where it is put on record.
     pub(crate) record: Option<RecordKey>,
+}
+
+/// A question about a call: the beginning of it.
+pub(crate) struct Question {
+    /// So many of its keys.
+    pub(crate) keys: usize,
+    /// And of its arguments,
+    pub(crate) args: usize,
+    /// and this one behind them.
+    pub(crate) more: Option<Arg>,
 }
 
 /// The key of a call's record.
@@ -120,6 +130,14 @@ impl Request {
         match self {
             Request::Script(call) => call.keys.first(),
             Request::Plain(command) => command.belongs_to(),
+        }
+    }
+
+    /// All keys that it names.
+    pub(crate) fn keys(&self) -> &[Arc<str>] {
+        match self {
+            Request::Script(call) => &call.keys,
+            Request::Plain(command) => command.belongs_to().map_or(&[], std::slice::from_ref),
         }
     }
 
@@ -186,9 +204,10 @@ impl Request {
         let Request::Script(call) = self else {
             return;
         };
-        if let Some((keys, args)) = call.question {
-            call.keys.truncate(keys);
-            call.args.truncate(args);
+        if let Some(question) = &call.question {
+            call.keys.truncate(question.keys);
+            call.args.truncate(question.args);
+            call.args.extend(question.more.clone());
         }
         if call.renumbered {
             self.number(next);

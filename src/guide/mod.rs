@@ -36,6 +36,12 @@ pub mod from_redisson {}
 #[doc = include_str!("throughput.svg")]
 ///
 #[doc = include_str!("figures.md")]
+///
+/// # The demo
+///
+/// What `make demo` prints, where nobody looks on in a terminal:
+///
+#[doc = include_str!("demo.svg")]
 pub mod figures {}
 
 #[doc = include_str!("internals.md")]

@@ -12,7 +12,7 @@ use super::state::State;
 use super::wait::{Shared, Wait, wake};
 use crate::api::{MAX_PERMITS, Permit, check_millis, semaphore_by_inherent_methods};
 use crate::error::{Error, Result};
-use crate::stats::Holding;
+use crate::stats::Counters;
 
 /// A counting semaphore inside this process.
 ///
@@ -290,8 +290,8 @@ impl Semaphore {
         Arc::as_ptr(&self.shared) as usize
     }
 
-    fn holding(&self, _permits: u32) -> Holding {
-        Holding::default()
+    fn counters(&self) -> Option<&Counters> {
+        None
     }
 
     pub(crate) fn release_detached(&self, permits: u32) {

@@ -68,6 +68,64 @@ pub(crate) fn since_1970(time: SystemTime) -> i64 {
     millis.min(LONGEST_MILLIS)
 }
 
+/// Gives a handle the methods that are the same for every object in Redis; it has an `object(&self)`.
+macro_rules! object_methods {
+    ($type:ty) => {
+        /// What every object in Redis has: Redisson's `RObject`. Errors are those of every operation. Cancel safety: sent in its
+        /// turn after the first poll; what changes something is carried out even if the future is dropped after that.
+        impl $type {
+            /// Whether it exists. Redis: `EXISTS`. Redisson: `isExists()`.
+            pub async fn exists(&self) -> $crate::Result<bool> {
+                self.object().exists().await
+            }
+
+            /// Deletes it, freeing the memory in the background, and tells nobody; `false` if it did not exist. Redis: `UNLINK`.
+            /// Redisson: `unlink()`.
+            pub async fn unlink(&self) -> $crate::Result<bool> {
+                self.object().unlink().await
+            }
+
+            /// Notes an access, for the server's eviction; `false` if it does not exist. Redis: `TOUCH`. Redisson: `touch()`.
+            pub async fn touch(&self) -> $crate::Result<bool> {
+                self.object().touch().await
+            }
+
+            /// The bytes that it takes in the server; 0 if it does not exist. Redis: `MEMORY USAGE`. Redisson:
+            /// `sizeInMemory()`.
+            pub async fn size_in_memory(&self) -> $crate::Result<u64> {
+                self.object().size_in_memory().await
+            }
+        }
+    };
+}
+pub(crate) use object_methods;
+
+/// The same for those that may expire.
+macro_rules! expirable_methods {
+    ($type:ty) => {
+        $crate::redisson::object::object_methods!($type);
+
+        /// What expires: Redisson's `RExpirable`, with the errors and the cancel safety of every object.
+        impl $type {
+            /// Deletes it, and tells nobody; `false` if it did not exist. Redis: `DEL`. Redisson: `delete()`.
+            pub async fn delete(&self) -> $crate::Result<bool> {
+                self.object().delete().await
+            }
+
+            /// How long it goes on existing. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
+            pub async fn remaining_ttl(&self) -> $crate::Result<$crate::RemainingTtl> {
+                self.object().remaining_ttl().await
+            }
+
+            /// When it vanishes, by the server's clock. Redis 7: `PEXPIRETIME`. Redisson: `getExpireTime()`.
+            pub async fn expire_time(&self) -> $crate::Result<$crate::ExpireTime> {
+                self.object().expire_time().await
+            }
+        }
+    };
+}
+pub(crate) use expirable_methods;
+
 /// The operations, for one object. Those that are about its existence are about all of its keys.
 pub(crate) struct Object<'a, L> {
     pub(crate) line: &'a Arc<L>,
@@ -295,6 +353,7 @@ impl<L: Commands> Object<'_, L> {
             operation,
             wait: Wait::No,
             dropped,
+            key: Some(self.line.keys().object()),
         };
         let sending = self.line.command(operation, request);
         self.line.core().call(call, pin!(sending)).await

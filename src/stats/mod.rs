@@ -9,7 +9,7 @@ mod meters;
 
 use std::sync::Arc;
 
-use counter::Counter;
+use counter::{Number, Numbers};
 #[cfg(feature = "metrics")]
 use meters::Meters;
 
@@ -25,7 +25,8 @@ pub struct Stats {
     pub granted: u64,
     /// Calls that were refused them: not free, or not in time.
     pub refused: u64,
-    /// Calls of any kind that have failed.
+    /// Calls of any kind that have failed; but not those with arguments or names that are refused before anything is sent: these are
+    /// mistakes of the program, and nothing that happens to it.
     pub failed: u64,
     /// Of these, calls whose outcome is unknown.
     pub outcomes_unknown: u64,
@@ -43,17 +44,10 @@ pub struct Stats {
     pub reconnections: u64,
 }
 
-/// What counts for one client.
+/// What counts for one client: hidden in the traits, where nobody can name it.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
-    granted: Counter,
-    pub(crate) refused: Counter,
-    failed: Counter,
-    outcomes_unknown: Counter,
-    held_permits: Counter,
-    held_locks: Counter,
-    lost: Counter,
-    pub(crate) retries: Counter,
+pub struct Counters {
+    numbers: Numbers,
     #[cfg(feature = "metrics")]
     meters: Meters,
 }
@@ -62,7 +56,7 @@ pub(crate) struct Counters {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Since {
     #[cfg(feature = "metrics")]
-    began: Option<meters::Began>,
+    began: Option<std::time::Instant>,
 }
 
 impl Counters {
@@ -76,17 +70,40 @@ impl Counters {
 
     /// Somebody who has asked since then was granted what it wanted.
     pub(crate) fn note_granted(&self, _what: What, _since: Since) {
-        self.granted.add(1);
+        self.numbers.add(Number::Granted, 1);
         #[cfg(feature = "metrics")]
         self.meters.waited(_what, _since.began);
+    }
+
+    /// Somebody was not granted what it wanted.
+    pub(crate) fn note_refused(&self) {
+        self.numbers.add(Number::Refused, 1);
+    }
+
+    /// A request is sent, or asked about, once more.
+    pub(crate) fn note_retry(&self) {
+        self.numbers.add(Number::Retries, 1);
+    }
+
+    fn count_held(&self, what: What, amount: i64) {
+        let number = match what {
+            What::Permits => Number::HeldPermits,
+            What::Lock => Number::HeldLocks,
+        };
+        self.numbers.add(number, amount);
+    }
+
+    /// Something was lost while a guard held it.
+    pub(crate) fn note_lost(&self) {
+        self.numbers.add(Number::Lost, 1);
     }
 
     /// A call has failed.
     #[cold]
     pub(crate) fn note_failed(&self, error: &Error) {
-        self.failed.add(1);
+        self.numbers.add(Number::Failed, 1);
         if matches!(error, Error::OutcomeUnknown { .. }) {
-            self.outcomes_unknown.add(1);
+            self.numbers.add(Number::OutcomesUnknown, 1);
         }
     }
 
@@ -98,16 +115,17 @@ impl Counters {
 
     /// So many callers wait, and the connection has come back so often.
     pub(crate) fn look(&self, waiting: u64, reconnections: u64) -> Stats {
+        let sum = |number| self.numbers.sum(number);
         Stats {
-            granted: self.granted.sum(),
-            refused: self.refused.sum(),
-            failed: self.failed.sum(),
-            outcomes_unknown: self.outcomes_unknown.sum(),
+            granted: sum(Number::Granted),
+            refused: sum(Number::Refused),
+            failed: sum(Number::Failed),
+            outcomes_unknown: sum(Number::OutcomesUnknown),
             waiting,
-            held_permits: self.held_permits.sum(),
-            held_locks: self.held_locks.sum(),
-            lost: self.lost.sum(),
-            retries: self.retries.sum(),
+            held_permits: sum(Number::HeldPermits),
+            held_locks: sum(Number::HeldLocks),
+            lost: sum(Number::Lost),
+            retries: sum(Number::Retries),
             reconnections,
         }
     }
@@ -139,13 +157,12 @@ impl What {
     }
 }
 
-/// What a guard holds, as long as it does: hidden in the traits, where nobody can name it.
+/// What a guard holds, whose owner has the counters at hand: a count of users for each guard would be moved by all threads.
 #[derive(Debug, Default)]
-pub struct Holding(Option<Held>);
+pub(crate) struct Held(Option<Amount>);
 
 #[derive(Debug)]
-struct Held {
-    counters: Arc<Counters>,
+struct Amount {
     what: What,
     amount: u32,
     since: Since,
@@ -155,34 +172,42 @@ struct Held {
 }
 
 impl Held {
-    fn count(&self, amount: i64) {
-        match self.what {
-            What::Permits => self.counters.held_permits.add(amount),
-            What::Lock => self.counters.held_locks.add(amount),
-        }
+    /// Begins to hold it; without counters nothing.
+    pub(crate) fn begin(counters: Option<&Counters>, what: What, _name: &str, amount: u32) -> Self {
+        Held(counters.map(|counters| {
+            counters.count_held(what, amount.into());
+            Amount {
+                what,
+                amount,
+                since: counters.since(),
+                #[cfg(feature = "spans")]
+                _span: tracing::info_span!(
+                    "hold",
+                    name = _name,
+                    what = what.word(),
+                    amount = i64::from(amount)
+                ),
+            }
+        }))
     }
-}
 
-impl Holding {
-    pub(crate) fn new(counters: &Arc<Counters>, what: What, _name: &str, amount: u32) -> Self {
-        let held = Held {
-            counters: Arc::clone(counters),
-            what,
-            amount,
-            since: counters.since(),
-            #[cfg(feature = "spans")]
-            _span: tracing::info_span!("hold", name = _name, what = what.word(), amount),
+    /// Does not hold it any more.
+    pub(crate) fn end(&mut self, counters: Option<&Counters>) {
+        let Some((held, counters)) = self.0.take().zip(counters) else {
+            return;
         };
-        held.count(amount.into());
-        Holding(Some(held))
+        counters.count_held(held.what, -i64::from(held.amount));
+        #[cfg(feature = "metrics")]
+        if held.amount > 0 {
+            counters.meters.held(held.what, held.since.began);
+        }
     }
 
     /// Lets another guard hold so much of it, which is no more than there is.
-    pub(crate) fn split(&mut self, amount: u32) -> Holding {
-        Holding(self.0.as_mut().map(|held| {
+    pub(crate) fn split(&mut self, amount: u32) -> Held {
+        Held(self.0.as_mut().map(|held| {
             held.amount -= amount;
-            Held {
-                counters: Arc::clone(&held.counters),
+            Amount {
                 amount,
                 what: held.what,
                 since: held.since,
@@ -193,29 +218,39 @@ impl Holding {
     }
 
     /// Takes over what another guard holds of the same thing.
-    pub(crate) fn merge(&mut self, mut other: Holding) {
-        if let (Some(held), Some(other)) = (&mut self.0, &mut other.0) {
-            held.amount += std::mem::take(&mut other.amount);
+    pub(crate) fn merge(&mut self, other: Held) {
+        if let (Some(held), Some(other)) = (&mut self.0, other.0) {
+            held.amount += other.amount;
+        }
+    }
+}
+
+/// The same with counters of its own, as long as the guard is there: hidden in the traits, where nobody can name it.
+#[derive(Debug, Default)]
+pub struct Holding {
+    counters: Option<Arc<Counters>>,
+    held: Held,
+}
+
+impl Holding {
+    pub(crate) fn new(counters: &Arc<Counters>, what: What, name: &str, amount: u32) -> Self {
+        Holding {
+            held: Held::begin(Some(counters), what, name, amount),
+            counters: Some(Arc::clone(counters)),
         }
     }
 
     /// It was lost on the way.
     pub(crate) fn note_lost(&self) {
-        if let Some(held) = &self.0 {
-            held.counters.lost.add(1);
+        if let Some(counters) = &self.counters {
+            counters.note_lost();
         }
     }
 }
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        if let Some(held) = &self.0 {
-            held.count(-i64::from(held.amount));
-            #[cfg(feature = "metrics")]
-            if held.amount > 0 {
-                held.counters.meters.held(held.what, held.since.began);
-            }
-        }
+        self.held.end(self.counters.as_deref());
     }
 }
 
@@ -226,17 +261,19 @@ mod tests {
     #[test]
     fn what_guards_hold_is_split_merged_and_given_back() {
         let counters = Arc::new(Counters::default());
-        let mut all = Holding::new(&counters, What::Permits, "seats", 5);
+        let mut all = Held::begin(Some(&counters), What::Permits, "seats", 5);
         let lock = Holding::new(&counters, What::Lock, "door", 1);
-        let two = all.split(2);
+        let mut two = all.split(2);
         assert_eq!(counters.look(0, 0).held_permits, 5);
-        drop(two);
+        two.end(Some(&counters));
         assert_eq!(counters.look(0, 0).held_permits, 3);
         let one = all.split(1);
         all.merge(one);
         assert_eq!(counters.look(0, 0).held_permits, 3);
         lock.note_lost();
-        drop((all, lock));
+        assert_eq!(counters.look(0, 0).held_locks, 1);
+        drop(lock);
+        all.end(Some(&counters));
         let stats = Stats {
             lost: 1,
             ..Stats::default()

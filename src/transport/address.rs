@@ -37,11 +37,22 @@ pub(super) struct Target {
 
 /// What the settings say.
 pub(super) struct Targets {
-    /// One, or those of a cluster's nodes that are named.
+    /// One, or those of several servers that are named.
     pub(super) addresses: Vec<Address>,
-    pub(super) cluster: bool,
+    pub(super) kind: Kind,
     pub(super) tls: bool,
     pub(super) login: Login,
+}
+
+/// What the servers are to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// There is one.
+    One,
+    /// Some nodes of a cluster.
+    Cluster,
+    /// A master and its replicas: which is which, they say themselves.
+    Replicated,
 }
 
 /// Who comes in, and to which database.
@@ -65,13 +76,13 @@ impl fmt::Display for Address {
 
 /// Reads the settings. No error repeats the URL, or a part of it: it may contain a password.
 pub(super) fn read(config: &Config) -> Result<Targets, String> {
-    let mut targets = match read_cluster(&config.url)? {
+    let mut targets = match read_several(&config.url)? {
         Some(targets) => targets,
         None => {
             let target = read_url(&config.url)?;
             Targets {
                 addresses: vec![target.address],
-                cluster: false,
+                kind: Kind::One,
                 tls: target.tls,
                 login: target.login,
             }
@@ -87,23 +98,26 @@ pub(super) fn read(config: &Config) -> Result<Targets, String> {
     if let Some(password) = &config.password {
         login.password = Some(password.clone());
     }
-    if targets.cluster && login.database != 0 {
+    if targets.kind == Kind::Cluster && login.database != 0 {
         return Err("a cluster has one database only, number 0".to_owned());
     }
     Ok(targets)
 }
 
-const CLUSTER_FORM: &str = "of a cluster the URL is redis+cluster:// or rediss+cluster://[[user]:password@]host[:port][,host[:port]]...";
+const SEVERAL_FORM: &str = "of a cluster the URL is redis+cluster:// or rediss+cluster://[[user]:password@]host[:port][,host[:port]]..., \
+                            of a master and its replicas redis+replicated://..[/database]";
 
-/// Reads the URL of a cluster; nothing where it is none.
-fn read_cluster(url: &str) -> Result<Option<Targets>, String> {
+/// Reads a URL that names several servers; nothing where it is none.
+fn read_several(url: &str) -> Result<Option<Targets>, String> {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let scheme = scheme.to_ascii_lowercase();
-    let Some(scheme) = scheme.strip_suffix("+cluster") else {
-        return Ok(None);
+    let (scheme, kind) = match scheme.split_once('+') {
+        Some((scheme, "cluster")) => (scheme, Kind::Cluster),
+        Some((scheme, "replicated")) => (scheme, Kind::Replicated),
+        _ => return Ok(None),
     };
     if !matches!(scheme, "redis" | "rediss" | "valkey" | "valkeys") {
-        return Err(CLUSTER_FORM.to_owned());
+        return Err(SEVERAL_FORM.to_owned());
     }
     // What each of them has in common, on both sides of the hosts.
     let (user, rest) = rest
@@ -116,17 +130,17 @@ fn read_cluster(url: &str) -> Result<Option<Targets>, String> {
         .map_or((rest, ""), |(hosts, path)| (hosts, path));
     let target = |host: &str| {
         if host.is_empty() {
-            return Err(CLUSTER_FORM.to_owned());
+            return Err(SEVERAL_FORM.to_owned());
         }
         let target = read_url(&format!("{scheme}://{user}{host}/{path}"));
-        target.map_err(|reason| format!("{CLUSTER_FORM}: {reason}"))
+        target.map_err(|reason| format!("{SEVERAL_FORM}: {reason}"))
     };
     let targets: Vec<_> = hosts.split(',').map(target).collect::<Result<_, _>>()?;
     let tls = targets.iter().any(|target| target.tls);
     let login = targets.first().map(|target| target.login.clone());
     Ok(Some(Targets {
         addresses: targets.into_iter().map(|target| target.address).collect(),
-        cluster: true,
+        kind,
         tls,
         login: login.unwrap_or_default(),
     }))
@@ -186,6 +200,9 @@ pub(super) fn read_url(url: &str) -> Result<Target, String> {
     let scheme = scheme.to_ascii_lowercase();
     let tls = matches!(scheme.as_str(), "rediss" | "valkeys");
     match scheme.as_str() {
+        _ if url.contains("?protocol=") || url.contains("&protocol=") => {
+            return Err("the URL has a protocol: RESP2 is spoken, which every server knows, and nothing is different by RESP3".to_owned());
+        }
         "redis" | "valkey" | "rediss" | "valkeys" if url.contains(['?', '#']) => {
             return Err(format!(
                 "the URL has parameters (behind a ? or #), and none are known; the database stands in the path: {FORM}"
@@ -305,7 +322,8 @@ mod tests {
             ("redis://h\n", "blanks"),
             ("redis://:a b@h", "blanks"),
             ("redis://h?db=3", "parameters"),
-            ("redis://h/?protocol=resp3", "parameters"),
+            ("redis://h/?protocol=resp3", "RESP2 is spoken"),
+            ("redis+unix:///run/r.sock?db=1&protocol=resp3", "RESP2"),
             ("redis://h/3#insecure", "parameters"),
             ("redis+unix:///run/r.sock?database=3", "parameters"),
             ("rediss://:secret@h#insecure", "parameters"),

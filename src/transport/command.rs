@@ -11,6 +11,8 @@ pub(crate) struct Command {
     packed: Cmd,
     /// Whose server it is for.
     key: Option<Arc<str>>,
+    /// Its answer counts when replicas have what it has changed.
+    confirmed: bool,
 }
 
 impl Command {
@@ -18,6 +20,7 @@ impl Command {
         Command {
             packed: redis::cmd(name),
             key: None,
+            confirmed: false,
         }
     }
 
@@ -26,6 +29,7 @@ impl Command {
         Command {
             packed: Cmd::with_capacity(words, bytes),
             key: None,
+            confirmed: false,
         }
     }
 
@@ -39,6 +43,12 @@ impl Command {
     /// For the server that has `key`, unless it is for another one already.
     pub(crate) fn beside(mut self, key: &str) -> Self {
         self.key.get_or_insert_with(|| key.into());
+        self
+    }
+
+    /// Its answer counts when as many replicas as wanted have what it has changed, if any are wanted.
+    pub(crate) fn confirmed(mut self) -> Self {
+        self.confirmed = true;
         self
     }
 
@@ -67,6 +77,10 @@ impl Command {
     /// The key that it belongs to, if it is one key's.
     pub(crate) fn belongs_to(&self) -> Option<&Arc<str>> {
         self.key.as_ref()
+    }
+
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.confirmed
     }
 
     pub(super) fn packed(&self) -> &Cmd {

@@ -5,11 +5,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::stream::{FuturesUnordered, StreamExt};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisResult, Value};
 
 use super::Refusal;
-use super::address::{self, Address, Login, Targets};
+use super::address::{self, Address, Kind, Login, Targets};
+use super::confirm::Replicas;
 use super::handshake::{Entry, exchange};
 use super::sentinel::Sentinels;
 use super::socket::{Socket, Traffic};
@@ -20,6 +22,9 @@ use crate::error::Error;
 
 /// A connection for commands takes so many at once before it lets callers wait.
 pub(super) const MOST_UNDER_WAY: usize = 1024;
+
+/// Replicas are waited for so long at a time: what comes behind is held up meanwhile, and must be answered in time.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A sentinel may take this part of the connect time-out to answer.
 const PATIENCE_SHARE: u32 = 4;
@@ -36,6 +41,7 @@ pub(crate) struct Endpoint {
     client_name: Option<String>,
     connect_timeout: Duration,
     response_timeout: Duration,
+    replicas: Option<Replicas>,
 }
 
 /// Where the server is.
@@ -44,6 +50,8 @@ enum Place {
     Fixed(Address),
     /// Wherever the master is.
     Sentinels(Arc<Sentinels>),
+    /// One of these is the master, as they say themselves.
+    Replicated(Arc<[Address]>),
     /// Any of these knows the nodes of a cluster; each of those has an endpoint of its own.
     Cluster(Arc<[Address]>),
 }
@@ -55,6 +63,7 @@ pub(super) struct Opened<Driver> {
     pub(super) address: Address,
     /// Has to be polled for the connection to work; ends when the connection has.
     pub(super) driver: Driver,
+    pub(super) replicas: Option<Replicas>,
     pub(super) traffic: Arc<Traffic>,
 }
 
@@ -66,7 +75,7 @@ impl Endpoint {
     fn read(config: &Config) -> Result<Self, String> {
         let Targets {
             addresses,
-            cluster,
+            kind,
             tls,
             login,
         } = address::read(config)?;
@@ -77,10 +86,13 @@ impl Endpoint {
         };
         let mut wanted = tls;
         let place = match &config.sentinels {
-            None if cluster => Place::Cluster(addresses.into()),
-            None => Place::Fixed(one(addresses)?),
-            Some(_) if cluster => {
-                return Err("a cluster has no sentinels: one or the other".to_owned());
+            None => match kind {
+                Kind::One => Place::Fixed(one(addresses)?),
+                Kind::Cluster => Place::Cluster(addresses.into()),
+                Kind::Replicated => Place::Replicated(addresses.into()),
+            },
+            Some(_) if kind != Kind::One => {
+                return Err("several servers have no sentinels: one or the other".to_owned());
             }
             Some(urls) => {
                 let master = address::master_of(&config.url, &one(addresses)?)?;
@@ -106,10 +118,8 @@ impl Endpoint {
             printed: match &place {
                 Place::Fixed(address) => address.to_string(),
                 Place::Sentinels(sentinels) => sentinels.printed(),
-                Place::Cluster(seeds) => {
-                    let seeds: Vec<_> = seeds.iter().map(Address::to_string).collect();
-                    format!("the cluster of {}", seeds.join(", "))
-                }
+                Place::Cluster(seeds) => format!("the cluster of {}", list(seeds)),
+                Place::Replicated(servers) => format!("the master of {}", list(servers)),
             },
             place,
             tls: secured(tls, None)?,
@@ -118,6 +128,10 @@ impl Endpoint {
             client_name: config.client_name.clone(),
             connect_timeout: config.connect_timeout,
             response_timeout: config.response_timeout,
+            replicas: config.replicas.map(|count| Replicas {
+                count,
+                patience: (config.response_timeout / 2).min(LONGEST_WAIT),
+            }),
         })
     }
 
@@ -125,7 +139,7 @@ impl Endpoint {
     pub(super) fn seeds(&self) -> Option<&[Address]> {
         match &self.place {
             Place::Cluster(seeds) => Some(seeds),
-            Place::Fixed(_) | Place::Sentinels(_) => None,
+            Place::Fixed(_) | Place::Sentinels(_) | Place::Replicated(_) => None,
         }
     }
 
@@ -150,7 +164,7 @@ impl Endpoint {
     /// Finds out by itself when the server is another one, as long as this is polled.
     pub(super) fn watch(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
         match &self.place {
-            Place::Fixed(_) | Place::Cluster(_) => None,
+            Place::Fixed(_) | Place::Cluster(_) | Place::Replicated(_) => None,
             Place::Sentinels(sentinels) => Some(Arc::clone(sentinels).watch()),
         }
     }
@@ -158,7 +172,9 @@ impl Endpoint {
     /// Returns when the server is known to be another one than that at `address`.
     pub(super) async fn until_not(&self, address: &Address) {
         match &self.place {
-            Place::Fixed(_) | Place::Cluster(_) => std::future::pending().await,
+            Place::Fixed(_) | Place::Cluster(_) | Place::Replicated(_) => {
+                std::future::pending().await
+            }
             Place::Sentinels(sentinels) => sentinels.until_not(address).await,
         }
     }
@@ -192,6 +208,7 @@ impl Endpoint {
                     .map_err(|error| Refusal::at_connect(&error))?;
             Ok(Opened {
                 connection,
+                replicas: self.replicas,
                 traffic,
                 driver: self.clone().drive(driver, address.clone()),
                 address,
@@ -218,15 +235,10 @@ impl Endpoint {
         let (address, master) = match &self.place {
             Place::Fixed(address) => (address.clone(), false),
             Place::Sentinels(sentinels) => (sentinels.locate().await?, true),
+            Place::Replicated(servers) => return self.open_master(servers, &login).await,
             Place::Cluster(_) => return Err(Refusal::unreachable("a cluster is no server")),
         };
-        let entry = Entry {
-            address: &address,
-            tls: self.tls.as_ref(),
-            login: &login,
-            client_name: self.client_name.as_deref(),
-            master,
-        };
+        let entry = self.entry(&address, &login, master);
         let socket = tokio::select! {
             socket = entry.enter() => socket?,
             // One that is gone may take long to be found so.
@@ -235,6 +247,47 @@ impl Endpoint {
             }
         };
         Ok((address, socket))
+    }
+
+    /// All are tried at once, as one that is gone may take long to be found so.
+    async fn open_master(
+        &self,
+        servers: &[Address],
+        login: &Login,
+    ) -> Result<(Address, Socket), Refusal> {
+        let entering = servers.iter().map(|address| async move {
+            let entry = self.entry(address, login, true);
+            let entered = entry.enter().await;
+            entered
+                .map(|socket| (address.clone(), socket))
+                .map_err(|refusal| Refusal {
+                    detail: format!("{address}: {}", refusal.detail),
+                    ..refusal
+                })
+        });
+        let mut entering: FuturesUnordered<_> = entering.collect();
+        let mut refused: Option<Refusal> = None;
+        while let Some(entered) = entering.next().await {
+            match entered {
+                Ok(master) => return Ok(master),
+                // That one is a replica says least.
+                Err(refusal) if refused.as_ref().is_none_or(Refusal::may_pass) => {
+                    refused = Some(refusal);
+                }
+                Err(_) => {}
+            }
+        }
+        Err(refused.unwrap_or_else(|| Refusal::unreachable("there is no server to ask")))
+    }
+
+    fn entry<'a>(&'a self, address: &'a Address, login: &'a Login, master: bool) -> Entry<'a> {
+        Entry {
+            address,
+            tls: self.tls.as_ref(),
+            login,
+            client_name: self.client_name.as_deref(),
+            master,
+        }
     }
 
     /// As it is at this moment.
@@ -272,6 +325,11 @@ impl Endpoint {
             Err(Refusal::unreachable(detail))
         })
     }
+}
+
+fn list(addresses: &[Address]) -> String {
+    let all: Vec<_> = addresses.iter().map(Address::to_string).collect();
+    all.join(", ")
 }
 
 fn one(addresses: Vec<Address>) -> Result<Address, String> {

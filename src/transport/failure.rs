@@ -4,6 +4,7 @@ use std::fmt;
 
 use redis::RedisError;
 
+use super::Value;
 use crate::clock::Moment;
 
 /// Why an attempt brought no answer.
@@ -11,11 +12,13 @@ use crate::clock::Moment;
 pub(crate) enum Failure {
     /// No connection: nothing was sent.
     NoConnection(Refusal),
-    /// Sent, but unanswered (time-out, connection lost): may have been carried out.
+    /// Sent, but unanswered (time-out, connection lost): may have been carried out. Or answered, but too few replicas have it.
     Unanswered {
         detail: String,
         /// When it was handed to the connection.
         sent: Moment,
+        /// What it was answered, and may be lost.
+        unconfirmed: Option<Value>,
     },
     /// The server answered with an error: not carried out.
     Refused(Refusal),
@@ -146,10 +149,19 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
+    /// The same for who cannot do anything with an answer.
+    pub(crate) fn without_answer(mut self) -> Self {
+        if let Failure::Unanswered { unconfirmed, .. } = &mut self {
+            *unconfirmed = None;
+        }
+        self
+    }
+
     pub(crate) fn unanswered(detail: impl Into<String>, sent: Moment) -> Self {
         Failure::Unanswered {
             detail: detail.into(),
             sent,
+            unconfirmed: None,
         }
     }
 }

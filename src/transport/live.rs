@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::address::Address;
+use super::confirm::Confirming;
 use super::endpoint::{MOST_UNDER_WAY, Opened};
 use super::failure::Reason;
 use super::socket::Traffic;
@@ -43,6 +44,8 @@ pub(crate) struct Live {
     /// Where it leads.
     pub(super) address: Address,
     connection: MultiplexedConnection,
+    /// Where replicas are waited for.
+    confirming: Option<Arc<Confirming>>,
     traffic: Arc<Traffic>,
     /// How many commands are not answered yet.
     under_way: AtomicUsize,
@@ -79,6 +82,9 @@ impl Live {
             Live {
                 generation,
                 address: opened.address,
+                confirming: opened
+                    .replicas
+                    .map(|replicas| Confirming::new(opened.connection.clone(), replicas)),
                 connection: opened.connection,
                 traffic: opened.traffic,
                 under_way: AtomicUsize::new(0),
@@ -105,6 +111,54 @@ impl Live {
     }
 
     async fn exchange(&self, command: &Command, asking: bool) -> Result<Value, Failure> {
+        let sent = Moment::now();
+        let answer = self.answered(command, asking).await?;
+        match &self.confirming {
+            Some(confirming) if command.is_confirmed() => {
+                Box::pin(self.confirm(confirming, answer, sent)).await
+            }
+            _ => Ok(answer),
+        }
+    }
+
+    /// Returns an `answer` to what was `sent` then when replicas have what was done.
+    async fn confirm(
+        &self,
+        confirming: &Confirming,
+        answer: Value,
+        sent: Moment,
+    ) -> Result<Value, Failure> {
+        let wanted = confirming.replicas().count;
+        let unconfirmed = |answer, detail| Failure::Unanswered {
+            detail,
+            sent,
+            unconfirmed: Some(answer),
+        };
+        let error = match confirming.confirmed().await {
+            Ok(count) if count >= i64::from(wanted) => return Ok(answer),
+            Ok(count) => {
+                let patience = confirming.replicas().patience;
+                let detail =
+                    format!("{count} of {wanted} replicas have confirmed it within {patience:?}");
+                return Err(unconfirmed(answer, detail));
+            }
+            Err(error) => error,
+        };
+        match Refusal::from_server(&error) {
+            // The user may not ask, or the server does not know the question.
+            Some(refusal) if matches!(refusal.reason, Reason::Permission) => {
+                Err(unconfirmed(answer, refusal.detail))
+            }
+            // It may have become a replica meanwhile: what it has done may be lost.
+            _ => {
+                let failure = Failure::unanswered(format!("WAIT: {error}"), sent);
+                self.note(&failure);
+                Err(failure)
+            }
+        }
+    }
+
+    async fn answered(&self, command: &Command, asking: bool) -> Result<Value, Failure> {
         let written = self.traffic.written();
         let sent = Moment::now();
         let connection = self.connection.clone();

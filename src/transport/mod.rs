@@ -6,9 +6,12 @@ mod address;
 mod backoff;
 mod cluster;
 mod command;
+mod confirm;
 mod connection;
 mod endpoint;
 mod failure;
+#[cfg(feature = "redis-rs")]
+mod given;
 mod handshake;
 mod layout;
 mod link;
@@ -27,8 +30,10 @@ pub(crate) use command::{Command, digest};
 pub(crate) use connection::{Connection, Route};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::{Failure, Reason, Refusal};
+#[cfg(feature = "redis-rs")]
+pub(crate) use given::Given;
 pub(crate) use layout::{Layout, Node};
 pub(crate) use messages::{Heard, Messages};
-pub(crate) use slot::hash_tag;
+pub(crate) use slot::{hash_tag, slot};
 pub(crate) use subscriber::{Subscriber, Subscriptions};
 pub(crate) use value::Value;

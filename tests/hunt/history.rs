@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::judge::{Fault, Judge, Rules};
 use super::net::Doings;
-use super::plan::{LinkFault, Plan, What};
+use super::plan::{LinkFault, Plan, ServerFault, What};
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 
@@ -74,6 +74,7 @@ pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
 fn rules(plan: &Plan) -> Rules {
     let settings = &plan.settings;
     let is = |what: fn(&What) -> bool| plan.events.iter().any(|event| what(&event.what));
+    let tampered = is(|what| matches!(what, What::Meddle(_) | What::Server(ServerFault::Evict(_))));
     let far = is(|what| matches!(what, What::Link(_, LinkFault::Far(_))));
     let farthest = settings.latency.iter().max().copied().unwrap_or_default();
     let round_trip = farthest.mul_f64(2.0 * (1.0 + settings.jitter));
@@ -83,6 +84,9 @@ fn rules(plan: &Plan) -> Rules {
     });
     Rules {
         permits: settings.permits.clone(),
+        exact: (settings.watched.iter())
+            .map(|watched| *watched && settings.jvms == 0 && !tampered)
+            .collect(),
         patience: PATIENCE,
         fair_semaphores: !far
             && settings.jvms == 0
@@ -108,6 +112,8 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     sleep_until(began + plan.settings.healing).await;
     world.borrow_mut().heal();
     judge.lock().unwrap().heals();
+    // What the dead had on record comes back as long as somebody uses it.
+    world.borrow().look_in();
     let limit = Instant::now() + LIVENESS;
     loop {
         sleep(Duration::from_millis(500)).await;
@@ -138,10 +144,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             return;
         }
     }
-    judge
-        .lock()
-        .unwrap()
-        .note(format_args!("all have been served"));
+    judge.lock().unwrap().are_all_served();
     if plan.settings.crowd {
         judge.lock().unwrap().judge_crowd();
     }
@@ -156,6 +159,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             format!("{more} commands in 30 s, with nobody there"),
         );
     }
+    judge.lock().unwrap().judge_records();
     for (key, _) in world.borrow_mut().keys() {
         // Whoever kept one has died with it, long ago.
         if key.starts_with('l') {

@@ -6,7 +6,8 @@
 //! becomes quiet ([`history`]). The same seed gives the same history, to the byte. One that fails is told with as few events as
 //! it takes ([`shrink`]).
 //!
-//! - `cargo test --test hunt`: the seeds that have found something, and some more;
+//! - `cargo test --test hunt`: the histories that have found something ([`named`]), and for a minute new ones, other ones
+//!   each day;
 //! - `SIM=10m`: as many as there is time for, on all cores, from `FROM=<seed>` on or from anywhere;
 //!   (`BRIEF=1`: without the story of one that fails; `ALL=1`: going on, with the seeds of all that fail);
 //! - `SEED=<seed>`: that one, line by line (`WHOLE=1`: with all its events; `TRACE=1`: even if it is well);
@@ -19,6 +20,7 @@ mod admin;
 mod history;
 mod judge;
 mod jvm;
+mod named;
 mod net;
 mod plan;
 mod process;
@@ -39,12 +41,8 @@ use judge::Fault;
 use plan::Plan;
 use run::Limit;
 
-/// Seeds that have found something, and what. They mean other histories as soon as something else is drawn: then each is looked
-/// for anew, by the defect that it stands for ([`scripts/hunt-defects`](../../../scripts/hunt-defects)).
-const NAMED: &[(&str, u64)] = &[];
-
-/// How many histories are carried out in `cargo test`, and how many of them twice.
-const SOME: u64 = 60;
+/// For how long new histories are tried in `cargo test`, and how many of them twice.
+const A_WHILE: Duration = Duration::from_secs(60);
 const TWICE: u64 = 10;
 
 fn main() -> ExitCode {
@@ -62,18 +60,16 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let well = if let Some(seed) = number("SEED") {
-        tell(seed)
+        tell(&format!("SEED={seed}"), &Plan::of(seed))
     } else if let Some(count) = number("TWICE") {
         run::twice(number("FROM").unwrap_or_else(today), count)
     } else if let Ok(text) = std::env::var("SIM") {
         let from = number("FROM").unwrap_or_else(|| fastrand::u64(..) >> 16);
         hunt(from, Limit::Time(duration(&text)))
     } else {
-        let named = NAMED.iter().all(|(name, seed)| {
-            println!("hunt: {name}");
-            tell(*seed)
-        });
-        named && run::twice(ALWAYS, TWICE) && hunt(ALWAYS, Limit::Count(SOME))
+        let named = named::all();
+        let named = named.iter().all(|(name, plan)| tell(name, plan));
+        named && run::twice(today(), TWICE) && hunt(today() + TWICE, Limit::Time(A_WHILE))
     };
     if well {
         ExitCode::SUCCESS
@@ -100,9 +96,6 @@ fn duration(text: &str) -> Duration {
     Duration::from_secs(number * unit)
 }
 
-/// Where the seeds begin that are tried with all other tests: what a new one finds is looked at before it stops anybody.
-const ALWAYS: u64 = 1_000;
-
 /// Where the seeds of a day begin.
 fn today() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -116,20 +109,19 @@ fn hunt(from: u64, limit: Limit) -> bool {
         None => true,
         Some(seed) => {
             if !go_on && std::env::var("BRIEF").is_err() {
-                tell(seed);
+                tell(&format!("SEED={seed}"), &Plan::of(seed));
             }
             false
         }
     }
 }
 
-/// Tells what happens with this seed; with as few events as it takes, if it fails.
-fn tell(seed: u64) -> bool {
-    let plan = Plan::of(seed);
-    let outcome = run::carry_out(&plan, true);
+/// Tells what happens in this history; with as few events as it takes, if it fails.
+fn tell(name: &str, plan: &Plan) -> bool {
+    let outcome = run::carry_out(plan, true);
     let Some(fault) = outcome.fault else {
         println!(
-            "SEED={seed} is well: {} commands, {} grants",
+            "{name} is well: {} commands, {} grants",
             outcome.commands, outcome.granted
         );
         if std::env::var("TRACE").is_ok() {
@@ -137,10 +129,10 @@ fn tell(seed: u64) -> bool {
         }
         return true;
     };
-    println!("SEED={seed} fails: {fault}");
+    println!("{name} fails: {fault}");
     let plan = match std::env::var("WHOLE") {
-        Ok(_) => plan,
-        Err(_) => shrink::shrunk(&plan, &fault),
+        Ok(_) => plan.clone(),
+        Err(_) => shrink::shrunk(plan, &fault),
     };
     println!("{:#?}", plan.settings);
     for event in &plan.events {
@@ -151,8 +143,8 @@ fn tell(seed: u64) -> bool {
         println!("{line}");
     }
     match outcome.fault {
-        Some(Fault { judge, detail }) => println!("SEED={seed}: {judge}: {detail}"),
-        None => println!("SEED={seed}: not with these events alone"),
+        Some(Fault { judge, detail }) => println!("{name}: {judge}: {detail}"),
+        None => println!("{name}: not with these events alone"),
     }
     false
 }

@@ -6,6 +6,24 @@ pub const SEMAPHORE: &str = concat!(
     include_str!("../../lua/semaphore/turns.lua"),
     include_str!("../../lua/semaphore/batch.lua"),
 );
+pub const WATCHED: &str = concat!(
+    include_str!("../../lua/semaphore/held.lua"),
+    include_str!("../../lua/semaphore/counter.lua"),
+    include_str!("../../lua/semaphore/holders.lua"),
+    include_str!("../../lua/engine/line.lua"),
+    include_str!("../../lua/semaphore/turns.lua"),
+    include_str!("../../lua/semaphore/batch.lua"),
+);
+pub const RECLAIM: &str = include_str!("../../lua/semaphore/reclaim.lua");
+pub const LATCH: &str = concat!(
+    include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/latch/steps.lua"),
+);
+pub const PERMITS: &str = concat!(
+    include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/permit_expirable/steps.lua"),
+);
+pub const RENEW_PERMITS: &str = include_str!("../../lua/permit_expirable/renew.lua");
 pub const LONE: &str = include_str!("../../lua/semaphore/lone.lua");
 pub const SETTLE: &str = include_str!("../../lua/semaphore/settle.lua");
 pub const NUDGE: &str = include_str!("../../lua/semaphore/nudge.lua");
@@ -49,6 +67,11 @@ pub const SLOTS: &str = concat!(
 /// Each by its name.
 pub const ALL: &[(&str, &str)] = &[
     ("SEMAPHORE", SEMAPHORE),
+    ("WATCHED", WATCHED),
+    ("RECLAIM", RECLAIM),
+    ("LATCH", LATCH),
+    ("PERMITS", PERMITS),
+    ("RENEW_PERMITS", RENEW_PERMITS),
     ("LONE", LONE),
     ("SETTLE", SETTLE),
     ("NUDGE", NUDGE),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::journal::Step;
-use crate::{BUSY, RING};
+use crate::{BUSY, FIRST_WATCHED, RING, WATCHED};
 
 /// The books of one process.
 #[derive(Debug, Default)]
@@ -32,7 +32,11 @@ pub(crate) struct Held {
 
 /// The semaphores that a caller works with.
 pub(crate) fn group_of(caller: usize) -> &'static [&'static str] {
-    if caller == 0 { &RING } else { &[BUSY] }
+    match caller {
+        0 => &RING,
+        FIRST_WATCHED.. => &[WATCHED],
+        _ => &[BUSY],
+    }
 }
 
 impl Ledger {

@@ -9,7 +9,8 @@
 //! killed, as a call may have been under way. The server tells what every client has taken and not given
 //! back: its append-only file holds each change together with its author ([`witness`]). Both must agree for
 //! each process. The driver puts back what killed processes took along ([`restorer`]), so at the end the counters
-//! must be what they were at the beginning. Redisson's own losses are seen by the same file, counted apart and
+//! must be what they were at the beginning. From one semaphore permits are taken by watched guards only: nobody puts those of the
+//! killed back, and the counter must be what it was all the same. Redisson's own losses are seen by the same file, counted apart and
 //! put back ([`java`]).
 //!
 //! With the argument `compare` it also does to Redisson alone what it does to this crate ([`comparison`]).
@@ -58,12 +59,22 @@ pub(crate) const BUSY_LIMIT: u32 = 8;
 /// of them is woken by one message, and nothing else would wake it by chance.
 pub(crate) const RING: [&str; 3] = ["soak-ring-0", "soak-ring-1", "soak-ring-2"];
 pub(crate) const RING_LIMIT: u32 = 1;
-/// The ring and the busy semaphore; what they hold together stays the same.
-pub(crate) const GROUPS: [(&[&str], u32); 2] = [(&[BUSY], BUSY_LIMIT), (&RING, RING_LIMIT)];
+/// Some callers of each process take guards from this one, whose permits come back by themselves when it is killed.
+pub(crate) const WATCHED: &str = "soak-watched";
+pub(crate) const WATCHED_LIMIT: u32 = 6;
+/// Longer than any fault lasts.
+pub(crate) const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(8);
+/// The ring and the other semaphores; what they hold together stays the same.
+pub(crate) const GROUPS: [(&[&str], u32); 3] = [
+    (&[BUSY], BUSY_LIMIT),
+    (&RING, RING_LIMIT),
+    (&[WATCHED], WATCHED_LIMIT),
+];
 /// What one caller asks for at the most.
 pub(crate) const MOST_PERMITS: u32 = 2;
-/// In each process.
-pub(crate) const CALLERS: usize = 12;
+/// In each process: the first one is in the ring, the last ones take watched guards.
+pub(crate) const CALLERS: usize = 14;
+pub(crate) const FIRST_WATCHED: usize = CALLERS - 3;
 
 const PAUSE_MILLIS: std::ops::Range<u64> = 150..600;
 
@@ -102,6 +113,15 @@ fn main() -> ExitCode {
     }
 }
 
+/// From which semaphore a caller of a process takes permits that has this place in the ring.
+pub(crate) fn name_for(caller: usize, place: usize) -> &'static str {
+    match caller {
+        0 => RING[place],
+        FIRST_WATCHED.. => WATCHED,
+        _ => BUSY,
+    }
+}
+
 /// `90`, `90s` or `10m`.
 fn duration() -> Result<Duration> {
     let text = std::env::var("SOAK").unwrap_or_else(|_| "30s".to_owned());
@@ -133,6 +153,9 @@ async fn run() -> Result<()> {
         client.semaphore(names[0]).try_set_permits(limit).await?;
     }
     witness.update()?;
+    // From its first guard on it sees to it that what the killed held comes back.
+    let watched = client.semaphore(WATCHED).watched();
+    watched.permit(1).await?.release().await?;
     let restorer = Arc::new(Mutex::new(Restorer::new(witness, &books, &client)));
     let (watch, seen) = Watch::new(server.client(), &books);
     let watching = tokio::spawn(watch.look()).abort_handle();
@@ -182,12 +205,16 @@ async fn run() -> Result<()> {
     let mut java = java.await??;
     let hung = victims.crew.stop().await?;
     watching.abort();
+    let end = Instant::now() + 3 * WATCHDOG_TIMEOUT;
+    while watched.available_permits().await? != i64::from(WATCHED_LIMIT) && Instant::now() < end {
+        sleep(Duration::from_millis(20)).await;
+    }
     let mut restorer = restorer.lock().await;
     restorer.restore_killed().await?;
     java.lost += restorer.restore_java().await?;
     client.shutdown().await?;
     books.settle(true);
-    let mut counters = [0, 0];
+    let mut counters = [0; GROUPS.len()];
     let mut connection = victims.server.connection().await;
     for (counter, (names, _)) in counters.iter_mut().zip(GROUPS) {
         let read: Vec<Option<i64>> = redis::cmd("MGET")

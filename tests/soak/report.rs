@@ -8,7 +8,7 @@ use crate::faults::{Done, Fault};
 use crate::java::{Account, REDISSON};
 use crate::watch::Seen;
 use crate::witness::Witness;
-use crate::{BUSY, BUSY_LIMIT, GROUPS, RING, RING_LIMIT, Result};
+use crate::{BUSY, GROUPS, Result, WATCHED};
 
 /// Where nobody watches, one line in so many seconds.
 const QUIET_PACE: Duration = Duration::from_secs(10);
@@ -72,8 +72,8 @@ pub(crate) struct Outcome {
     pub(crate) hung: usize,
     /// Processes to which the ring's permit did not come any more.
     pub(crate) stuck: usize,
-    /// What the two semaphores hold at the end.
-    pub(crate) counters: [i64; 2],
+    /// What the semaphores hold at the end, by group.
+    pub(crate) counters: [i64; GROUPS.len()],
     pub(crate) seen: Seen,
 }
 
@@ -97,6 +97,12 @@ impl Balance {
                     continue;
                 };
                 let taken = witness.taken(group, Some(client));
+                if process.standing == Standing::Killed && *group == [WATCHED] {
+                    // All of it must be back by now, to the permit.
+                    balance.lost += taken.max(0);
+                    balance.doubled += (-taken).max(0);
+                    continue;
+                }
                 let held = process.ledger.held(group);
                 balance.lost += (taken - held.at_most).max(0);
                 balance.doubled += (held.surely - taken).max(0);
@@ -151,20 +157,18 @@ impl Outcome {
             "permits lost, doubled by this crate",
             format!("{}, {}", balance.lost, balance.doubled),
         );
+        let by_group = |number: &dyn Fn(usize) -> i64| {
+            let all = GROUPS.iter().enumerate();
+            let all = all.map(|(index, (_, limit))| format!("{} of {limit}", number(index)));
+            all.collect::<Vec<_>>().join(", ")
+        };
         row(
             "most held at one moment",
-            format!(
-                "{} of {BUSY_LIMIT}, {} of {RING_LIMIT}",
-                peak(&[BUSY]),
-                peak(&RING)
-            ),
+            by_group(&|index| peak(GROUPS[index].0)),
         );
         row(
-            "permits at the end, expected",
-            format!(
-                "{} and {}, {BUSY_LIMIT} and {RING_LIMIT}",
-                self.counters[0], self.counters[1]
-            ),
+            "permits at the end",
+            by_group(&|index| self.counters[index]),
         );
         row(
             "longest wait while permits were free, faults included",
@@ -216,6 +220,8 @@ impl Outcome {
         check(self.stuck == 0, "the ring does not turn any more");
         check(entries.turns() > 0, "nothing was acquired");
         check(self.java.turns > 0, "Redisson acquired nothing");
+        let strangers = witness.taken(&[WATCHED], None);
+        check(strangers == 0, "somebody else has changed the watched one");
         for (counter, (group, limit)) in self.counters.iter().zip(GROUPS) {
             let limit = i64::from(limit);
             check(*counter == limit, "the counters are not what they were");

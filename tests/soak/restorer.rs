@@ -7,7 +7,7 @@ use redisson_semaphore::{Client, RSemaphore};
 
 use crate::books::{Books, Standing};
 use crate::witness::Witness;
-use crate::{BUSY, GROUPS, Result};
+use crate::{BUSY, GROUPS, Result, WATCHED};
 
 pub(crate) struct Restorer {
     witness: Witness,
@@ -28,7 +28,8 @@ impl Restorer {
         }
     }
 
-    /// For all processes that were killed, once for each: the dead change nothing any more.
+    /// For all processes that were killed, once for each: the dead change nothing any more. What they held of the watched
+    /// semaphore comes back without this.
     pub(crate) async fn restore_killed(&mut self) -> Result<()> {
         let killed: Vec<String> = {
             let entries = self.books.open();
@@ -39,7 +40,7 @@ impl Restorer {
                 .collect()
         };
         for client in killed {
-            for (group, _) in GROUPS {
+            for (group, _) in GROUPS.into_iter().filter(|(group, _)| *group != [WATCHED]) {
                 let account = (group[0], Some(client.clone()));
                 if !self.restored.contains_key(&account) {
                     self.restore(group, account.1).await?;

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::books::{Books, HUNG, Standing};
 use crate::journal::now;
-use crate::{BUSY, MOST_PERMITS, RING, Result};
+use crate::{BUSY, MOST_PERMITS, RING, Result, WATCHED, name_for};
 
 const PAUSE: Duration = Duration::from_millis(15);
 /// A server that does not answer within this has nothing free for anybody.
@@ -53,7 +53,11 @@ impl Watch {
             match self.counters(&mut connection).await {
                 Ok(counters) => {
                     for (name, counter) in counters {
-                        let most = if name == BUSY { MOST_PERMITS } else { 1 };
+                        let most = if RING.contains(&name) {
+                            1
+                        } else {
+                            MOST_PERMITS
+                        };
                         self.lock().available.insert(name, counter);
                         if counter >= i64::from(most) {
                             free_since.entry(name).or_insert(asked);
@@ -79,11 +83,7 @@ impl Watch {
                 continue;
             }
             for (caller, since) in process.ledger.waiting() {
-                let name = if caller == 0 {
-                    RING[process.place]
-                } else {
-                    BUSY
-                };
+                let name = name_for(caller, process.place);
                 let Some(free_since) = free_since.get(name) else {
                     continue;
                 };
@@ -114,7 +114,7 @@ impl Watch {
             *connection = Some(opened.await?);
         }
         let connection = connection.as_mut().expect("just opened");
-        let names: Vec<&str> = RING.into_iter().chain([BUSY]).collect();
+        let names: Vec<&str> = RING.into_iter().chain([BUSY, WATCHED]).collect();
         let counters: Vec<Option<i64>> = redis::cmd("MGET")
             .arg(&names)
             .query_async(connection)

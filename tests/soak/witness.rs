@@ -3,13 +3,15 @@
 //! The file holds every change of a counter together with the record of the client that made it, in the order
 //! in which they took effect, and everything that any client was ever answered. So it tells exactly how many
 //! permits each client has taken and not given back, whatever the clients believe. Changes without a record
-//! are those of Redisson.
+//! are those of Redisson; but what is given back for dead clients counts as theirs: it says whose it is.
 
 use std::collections::HashMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::{GROUPS, Result};
+use crate::{GROUPS, Result, WATCHED};
+
+const HELD: &str = "redisson_sc_held:{soak-watched}";
 
 /// A counter and a client's id; no id stands for Redisson.
 type Account = (String, Option<String>);
@@ -20,6 +22,8 @@ pub(crate) struct Witness {
     read: u64,
     counters: HashMap<String, i64>,
     taken: HashMap<Account, i64>,
+    /// What stands under each holder of a watched semaphore.
+    on_record: HashMap<String, i64>,
 }
 
 impl Witness {
@@ -31,6 +35,7 @@ impl Witness {
             read: 0,
             counters: names.map(|name| ((*name).to_owned(), 0)).collect(),
             taken: HashMap::new(),
+            on_record: HashMap::new(),
         }
     }
 
@@ -65,15 +70,43 @@ impl Witness {
 
     fn enter(&mut self, change: &[Vec<String>]) -> Result<()> {
         let words = change.iter().flatten();
-        let client = words.into_iter().find_map(|word| client_of(word));
+        let mut client = words.into_iter().find_map(|word| client_of(word));
+        let mut given_back_for = HashMap::<String, i64>::new();
+        for command in change {
+            match &command.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["HSET", HELD, holder, entry] => {
+                    let permits = entry.split(' ').next().unwrap_or_default().parse()?;
+                    self.on_record.insert((*holder).to_owned(), permits);
+                    // A lone call is on record there.
+                    let (writer, _) = holder.rsplit_once(':').ok_or("no holder's name")?;
+                    client.get_or_insert_with(|| writer.to_owned());
+                }
+                ["HDEL", HELD, holders @ ..] => {
+                    for holder in holders {
+                        let permits = self.on_record.remove(*holder).unwrap_or(0);
+                        let (client, _) = holder.rsplit_once(':').ok_or("no holder's name")?;
+                        *given_back_for.entry(client.to_owned()).or_default() += permits;
+                    }
+                }
+                _ => {}
+            }
+        }
         for (name, counter) in &mut self.counters {
             let before = *counter;
             for command in change {
                 apply(command, name, counter)?;
             }
             if *counter != before {
+                let mut taken = before - *counter;
+                if client.is_none() && name == WATCHED {
+                    for (client, permits) in &given_back_for {
+                        let account = (name.clone(), Some(client.clone()));
+                        *self.taken.entry(account).or_default() -= permits;
+                        taken += permits;
+                    }
+                }
                 let account = (name.clone(), client.clone());
-                *self.taken.entry(account).or_default() += before - *counter;
+                *self.taken.entry(account).or_default() += taken;
             }
         }
         Ok(())

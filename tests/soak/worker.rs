@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::journal::{Line, Step};
-use crate::{BUSY, CALLERS, MOST_PERMITS, RING};
+use crate::{CALLERS, FIRST_WATCHED, MOST_PERMITS, RING, WATCHDOG_TIMEOUT, name_for};
 
 /// The argument that makes this program a worker; the server's URL and the place in the ring follow.
 pub(crate) const ARGUMENT: &str = "worker";
@@ -36,13 +36,17 @@ pub(crate) async fn work(url: &str, place: usize) -> crate::Result<()> {
     let client = Client::builder(url)
         .response_timeout(RESPONSE_TIMEOUT)
         .safety_interval(NEVER)
+        .lock_watchdog_timeout(WATCHDOG_TIMEOUT)
         .client_name(client_name(std::process::id()))
         .connect()
         .await?;
     Line::Client(client.id().to_owned()).tell();
     let tasks: Vec<_> = (0..CALLERS)
         .map(|number| {
-            let semaphore = client.semaphore(if number == 0 { RING[place] } else { BUSY });
+            let mut semaphore = client.semaphore(name_for(number, place));
+            if number >= FIRST_WATCHED {
+                semaphore = semaphore.watched();
+            }
             let next = client.semaphore(RING[(place + 1) % RING.len()]);
             let caller = Caller { number, semaphore };
             let mut stopping = stopping.clone();
@@ -112,7 +116,12 @@ impl Caller {
         let permits = fastrand::u32(1..=MOST_PERMITS);
         let patience = Duration::from_millis(fastrand::u64(0..30));
         self.tell(Step::Ask(permits));
-        let asked = match fastrand::u8(0..10) {
+        let way = match self.number {
+            // Those that are by guards.
+            FIRST_WATCHED.. => [5, 6, 8, 9][fastrand::usize(0..4)],
+            _ => fastrand::u8(0..10),
+        };
+        let asked = match way {
             0..3 => self.semaphore.acquire(permits).await.map(|()| true),
             3 => self.semaphore.try_acquire(permits).await,
             4 => self.semaphore.try_acquire_for(permits, patience).await,
@@ -136,14 +145,18 @@ impl Caller {
         match self.semaphore.permit(permits).await {
             Ok(guard) => {
                 self.tell(Step::Got(permits));
-                self.hold().await;
+                tokio::select! {
+                    () = self.hold() => {}
+                    () = guard.lost() => {}
+                }
                 self.tell(Step::Return(permits));
                 if fastrand::bool() {
                     drop(guard);
                     return self.dropped().await;
                 }
                 match guard.release().await {
-                    Ok(()) => self.tell(Step::Returned(permits)),
+                    // What was lost is back by itself, or will be.
+                    Ok(()) | Err(Error::NotHeld { .. }) => self.tell(Step::Returned(permits)),
                     Err(error) => self.tell(Step::Failed(error.to_string())),
                 }
             }

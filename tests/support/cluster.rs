@@ -26,14 +26,8 @@ impl Cluster {
 
     /// One in which a master that has been silent for this long is replaced.
     pub async fn start_with(node_timeout: Duration) -> Cluster {
-        let timeout = node_timeout.as_millis().to_string();
-        let node = || {
-            RedisServer::options()
-                .setting("cluster-enabled", "yes")
-                .setting("cluster-node-timeout", &timeout)
-                .start()
-        };
-        let servers = futures::future::join_all((0..2 * MASTERS).map(|_| node())).await;
+        let nodes = (0..2 * MASTERS).map(|_| node(node_timeout));
+        let servers = futures::future::join_all(nodes).await;
         let cluster = Cluster { servers };
         cluster.form().await;
         cluster
@@ -76,6 +70,29 @@ impl Cluster {
         }
         self.until_all_say(&["CLUSTER", "INFO"], "cluster_state:ok")
             .await;
+    }
+
+    /// One more master, which has no slot yet; its index.
+    pub async fn add(&mut self) -> usize {
+        let added = node(Duration::from_secs(60)).await;
+        let port = added.port().to_string();
+        ask::<()>(&self.servers[0], &["CLUSTER", "MEET", "127.0.0.1", &port]).await;
+        self.servers.push(added);
+        let known = format!("cluster_known_nodes:{}", self.servers.len());
+        self.until_all_say(&["CLUSTER", "INFO"], &known).await;
+        self.until_all_say(&["CLUSTER", "INFO"], "cluster_state:ok")
+            .await;
+        self.servers.len() - 1
+    }
+
+    /// The last one that was added goes, for good. It has no slot any more.
+    pub async fn remove(&mut self) {
+        let mut removed = self.servers.pop().expect("it was added");
+        let id: String = ask(&removed, &["CLUSTER", "MYID"]).await;
+        for server in &self.servers {
+            ask::<()>(server, &["CLUSTER", "FORGET", &id]).await;
+        }
+        removed.kill().await;
     }
 
     async fn until_all_say(&self, question: &[&str], text: &str) {
@@ -271,6 +288,18 @@ impl Cluster {
         let witness = usize::from(but == 0);
         ask(&self.servers[witness], &["CLUSTER", "KEYSLOT", name]).await
     }
+}
+
+async fn node(node_timeout: Duration) -> RedisServer {
+    let timeout = node_timeout.as_millis().to_string();
+    let options = RedisServer::options()
+        .setting("cluster-enabled", "yes")
+        // One that has given its last slot away stays what it is.
+        .setting("cluster-allow-replica-migration", "no");
+    options
+        .setting("cluster-node-timeout", &timeout)
+        .start()
+        .await
 }
 
 /// What a server says.

@@ -10,11 +10,12 @@ mod tables;
 
 use serde_json::Value;
 
-/// The pictures, with their files in `src/guide`.
-pub(crate) fn pictures(report: &Value) -> [(&'static str, String); 2] {
+/// The pictures, with their files in `src/guide`; `demo`: what that has printed.
+pub(crate) fn pictures(report: &Value, demo: &str) -> [(&'static str, String); 3] {
     [
         ("waits.svg", pictures::waits(report)),
         ("throughput.svg", pictures::throughput(report)),
+        ("demo.svg", pictures::demo(demo)),
     ]
 }
 

@@ -13,6 +13,8 @@ const LEGEND: f64 = 54.0;
 const TOP: f64 = 92.0;
 /// Room behind the longest bar for its number.
 const RIGHT: f64 = WIDTH - 80.0;
+/// The same for the words behind the longest wait.
+const WAITS_RIGHT: f64 = WIDTH - 110.0;
 const FOOT: f64 = 34.0;
 
 /// How far labels reach.
@@ -23,32 +25,33 @@ fn left(labels: impl IntoIterator<Item = &'static str>) -> f64 {
 
 pub(super) fn throughput(report: &Value) -> String {
     const BAR: f64 = 12.0;
-    let scale = Scale {
-        left: left(LOADS.map(|(_, title)| title)),
-        right: RIGHT,
-        lowest: 3,
-        highest: 6,
-    };
-    let mut body = String::new();
-    let mut y = TOP + 8.0;
-    for (workload, title) in LOADS {
+    let bars = |workload| {
         let bars = [
             ("ours", OURS),
             ("ours via Redis", OURS_PALE),
             ("plain", PLAIN),
             (redisson(report, workload), REDISSON),
         ];
-        let bars =
-            bars.map(|(contestant, colour)| (value(report, workload, contestant, PAIRS), colour));
-        let bars: Vec<(f64, &str)> = bars
-            .into_iter()
-            .filter_map(|(pairs, colour)| Some((pairs?, colour)))
-            .collect();
+        let bars = bars.map(|(contestant, colour)| {
+            Some((value(report, workload, contestant, PAIRS)?, colour))
+        });
+        bars.into_iter().flatten().collect::<Vec<(f64, &str)>>()
+    };
+    let all = LOADS
+        .map(|(workload, _)| bars(workload))
+        .into_iter()
+        .flatten();
+    let labels = left(LOADS.map(|(_, title)| title));
+    let scale = Scale::over(labels, RIGHT, all.map(|(pairs, _)| pairs));
+    let mut body = String::new();
+    let mut y = TOP + 8.0;
+    for (workload, title) in LOADS {
+        let bars = bars(workload);
         let middle = y + BAR * bars.len() as f64 / 2.0;
-        body += &svg::text(scale.left - 12.0, middle + 4.0, Anchor::End, 13, title);
+        body += &svg::text(labels - 12.0, middle + 4.0, Anchor::End, 13, title);
         for (pairs, colour) in bars {
             let to = scale.position(pairs);
-            body += &svg::bar(scale.left, y, to - scale.left, BAR - 1.0, colour);
+            body += &svg::bar(labels, y, to - labels, BAR - 1.0, colour);
             body += &svg::text(to + 5.0, y + BAR - 2.0, Anchor::Start, 10, &grouped(pairs));
             y += BAR;
         }
@@ -72,16 +75,14 @@ pub(super) fn throughput(report: &Value) -> String {
 
 pub(super) fn waits(report: &Value) -> String {
     const ROW: f64 = 44.0;
-    let scale = Scale {
-        left: left(SHARED.map(|(_, _, title)| title)),
-        right: RIGHT,
-        lowest: 4,
-        highest: 7,
-    };
+    let wait = |waiting, metric| value(report, "shared", waiting, metric);
+    let all = SHARED.map(|(_, waiting, _)| [P50, MAX].map(|metric| wait(waiting, metric)));
+    let labels = left(SHARED.map(|(_, _, title)| title));
+    let scale = Scale::over(labels, WAITS_RIGHT, all.into_iter().flatten().flatten());
     let mut body = String::new();
     let mut y = TOP + ROW / 2.0 + 4.0;
     for (_, waiting, title) in SHARED {
-        let wait = |metric| value(report, "shared", waiting, metric);
+        let wait = |metric| wait(waiting, metric);
         let Some(median) = wait(P50) else {
             continue;
         };
@@ -90,7 +91,7 @@ pub(super) fn waits(report: &Value) -> String {
         } else {
             OURS
         };
-        body += &svg::text(scale.left - 12.0, y + 4.0, Anchor::End, 13, title);
+        body += &svg::text(labels - 12.0, y + 4.0, Anchor::End, 13, title);
         // From the median to the longest: one half of all waits. Each number stands at its mark, alternating above and below.
         let marks: Vec<(f64, &str)> = [
             (Some(median), "p50"),
@@ -101,7 +102,7 @@ pub(super) fn waits(report: &Value) -> String {
         .filter_map(|(micros, name)| Some((micros?, name)))
         .collect();
         let positions = marks.iter().map(|(wait, _)| scale.position(*wait));
-        let to = positions.fold(scale.left, f64::max);
+        let to = positions.fold(labels, f64::max);
         let from = scale.position(median);
         body += &svg::bar(from, y - 3.0, to - from, 6.0, colour);
         for (number, (wait, name)) in marks.iter().enumerate() {
@@ -122,6 +123,13 @@ pub(super) fn waits(report: &Value) -> String {
     let title = "How long callers wait: 4 processes of 64 callers, 8 permits, held 5 ms";
     let legend = [(OURS, "this crate"), (REDISSON, "Redisson")];
     finish(report, title, &legend, grid + &body, bottom)
+}
+
+/// What the demo prints.
+pub(super) fn demo(printed: &str) -> String {
+    let height = svg::TERMINAL_LINE * (printed.lines().count() + 2) as f64;
+    let body = svg::terminal(WIDTH, height, printed);
+    svg::picture(WIDTH, height, "make demo", &body)
 }
 
 /// With title, legend, and where it was measured.

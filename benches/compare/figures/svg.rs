@@ -77,26 +77,41 @@ pub(crate) fn legend(mut x: f64, y: f64, entries: &[(&str, &str)]) -> String {
     body
 }
 
-/// A logarithmic scale: powers of ten from left to right.
+/// A logarithmic scale from left to right.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
-    pub(crate) left: f64,
-    pub(crate) right: f64,
-    pub(crate) lowest: i32,
-    pub(crate) highest: i32,
+    left: f64,
+    right: f64,
+    /// Powers of ten.
+    lowest: f64,
+    highest: f64,
 }
 
 impl Scale {
+    /// From the power of ten below all `values` to the largest of them, and over one power at least.
+    pub(crate) fn over(left: f64, right: f64, values: impl IntoIterator<Item = f64>) -> Scale {
+        let powers = values.into_iter().map(power_of_ten);
+        let (lowest, highest) = powers.fold((f64::MAX, f64::MIN), |(lowest, highest), power| {
+            (power.min(lowest), power.max(highest))
+        });
+        let lowest = lowest.min(highest).floor();
+        Scale {
+            left,
+            right,
+            lowest,
+            highest: highest.max(lowest + 1.0),
+        }
+    }
+
     pub(crate) fn position(&self, value: f64) -> f64 {
-        let (lowest, highest) = (f64::from(self.lowest), f64::from(self.highest));
-        let power = value.max(f64::MIN_POSITIVE).log10().clamp(lowest, highest);
-        self.left + (self.right - self.left) * (power - lowest) / (highest - lowest)
+        let part = (power_of_ten(value) - self.lowest) / (self.highest - self.lowest);
+        self.left + (self.right - self.left) * part.clamp(0.0, 1.0)
     }
 
     /// A line at each power of ten, with its name above.
     pub(crate) fn grid(&self, top: f64, bottom: f64, name: impl Fn(i32) -> String) -> String {
         let mut body = String::new();
-        for power in self.lowest..=self.highest {
+        for power in self.lowest as i32..=self.highest as i32 {
             let x = self.position(10_f64.powi(power));
             body += &line((x, top), (x, bottom), GRID, 1.0);
             body += &text(x, top - 6.0, Anchor::Middle, 11, &name(power));
@@ -104,6 +119,30 @@ impl Scale {
         body
     }
 }
+
+fn power_of_ten(value: f64) -> f64 {
+    value.max(f64::MIN_POSITIVE).log10()
+}
+
+/// What a program has printed, as a terminal shows it.
+pub(crate) fn terminal(width: f64, height: f64, printed: &str) -> String {
+    let mut body = format!(
+        "<rect width=\"{width:.0}\" height=\"{height:.0}\" rx=\"6\" fill=\"#1d2126\"/>\n\
+         <g font-family=\"ui-monospace, monospace\" font-size=\"12\" fill=\"#d4d7db\" xml:space=\"preserve\">\n"
+    );
+    for (row, words) in printed.lines().enumerate() {
+        // Without an empty line; see `picture`.
+        if !words.is_empty() {
+            let y = TERMINAL_LINE * (row + 2) as f64;
+            let words = escaped(words);
+            let _ = writeln!(body, "<text x=\"16\" y=\"{y:.0}\">{words}</text>");
+        }
+    }
+    body + "</g>\n"
+}
+
+/// From one line of a terminal to the next.
+pub(crate) const TERMINAL_LINE: f64 = 16.0;
 
 /// Lines of small text, one below the other.
 pub(crate) fn lines(x: f64, mut y: f64, words: &str) -> String {

@@ -21,12 +21,11 @@ pub(super) fn svg(report: &Report, comparisons: &[Comparison]) -> String {
         .iter()
         .map(|comparison| svg::width(LABEL, &comparison.label));
     let left = labels.fold(0.0, f64::max).max(200.0) + 28.0;
-    let scale = Scale {
-        left,
-        right: left + BARS,
-        lowest: -1,
-        highest: 4,
-    };
+    let ratios = comparisons
+        .iter()
+        .flat_map(|comparison| [comparison.plain, comparison.redisson]);
+    // Bars begin at 1.
+    let scale = Scale::over(left, left + BARS, ratios.flatten().chain([1.0]));
     let mut body = String::new();
     let mut y = TOP;
     let mut group = "";

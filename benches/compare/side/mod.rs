@@ -5,6 +5,7 @@
 
 mod crowd;
 mod fair;
+mod guards;
 mod leased;
 mod lock;
 mod ours;
@@ -56,6 +57,10 @@ pub(crate) async fn serve(word: &str, url: &str, clients: usize) -> Result<()> {
         with(clients, || leased::Ours::connect(url)).await
     } else if word == Make::LeasedPlain.word() {
         with(clients, || leased::Plain::connect(url)).await
+    } else if word == Make::Guards.word() {
+        with(clients, || guards::Guards::connect(url, false)).await
+    } else if word == Make::Watched.word() {
+        with(clients, || guards::Guards::connect(url, true)).await
     } else {
         Err(format!("no such side: {word}").into())
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::Result;
 use crate::contestant::Contestant::{
-    self, Leased, LeasedPlain, Ours, OursViaRedis, Plain, RedissonAsync, RedissonLeasedAsync,
-    RedissonLeasedSync, RedissonSync,
+    self, Guards, Leased, LeasedPlain, Ours, OursViaRedis, Plain, RedissonAsync,
+    RedissonLeasedAsync, RedissonLeasedSync, RedissonSync, Watched,
 };
 use crate::report::Report;
 use crate::report::metric;
@@ -30,6 +30,8 @@ const APART: &[Contestant] = &[Ours, Plain, RedissonAsync];
 /// Of permits with ids.
 const LEASED_ALONE: &[Contestant] = &[Leased, LeasedPlain, RedissonLeasedSync];
 const LEASED: &[Contestant] = &[Leased, LeasedPlain, RedissonLeasedSync, RedissonLeasedAsync];
+/// Permits in guards, without a watchdog and with one.
+const GUARDS: &[Contestant] = &[Guards, Watched];
 const ALL: &[Contestant] = &[Ours, OursViaRedis, Plain, RedissonSync, RedissonAsync];
 /// So many threads nobody would start.
 const FUTURES: &[Contestant] = &[Ours, OursViaRedis, Plain, RedissonAsync];
@@ -68,6 +70,14 @@ pub(crate) fn all() -> Vec<Throughput> {
             256,
             AMPLE,
             LEASED,
+        ),
+        workload("watched-1", "permits in guards, 1 caller", 1, AMPLE, GUARDS),
+        workload(
+            "watched-256",
+            "permits in guards, 256 callers",
+            256,
+            AMPLE,
+            GUARDS,
         ),
         workload("scarce-64", "8 permits, 64 callers", 64, SCARCE, ALL),
         workload(

@@ -200,3 +200,32 @@ async fn recipes_leave_nobody_holding_anything() {
     keys.retain(|key| !key.starts_with("redisson_sc_recipe_once:"));
     assert_eq!(keys, ["example:remote:counter"]);
 }
+
+#[tokio::test]
+async fn a_trace_tells_how_long_a_job_waited_and_held() {
+    let server = RedisServer::start().await;
+    let told = output(env!("CARGO_BIN_EXE_traced"), &server).await;
+    let jobs = attributes(&told, "import", "SpanId");
+    for name in ["wait", "hold"] {
+        let mut parents = attributes(&told, name, "ParentSpanId");
+        parents.sort_by_key(|id| jobs.iter().position(|job| job == id));
+        assert_eq!(parents, jobs, "{told}");
+    }
+    let seats = told.matches("name: String(Owned(\"imports\"))").count();
+    assert_eq!(seats, 4, "{told}");
+}
+
+/// This attribute of all spans with this name, as the exporter prints them.
+fn attributes<'a>(told: &'a str, span: &str, attribute: &str) -> Vec<&'a str> {
+    let mut name = "";
+    let told = told.lines().filter_map(|line| line.split_once(": "));
+    told.filter_map(|(key, value)| match key.trim() {
+        "Name" => {
+            name = value;
+            None
+        }
+        key if key == attribute && name == span => Some(value),
+        _ => None,
+    })
+    .collect()
+}

@@ -132,16 +132,21 @@ impl Kind {
 
     /// What grants all of it, for one name.
     fn keys_and_channels(&self, name: &str) -> Vec<String> {
+        // As it stands in the names of what is beside the object.
+        let inside = match name.contains('{') {
+            true => name.to_owned(),
+            false => format!("{{{name}}}"),
+        };
         match self {
             Kind::Semaphore | Kind::Turns => vec![
                 format!("~{name}"),
-                "~redisson_sc*".into(),
-                "&redisson_sc*".into(),
+                format!("~redisson_sc*:{inside}*"),
+                format!("&redisson_sc*:{inside}*"),
             ],
             Kind::Lock => vec![
                 format!("~{name}"),
-                "~redisson_lock_*".into(),
-                "&redisson_lock__channel:*".into(),
+                format!("~redisson_lock_*:{inside}*"),
+                format!("&redisson_lock__channel:{inside}"),
             ],
         }
     }

@@ -6,10 +6,12 @@
 //! | `server.rs` | what the server says of itself |
 //! | `grants.rs` | what its ACL lets the user do |
 //! | `records.rs` | how much the records beside the objects take |
+//! | `watched.rs` | who is gone with permits that nobody has given back |
 
 mod grants;
 mod records;
 mod server;
+mod watched;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -23,7 +25,7 @@ use crate::say::say;
 /// Look whether the server and its ACL are fit for semaphores and locks; each finding says what to do
 ///
 /// Changes nothing. Looks at version, role, memory and eviction, persistence, replicas, clients, the clock, round trips, the
-/// grants of the ACL, and the size of the records. The status is 1 if something is wrong.
+/// grants of the ACL, the size of the records, and for clients that are gone with permits. The status is 1 if something is wrong.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// A semaphore that the user must be able to use; may be given several times. Without names only commands are looked at
@@ -126,7 +128,7 @@ impl Doctor {
         };
         findings.extend(grants::examine(&looker, self.acl_user.as_deref(), &uses).await);
         if !self.no_scan {
-            findings.push(records::examine(&looker).await);
+            findings.extend(records::examine(&looker).await);
         }
         if self.json {
             let all = findings.iter().map(Finding::as_json).collect();

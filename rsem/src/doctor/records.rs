@@ -1,6 +1,6 @@
 //! How much the records beside the objects take.
 
-use super::Finding;
+use super::{Finding, watched};
 use crate::look::{Looker, names};
 
 const ABOUT: &str = "records";
@@ -11,22 +11,28 @@ const WEIGHED: usize = 1_000;
 /// More than that is worth a look: they vanish by themselves, ten minutes after their last use.
 const MANY: usize = 100_000;
 
-pub(super) async fn examine(looker: &Looker) -> Finding {
+pub(super) async fn examine(looker: &Looker) -> Vec<Finding> {
     let (keys, all) = match looker
         .scan(names::ALL_RECORDS, KEYS, names::is_record)
         .await
     {
         Ok(found) => found,
         Err(error) => {
-            return Finding::note(
+            return vec![Finding::note(
                 ABOUT,
                 format!("not known: {error}"),
                 "run this as a user with +scan, or with --no-scan",
-            );
+            )];
         }
     };
+    let mut findings = vec![of_size(looker, &keys, all).await];
+    findings.extend(watched::examine(looker, &keys).await);
+    findings
+}
+
+async fn of_size(looker: &Looker, keys: &[String], all: bool) -> Finding {
     let count = keys.len();
-    let sample = keys.into_iter().take(WEIGHED).collect();
+    let sample = keys.iter().take(WEIGHED).cloned().collect();
     let weighed: Vec<u64> = (looker.sizes(sample).await.into_iter())
         .filter_map(|record| record.bytes)
         .collect();

@@ -9,7 +9,7 @@
 //! | `watch.rs`, `screen.rs` | `rsem watch`, and its picture |
 
 pub(crate) mod names;
-mod read;
+pub(crate) mod read;
 mod screen;
 pub(crate) mod show;
 pub(crate) mod watch;
@@ -188,14 +188,14 @@ impl Looker {
         })
     }
 
-    /// `<client>:<number>`, and `<permits> <since when> <name>`.
+    /// `<client>:<number>`, and `<permits> <since when> <name>` in the first line.
     async fn permits_held(&self, key: &str) -> Result<Vec<(String, String, u64)>> {
         let (held, count) = (names::permits_held(key), HOLDERS.to_string());
         let fields: (String, Pairs<String, String>) =
             self.ask(["HSCAN", &held, "0", "COUNT", &count]).await?;
         let read = |(holder, entry): (String, String)| {
             let client = holder.rsplit_once(':')?.0.to_owned();
-            let mut words = entry.splitn(3, ' ');
+            let mut words = entry.lines().next()?.splitn(3, ' ');
             let permits = words.next()?.parse().ok().filter(|permits| *permits > 0)?;
             let name = words.nth(1).unwrap_or_default().to_owned();
             Some((client, name, permits))

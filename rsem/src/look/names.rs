@@ -33,7 +33,7 @@ pub(crate) fn single_records(name: &str) -> Vec<String> {
         turns(name),
         beside("redisson_sc_turns_notes", name),
         permits_held(name),
-        beside("redisson_sc_alive", name),
+        believed_alive(name),
         beside("redisson_lock_next", name),
         fencing_token(name),
         fair_queue(name),
@@ -45,6 +45,20 @@ pub(crate) fn single_records(name: &str) -> Vec<String> {
 /// Which client's guards hold how many permits of a watched semaphore.
 pub(crate) fn permits_held(name: &str) -> String {
     beside("redisson_sc_held", name)
+}
+
+/// Until when each of them is believed alive.
+pub(crate) fn believed_alive(name: &str) -> String {
+    beside("redisson_sc_alive", name)
+}
+
+/// Of which semaphore that is.
+pub(crate) fn watched_by_alive(key: &str) -> Option<&str> {
+    let name = key.strip_prefix("redisson_sc_alive:")?;
+    match name.strip_prefix(':') {
+        Some(with_braces) => Some(with_braces),
+        None => name.strip_prefix('{')?.strip_suffix('}'),
+    }
 }
 
 pub(crate) fn turns(name: &str) -> String {

@@ -83,8 +83,8 @@ struct State {
     carriers: usize,
     /// A carrier is about to take what waits.
     gathering: bool,
-    /// Lanes that are not in use.
-    lanes: Vec<Arc<str>>,
+    /// Lanes that are not in use, and the number of the last script on each.
+    lanes: Vec<(Arc<str>, u64)>,
     /// How many there have been.
     opened: u64,
     /// There are no names for it.
@@ -132,6 +132,11 @@ impl Coalescer {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+
+    /// The records of all lanes that are not in use, each of whose scripts was answered; they are not used any more.
+    pub(crate) fn take_records(&self) -> Vec<(Arc<str>, u64)> {
+        std::mem::take(&mut self.lock().lanes)
     }
 }
 
@@ -277,7 +282,7 @@ impl Core {
             Ok(value) => match answer::read(&value, calls.len()) {
                 Some(outcomes) => {
                     let mut state = self.coalescer.lock();
-                    state.lanes.push(lane);
+                    state.lanes.push((lane, sequence));
                     state.pauses = None;
                     drop(state);
                     let attempt = |outcome: Option<Outcome>| {
@@ -322,10 +327,11 @@ impl Core {
 
     fn take_lane(&self) -> Arc<str> {
         let mut state = self.coalescer.lock();
-        state.lanes.pop().unwrap_or_else(|| {
-            state.opened += 1;
-            format!("{}:{}", self.coalescer.prefix, state.opened).into()
-        })
+        if let Some((lane, _)) = state.lanes.pop() {
+            return lane;
+        }
+        state.opened += 1;
+        format!("{}:{}", self.coalescer.prefix, state.opened).into()
     }
 
     /// While the server does not answer, those who wait go their own ways: their callers have their deadlines.

@@ -172,6 +172,14 @@ impl Holds {
         owners.is_some_and(|owners| owners.values().any(|holding| !holding.lease.is_lost()))
     }
 
+    /// The owner here that holds `lock`.
+    pub(crate) fn holder(&self, lock: &str) -> Option<Arc<str>> {
+        let state = self.lock();
+        let mut owners = state.by_object.get(lock)?.values();
+        let holding = owners.find(|holding| !holding.lease.is_lost())?;
+        Some(Arc::clone(&holding.owner))
+    }
+
     /// The lease of what `owner` holds.
     pub(crate) fn lease(&self, lock: &str, owner: &str) -> Option<Lease> {
         Some(self.lock().of(lock, owner)?.lease.clone())

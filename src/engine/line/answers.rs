@@ -74,12 +74,13 @@ impl Line {
                 let more = satisfied || fits && !claim.is_in_vain(&served, available);
                 state.look |= more && !held;
             }
-            self.listen_if_needed(&mut state, sent.confirmed);
             let own = u64::from(state.listening.is_confirmed());
             let others = listeners.map(|listeners| listeners.saturating_sub(own));
             if let Some(others) = others {
                 state.turns.seen(others, now);
             }
+            let reported = batch.report.is_some() || state.turns.knows_enough(now);
+            self.listen_if_needed(&mut state, sent.confirmed && reported);
             if matches!(sent.verdict, Some(Verdict::Off)) {
                 // Who does not take part is given what others like it get.
                 self.leave_turns();
@@ -93,6 +94,7 @@ impl Line {
                 if let Some(due) = due {
                     self.look_again_at(due);
                 }
+                state.look |= state.turns.is_called();
             }
             let left = available > 0 && (adds || found);
             // Clients of ours that wait take what is left: whoever else is to have it was not there.

@@ -6,15 +6,16 @@ use tokio::time::Instant;
 
 use super::{Line, State, tell_all};
 use crate::engine::drive;
+use crate::engine::keys::TurnKeys;
 use crate::engine::nudge::{self, Left, Seen, Series};
 use crate::engine::once::refused;
 use crate::engine::turns::{Call, Ear};
 use crate::engine::wakeups::{Listener, Wake};
 
 impl Line {
-    /// With waiters left, the channel must be heard; `confirmed` says whether it was heard already when
-    /// they asked last.
-    pub(super) fn listen_if_needed(&self, state: &mut State, confirmed: bool) {
+    /// With waiters left, the channel must be heard; `sure` says whether it was heard already when
+    /// they asked last, and the others who listen were known or counted.
+    pub(super) fn listen_if_needed(&self, state: &mut State, sure: bool) {
         self.leave_if_unneeded(state);
         if state.waiters.somebody_was_answered() {
             let (wakeups, channel) = (&self.core.wakeups, self.keys.channel());
@@ -26,14 +27,21 @@ impl Line {
             if let Some(turns) = turns {
                 wakeups.listen(&turns.own_channel, &self.ear(Call::Turn));
             }
-            // A message between their question and the subscription would have been missed.
+            // A message between their question and the subscription would have been missed; and where others listen
+            // this client is to stand in line.
             state.look |= state
                 .listening
-                .begin(wakeups, channel, &self.listener(), confirmed);
+                .begin(wakeups, channel, &self.listener(), sure);
             if let Some(turns) = turns {
                 wakeups.listen(&turns.line, &self.ear(Call::NewLine));
             }
         }
+    }
+
+    /// Whether this client is one of those who are counted where turns are kept: at both channels.
+    pub(super) fn is_counted(&self, state: &State) -> bool {
+        let hears_line = |keys: &TurnKeys| self.core.wakeups.is_confirmed(&keys.line);
+        state.listening.is_confirmed() && self.keys.turns().is_none_or(hears_line)
     }
 
     fn ear(&self, hears: Call) -> Weak<dyn Listener> {
@@ -48,16 +56,25 @@ impl Line {
     pub(crate) fn is_to_come(self: &Arc<Self>, all: bool) {
         let now = Instant::now();
         let mut state = self.lock();
+        if state.waiters.is_empty() {
+            // Who comes now is to find out.
+            state.turns.forget();
+            return;
+        }
         if !all && state.turns.is_in_line() && !self.answers(&mut state, now) {
             return;
         }
         // Perhaps it is this client who has begun it.
-        if state.coming || all && state.turns.has_just_come(now) {
+        if all && state.turns.has_just_come(now) {
             return;
         }
-        state.turns.forget();
+        state.turns.call(now);
+        // The answer to a question that is under way tells whether it stands there.
+        let comes = state.coming;
         drop(state);
-        self.has_its_turn();
+        if !comes {
+            self.has_its_turn();
+        }
     }
 
     /// The turn of this client has come: those who wait look. Whether there are any.

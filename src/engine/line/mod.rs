@@ -77,6 +77,8 @@ struct State {
     waiters: Waiters,
     /// The last ticket of those in line whom the question under way names.
     asking: Option<u64>,
+    /// How many requests the client had sent before that question.
+    sent_before: u64,
     /// The question under way puts this client into the line of those who take turns.
     coming: bool,
     /// Permits may have become free since the waiters last asked.
@@ -158,6 +160,7 @@ impl Line {
                 queue: Queue::new(),
                 waiters: Waiters::new(),
                 asking: None,
+                sent_before: 0,
                 coming: false,
                 look: false,
                 free: None,
@@ -178,6 +181,11 @@ impl Line {
 
     fn name(&self) -> &str {
         self.keys.name()
+    }
+
+    /// Whose object it is.
+    pub(crate) fn client(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// From now on the callers of this client take what they can get.
@@ -379,7 +387,9 @@ impl Shared for Line {
         let (asking, waiters) = {
             let mut state = self.lock();
             state.closed = true;
-            let asking = state.asking;
+            // Where nothing was sent since then, the question was not; nor will it be, as those whom it names have left.
+            let sent = (self.core.sent).since(state.sent_before, self.keys.object());
+            let asking = state.asking.filter(|_| sent);
             state.waiters.take_line_apart(asking)
         };
         // What they may be granted still is given back.

@@ -77,9 +77,10 @@ impl Line {
             state.looking_unprompted = std::mem::take(&mut state.unprompted);
         }
         state.asking = claim.last_in_line();
+        state.sent_before = self.core.sent.count();
         state.coming = reports && state.asking.is_some();
         state.waiters.name_ending(&mut claim);
-        let own = u64::from(state.listening.is_confirmed());
+        let own = u64::from(self.is_counted(state));
         let report = reports.then(|| state.turns.report(state.waiters.report(&claim, now), own));
         let mut batch = Batch::form(&mut calls, claim, report);
         if batch.is_recorded() {

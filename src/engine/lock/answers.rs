@@ -102,8 +102,9 @@ impl LockLine {
             ends = end_of(&answer, known.lease).or(ends);
             freed |= matches!(answer, StepAnswer::Released(0));
             lost |= matches!(answer, StepAnswer::NotHeld);
-            busy |= matches!(answer, StepAnswer::Busy(_));
-            is_taken = matches!(answer, StepAnswer::Taken(..) | StepAnswer::Busy(_));
+            let others_have_it = matches!(answer, StepAnswer::Busy { .. });
+            busy |= others_have_it;
+            is_taken = others_have_it || matches!(answer, StepAnswer::Taken(..));
             let outcome = self.settle(&mut state, &call.step, answer, known, sending);
             replies.push((call.reply, outcome, call.step));
         }
@@ -122,11 +123,11 @@ impl LockLine {
             let claim = turn.claim;
             let others = state.waiting.sharing.others();
             match answer {
-                StepAnswer::Busy(_) => state.waiting.herd.lost(others),
+                StepAnswer::Busy { next, .. } => state.waiting.herd.lost(others, next),
                 StepAnswer::Taken(..) => state.waiting.herd.won(),
                 _ => {}
             }
-            if let StepAnswer::Busy(ttl) = answer {
+            if let StepAnswer::Busy { ttl, .. } = answer {
                 busy = true;
                 ends = ttl;
             }
@@ -139,7 +140,9 @@ impl LockLine {
                     self.note_refusal(&Step::Acquire(claim), &known);
                     state.waiting.look_anew();
                 }
-                StepAnswer::Busy(_) if !turn.last => self.holds().lost(self.key(), &claim.owner),
+                StepAnswer::Busy { .. } if !turn.last => {
+                    self.holds().lost(self.key(), &claim.owner);
+                }
                 answer => {
                     let waiter = state.waiting.take(turn.ticket);
                     ends = end_of(&answer, known.lease).or(ends);
@@ -153,7 +156,7 @@ impl LockLine {
                 }
             }
         }
-        state.waiting.answered(sent.timer());
+        state.waiting.waiters.answered(sent.timer());
         let held = self.holds().is_held(self.key());
         if batch.echo && !forced && (held || !freed) {
             state.waiting.sharing.no_echo();
@@ -166,7 +169,7 @@ impl LockLine {
             if freed {
                 state.waiting.sharing.freed(Instant::now(), window);
             }
-            self.look_when_others_had_it(&mut state);
+            state.waiting.look_when_others_had_it(Instant::now());
         }
         // A millisecond that Redis rounds off, and the way there.
         let ends = ends.map(|ends| Instant::now() + ends + Duration::from_millis(1));
@@ -178,7 +181,7 @@ impl LockLine {
         if let Some(ends) = ends
             && !state.waiting.is_empty()
         {
-            self.set_alarm(&mut state, ends);
+            state.waiting.look_at = Some(ends);
         }
         self.listen_as_needed(&mut state, confirmed);
         drop(state);
@@ -245,7 +248,7 @@ impl LockLine {
                 holds.all_lost(key);
                 Ok(Outcome::Forced(forced))
             }
-            (Step::Acquire(claim), StepAnswer::Busy(_)) => {
+            (Step::Acquire(claim), StepAnswer::Busy { .. }) => {
                 holds.lost(key, &claim.owner);
                 Ok(Outcome::Busy)
             }
@@ -294,7 +297,7 @@ impl LockLine {
             state.waiting.sharing.granted(Instant::now(), window);
             state.waiting.served(Instant::now());
         }
-        state.waiting.bring_forward(owner);
+        state.waiting.look_for(owner);
         if term == Term::Watched
             && let Some(line) = self.itself.upgrade()
         {

@@ -43,18 +43,22 @@ impl Usual {
         known: Known,
     ) -> Option<Request> {
         let (script, script_keys, args) = match step {
-            Step::Acquire(claim) if known.holds == Count::Held(0) && !claim.fenced => (
-                self.take,
-                vec![
+            Step::Acquire(claim) if known.holds == Count::Held(0) && !claim.fenced => {
+                let mut script_keys = vec![
                     Arc::clone(keys.object()),
                     Arc::clone(keys.record()),
                     Arc::clone(next),
-                ],
-                vec![
+                ];
+                let mut args = vec![
                     Arg::Text(Arc::clone(&claim.owner)),
                     Arg::millis(known.lease),
-                ],
-            ),
+                ];
+                if claim.waits {
+                    script_keys.push(Arc::clone(keys.channel()));
+                    args.push(Arg::Publish);
+                }
+                (self.take, script_keys, args)
+            }
             Step::Release(owner, _) if known.holds == Count::Held(1) => (
                 self.give,
                 vec![
@@ -71,16 +75,15 @@ impl Usual {
 
     /// How many hear the channel, where that was learned, and the answer to `step`; `None` if it was no usual case.
     pub(crate) fn read(value: &Value, step: &Step) -> Option<(Option<u64>, StepAnswer)> {
-        let Value::Int(number) = *value else {
-            return None;
-        };
-        match step {
-            Step::Acquire(_) if number > 0 => Some((None, StepAnswer::Taken(1, 0))),
-            Step::Acquire(_) if number < 0 => {
-                let ttl = u64::try_from(-2 - number).ok();
-                Some((None, StepAnswer::Busy(ttl.map(Duration::from_millis))))
-            }
-            Step::Release(..) if number > 0 => {
+        match (step, value) {
+            (Step::Acquire(_), Value::Int(1)) => Some((None, StepAnswer::Taken(1, 0))),
+            (Step::Acquire(_), Value::Array(busy)) => match busy.as_slice() {
+                [Value::Int(ttl), Value::Int(listeners)] => {
+                    Some((u64::try_from(*listeners).ok(), held_for(*ttl, false)))
+                }
+                _ => None,
+            },
+            (Step::Release(..), Value::Int(number @ 1..)) => {
                 let listeners = u64::try_from(number - 1).ok();
                 Some((listeners, StepAnswer::Released(0)))
             }
@@ -310,8 +313,11 @@ fn count(holds: i64) -> Option<u32> {
 pub(crate) enum StepAnswer {
     /// How often the owner holds it now, and the token.
     Taken(u32, u64),
-    /// How long the other one may keep it; `None` where it has no time to live.
-    Busy(Option<Duration>),
+    /// How long the other one may keep it; `None` where it has no time to live. Whether this client is next.
+    Busy {
+        ttl: Option<Duration>,
+        next: bool,
+    },
     /// Nothing was done: the owner does not hold it any more.
     Lost,
     Released(u32),
@@ -325,6 +331,12 @@ impl StepAnswer {
     pub(crate) fn is_not_now(&self) -> bool {
         matches!(self, StepAnswer::Refused(error) if !Refusal::from_text(error).is_final(false))
     }
+}
+
+/// Somebody else has it, for so many milliseconds, or without an end.
+fn held_for(millis: i64, next: bool) -> StepAnswer {
+    let ttl = u64::try_from(millis).ok().map(Duration::from_millis);
+    StepAnswer::Busy { ttl, next }
 }
 
 /// How many hear the channel, where that was learned, and the answers to `steps`. `None` for an answer that
@@ -361,9 +373,7 @@ fn read_step(step: &Step, result: &Value, extra: &Value) -> Option<StepAnswer> {
         _ => return None,
     };
     Some(match step {
-        Step::Acquire(_) if result == 0 => {
-            StepAnswer::Busy(u64::try_from(extra).ok().map(Duration::from_millis))
-        }
+        Step::Acquire(_) if result == 0 || result == -4 => held_for(extra, result == -4),
         Step::Acquire(_) if result == -3 => StepAnswer::Lost,
         Step::Acquire(_) => {
             let count = count(result).filter(|count| *count > 0)?;
@@ -399,32 +409,35 @@ mod tests {
         let value = numbers(&[3, 0, 0, 2, 17, 0, 250, 1, 0]);
         let (listeners, answers) = read(&value, &steps).unwrap();
         assert_eq!(listeners, Some(3));
-        let busy = StepAnswer::Busy(Some(Duration::from_millis(250)));
         assert_eq!(
             answers,
             [
                 StepAnswer::Released(0),
                 StepAnswer::Taken(2, 17),
-                busy,
+                held_for(250, false),
                 StepAnswer::Forced(true)
             ]
         );
         let (listeners, answers) = read(&numbers(&[-1, -1, 0, 0, -1]), &steps[..2]).unwrap();
         assert_eq!(listeners, None);
-        assert_eq!(answers, [StepAnswer::NotHeld, StepAnswer::Busy(None)]);
+        assert_eq!(answers, [StepAnswer::NotHeld, held_for(-1, false)]);
+        let (_, answers) = read(&numbers(&[5, -4, 20]), &steps[1..2]).unwrap();
+        assert_eq!(answers, [held_for(20, true)]);
         let (_, answers) = read(&numbers(&[-1, -3, 0]), &steps[1..2]).unwrap();
         assert_eq!(answers, [StepAnswer::Lost]);
     }
 
     #[test]
-    fn usual_answers_are_one_number() {
+    fn usual_answers_are_one_number_or_two() {
         let (take, release) = (take(), Step::Release("a".into(), None));
         let read = |number, step| Usual::read(&Value::Int(number), step);
         assert_eq!(read(1, &take), Some((None, StepAnswer::Taken(1, 0))));
         assert_eq!(read(0, &take), None);
-        assert_eq!(read(-1, &take), Some((None, StepAnswer::Busy(None))));
-        let busy = StepAnswer::Busy(Some(Duration::from_millis(7)));
-        assert_eq!(read(-9, &take), Some((None, busy)));
+        let read_two = |two: &[i64]| Usual::read(&numbers(two), &take);
+        assert_eq!(read_two(&[7, 3]), Some((Some(3), held_for(7, false))));
+        assert_eq!(read_two(&[-1, -1]), Some((None, held_for(-1, false))));
+        assert_eq!(read_two(&[7]), None);
+        assert_eq!(Usual::read(&numbers(&[7, 3]), &release), None);
         assert_eq!(read(1, &release), Some((Some(0), StepAnswer::Released(0))));
         assert_eq!(read(4, &release), Some((Some(3), StepAnswer::Released(0))));
         assert_eq!(read(0, &release), None);

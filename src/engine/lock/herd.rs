@@ -1,7 +1,7 @@
 //! Which clients ask when a lock has come free: one of them can have it.
 //!
-//! The message reaches all who wait. With few of them all ask. Each that asks and finds the lock taken asks half as often
-//! from then on, until some [`ANSWERS`] of all do. Who does not asks a while later, in case that nobody has: at a time that
+//! The message reaches all who wait. With few of them all ask. Each that asks and finds the lock taken is told how many listen,
+//! and asks half as often from then on, until some [`ANSWERS`] of all do. Who does not asks a while later, in case that nobody has: at a time that
 //! it chooses at random, so that all together do so every [`LATE`], or not at all if another message comes before. Who
 //! finds the lock free then asks twice as often again: others listen, and do not want it.
 
@@ -23,6 +23,8 @@ pub(super) struct Herd {
     /// When it asks if no message comes before.
     late: Option<Instant>,
     asks: Reason,
+    /// The others leave the lock to this client.
+    next: bool,
 }
 
 /// Why the question under way is asked.
@@ -42,6 +44,7 @@ impl Default for Herd {
             chance: 1.0,
             late: None,
             asks: Reason::Other,
+            next: false,
         }
     }
 }
@@ -49,7 +52,7 @@ impl Default for Herd {
 impl Herd {
     /// The lock has come free, and so many others listen. Nothing: this client asks now; else when it does so.
     pub(super) fn heard(&mut self, others: u64, now: Instant) -> Option<Instant> {
-        self.late = (fastrand::f64() >= self.chance).then(|| {
+        self.late = (!self.next && fastrand::f64() >= self.chance).then(|| {
             let others = u32::try_from(others.min(MOST_OTHERS)).unwrap_or(u32::MAX);
             now + (LATE * others).mul_f64(fastrand::f64())
         });
@@ -60,26 +63,33 @@ impl Herd {
         self.late
     }
 
-    /// Whether the question at `instant` is still to be made.
-    pub(super) fn is_due(&mut self, instant: Instant) -> bool {
-        let due = self.late == Some(instant);
+    /// When this client asks, if no message comes before.
+    pub(super) fn late(&self) -> Option<Instant> {
+        self.late
+    }
+
+    /// Whether it asks now, as there was none.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.late.take_if(|late| *late <= now).is_some();
         if due {
-            self.late = None;
             self.asks = Reason::Late;
         }
         due
     }
 
-    /// Others have the lock, and so many listen.
-    pub(super) fn lost(&mut self, others: u64) {
+    /// Others have the lock, and so many listen. Whether this client is `next`.
+    pub(super) fn lost(&mut self, others: u64, next: bool) {
+        self.next = next;
         if std::mem::take(&mut self.asks) == Reason::Message {
-            let least = (ANSWERS / others.max(1) as f64).min(1.0);
-            self.chance = (self.chance / 2.0).max(least);
+            self.chance /= 2.0;
         }
+        let least = (ANSWERS / others.max(1) as f64).min(1.0);
+        self.chance = self.chance.max(least);
     }
 
     /// This client has it.
     pub(super) fn won(&mut self) {
+        self.next = false;
         if std::mem::take(&mut self.asks) == Reason::Late {
             self.chance = (2.0 * self.chance).min(1.0);
         }
@@ -101,7 +111,7 @@ mod tests {
     fn lose(herd: &mut Herd, others: u64) {
         for _ in 0..10 {
             while herd.heard(others, Instant::now()).is_some() {}
-            herd.lost(others);
+            herd.lost(others, false);
         }
     }
 
@@ -115,7 +125,7 @@ mod tests {
     #[test]
     fn of_a_crowd_a_few_ask_unless_the_others_want_nothing() {
         let (mut herd, now) = (Herd::default(), Instant::now());
-        herd.lost(600);
+        herd.lost(600, false);
         assert_eq!(answers(&mut herd, 600), 10_000, "that was no answer");
         lose(&mut herd, 600);
         assert!((20..500).contains(&answers(&mut herd, 600)));
@@ -130,12 +140,32 @@ mod tests {
     }
 
     #[test]
+    fn a_crowd_that_has_become_small_asks_more_often() {
+        let mut herd = Herd::default();
+        lose(&mut herd, 600);
+        herd.lost(6, false);
+        assert_eq!(answers(&mut herd, 6), 10_000);
+    }
+
+    #[test]
+    fn who_is_next_asks_until_it_has_been_served() {
+        let mut herd = Herd::default();
+        lose(&mut herd, 600);
+        herd.lost(600, true);
+        assert_eq!(answers(&mut herd, 600), 10_000);
+        herd.won();
+        assert!(answers(&mut herd, 600) < 500);
+    }
+
+    #[test]
     fn a_message_comes_before_a_late_question() {
         let (mut herd, now) = (Herd::default(), Instant::now());
         lose(&mut herd, 600);
         let late = std::iter::repeat_with(|| herd.heard(600, now)).flatten();
         let late = late.take(1).last().expect("a time");
-        herd.heard(600, now);
-        assert!(!herd.is_due(late));
+        let later = herd.heard(600, now);
+        assert_eq!(herd.late(), later);
+        let due = later.is_some_and(|later| later <= late);
+        assert_eq!(herd.is_due(late), due);
     }
 }

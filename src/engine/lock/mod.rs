@@ -76,6 +76,8 @@ use super::drive::{self, Driver, Inline};
 use super::holds::{Count, Holds};
 use super::keys::Keys;
 use super::once::CLIENT_CLOSED;
+use super::primitive::Ticket;
+use super::primitive::timer::Timer;
 use super::registry::Shared;
 use super::request::Request;
 use crate::api::{Hold, HoldId};
@@ -101,8 +103,9 @@ pub(crate) struct LockLine {
 struct State {
     queue: VecDeque<Queued>,
     waiting: Waiting,
+    timer: Timer,
     /// The tickets of those who wait and whom the question under way names.
-    asking: Vec<u64>,
+    asking: Vec<Ticket>,
     /// The server has just said that somebody of this client has the lock.
     held: Option<Held>,
     /// How long the last answer took.
@@ -184,6 +187,7 @@ impl LockLine {
                 state: Mutex::new(State {
                     queue: VecDeque::new(),
                     waiting: Waiting::default(),
+                    timer: Timer::default(),
                     asking: Vec::new(),
                     held: None,
                     round_trip: Duration::ZERO,
@@ -212,7 +216,7 @@ impl LockLine {
     }
 
     fn lock(&self) -> Locked<'_> {
-        Locked::new(self.state.lock(), self.holds())
+        Locked::new(self)
     }
 
     /// Takes the lock for `claim`, waiting for `wait` at the most; `None` waits without limit.
@@ -229,7 +233,7 @@ impl LockLine {
         } else {
             // A wait that the clock cannot express has no end.
             let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
-            self.join(claim)?.outcome_until(deadline).await
+            self.join(claim, deadline)?.outcome().await
         };
         Ok(match outcome? {
             Outcome::Taken(hold) => Some(hold),
@@ -302,7 +306,7 @@ impl LockLine {
     }
 
     /// Joins those who wait.
-    fn join(self: &Arc<Self>, claim: Claim) -> Result<Seat> {
+    fn join(self: &Arc<Self>, claim: Claim, deadline: Option<Instant>) -> Result<Seat> {
         let (reply, answer) = oneshot::channel();
         let owner = Arc::clone(&claim.owner);
         let mut state = self.lock();
@@ -320,13 +324,14 @@ impl LockLine {
             .filter(|_| !holds)
             .map(|held| (held.ends, held.confirmed));
         let asks = held.is_none();
-        let ticket = state.waiting.join(claim, reply, holds, asks);
+        let (whom, why) = ((reply, deadline), (holds, asks));
+        let ticket = state.waiting.join(claim, whom, why, now);
         if first && !state.waiting.wants_to_ask(now) {
             let heard = state.waiting.listening.is_confirmed();
             self.listen_as_needed(&mut state, held.map_or(heard, |(_, heard)| heard));
             match held {
-                Some((ends, _)) => self.set_alarm(&mut state, ends),
-                None => self.look_when_others_had_it(&mut state),
+                Some((ends, _)) => state.waiting.look_at = Some(ends),
+                None => state.waiting.look_when_others_had_it(now),
             }
         }
         self.note_busy(&mut state);
@@ -381,16 +386,16 @@ impl Commands for LockLine {
 
 impl Shared for LockLine {
     fn waiting(&self) -> usize {
-        self.lock().waiting.len()
+        self.lock().waiting.waiters.len()
     }
 
     fn close(self: Arc<Self>) {
         let (asking, waiters): (Vec<_>, Vec<_>) = {
             let mut state = self.lock();
             state.closed = true;
-            let asking = std::mem::take(&mut state.asking);
-            let all = state.waiting.take_all().into_iter();
-            all.partition(|waiter| asking.contains(&waiter.ticket()))
+            let asking = std::mem::take(&mut state.asking).into_iter();
+            let asking = asking.filter_map(|ticket| state.waiting.take(ticket));
+            (asking.collect(), state.waiting.waiters.take_all())
         };
         // What they may be granted still is given back.
         self.tell_unknown(asking, CLIENT_CLOSED);
@@ -401,6 +406,7 @@ impl Shared for LockLine {
 
 impl Drop for LockLine {
     fn drop(&mut self) {
+        self.state.lock().timer.end();
         self.core.objects.forget(self.kind.name, self.keys.object());
     }
 }

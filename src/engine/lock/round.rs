@@ -153,7 +153,9 @@ impl LockLine {
         }
         // There is always room for one: no call waits for another round because of the waiting.
         let most = (MOST_STEPS - batch.calls.len()).max(1);
-        batch.turns = waiting.ask(now, stays, most, |owner| batch.has_owner(owner));
+        let holder = self.holds().holder(self.key());
+        let busy = |owner: &str| batch.has_owner(owner);
+        batch.turns = waiting.ask(now, stays, most, holder.as_deref(), busy);
         batch.passed = waiting.passed(now).filter(|_| !batch.turns.is_empty());
         state.asking = batch.turns.iter().map(|turn| turn.ticket).collect();
     }
@@ -207,7 +209,7 @@ impl LockLine {
         };
         let mut first = None;
         if let Some(usual) = &departure.usual {
-            match self.core.try_once(usual).await {
+            match self.core.try_for_callers(usual).await {
                 Ok(value) => {
                     if let Some((listeners, answer)) = Usual::read(&value, &steps[0]) {
                         answered.listeners = listeners;
@@ -216,7 +218,8 @@ impl LockLine {
                         return;
                     }
                 }
-                Err(failure) => first = Some(failure),
+                // Its answer is not in the long form, in which it is asked for.
+                Err(failure) => first = Some(failure.without_answer()),
             }
         }
         let mut request = self.request(&steps, &departure);
@@ -290,11 +293,7 @@ impl LockLine {
                     self.note_silence(step, known);
                 }
                 let mut state = self.lock();
-                for turn in batch.take().turns {
-                    if let Some(waiter) = state.waiting.get(turn.ticket) {
-                        waiter.in_doubt = true;
-                    }
-                }
+                state.waiting.doubt(&batch.take().turns);
                 state.waiting.look_anew();
                 state.doubtful = true;
                 return;
@@ -441,7 +440,10 @@ impl Rounds for LockLine {
             let mut state = self.lock();
             state.closed = true;
             self.core.note_idle(&mut state.busy);
-            (std::mem::take(&mut state.queue), state.waiting.take_all())
+            (
+                std::mem::take(&mut state.queue),
+                state.waiting.waiters.take_all(),
+            )
         };
         queue.retain_mut(|queued| !queued.is_pointless());
         let owed = queue.iter().filter_map(|queued| match queued {

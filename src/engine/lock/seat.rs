@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::LockLine;
 use super::calls::Outcome;
 use crate::engine::answer::answer_of;
 use crate::engine::drive::{self, Inline};
+use crate::engine::primitive::Ticket;
 use crate::error::Result;
 
 /// A caller's place: where the answer comes.
@@ -20,7 +20,7 @@ pub(super) struct Seat {
     owner: Option<Arc<str>>,
     answer: oneshot::Receiver<Result<Outcome>>,
     /// The place among those who wait.
-    ticket: Option<u64>,
+    ticket: Option<Ticket>,
     inline: Option<Inline<LockLine>>,
 }
 
@@ -29,7 +29,7 @@ impl Seat {
         line: &Arc<LockLine>,
         owner: Option<Arc<str>>,
         answer: oneshot::Receiver<Result<Outcome>>,
-        ticket: Option<u64>,
+        ticket: Option<Ticket>,
     ) -> Self {
         Seat {
             inline: line.drive(),
@@ -42,48 +42,10 @@ impl Seat {
 
     /// Waits for the answer.
     pub(super) async fn outcome(mut self) -> Result<Outcome> {
-        self.answered().await
-    }
-
-    /// Waits for the answer until `deadline`, and then for the answer to one last question.
-    pub(super) async fn outcome_until(mut self, deadline: Option<Instant>) -> Result<Outcome> {
-        let Some(deadline) = deadline else {
-            return self.answered().await;
-        };
-        match tokio::time::timeout_at(deadline, self.answered()).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                self.ask_for_the_last_time();
-                self.answered().await
-            }
-        }
-    }
-
-    async fn answered(&mut self) -> Result<Outcome> {
         let answer = answer_of(&mut self.inline, &mut self.answer).await;
         self.ticket = None;
         self.owner = None;
         answer.unwrap_or_else(|| Err(self.line.shut_down()))
-    }
-
-    /// Stays in its place: a question may be on its way that this caller is part of already.
-    fn ask_for_the_last_time(&mut self) {
-        let Some(ticket) = self.ticket else {
-            return;
-        };
-        let mut state = self.line.lock();
-        // Not there any more: the answer is on its way.
-        if !state.waiting.end(ticket, Instant::now()) {
-            return;
-        }
-        self.line.note_busy(&mut state);
-        drop(state);
-        // The round that is under way, if it is this caller's own, must go on while it waits.
-        if self.inline.is_none() {
-            self.inline = self.line.drive();
-        } else {
-            drive::kick(&self.line);
-        }
     }
 }
 

@@ -26,13 +26,12 @@ impl LockLine {
         if !batch.turns.is_empty() {
             // What stops the first one stops all.
             let mut state = self.lock();
-            let mut waiters = state.waiting.take_all();
+            if unanswered.is_some() {
+                state.waiting.doubt(&batch.turns);
+            }
+            let waiters = state.waiting.waiters.take_all();
             self.listen_as_needed(&mut state, true);
             drop(state);
-            for waiter in &mut waiters {
-                let named = |turn: &Turn| turn.ticket == waiter.ticket();
-                waiter.in_doubt |= unanswered.is_some() && batch.turns.iter().any(named);
-            }
             self.tell_all(waiters, error, detail);
         }
         for call in batch.calls {
@@ -85,7 +84,7 @@ impl LockLine {
             .for_each(later);
         let (left, waiting) = {
             let state = self.lock();
-            let left = |turn: &Turn| !state.waiting.has(turn.ticket);
+            let left = |turn: &Turn| state.waiting.waiters.get(turn.ticket).is_none();
             (batch.turns.iter().any(left), !state.waiting.is_empty())
         };
         if (told || left) && !doubtful {
@@ -108,13 +107,17 @@ impl LockLine {
     ) -> Option<Instant> {
         let window = self.core.config.retry_window;
         let mut state = self.lock();
-        let (overdue, due) = state.waiting.take_overdue(began, trouble.now, window);
+        let (overdue, due) = state.waiting.waiters.overdue(began, trouble.now, window);
+        let overdue = overdue.into_iter().filter_map(|(ticket, since)| {
+            let named = turns.iter().any(|turn| turn.ticket == ticket);
+            Some((state.waiting.waiters.remove(ticket)?, named, since))
+        });
+        let overdue: Vec<_> = overdue.collect();
         if state.waiting.is_empty() {
             self.listen_as_needed(&mut state, true);
         }
         drop(state);
-        for (waiter, since) in overdue {
-            let named = turns.iter().any(|turn| turn.ticket == waiter.ticket());
+        for (waiter, named, since) in overdue {
             let trouble = Trouble {
                 doubtful: waiter.in_doubt || (named && trouble.doubtful),
                 ..*trouble

@@ -1,10 +1,8 @@
 //! The callers of one client that wait for one lock, and when the first of them asks Redis.
 
-use std::collections::VecDeque;
 use std::sync::Weak;
 use std::time::Duration;
 
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::calls::{Claim, Reply};
@@ -14,6 +12,9 @@ use super::{LockLine, State};
 use crate::engine::drive;
 use crate::engine::listening::Listening;
 use crate::engine::once::refused;
+use crate::engine::primitive::Ticket;
+use crate::engine::primitive::timer::Rings;
+use crate::engine::primitive::waiters::{self, Waiters};
 use crate::engine::wakeups::{Listener, Wake};
 
 /// Others are served before a client for so long, then it is next.
@@ -22,66 +23,46 @@ const LONGEST_PASSED: Duration = Duration::from_secs(5);
 const LONGEST_ABSENCE: Duration = Duration::from_secs(1);
 
 /// A caller that waits for the lock.
-pub(super) struct Waiter {
-    ticket: u64,
-    claim: Claim,
-    pub(super) reply: Reply,
-    /// Since when it waits for an answer of the server's, if only to somebody else; `None` once there was one.
-    pub(super) unanswered: Option<Instant>,
-    /// Its time is up: it is part of the next question, whose answer is its own.
-    ends: bool,
-    /// What became of a question that it was part of will never be known.
-    pub(super) in_doubt: bool,
-}
-
-impl Waiter {
-    pub(super) fn ticket(&self) -> u64 {
-        self.ticket
-    }
-}
+pub(super) type Waiter = waiters::Waiter<Claim, Reply>;
 
 /// A waiter's part of a question.
 pub(super) struct Turn {
-    pub(super) ticket: u64,
+    pub(super) ticket: Ticket,
     pub(super) claim: Claim,
     /// Its time was up before: it does not wait any longer.
     pub(super) last: bool,
 }
 
-/// Those who wait, the first to be served in front.
+/// Those who wait.
 #[derive(Default)]
 pub(super) struct Waiting {
-    waiters: VecDeque<Waiter>,
-    last_ticket: u64,
+    pub(super) waiters: Waiters<Claim, Reply>,
     /// The lock may have become free since the first one last asked.
     look: bool,
     /// Since when they have waited in vain, these or those before them; and when somebody last came or left.
     unserved_since: Option<Instant>,
     last_seen: Option<Instant>,
-    /// How many there are whose time is up.
-    ending: usize,
-    /// Since when the server has not answered anything, once that has been noticed.
-    silent_since: Option<Instant>,
     pub(super) listening: Listening,
     pub(super) sharing: Sharing,
     pub(super) herd: Herd,
-    /// Looks when the one who holds the lock must have lost it.
-    alarm: Option<AbortHandle>,
+    /// There is a reason to ask then, though nothing happens: whoever holds the lock must have lost it, or others have had
+    /// their time.
+    pub(super) look_at: Option<Instant>,
 }
 
 impl Waiting {
-    pub(super) fn len(&self) -> usize {
-        self.waiters.len()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
-    /// Adds a caller: at the end, or in front if it `holds` the lock already. In front it `asks`. Returns its ticket.
-    pub(super) fn join(&mut self, claim: Claim, reply: Reply, holds: bool, asks: bool) -> u64 {
-        self.last_ticket += 1;
-        let now = Instant::now();
+    /// Adds a caller, which `asks` if it is the first one, or `holds` the lock already. Returns its ticket.
+    pub(super) fn join(
+        &mut self,
+        claim: Claim,
+        (reply, deadline): (Reply, Option<Instant>),
+        (holds, asks): (bool, bool),
+        now: Instant,
+    ) -> Ticket {
         // A caller that comes back has waited all the while.
         let is_back = |seen| now < seen + LONGEST_ABSENCE;
         if self.waiters.is_empty() && !self.last_seen.is_some_and(is_back) {
@@ -89,22 +70,9 @@ impl Waiting {
         }
         self.unserved_since.get_or_insert(now);
         self.last_seen = Some(now);
-        let waiter = Waiter {
-            ticket: self.last_ticket,
-            claim,
-            reply,
-            unanswered: Some(now),
-            ends: false,
-            in_doubt: false,
-        };
         // Behind others there is no reason to ask: whatever wakes the first one leads to all.
-        if holds || self.waiters.is_empty() {
-            self.waiters.push_front(waiter);
-            self.look |= asks;
-        } else {
-            self.waiters.push_back(waiter);
-        }
-        self.last_ticket
+        self.look |= asks && (holds || self.waiters.is_empty());
+        self.waiters.join(claim, reply, deadline, now)
     }
 
     /// One of them has the lock.
@@ -118,104 +86,45 @@ impl Waiting {
         (passed >= LONGEST_PASSED).then_some(passed)
     }
 
-    fn place(&self, ticket: u64) -> Option<usize> {
-        self.waiters.iter().position(|w| w.ticket == ticket)
-    }
-
-    pub(super) fn get(&mut self, ticket: u64) -> Option<&mut Waiter> {
-        let place = self.place(ticket)?;
-        self.waiters.get_mut(place)
-    }
-
-    pub(super) fn has(&self, ticket: u64) -> bool {
-        self.place(ticket).is_some()
-    }
-
     /// Takes the waiter with this ticket out, who has been answered.
-    pub(super) fn take(&mut self, ticket: u64) -> Option<Waiter> {
-        let waiter = self.waiters.remove(self.place(ticket)?)?;
+    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.waiters.remove(ticket)?;
         self.last_seen = Some(Instant::now());
-        self.ending -= usize::from(waiter.ends);
         Some(waiter)
     }
 
-    pub(super) fn take_all(&mut self) -> Vec<Waiter> {
-        self.ending = 0;
-        std::mem::take(&mut self.waiters).into()
+    /// When something is to be done though nothing happens.
+    pub(super) fn alarm(&self) -> Option<Instant> {
+        let looks = self.look_at.into_iter().chain(self.herd.late());
+        let looks = looks.filter(|_| !self.waiters.is_empty());
+        looks.chain(self.waiters.first_deadline()).min()
     }
 
-    /// The time of the waiter with this ticket is up at `now`; `false` if it is not there any more.
-    pub(super) fn end(&mut self, ticket: u64, now: Instant) -> bool {
-        let Some(waiter) = self.get(ticket) else {
-            return false;
-        };
-        // It has been told to wait, but for no longer than until now.
-        waiter.unanswered.get_or_insert(now);
-        if !std::mem::replace(&mut waiter.ends, true) {
-            self.ending += 1;
-        }
-        true
-    }
-
-    /// The server has answered something that was sent at `sent`: all who were there then do wait in line.
-    pub(super) fn answered(&mut self, sent: Instant) {
-        self.silent_since = None;
-        // Those without an answer are the last ones, but for some that have come to the front.
-        let mut answered = |waiter: &mut Waiter| match waiter.unanswered {
-            Some(since) if since > sent || waiter.ends => true,
-            Some(_) => waiter.unanswered.take().is_some(),
-            None => false,
-        };
-        let _ = self.waiters.iter_mut().rev().all(&mut answered);
-        let _ = self.waiters.iter_mut().all(&mut answered);
-    }
-
-    /// Takes all out who wait although the first of them has had its answer.
-    fn take_answered(&mut self) -> Vec<Waiter> {
-        match self.waiters.front() {
-            Some(first) if first.unanswered.is_some() => Vec::new(),
-            _ => self.take_all(),
+    /// That time may have come.
+    fn ring(&mut self, now: Instant) {
+        self.waiters.end_overdue(now);
+        if self.look_at.take_if(|then| *then <= now).is_some() || self.herd.is_due(now) {
+            self.look_again(now);
         }
     }
 
-    /// The server has been silent since `began` at the latest. Takes those out that have waited in vain for an answer
-    /// for `window`, with the time since when; and says when the next one has.
-    pub(super) fn take_overdue(
-        &mut self,
-        began: Instant,
-        now: Instant,
-        window: Duration,
-    ) -> (Vec<(Waiter, Instant)>, Option<Instant>) {
-        let silent = *self.silent_since.get_or_insert(began);
-        let since = |waiter: &Waiter| waiter.unanswered.map(|since| since.max(silent));
-        let (mut overdue, mut next) = (Vec::new(), None::<Instant>);
-        let all = std::mem::take(&mut self.waiters);
-        for waiter in all {
-            match since(&waiter) {
-                Some(since) if since + window <= now => {
-                    self.ending -= usize::from(waiter.ends);
-                    overdue.push((waiter, since));
-                    continue;
-                }
-                Some(since) => {
-                    let due = since + window;
-                    next = Some(next.map_or(due, |next| next.min(due)));
-                }
-                None => {}
-            }
-            self.waiters.push_back(waiter);
+    /// There is a reason for the first one to ask, now or when others have had their time.
+    fn look_again(&mut self, now: Instant) {
+        self.look = true;
+        self.look_when_others_had_it(now);
+    }
+
+    /// Those who wait look when the time is over for which the lock is left to others.
+    pub(super) fn look_when_others_had_it(&mut self, now: Instant) {
+        if let Some(until) = self.sharing.gives_way(now) {
+            self.look_at = Some(until);
         }
-        (overdue, next)
     }
 
     /// A message says that the lock has come free: nothing, and the first one asks now; else when it does so, as others
     /// are to ask before it.
     fn heard(&mut self, now: Instant) -> Option<Instant> {
         self.sharing.heard(now);
-        // Who has been passed for long is to say so.
-        if self.passed(now).is_some() {
-            return None;
-        }
         self.herd.heard(self.sharing.others(), now)
     }
 
@@ -231,65 +140,74 @@ impl Waiting {
 
     /// Whether anybody asks now.
     pub(super) fn wants_to_ask(&self, now: Instant) -> bool {
-        self.ending > 0 || self.first_asks(now)
+        self.waiters.somebody_ends() || self.first_asks(now)
     }
 
     /// Who asks now: the first one, if there is a reason and it `may`, and those whose time is up; `most` of them, one of
-    /// each owner, and none of those who are `busy`.
+    /// each owner, and none of those who are `busy`. Who waits as the `holder` does not have to wait: it is the first.
     pub(super) fn ask(
         &mut self,
         now: Instant,
         may: bool,
         most: usize,
+        holder: Option<&str>,
         busy: impl Fn(&str) -> bool,
     ) -> Vec<Turn> {
+        let as_holder = |(_, claim): &(Ticket, &Claim)| holder == Some(&*claim.owner);
+        let mut first = None;
+        if may && self.first_asks(now) {
+            let before_others = holder.and_then(|_| self.waiters.iter().find(as_holder));
+            first = before_others.map_or(self.waiters.first(), |(ticket, _)| Some(ticket));
+        }
+        let others = self.waiters.ending().filter(|other| Some(*other) != first);
         let mut turns: Vec<Turn> = Vec::new();
-        let mut first = may && self.first_asks(now);
-        for waiter in &self.waiters {
-            if turns.len() == most || (!first && self.ending == 0) {
+        for ticket in first.into_iter().chain(others) {
+            if turns.len() == most {
                 break;
             }
-            let asks = std::mem::take(&mut first);
-            let owner = &waiter.claim.owner;
+            let Some(waiter) = self.waiters.get(ticket) else {
+                continue;
+            };
+            let owner = &waiter.want.owner;
             let twice = turns.iter().any(|turn| turn.claim.owner == *owner);
-            if !(asks || waiter.ends) || twice || busy(owner) {
+            if twice || busy(owner) {
                 continue;
             }
-            self.look &= !asks;
+            let last = self.waiters.ends(ticket);
             turns.push(Turn {
-                ticket: waiter.ticket,
+                ticket,
                 claim: Claim {
                     // The last try takes what is free.
-                    waits: !waiter.ends,
-                    ..waiter.claim.clone()
+                    waits: !last,
+                    ..waiter.want.clone()
                 },
-                last: waiter.ends,
+                last,
             });
         }
+        self.look &= first.is_none() || turns.first().map(|turn| turn.ticket) != first;
         turns
     }
 
-    /// Those who wait as `owner`, who holds the lock now, do not have to wait: they come first.
-    pub(super) fn bring_forward(&mut self, owner: &str) {
-        let mut place = 0;
-        for i in 0..self.waiters.len() {
-            if *self.waiters[i].claim.owner == *owner
-                && let Some(waiter) = self.waiters.remove(i)
-            {
-                self.waiters.insert(place, waiter);
-                place += 1;
-                self.look = true;
+    /// What became of a question with these `turns` will never be known.
+    pub(super) fn doubt(&mut self, turns: &[Turn]) {
+        for turn in turns {
+            if let Some(waiter) = self.waiters.get_mut(turn.ticket) {
+                waiter.in_doubt = true;
             }
         }
+    }
+
+    /// Those who wait as `owner`, who holds the lock now, do not have to wait.
+    pub(super) fn look_for(&mut self, owner: &str) {
+        self.look |= self.waiters.iter().any(|(_, claim)| *claim.owner == *owner);
     }
 }
 
 impl LockLine {
     /// Takes a waiter out that does not wait any more.
-    pub(super) fn leave(&self, state: &mut State, ticket: u64) -> Option<Waiter> {
-        let first = state.waiting.waiters.front();
+    pub(super) fn leave(&self, state: &mut State, ticket: Ticket) -> Option<Waiter> {
         // The next one has never asked.
-        state.waiting.look |= first.is_some_and(|first| first.ticket == ticket);
+        state.waiting.look |= state.waiting.waiters.first() == Some(ticket);
         let waiter = state.waiting.take(ticket);
         // The first one's question may be on its way since before the channel was heard.
         self.listen_as_needed(state, false);
@@ -303,65 +221,27 @@ impl LockLine {
         let listener: Weak<dyn Listener> = self.itself.clone();
         if waiting.waiters.is_empty() {
             waiting.listening.end(wakeups, channel, &listener);
-            if let Some(alarm) = waiting.alarm.take() {
-                alarm.abort();
-            }
+            waiting.look_at = None;
         } else {
             waiting.look |= waiting
                 .listening
                 .begin(wakeups, channel, &listener, confirmed);
         }
     }
+}
 
-    /// Looks at `instant`, instead of any other that was set before.
-    pub(super) fn set_alarm(&self, state: &mut State, instant: Instant) {
-        let line = self.itself.clone();
-        let alarm = self.core.runtime.spawn(async move {
-            tokio::time::sleep_until(instant).await;
-            if let Some(line) = line.upgrade() {
-                line.look_again();
-            }
-        });
-        if let Some(before) = state.waiting.alarm.replace(alarm.abort_handle()) {
-            before.abort();
-        }
-    }
-
-    /// Looks at `instant`, unless there is another message before.
-    fn look_late_at(&self, instant: Instant) {
-        let line = self.itself.clone();
-        self.core.runtime.spawn(async move {
-            tokio::time::sleep_until(instant).await;
-            if let Some(line) = line.upgrade() {
-                let due = line.lock().waiting.herd.is_due(instant);
-                if due {
-                    line.look_again();
-                }
-            }
-        });
-    }
-
-    fn look_again(self: std::sync::Arc<Self>) {
+impl Rings for LockLine {
+    fn ring(&self) -> (Option<Instant>, bool) {
+        let now = Instant::now();
         let mut state = self.lock();
-        state.waiting.look_anew();
-        self.look_when_others_had_it(&mut state);
-        let asks = state.waiting.wants_to_ask(Instant::now());
+        state.waiting.ring(now);
+        let next = state.waiting.alarm();
+        state.timer.sleeps(next);
+        let asks = state.waiting.wants_to_ask(now);
         if asks {
             self.note_busy(&mut state);
         }
-        drop(state);
-        if asks {
-            drive::kick(&self);
-        }
-    }
-
-    /// Those who wait look when the time is over for which the lock is left to others.
-    pub(super) fn look_when_others_had_it(&self, state: &mut State) {
-        if let Some(until) = state.waiting.sharing.gives_way(Instant::now())
-            && !state.waiting.is_empty()
-        {
-            self.set_alarm(state, until);
-        }
+        (next, asks)
     }
 }
 
@@ -370,32 +250,33 @@ impl Listener for LockLine {
         let Some(line) = self.itself.upgrade() else {
             return;
         };
+        let now = Instant::now();
         let mut state = self.lock();
-        let look = state.waiting.listening.hear(wake);
+        let mut look = state.waiting.listening.hear(wake);
         match wake {
-            Wake::Message(_) => {
-                if let Some(late) = state.waiting.heard(Instant::now()) {
-                    let waits = !state.waiting.is_empty();
-                    drop(state);
-                    if waits {
-                        self.look_late_at(late);
-                    }
-                    return;
-                }
-            }
+            Wake::Message(_) => look &= state.waiting.heard(now).is_none(),
             Wake::Look => {}
             _ => state.waiting.sharing.forget_echoes(),
         }
         if let Wake::Refused(refusal) = wake {
-            let waiters = state.waiting.take_answered();
+            let answered = state.waiting.waiters.answered_ones().into_iter();
+            let waiters = answered.filter_map(|ticket| state.waiting.take(ticket));
+            let waiters: Vec<_> = waiters.collect();
             drop(state);
             self.tell_all(waiters, &refused(self.name(), refusal), &refusal.detail);
             drive::kick(&line);
             return;
         }
-        drop(state);
         if look {
-            line.look_again();
+            state.waiting.look_again(now);
+        }
+        let asks = look && state.waiting.wants_to_ask(now);
+        if asks {
+            self.note_busy(&mut state);
+        }
+        drop(state);
+        if asks {
+            drive::kick(&line);
         }
     }
 }

@@ -232,11 +232,11 @@ mod tests {
     #[test]
     fn what_was_of_no_use_a_moment_ago_is_not_tried_as_long_again() {
         let mut leavings = Leavings::default();
-        assert_eq!(releases(&mut leavings, 2), 34);
-        assert_eq!(releases(&mut leavings, 2), 6);
-        assert_eq!(releases(&mut leavings, 1), 6);
-        assert_eq!(releases(&mut leavings, 2), 6);
-        assert_eq!(releases(&mut leavings, 3), 34, "enough for others");
+        assert_eq!(releases(&mut leavings, 2), 79);
+        assert_eq!(releases(&mut leavings, 2), 9);
+        assert_eq!(releases(&mut leavings, 1), 9);
+        assert_eq!(releases(&mut leavings, 2), 9);
+        assert_eq!(releases(&mut leavings, 3), 79, "enough for others");
         // Somebody could use some.
         leavings.leave(Some(2), false);
         let (mut series, left) = (leavings.series(), leavings.begin(0));
@@ -246,6 +246,6 @@ mod tests {
         };
         let goes_on = series.goes_on(left.permits, &seen);
         leavings.end(&left, Some(&seen), &series, goes_on);
-        assert_eq!(releases(&mut leavings, 2), 34);
+        assert_eq!(releases(&mut leavings, 2), 79);
     }
 }

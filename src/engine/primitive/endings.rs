@@ -69,8 +69,7 @@ impl<P: Primitive> State<P> {
         }
         if let Some(error) = stopped {
             let all = self.waiters.tickets();
-            told.0
-                .extend(self.end_waits(all, now, |_, _| error.clone()).0);
+            told.0.extend(self.refuse(name, all, (&error, None), now).0);
         }
         self.withdraw(now);
         self.waiters.answered(sent);
@@ -106,16 +105,24 @@ impl<P: Primitive> State<P> {
         self.put_back(batch, now);
     }
 
-    /// Nothing of `batch` has been done, because of `error`.
-    pub(super) fn fail(&mut self, batch: Batch<P>, error: &Error, now: Instant) -> Told<P> {
+    /// The last sending of `batch` has done nothing, because of `error`. Where an earlier one may have, its callers, and no
+    /// others, are told the `doubt`.
+    pub(super) fn fail(
+        &mut self,
+        name: &str,
+        batch: Batch<P>,
+        (error, doubt): (&Error, Option<&Error>),
+        now: Instant,
+    ) -> Told<P> {
         // What stops those who ask stops all.
         let stopped = if batch.asks.is_empty() {
             Vec::new()
         } else {
             self.waiters.tickets()
         };
+        let mut told = self.refuse(name, stopped, (error, doubt), now);
         self.withdraw(now);
-        let mut told = self.end_waits(stopped, now, |_, _| error.clone());
+        let error = doubt.unwrap_or(error);
         for queued in batch.calls {
             match queued.reply {
                 Some(reply) => told.add(reply, Err(error.clone())),
@@ -184,9 +191,24 @@ impl<P: Primitive> State<P> {
     }
 
     /// Those who wait although the server has answered are told that they would wait in vain.
-    pub(super) fn cannot_listen(&mut self, error: &Error, now: Instant) -> Told<P> {
+    pub(super) fn cannot_listen(&mut self, name: &str, error: &Error, now: Instant) -> Told<P> {
         let tickets = self.waiters.answered_ones();
-        self.end_waits(tickets, now, |_, _| error.clone())
+        self.refuse(name, tickets, (error, None), now)
+    }
+
+    /// Takes waiters out because of `error`; whom the batch under way names, because of the `doubt`, where there is one.
+    fn refuse(
+        &mut self,
+        name: &str,
+        tickets: Vec<Ticket>,
+        (error, doubt): (&Error, Option<&Error>),
+        now: Instant,
+    ) -> Told<P> {
+        self.end_waits(tickets, now, |wait, since| match doubt {
+            _ if wait.takes && wait.in_doubt => never_answered(name, wait.operation, since, now),
+            Some(doubt) if wait.takes && wait.named => doubt.clone(),
+            _ => error.clone(),
+        })
     }
 
     /// Takes waiters out and tells each what `error` makes of it and of the time since when it waits.

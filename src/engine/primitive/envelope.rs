@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::engine::keys::Keys;
-use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
+use crate::engine::request::{Arg, Question, RecordKey, Request, Script, ScriptCall};
 use crate::transport::Value;
 
 /// Where in the arguments the sequence number stands, and the flag of the record; and how many come before the steps.
@@ -32,7 +32,11 @@ pub(super) fn request(
 ) -> Request {
     let call = call(script, keys, record_life, doubtful, steps);
     Request::Script(ScriptCall {
-        question: Some((1, BEFORE_STEPS)),
+        question: Some(Question {
+            keys: 1,
+            args: BEFORE_STEPS,
+            more: None,
+        }),
         record: recorded(changes || doubtful),
         ..call
     })

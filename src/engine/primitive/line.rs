@@ -11,7 +11,7 @@ use super::endings;
 use super::envelope::{self, Answer};
 use super::pending::Pending;
 use super::state::{Item, State};
-use super::timer::Timer;
+use super::timer::{Rings, Timer};
 use super::{Outcome, Primitive, Ticket, Told};
 use crate::engine::Core;
 use crate::engine::answer::{self, answer_of};
@@ -230,20 +230,6 @@ impl<P: Primitive> Line<P> {
         }
     }
 
-    /// Time has passed: until when the timer sleeps from now on, and whether there is something to carry out.
-    pub(super) fn ring(&self) -> (Option<Instant>, bool) {
-        let mut inner = self.lock();
-        inner.state.ring(Instant::now());
-        self.keep_as_needed(&mut inner);
-        let next = inner.state.alarm();
-        inner.timer.sleeps(next);
-        let work = inner.state.has_work();
-        if work {
-            self.note_busy(&mut inner);
-        }
-        (next, work)
-    }
-
     /// Ends a change after which something may be due earlier than before.
     pub(super) fn unlock(&self, mut inner: MutexGuard<'_, Inner<P>>) {
         self.keep_as_needed(&mut inner);
@@ -321,9 +307,8 @@ impl<P: Primitive> Listener for Line<P> {
                 inner.state.look = true;
             }
             Wake::Refused(refusal) => {
-                let told = inner
-                    .state
-                    .cannot_listen(&refused(self.name(), refusal), now);
+                let error = refused(self.name(), refusal);
+                let told = inner.state.cannot_listen(self.name(), &error, now);
                 drop(inner);
                 self.tell(told);
                 drive::kick(&line);
@@ -339,6 +324,21 @@ impl<P: Primitive> Listener for Line<P> {
         if work {
             drive::kick(&line);
         }
+    }
+}
+
+impl<P: Primitive> Rings for Line<P> {
+    fn ring(&self) -> (Option<Instant>, bool) {
+        let mut inner = self.lock();
+        inner.state.ring(Instant::now());
+        self.keep_as_needed(&mut inner);
+        let next = inner.state.alarm();
+        inner.timer.sleeps(next);
+        let work = inner.state.has_work();
+        if work {
+            self.note_busy(&mut inner);
+        }
+        (next, work)
     }
 }
 

@@ -47,8 +47,8 @@ mod line;
 mod pending;
 mod round;
 mod state;
-mod timer;
-mod waiters;
+pub(crate) mod timer;
+pub(crate) mod waiters;
 
 #[cfg(test)]
 mod tests;
@@ -61,7 +61,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 pub(crate) use line::Line;
-pub(crate) use waiters::Waiters;
 
 use super::keys::Keys;
 use super::request::Arg;
@@ -321,6 +320,9 @@ pub(crate) enum Outcome<P: Primitive> {
     /// The time has run out.
     InVain,
 }
+
+/// Those who wait for what a primitive grants.
+pub(crate) type Waiters<P> = waiters::Waiters<<P as Primitive>::Want, Reply<P>>;
 
 /// Where the outcome goes.
 type Reply<P> = oneshot::Sender<Result<Outcome<P>>>;

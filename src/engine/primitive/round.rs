@@ -26,9 +26,11 @@ enum Ended<P: Primitive> {
     Answered(Verdict<P>),
     /// Nothing was done: its calls are made again, if somebody still wants them.
     NotDone,
-    /// Nothing was done. If it has several parts, `each` may be tried on its own.
+    /// Nothing was done; or by the last sending only, and then whoever asked is told the `doubt`. If it has several parts,
+    /// `each` may be tried on its own.
     Failed {
         error: Error,
+        doubt: Option<Error>,
         each: bool,
     },
     /// Nobody will ever know.
@@ -69,10 +71,6 @@ impl<P: Primitive> Line<P> {
             disowned += 1;
         };
         let waited = unanswered.then(|| began.elapsed());
-        let refuse = |refusal: &Refusal| match waited {
-            None => refused(self.name(), refusal),
-            Some(waited) => refused_in_doubt(self.name(), &refusal.detail, waited),
-        };
         let ended = match ending {
             Ending::Answer(value) => {
                 batch.answered = Instant::now();
@@ -81,25 +79,28 @@ impl<P: Primitive> Line<P> {
                     .unwrap_or_else(|| self.makes_no_sense(&batch, &value, waited))
             }
             Ending::Refused(refusal) => Ended::Failed {
-                error: refuse(&refusal),
+                error: refused(self.name(), &refusal),
+                doubt: waited.map(|waited| refused_in_doubt(self.name(), &refusal.detail, waited)),
                 each: !unanswered && refusal.reason == Reason::Permission,
             },
             Ending::NotSent => Ended::NotDone,
             Ending::Unknown => Ended::Unknown,
             Ending::ShutDown => Ended::Failed {
                 error: self.shut_down(),
+                doubt: None,
                 each: false,
             },
         };
         match ended {
-            Ended::Failed { error, each } if !each || batch.parts() == 1 => {
+            Ended::Failed { error, doubt, each } if !each || batch.parts() == 1 => {
                 let error = Box::pin(self.explain(error)).await;
                 let told = {
                     let mut inner = self.lock();
                     let state = &mut inner.state;
                     // A copy may still arrive.
                     state.doubtful |= unanswered;
-                    let told = state.fail(batch.take(), &error, Instant::now());
+                    let errors = (&error, doubt.as_ref());
+                    let told = state.fail(self.keys.name(), batch.take(), errors, Instant::now());
                     self.listen_as_needed(&mut inner, &[]);
                     told
                 };
@@ -180,10 +181,12 @@ impl<P: Primitive> Line<P> {
             Answer::Stale => return None,
             Answer::Unreadable(found) => Ended::Failed {
                 error: state.primitive.unreadable(name, found),
+                doubt: None,
                 each: true,
             },
             Answer::Refused(error) => Ended::Failed {
                 error: refused(name, &Refusal::from_text(error)),
+                doubt: None,
                 each: true,
             },
         })
@@ -203,7 +206,8 @@ impl<P: Primitive> Line<P> {
             self.lock().state.give_up(batch, Instant::now());
         }
         Ended::Failed {
-            error: unexpected_answer(self.name(), value, waited),
+            error: unexpected_answer(self.name(), value, None),
+            doubt: waited.map(|waited| unexpected_answer(self.name(), value, Some(waited))),
             each: false,
         }
     }

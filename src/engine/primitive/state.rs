@@ -82,7 +82,7 @@ impl<P: Primitive> State<P> {
             primitive,
             queue: VecDeque::new(),
             sweep_at: SHORT,
-            waiters: Waiters::new(),
+            waiters: Waiters::<P>::default(),
             look: false,
             look_at: None,
             later: None,
@@ -231,11 +231,12 @@ impl<P: Primitive> State<P> {
         {
             return Some(Task::Command(command));
         }
+        let first = self.waiters.first_to_stay();
         let mut batch = Batch {
             calls: Vec::new(),
             asks: Vec::new(),
             waiting: self.waiters.len(),
-            first: self.waiters.first_to_stay(),
+            first: first.map(|(ticket, want)| (ticket, want.clone())),
             first_is_known: self.waiters.somebody_was_answered(),
             end: self.waiters.end(),
             departed: now,

@@ -1,16 +1,21 @@
-//! The line's one timer: the deadlines of all who wait, and the next look that the server has named.
+//! A line's one timer: the deadlines of all who wait, and the next look.
 
 use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Line, Primitive};
 use crate::engine::drive::{self, Rounds};
+
+/// Who has a timer.
+pub(crate) trait Rings: Rounds {
+    /// Time has passed: until when the timer [sleeps](Timer::sleeps) from now on, and whether there is something to carry out.
+    fn ring(&self) -> (Option<Instant>, bool);
+}
 
 /// What is known of the task that sleeps.
 #[derive(Default)]
-pub(super) struct Timer {
+pub(crate) struct Timer {
     /// Until when it sleeps; `None` while there is no task.
     until: Option<Instant>,
     /// Something comes earlier than that.
@@ -19,10 +24,10 @@ pub(super) struct Timer {
 
 impl Timer {
     /// Sees to it that `alarm` is not missed; the caller spawns what is returned.
-    pub(super) fn set<P: Primitive>(
+    pub(crate) fn set<L: Rings>(
         &mut self,
         alarm: Option<Instant>,
-        line: &Weak<Line<P>>,
+        line: &Weak<L>,
     ) -> Option<impl Future<Output = ()> + Send + 'static> {
         let alarm = alarm?;
         match self.until {
@@ -44,23 +49,23 @@ impl Timer {
     }
 
     /// The line has gone: the task need not sleep any longer.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.earlier.notify_one();
     }
 
     /// The task sleeps until then; it ends where there is nothing to wait for.
-    pub(super) fn sleeps(&mut self, until: Option<Instant>) {
+    pub(crate) fn sleeps(&mut self, until: Option<Instant>) {
         self.until = until;
     }
 }
 
 /// The task. Dropped before its end, with its runtime, it leaves nobody waiting for a deadline that never comes.
-struct Sleeper<P: Primitive> {
-    line: Weak<Line<P>>,
+struct Sleeper<L: Rings> {
+    line: Weak<L>,
     done: bool,
 }
 
-impl<P: Primitive> Sleeper<P> {
+impl<L: Rings> Sleeper<L> {
     async fn sleep(mut self, earlier: Arc<Notify>, until: Instant) {
         let mut until = until;
         loop {
@@ -84,7 +89,7 @@ impl<P: Primitive> Sleeper<P> {
     }
 }
 
-impl<P: Primitive> Drop for Sleeper<P> {
+impl<L: Rings> Drop for Sleeper<L> {
     fn drop(&mut self) {
         if !self.done
             && let Some(line) = self.line.upgrade()

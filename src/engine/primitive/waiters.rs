@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Primitive, Reply, Ticket};
+use super::Ticket;
 
-/// One caller who waits.
-pub(super) struct Waiter<P: Primitive> {
-    pub(super) want: P::Want,
-    pub(super) reply: Reply<P>,
+/// One caller who waits for `W`, and where its answer goes.
+pub(crate) struct Waiter<W, R> {
+    pub(crate) want: W,
+    pub(crate) reply: R,
     deadline: Option<Instant>,
     /// Since when it waits for an answer of the server's, if only to somebody else; `None` once there was one.
-    pub(super) unanswered: Option<Instant>,
+    pub(crate) unanswered: Option<Instant>,
     /// What became of a question that named it will never be known.
-    pub(super) in_doubt: bool,
+    pub(crate) in_doubt: bool,
 }
 
 /// Those who wait.
-pub(crate) struct Waiters<P: Primitive> {
-    by_ticket: BTreeMap<Ticket, Waiter<P>>,
+pub(crate) struct Waiters<W, R> {
+    by_ticket: BTreeMap<Ticket, Waiter<W, R>>,
     next_ticket: Ticket,
     deadlines: BTreeSet<(Instant, Ticket)>,
     /// Those whose time is up: the next question that names them is their last.
@@ -29,8 +29,8 @@ pub(crate) struct Waiters<P: Primitive> {
     silent_since: Option<Instant>,
 }
 
-impl<P: Primitive> Waiters<P> {
-    pub(super) fn new() -> Self {
+impl<W, R> Default for Waiters<W, R> {
+    fn default() -> Self {
         Waiters {
             by_ticket: BTreeMap::new(),
             next_ticket: 0,
@@ -39,38 +39,40 @@ impl<P: Primitive> Waiters<P> {
             silent_since: None,
         }
     }
+}
 
+impl<W, R> Waiters<W, R> {
     pub(crate) fn is_empty(&self) -> bool {
         self.by_ticket.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_ticket.len()
     }
 
     /// The next one's ticket.
-    pub(super) fn end(&self) -> Ticket {
+    pub(crate) fn end(&self) -> Ticket {
         self.next_ticket
     }
 
     /// In the order of arrival.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Ticket, &P::Want)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Ticket, &W)> {
         let each = self.by_ticket.iter();
         each.map(|(ticket, waiter)| (*ticket, &waiter.want))
     }
 
-    pub(super) fn get(&self, ticket: Ticket) -> Option<&Waiter<P>> {
+    pub(crate) fn get(&self, ticket: Ticket) -> Option<&Waiter<W, R>> {
         self.by_ticket.get(&ticket)
     }
 
-    pub(super) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Waiter<P>> {
+    pub(crate) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Waiter<W, R>> {
         self.by_ticket.get_mut(&ticket)
     }
 
-    pub(super) fn join(
+    pub(crate) fn join(
         &mut self,
-        want: P::Want,
-        reply: Reply<P>,
+        want: W,
+        reply: R,
         deadline: Option<Instant>,
         now: Instant,
     ) -> Ticket {
@@ -92,7 +94,7 @@ impl<P: Primitive> Waiters<P> {
         ticket
     }
 
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiter<P>> {
+    pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<Waiter<W, R>> {
         let waiter = self.by_ticket.remove(&ticket)?;
         self.ending.remove(&ticket);
         if let Some(deadline) = waiter.deadline {
@@ -101,59 +103,72 @@ impl<P: Primitive> Waiters<P> {
         Some(waiter)
     }
 
-    pub(super) fn first(&self) -> Option<Ticket> {
+    /// Takes all out, in the order of arrival.
+    pub(crate) fn take_all(&mut self) -> Vec<Waiter<W, R>> {
+        self.deadlines.clear();
+        self.ending.clear();
+        std::mem::take(&mut self.by_ticket).into_values().collect()
+    }
+
+    pub(crate) fn first(&self) -> Option<Ticket> {
         self.by_ticket.keys().next().copied()
     }
 
     /// The first of those whose time is not up.
-    pub(super) fn first_to_stay(&self) -> Option<(Ticket, P::Want)> {
+    pub(crate) fn first_to_stay(&self) -> Option<(Ticket, &W)> {
         let mut all = self.iter();
-        let first = all.find(|(ticket, _)| !self.ending.contains(ticket));
-        first.map(|(ticket, want)| (ticket, want.clone()))
+        all.find(|(ticket, _)| !self.ending.contains(ticket))
     }
 
     /// Whether the first of all has been told to wait.
-    pub(super) fn somebody_was_answered(&self) -> bool {
+    pub(crate) fn somebody_was_answered(&self) -> bool {
         let mut all = self.by_ticket.values();
         all.next().is_some_and(|first| first.unanswered.is_none())
     }
 
-    pub(super) fn tickets(&self) -> Vec<Ticket> {
+    pub(crate) fn tickets(&self) -> Vec<Ticket> {
         self.by_ticket.keys().copied().collect()
     }
 
-    pub(super) fn first_deadline(&self) -> Option<Instant> {
+    pub(crate) fn first_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
     /// Time has passed.
-    pub(super) fn end_overdue(&mut self, now: Instant) {
+    pub(crate) fn end_overdue(&mut self, now: Instant) {
         while let Some((deadline, ticket)) = self.deadlines.first().copied()
             && deadline <= now
         {
             self.deadlines.pop_first();
-            self.ending.insert(ticket);
-            if let Some(waiter) = self.by_ticket.get_mut(&ticket) {
-                // It has been told to wait, but for no longer than until now.
-                waiter.unanswered.get_or_insert(now);
-            }
+            self.end_wait(ticket, now);
         }
     }
 
-    pub(super) fn somebody_ends(&self) -> bool {
+    /// The time of this one is up; `false` if it is not there any more.
+    pub(crate) fn end_wait(&mut self, ticket: Ticket, now: Instant) -> bool {
+        let Some(waiter) = self.by_ticket.get_mut(&ticket) else {
+            return false;
+        };
+        // It has been told to wait, but for no longer than until now.
+        waiter.unanswered.get_or_insert(now);
+        self.ending.insert(ticket);
+        true
+    }
+
+    pub(crate) fn somebody_ends(&self) -> bool {
         !self.ending.is_empty()
     }
 
-    pub(super) fn ending(&self) -> impl Iterator<Item = Ticket> {
+    pub(crate) fn ending(&self) -> impl Iterator<Item = Ticket> {
         self.ending.iter().copied()
     }
 
-    pub(super) fn ends(&self, ticket: Ticket) -> bool {
+    pub(crate) fn ends(&self, ticket: Ticket) -> bool {
         self.ending.contains(&ticket)
     }
 
     /// The server has answered something that was sent at `sent`: all who were there then do wait.
-    pub(super) fn answered(&mut self, sent: Instant) {
+    pub(crate) fn answered(&mut self, sent: Instant) {
         self.silent_since = None;
         // Those without an answer are the last ones, and some whose time is up.
         for (ticket, waiter) in self.by_ticket.iter_mut().rev() {
@@ -168,7 +183,7 @@ impl<P: Primitive> Waiters<P> {
     }
 
     /// Those who wait although the server has answered.
-    pub(super) fn answered_ones(&self) -> Vec<Ticket> {
+    pub(crate) fn answered_ones(&self) -> Vec<Ticket> {
         let all = self.by_ticket.iter();
         all.filter_map(|(ticket, waiter)| waiter.unanswered.is_none().then_some(*ticket))
             .collect()
@@ -176,7 +191,7 @@ impl<P: Primitive> Waiters<P> {
 
     /// The server has been silent since `began` at the latest. Who has waited in vain for an answer for `window`, and since
     /// when; and when the next one will have.
-    pub(super) fn overdue(
+    pub(crate) fn overdue(
         &mut self,
         began: Instant,
         now: Instant,

@@ -12,6 +12,11 @@
 //! allowance lets a process hand a permit on to its next caller instead of passing it round for each. It does so for 20 ms
 //! (four times `local_hand_over`) after it last asked, and asks early enough to go on.
 //!
+//! *Alone nobody stands in line.* Who asks while nobody else listens takes what there may have been of a line away, and begins none.
+//! Who finds itself alone in line calls the others, each time it asks: `new`. Whoever hears that while its callers
+//! wait asks, once what it has asked before has been answered by anything but a place in line; and who begins to wait without having
+//! told so, believing that nobody listens, asks at once whether that is still so.
+//!
 //! *Nothing is kept for ever.* Who was told and does not come in its *patience*, 5 ms, is taken out of the line; it enters
 //! again, at its true place, when it asks. Whoever has told it looks after that time, and tells the next. Who does
 //! not listen any more is out at once. A client that comes late because it is far away is given the time it needed and half
@@ -55,7 +60,8 @@
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
 //! callers; permits and answers do not depend on it: once-only execution has a key of its own
 //! ([`once`](super::once)). Where the server does not let it be written, or expire, there are no turns, and callers take
-//! what is free; once a second that is tried again. A script reads the first 64 of a line at the most.
+//! what is free; every ten seconds that is tried again. A script reads the first 64 of a line at the most. The notes hold
+//! 10,000 clients: the next one that comes deletes line and notes, and all come anew.
 //!
 //! | File | What it holds |
 //! |---|---|
@@ -100,6 +106,8 @@ pub(crate) struct Turns {
     in_line: bool,
     /// How many clients do.
     clients: u32,
+    /// It was called into a line, and no answer to a later question has come since, or one that says that it stands there.
+    called: Option<Instant>,
     /// How many callers were served without Redis since the last report.
     handed_over: i64,
     /// How many messages of strangers were heard since then.
@@ -140,7 +148,13 @@ impl Turns {
     /// Whether the next batch carries a report. `answered`: the server has told some that they have to wait.
     pub(crate) fn wants_report(&self, now: Instant, answered: bool) -> bool {
         let known = self.learned.is_some_and(|at| is_fresh(at, now));
-        self.are_kept(now) && (self.in_line || self.others > 0 || answered && !known)
+        let reason = self.in_line || self.called.is_some() || self.others > 0;
+        self.are_kept(now) && (reason || answered && !known)
+    }
+
+    /// Whether a question asked without a report at `now` leaves nothing open: nobody else listens, or turns are not kept.
+    pub(crate) fn knows_enough(&self, now: Instant) -> bool {
+        !self.are_kept(now) || self.learned.is_some_and(|at| is_fresh(at, now))
     }
 
     /// Whether the rule is to be kept.
@@ -184,7 +198,17 @@ impl Turns {
         self.learned = None;
     }
 
-    /// Whether it did so a moment ago.
+    /// Others have begun a line in which it is to stand.
+    pub(crate) fn call(&mut self, now: Instant) {
+        self.called = Some(now);
+    }
+
+    /// Whether it is still to ask for that reason.
+    pub(crate) fn is_called(&self) -> bool {
+        self.called.is_some()
+    }
+
+    /// Whether it has come into the line a moment ago.
     pub(crate) fn has_just_come(&self, now: Instant) -> bool {
         self.in_line && self.learned.is_some_and(|at| is_fresh(at, now))
     }
@@ -275,6 +299,9 @@ impl Turns {
         if asked {
             self.held = false;
             self.late_look = None;
+            // A question that was under way may have been answered before the line began.
+            let in_line = self.in_line;
+            self.called.take_if(|at| in_line || *at <= sent || !waiting);
         }
         let seen = match verdict? {
             Verdict::Off => {
@@ -435,6 +462,25 @@ mod tests {
         assert!((1..200).contains(&times(&|| turns.answers(now))));
         let interval = Duration::from_secs(5);
         assert!((1_500..3_500).contains(&times(&|| turns.looks(interval))));
+    }
+
+    #[test]
+    fn who_is_called_asks_until_an_answer_counts_for_that() {
+        let now = Instant::now();
+        let later = now + Duration::from_millis(1);
+        let mut turns = Turns::default();
+        turns.seen(0, later);
+        turns.call(now);
+        assert!(turns.wants_report(later, false), "whatever is believed");
+        turns.answered(None, false, true, later, later);
+        assert!(turns.is_called(), "nobody has asked");
+        turns.answered(None, true, true, now, later);
+        assert!(!turns.is_called(), "nobody is there any more");
+        turns.call(later);
+        turns.answered(None, true, true, now, later);
+        assert!(turns.is_called(), "it was answered before");
+        turns.answered(kept(0), true, true, now, later);
+        assert!(!turns.is_called() && turns.is_in_line());
     }
 
     #[test]

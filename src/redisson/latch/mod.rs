@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::names;
-use super::object::Object;
+use super::object::{Object, object_methods};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::primitive::{Line, Primitive};
@@ -76,6 +76,8 @@ pub struct RCountDownLatch {
     line: Arc<Line<Latch>>,
 }
 
+object_methods!(RCountDownLatch);
+
 impl RCountDownLatch {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let keys = names::of_latch(name, &core.config.name_mapper, core.id());
@@ -133,22 +135,6 @@ impl RCountDownLatch {
         self.run(Call::Delete).await
     }
 
-    /// Deletes it, freeing the memory in the background, and tells nobody; `false` if it did not exist. Redis: `UNLINK`.
-    /// Redisson: `unlink()`.
-    pub async fn unlink(&self) -> Result<bool> {
-        self.object().unlink().await
-    }
-
-    /// Whether it exists. Redis: `EXISTS`. Redisson: `isExists()`.
-    pub async fn exists(&self) -> Result<bool> {
-        self.object().exists().await
-    }
-
-    /// Notes an access, for the server's eviction; `false` if it does not exist. Redis: `TOUCH`. Redisson: `touch()`.
-    pub async fn touch(&self) -> Result<bool> {
-        self.object().touch().await
-    }
-
     /// Renames it, replacing an object of the new name, and returns the handle to the new name. Tells nobody.
     ///
     /// Redis: `RENAME`. Redisson: `rename(String)`. DIFFERENCE: this handle keeps the old name; Redisson's object takes the
@@ -189,17 +175,13 @@ impl RCountDownLatch {
         self.object().copy(copy.line.keys(), true).await
     }
 
-    /// The bytes it takes in the server; 0 if it does not exist. Redis: `MEMORY USAGE`. Redisson: `sizeInMemory()`.
-    pub async fn size_in_memory(&self) -> Result<u64> {
-        self.object().size_in_memory().await
-    }
-
     async fn run(&self, call: Call) -> Result<bool> {
         let dropped = match call {
             Call::CountDown(_) => Dropped::CarriedOut,
             Call::TrySet(_) | Call::Delete => Dropped::Withdrawn,
         };
-        let calling = engine::call::Call::new(self.name(), Latch::name(&call), Wait::No, dropped);
+        let calling = engine::call::Call::new(self.name(), Latch::name(&call), Wait::No, dropped)
+            .about(self.line.keys().object());
         let running = self.line.call(call);
         self.line.client().call(calling, pin!(running)).await
     }

@@ -257,7 +257,8 @@ impl RLock {
             fenced: self.fenced,
             waits: false,
         };
-        let call = Call::new(self.name(), "lock", wait.into(), Dropped::Withdrawn);
+        let call = Call::new(self.name(), "lock", wait.into(), Dropped::Withdrawn)
+            .about(self.line.keys().object());
         let taking = self.line.acquire(claim, wait);
         self.core.take(call, What::Lock, 1, pin!(taking)).await
     }
@@ -334,7 +335,8 @@ impl RLock {
     ///
     /// Redis: `name` is deleted and `0` is published. Redisson: `forceUnlock()`.
     pub async fn force_unlock(&self) -> Result<bool> {
-        let call = Call::new(self.name(), "force_unlock", Wait::No, Dropped::Withdrawn);
+        let call = Call::new(self.name(), "force_unlock", Wait::No, Dropped::Withdrawn)
+            .about(self.line.keys().object());
         self.core.call(call, pin!(self.line.force())).await
     }
 

@@ -507,7 +507,8 @@ impl RPermitExpirableSemaphore {
             PermitExpirable::WAIT,
             wait.into(),
             Dropped::Withdrawn,
-        );
+        )
+        .about(self.line.keys().object());
         let grant = self
             .core
             .take(calling, What::Permits, permits, pin!(waiting))
@@ -523,7 +524,8 @@ impl RPermitExpirableSemaphore {
     }
 
     async fn run(&self, call: Call) -> Result<Reply> {
-        let calling = engine::call::Call::new(self.name(), call.name(), Wait::No, call.dropped());
+        let calling = engine::call::Call::new(self.name(), call.name(), Wait::No, call.dropped())
+            .about(self.line.keys().object());
         let running = self.line.call(call);
         self.core.call(calling, pin!(running)).await
     }

@@ -5,13 +5,13 @@ use std::time::{Duration, SystemTime};
 
 use super::RPermitExpirableSemaphore;
 use super::primitive::PermitExpirable;
-use crate::api::{RemainingTtl, check_millis};
+use crate::api::check_millis;
 use crate::engine::command::Commands;
 use crate::engine::keys::Keys;
 use crate::engine::primitive::Line;
 use crate::engine::request::{Arg, Script};
 use crate::error::{Error, Result};
-use crate::redisson::object::{ExpireCondition, ExpireTime, Object, since_1970};
+use crate::redisson::object::{ExpireCondition, Object, expirable_methods, since_1970};
 
 static KEYS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
@@ -20,34 +20,16 @@ static KEYS: LazyLock<Script> = LazyLock::new(|| {
     ))
 });
 
-/// The object itself, as Redisson's `RObject` and `RExpirable` offer it: the counter, and the permits that are held. None of
-/// these wakes a waiter, but for a rename.
+expirable_methods!(RPermitExpirableSemaphore);
+
+/// The object itself, as Redisson's `RObject` and `RExpirable` offer it: the counter, and the permits that are held;
+/// times to live are the counter's. None of these wakes a waiter, but for a rename.
 ///
 /// Errors are those of every operation. Cancel safety: sent in its turn after the first poll, and carried out even if the
 /// future is dropped after that.
 impl RPermitExpirableSemaphore {
     fn object(&self) -> Object<'_, Line<PermitExpirable>> {
         Object { line: &self.line }
-    }
-
-    /// Whether it exists. Redis: `EXISTS`. Redisson: `isExists()`.
-    pub async fn exists(&self) -> Result<bool> {
-        self.object().exists().await
-    }
-
-    /// Deletes it, and all permits that are held; `false` if it did not exist. Redis: `DEL`. Redisson: `delete()`.
-    pub async fn delete(&self) -> Result<bool> {
-        self.object().delete().await
-    }
-
-    /// The same, freeing the memory in the background. Redis: `UNLINK`. Redisson: `unlink()`.
-    pub async fn unlink(&self) -> Result<bool> {
-        self.object().unlink().await
-    }
-
-    /// Notes an access, for the server's eviction; `false` if it does not exist. Redis: `TOUCH`. Redisson: `touch()`.
-    pub async fn touch(&self) -> Result<bool> {
-        self.object().touch().await
     }
 
     /// Renames it, permits included, replacing an object of the new name, and returns the handle to the new name.
@@ -109,22 +91,6 @@ impl RPermitExpirableSemaphore {
     /// Takes the expiry away; `false` if there was none. Redis: `PERSIST`. Redisson: `clearExpire()`.
     pub async fn clear_expire(&self) -> Result<bool> {
         self.change("persist", Arg::Word(""), "").await
-    }
-
-    /// How long the counter goes on existing. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
-    pub async fn remaining_ttl(&self) -> Result<RemainingTtl> {
-        self.object().remaining_ttl().await
-    }
-
-    /// When the counter vanishes, by the server's clock. Redis 7: `PEXPIRETIME`. Redisson: `getExpireTime()`.
-    pub async fn expire_time(&self) -> Result<ExpireTime> {
-        self.object().expire_time().await
-    }
-
-    /// The bytes that both keys take in the server; 0 if it does not exist. Redis: `MEMORY USAGE`. Redisson:
-    /// `sizeInMemory()`.
-    pub async fn size_in_memory(&self) -> Result<u64> {
-        self.object().size_in_memory().await
     }
 
     async fn expire_with(

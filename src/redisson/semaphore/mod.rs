@@ -3,15 +3,14 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+mod object;
 mod watched;
 
 use super::names;
-use super::object::{ExpireCondition, ExpireTime, Object};
 use crate::api::{
-    MAX_PERMITS, OnRecord, Permit, RemainingTtl, Semaphore, check_millis,
-    semaphore_by_inherent_methods,
+    MAX_PERMITS, OnRecord, Permit, Semaphore, check_millis, semaphore_by_inherent_methods,
 };
 use crate::engine::batch::Operation;
 use crate::engine::call::{Call, Dropped, Wait};
@@ -19,7 +18,7 @@ use crate::engine::command::Commands;
 use crate::engine::line::deadline;
 use crate::engine::{Core, Line};
 use crate::error::{Error, Result};
-use crate::stats::{Holding, What};
+use crate::stats::{Counters, What};
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
 ///
@@ -34,7 +33,7 @@ use crate::stats::{Holding, What};
 /// | key `name` | string: the permits available now, a decimal integer, possibly negative |
 /// | channel `redisson_sc:{name}` | the new total, where permits were added and some are left; then `0` for each further one that was added and is left, up to 63, as long as somebody hears it. Later, while permits are left and others listen, `+n` and `+0`, which JVMs take for `n` and `0`: for those of their callers who were left asleep |
 /// | key `redisson_sc_once:{name}:<client id>` | string: the client's last call that changed something and its answer, for once-only execution; deleted, with others, some seconds after its last use, or at the shutdown; after a call that had to be repeated it vanishes after ten minutes, or four retry windows where that is longer |
-/// | keys `redisson_sc_once:<mapped client id>:<number>` | strings: the same for calls that travelled together with those on other semaphores; a few for the whole client |
+/// | keys `redisson_sc_once:<mapped client id>:<number>` | strings: the same for calls that travelled together with those on other semaphores; a few for the whole client; deleted at the shutdown |
 /// | keys `redisson_sc_turns:{name}`, `redisson_sc_turns_notes:{name}` | zset, hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanish a minute after their last use |
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the keys with it begin with
@@ -85,7 +84,6 @@ use crate::stats::{Holding, What};
 ///   refused.
 #[derive(Clone)]
 pub struct RSemaphore {
-    core: Arc<Core>,
     line: Arc<Line>,
     /// The permits of its guards are on record.
     watched: bool,
@@ -95,7 +93,6 @@ impl RSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let keys = names::of_semaphore(name, &core.config.name_mapper, core.id());
         RSemaphore {
-            core: Arc::clone(core),
             line: Line::of(core, keys),
             watched: core.config.watch_semaphores,
         }
@@ -313,9 +310,10 @@ impl RSemaphore {
     /// Waits for permits, which are to be on record; the number that they are granted by.
     async fn acquire_number(&self, permits: u32, recorded: bool) -> Result<i64> {
         let waiting = async { self.line.join(permits, recorded)?.served().await.map(Some) };
-        let call = Call::new(self.name(), "acquire", Wait::Forever, Dropped::Withdrawn);
+        let call = Call::new(self.name(), "acquire", Wait::Forever, Dropped::Withdrawn)
+            .about(self.line.keys().object());
         let waiting = pin!(waiting);
-        let granted = self.core.take(call, What::Permits, permits, waiting);
+        let granted = self.core().take(call, What::Permits, permits, waiting);
         let granted = granted.await?;
         Ok(granted.unwrap_or_default())
     }
@@ -327,9 +325,10 @@ impl RSemaphore {
             Operation::TryAcquire(permits)
         };
         let trying = async { self.line.call(operation).await.map(granted) };
-        let call = Call::new(self.name(), "try_acquire", Wait::No, Dropped::Withdrawn);
+        let call = Call::new(self.name(), "try_acquire", Wait::No, Dropped::Withdrawn)
+            .about(self.line.keys().object());
         let trying = pin!(trying);
-        let taken = self.core.take(call, What::Permits, permits, trying);
+        let taken = self.core().take(call, What::Permits, permits, trying);
         taken.await
     }
 
@@ -344,9 +343,10 @@ impl RSemaphore {
             let mut seat = self.line.join(permits, recorded)?;
             seat.served_until(deadline).await.map(granted)
         };
-        let call = Call::new(self.name(), "acquire", Wait::For(wait), Dropped::Withdrawn);
+        let call = Call::new(self.name(), "acquire", Wait::For(wait), Dropped::Withdrawn)
+            .about(self.line.keys().object());
         let waiting = pin!(waiting);
-        let taken = self.core.take(call, What::Permits, permits, waiting);
+        let taken = self.core().take(call, What::Permits, permits, waiting);
         taken.await
     }
 
@@ -368,170 +368,28 @@ impl RSemaphore {
             Operation::Available => Dropped::Harmless,
             _ => Dropped::Withdrawn,
         };
-        let call = Call::new(self.name(), operation.name(), Wait::No, dropped);
-        self.core.call(call, pin!(self.line.call(operation))).await
+        let call = Call::new(self.name(), operation.name(), Wait::No, dropped)
+            .about(self.line.keys().object());
+        self.core()
+            .call(call, pin!(self.line.call(operation)))
+            .await
     }
 
     async fn flag(&self, operation: Operation) -> Result<bool> {
         self.run(operation).await.map(|done| done == 1)
     }
 
-    fn holding(&self, permits: u32) -> Holding {
-        Holding::new(&self.core.stats, What::Permits, self.name(), permits)
+    fn counters(&self) -> Option<&Counters> {
+        Some(&self.core().stats)
+    }
+
+    /// The client's.
+    fn core(&self) -> &Arc<Core> {
+        self.line.client()
     }
 }
 
-/// The object itself, as Redisson's `RObject` and `RExpirable` offer it. None of these wakes a waiter:
-/// waiting callers find out by their own slow check.
-///
-/// Errors are those of every operation, and [`Server`](Error::Server) where the server is too old for a
-/// command. Cancel safety: sent in its turn after the first poll, and carried out even if the future is
-/// dropped after that.
 impl RSemaphore {
-    fn object(&self) -> Object<'_, Line> {
-        Object { line: &self.line }
-    }
-
-    /// Whether the semaphore exists. Redis: `EXISTS`. Redisson: `isExists()`.
-    pub async fn exists(&self) -> Result<bool> {
-        self.object().exists().await
-    }
-
-    /// Deletes it; `false` if it did not exist. Redis: `DEL`. Redisson: `delete()`.
-    pub async fn delete(&self) -> Result<bool> {
-        self.object().delete().await
-    }
-
-    /// Deletes it, freeing the memory in the background. Redis: `UNLINK`. Redisson: `unlink()`.
-    pub async fn unlink(&self) -> Result<bool> {
-        self.object().unlink().await
-    }
-
-    /// Notes an access, for the server's eviction; `false` if it does not exist. Redis: `TOUCH`.
-    /// Redisson: `touch()`.
-    pub async fn touch(&self) -> Result<bool> {
-        self.object().touch().await
-    }
-
-    /// Renames it, replacing an object of the new name, and returns the handle to the new name.
-    ///
-    /// Redis: `RENAME`, keeping the time to live; the permits are announced to those who wait for the new name, which
-    /// Redisson does not do. Redisson: `rename(String)`. DIFFERENCE: this handle keeps the old name, and its waiters wait for the old one; Redisson's
-    /// object takes the new name on.
-    ///
-    /// # Errors
-    ///
-    /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
-    pub async fn rename(&self, new_name: &str) -> Result<RSemaphore> {
-        let renamed = self.other(new_name)?;
-        self.object().rename(renamed.line.keys()).await?;
-        renamed.line.has_been_given_more();
-        Ok(renamed)
-    }
-
-    /// Renames it if there is no object of the new name; returns the handle to the new name if so.
-    ///
-    /// Redis: `RENAMENX`, and the announcement of [`rename`](Self::rename). Redisson: `renamenx(String)`. DIFFERENCE: the new name is mapped, too;
-    /// Redisson forgets to.
-    ///
-    /// # Errors
-    ///
-    /// [`NoSuchObject`](Error::NoSuchObject) if it does not exist.
-    pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RSemaphore>> {
-        let renamed = self.other(new_name)?;
-        let done = self.object().rename_nx(renamed.line.keys()).await?;
-        if done {
-            renamed.line.has_been_given_more();
-        }
-        Ok(done.then_some(renamed))
-    }
-
-    /// Copies it, with its time to live, to a name where there is no object; `false` if there is one, or
-    /// nothing to copy. Redis: `COPY`, since 6.2, and the announcement of [`rename`](Self::rename). Redisson:
-    /// `copy(String)`.
-    pub async fn copy(&self, new_name: &str) -> Result<bool> {
-        self.copy_to(new_name, false).await
-    }
-
-    /// Copies it, with its time to live, replacing an object of that name. Redis: `COPY ... REPLACE`, and the
-    /// announcement of [`rename`](Self::rename). Redisson: `copyAndReplace(String)`.
-    pub async fn copy_and_replace(&self, new_name: &str) -> Result<bool> {
-        self.copy_to(new_name, true).await
-    }
-
-    async fn copy_to(&self, new_name: &str, replace: bool) -> Result<bool> {
-        let copy = self.other(new_name)?;
-        let done = self.object().copy(copy.line.keys(), replace).await?;
-        if done {
-            copy.line.has_been_given_more();
-        }
-        Ok(done)
-    }
-
-    /// Lets it vanish after `ttl`, rounded up to whole milliseconds, where `condition` holds (`None`: in any case);
-    /// `false` if it does not, or there is no such semaphore.
-    ///
-    /// ```no_run
-    /// # async fn expire(seats: redisson_semaphore::RSemaphore) -> redisson_semaphore::Result<()> {
-    /// use redisson_semaphore::ExpireCondition;
-    /// use std::time::Duration;
-    ///
-    /// seats.expire(Duration::from_secs(60), None).await?;
-    /// seats.expire(Duration::from_secs(90), ExpireCondition::Greater).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// Redis: `PEXPIRE`; with a condition, which needs Redis 7, with `NX`, `XX`, `GT`, `LT`. Redisson: `expire(Duration)`;
-    /// `expireIfNotSet`, `expireIfSet`, `expireIfGreater`, `expireIfLess`.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidDuration`](Error::InvalidDuration) below a millisecond, and above 2^53 of them.
-    pub async fn expire(
-        &self,
-        ttl: Duration,
-        condition: impl Into<Option<ExpireCondition>>,
-    ) -> Result<bool> {
-        let condition = condition.into();
-        self.object().expire(ttl, condition).await
-    }
-
-    /// Lets it vanish at `time` by the server's clock, at once where that has passed, where `condition` holds (`None`: in
-    /// any case); `false` if it does not, or there is no such semaphore.
-    ///
-    /// Redis: `PEXPIREAT`, with a condition as at [`expire`](Self::expire). Redisson: `expire(Instant)`, `expireAt(long)`;
-    /// `expireIfNotSet(Instant)` and its sisters.
-    pub async fn expire_at(
-        &self,
-        time: SystemTime,
-        condition: impl Into<Option<ExpireCondition>>,
-    ) -> Result<bool> {
-        let condition = condition.into();
-        self.object().expire_at(time, condition).await
-    }
-
-    /// Takes the expiry away; `false` if there was none. Redis: `PERSIST`. Redisson: `clearExpire()`.
-    pub async fn clear_expire(&self) -> Result<bool> {
-        self.object().clear_expire().await
-    }
-
-    /// How long it goes on existing. Redis: `PTTL`. Redisson: `remainTimeToLive()`.
-    pub async fn remaining_ttl(&self) -> Result<RemainingTtl> {
-        self.object().remaining_ttl().await
-    }
-
-    /// When it vanishes, by the server's clock. Redis 7: `PEXPIRETIME`. Redisson: `getExpireTime()`.
-    pub async fn expire_time(&self) -> Result<ExpireTime> {
-        self.object().expire_time().await
-    }
-
-    /// The bytes it takes in the server; 0 if it does not exist. Redis: `MEMORY USAGE`.
-    /// Redisson: `sizeInMemory()`.
-    pub async fn size_in_memory(&self) -> Result<u64> {
-        self.object().size_in_memory().await
-    }
-
     fn identity(&self) -> usize {
         Arc::as_ptr(&self.line) as usize + usize::from(self.watched)
     }
@@ -542,12 +400,6 @@ impl RSemaphore {
             Ok(()) => {}
             Err(error) => tracing::error!(%error, permits, "not released"),
         }
-    }
-
-    fn other(&self, name: &str) -> Result<RSemaphore> {
-        let other = RSemaphore::new(&self.core, name);
-        other.line.keys().check()?;
-        Ok(other)
     }
 }
 

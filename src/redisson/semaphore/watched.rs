@@ -53,7 +53,7 @@ impl RSemaphore {
     ///
     /// | | |
     /// |---|---|
-    /// | key `redisson_sc_held:{name}` | hash: `<client id>:<number>` -> `<permits> <since when, in milliseconds since 1970> <client's name>` |
+    /// | key `redisson_sc_held:{name}` | hash: `<client id>:<number>` -> `<permits> <since when, in milliseconds since 1970> <client's name>`, and in a second line the client's last lone call here and the counter behind it, for once-only execution |
     /// | key `redisson_sc_alive:{name}` | zset: the same id -> until when it is believed alive, in milliseconds since 1970 by the server's clock |
     ///
     /// Both have no time to live, and vanish with the last holder. Scripts: `lua/semaphore/holders.lua`, a part of those
@@ -74,7 +74,7 @@ impl RSemaphore {
     /// Those of every operation. It is not repeated: [`Unavailable`](Error::Unavailable) at once where there is no connection.
     pub async fn holders(&self) -> Result<Vec<PermitHolder>> {
         self.line.keys().check()?;
-        let holders = self.core.holders(self.line.keys()).await?;
+        let holders = self.core().holders(self.line.keys()).await?;
         Ok(holders
             .into_iter()
             .filter(|holder| holder.permits() > 0)
@@ -99,7 +99,7 @@ impl RSemaphore {
     /// May be dropped at any time.
     pub async fn reclaim(&self) -> Result<Vec<PermitHolder>> {
         self.line.keys().check()?;
-        let dead = self.core.reclaim(self.line.keys()).await?;
+        let dead = self.core().reclaim(self.line.keys()).await?;
         if !dead.is_empty() {
             self.line.has_been_given_more();
         }
@@ -150,7 +150,7 @@ impl RSemaphore {
         }
         Err(Error::NotHeld {
             name: self.name().to_owned(),
-            owner: self.core.id().to_owned(),
+            owner: self.core().id().to_owned(),
         })
     }
 

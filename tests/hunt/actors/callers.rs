@@ -24,6 +24,11 @@ impl Actor {
             match call.object {
                 Object::Semaphore(object) => {
                     let semaphore = self.semaphore(object).await;
+                    if self.settings.watched[object] {
+                        self.hold_watched(&semaphore, object, &call).await;
+                        sleep(call.pause).await;
+                        continue;
+                    }
                     self.hold_permits(&semaphore, object, &call).await;
                 }
                 Object::Lock(object) => {
@@ -85,11 +90,11 @@ impl Actor {
                 None
             }
             Ok(Err(error)) => {
-                waiting.ends("fails");
                 match error.effect() {
-                    Effect::None => self.judge().denies(call.object, self.host),
+                    Effect::None => self.judge().denies(number),
                     _ => self.judge().doubts(call.object, self.host),
                 }
+                waiting.ends("fails");
                 self.judge().failed(
                     self.host,
                     &format!("{:?} of {:?}", call.ask, call.object),
@@ -168,6 +173,7 @@ impl Actor {
     }
 
     pub(super) async fn hold_lock(&self, lock: &dyn Lock, object: usize, call: &Call) {
+        self.judge().asks_for_lock(object, lock.owner());
         let asking = lock.guarded(call.ask.limit(), call.lease);
         let Some((number, guard)) = self.wait(call, asking).await else {
             return;
@@ -175,17 +181,8 @@ impl Actor {
         let mut outer = HeldLock::new(self, number, object, lock, guard);
         let mut inner = None;
         if let Some((lease, _)) = call.nested {
-            let again = lock.guarded(Some(Duration::from_secs(1)), lease);
-            match again.await {
-                Ok(Some(guard)) => inner = Some(HeldLock::new(self, number, object, lock, guard)),
-                Ok(None) => {}
-                Err(error) => {
-                    if error.effect() != Effect::None {
-                        self.judge().doubts(call.object, self.host);
-                    }
-                    self.judge().failed(self.host, "lock again", &error);
-                }
-            }
+            let wait = Duration::from_secs(1);
+            inner = self.take_again(lock, object, number, wait, lease).await;
         }
         let lost = timeout(call.hold, outer.lost()).await.is_ok();
         if lost {
@@ -193,6 +190,14 @@ impl Actor {
                 "c{} is told that it has lost l{object}",
                 self.host
             ));
+            // It has not let go yet of what it has lost.
+            if call.one_owner && inner.is_none() {
+                let now = Duration::ZERO;
+                inner = self.take_again(lock, object, number, now, call.lease).await;
+                if let Some(inner) = &inner {
+                    let _ = timeout(call.hold, inner.lost()).await;
+                }
+            }
         }
         if let (Some(inner), Some((_, true))) = (&mut inner, call.nested) {
             // In the other order.
@@ -207,6 +212,29 @@ impl Actor {
             if call.nested.is_some() {
                 // What is left has to outlast what is renewed no more.
                 sleep(call.hold + self.settings.watchdog.min(Duration::from_secs(3))).await;
+            }
+        }
+    }
+}
+
+impl Actor {
+    /// The owner takes the lock once more.
+    async fn take_again<'a>(
+        &'a self,
+        lock: &dyn Lock,
+        object: usize,
+        call: u64,
+        wait: Duration,
+        lease: Option<Duration>,
+    ) -> Option<HeldLock<'a>> {
+        match lock.guarded(Some(wait), lease).await {
+            Ok(guard) => Some(HeldLock::new(self, call, object, lock, guard?)),
+            Err(error) => {
+                if error.effect() != Effect::None {
+                    self.judge().doubts(Object::Lock(object), self.host);
+                }
+                self.judge().failed(self.host, "lock again", &error);
+                None
             }
         }
     }

@@ -184,7 +184,11 @@ impl<'a> HeldLock<'a> {
                 None => lock.unlock().await,
             };
             let error = match unlocked {
-                Ok(()) => return,
+                Ok(()) => {
+                    let mut judge = self.actor.judge();
+                    judge.has_unlocked(self.object, self.actor.host, lock.owner());
+                    return;
+                }
                 Err(error @ Error::NotHeld { .. }) => {
                     let held = !robbed && Instant::now() < held_until;
                     let mut judge = self.actor.judge();

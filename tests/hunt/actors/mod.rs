@@ -5,6 +5,7 @@ mod callers;
 mod held;
 mod recipes;
 mod stalling;
+mod watched;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};

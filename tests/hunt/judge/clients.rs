@@ -17,6 +17,7 @@ pub(super) struct Client {
     /// Until then nothing can be sent.
     pub(super) cut_off: Option<Instant>,
     pub(super) ended: bool,
+    pub(super) ended_at: Option<Instant>,
     /// Until when locks may be held for calls whose outcome nobody knows.
     pub(super) locks_in_doubt: BTreeMap<usize, Instant>,
     /// Nothing was wrong when its shutdown began.
@@ -85,8 +86,10 @@ impl Judge {
         self.trace.note(format_args!("c{host} dies"));
         let client = self.clients.entry(host).or_default();
         (client.excused, client.ended) = (true, true);
+        client.ended_at = Some(Instant::now());
         self.locks.retain(|_, held| held.host != host);
         self.forgets_permits(host);
+        self.forgets_records(host);
     }
 
     /// The client's process stops for good.
@@ -114,6 +117,7 @@ impl Judge {
             .note(format_args!("c{host} has shut down: {result:?}"));
         let client = self.clients.entry(host).or_default();
         client.ended = true;
+        client.ended_at = Some(Instant::now());
         client.excused |= result.is_err();
         let still_well = client.well_since.is_some_and(|well| well < Instant::now());
         if client.closes_well && still_well && result.is_err() {

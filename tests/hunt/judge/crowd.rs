@@ -6,6 +6,8 @@ use super::Judge;
 
 /// Scripts for each grant.
 const MOST_SCRIPTS: f64 = 12.0;
+/// Clients that are told that it is their turn, for each grant.
+const MOST_TURNS: f64 = 1.25;
 /// Nobody waits for so many times as long as half of all do.
 const MOST_TIMES: u32 = 4;
 /// Whatever the others wait.
@@ -14,11 +16,22 @@ const ANYWAY: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(super) struct Crowd {
     pub(super) scripts: u64,
+    /// How often somebody was told that it is its turn.
+    pub(super) turns: u64,
     pub(super) waits: Vec<Duration>,
 }
 
 impl Judge {
-    /// Everybody has been served.
+    /// Nobody waits any more.
+    pub fn are_all_served(&mut self) {
+        let (scripts, turns) = (self.crowd.scripts, self.crowd.turns);
+        let granted = self.granted;
+        self.note(format_args!(
+            "all have been served: {granted} grants, {scripts} scripts, {turns} turns"
+        ));
+    }
+
+    /// Everybody in a crowd has been served.
     pub fn judge_crowd(&mut self) {
         let mut waits = std::mem::take(&mut self.crowd.waits);
         waits.sort_unstable();
@@ -26,13 +39,17 @@ impl Judge {
             return;
         };
         let median = median.copied().unwrap_or_default();
-        let scripts = self.crowd.scripts as f64 / waits.len() as f64;
+        let each = |count: u64| count as f64 / waits.len() as f64;
+        let (scripts, turns) = (each(self.crowd.scripts), each(self.crowd.turns));
         self.note(format_args!(
-            "{} grants, {scripts:.1} scripts each, waits of {median:?}, {longest:?} at the most",
+            "{} grants, {scripts:.1} scripts and {turns:.1} turns each, waits of {median:?}, {longest:?} at the most",
             waits.len()
         ));
         if scripts > MOST_SCRIPTS {
             self.accuse("cost", format!("{scripts:.1} scripts for each grant"));
+        }
+        if turns > MOST_TURNS {
+            self.accuse("cost", format!("{turns:.1} turns are told for each grant"));
         }
         if longest > median * MOST_TIMES + ANYWAY {
             let detail = format!("somebody has waited for {longest:?}, half of all for {median:?}");

@@ -103,6 +103,13 @@ impl Judge {
             );
             self.accuse("told", detail);
         }
+        if let Some((owner, _)) = owner
+            && self.given_back.contains(&(object, owner.to_owned()))
+        {
+            let detail =
+                format!("{owner} has l{object}, and has been told that it has given it back");
+            self.accuse("effects", detail);
+        }
         let stuck = owner.filter(|(_, host)| host.is_some_and(|host| self.has_left(object, host)));
         let since = match (stuck, self.stuck.remove(&object)) {
             (None, _) => return,
@@ -143,6 +150,23 @@ impl Judge {
         let from = Instant::now().max(client.well_since.unwrap_or_else(Instant::now));
         let until = from + self.rules.longest_lease + ROBBING;
         client.locks_in_doubt.insert(object, until);
+    }
+
+    /// An owner asks for the lock.
+    pub fn asks_for_lock(&mut self, object: usize, owner: &str) {
+        self.given_back.remove(&(object, owner.to_owned()));
+    }
+
+    /// An owner has been told that it has given the lock back.
+    pub fn has_unlocked(&mut self, object: usize, host: Host, owner: &str) {
+        let of_owner =
+            |held: &HeldLock| held.object == object && held.owner == owner && !held.lease.is_lost();
+        let client = self.clients.get(&host);
+        let in_doubt = client.and_then(|client| client.locks_in_doubt.get(&object));
+        let in_doubt = in_doubt.is_some_and(|until| Instant::now() <= *until);
+        if !self.rules.inexact() && !in_doubt && !self.locks.values().any(of_owner) {
+            self.given_back.insert((object, owner.to_owned()));
+        }
     }
 
     /// It is given back; whether somebody had taken it away.

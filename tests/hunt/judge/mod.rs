@@ -9,9 +9,10 @@ mod locks;
 mod permits;
 mod recipes;
 mod waiting;
+mod watched;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Arguments};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use self::recipes::Recipes;
 pub use self::recipes::Standing;
 use self::waiting::Waiting;
 pub use self::waiting::Wanted;
+use self::watched::Watched;
 use super::trace::Trace;
 
 /// A client from its start to its end; one that comes back has another number.
@@ -69,6 +71,8 @@ impl Object {
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     pub permits: Vec<i64>,
+    /// Those with a watchdog that nobody else uses: counter and records come to the same always.
+    pub exact: Vec<bool>,
     /// Whoever waits while there is enough waits so long at the most.
     pub patience: Duration,
     /// Everybody is near enough, and keeps to turns.
@@ -100,6 +104,8 @@ pub struct Judge {
     robbed: BTreeMap<usize, Instant>,
     /// Locks that an owner has had for nobody, and since when.
     stuck: BTreeMap<usize, (String, Instant)>,
+    /// The owners that have been told that a lock is not theirs any more, and have not asked for it since.
+    given_back: BTreeSet<(usize, String)>,
     waiting: BTreeMap<u64, Waiting>,
     clients: BTreeMap<Host, Client>,
     ids: BTreeMap<String, Host>,
@@ -120,6 +126,7 @@ pub struct Judge {
     /// The last time that nobody had to wait for the latch.
     open_at: Option<Instant>,
     recipes: Recipes,
+    watched: Watched,
     crowd: Crowd,
     /// The highest token of each lock.
     tokens: BTreeMap<usize, u64>,
@@ -140,6 +147,7 @@ impl Judge {
             locks: BTreeMap::new(),
             robbed: BTreeMap::new(),
             stuck: BTreeMap::new(),
+            given_back: BTreeSet::new(),
             waiting: BTreeMap::new(),
             clients: BTreeMap::new(),
             ids: BTreeMap::new(),
@@ -156,6 +164,7 @@ impl Judge {
             latch: crate::admin::Ledger::default(),
             open_at: None,
             recipes: Recipes::default(),
+            watched: Watched::default(),
             crowd: Crowd::default(),
             tokens: BTreeMap::new(),
             free_since: BTreeMap::new(),

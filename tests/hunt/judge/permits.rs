@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::waiting::Waiting;
 use super::{Host, Judge, OPERATOR, Object};
+use crate::jvm;
 
 /// One semaphore.
 #[derive(Default)]
@@ -15,6 +16,8 @@ pub(super) struct Ledger {
     pub(super) counter: i64,
     /// What each client has added to the counter in the server.
     pub(super) net: BTreeMap<Host, i64>,
+    /// What each client has on record, where there is a watchdog: then that is what it has taken.
+    pub(super) recorded: BTreeMap<Host, i64>,
     /// What callers of each client have in hand.
     pub(super) held: BTreeMap<Host, i64>,
     /// The clients some of whose calls have gone without an answer: they may yet take something.
@@ -27,22 +30,52 @@ pub(super) struct Ledger {
     pub(super) changed_by: Option<Host>,
 }
 
+impl Ledger {
+    /// How many permits a client has taken that no caller of it has in hand.
+    pub(super) fn in_excess(&self, host: Host) -> i64 {
+        let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
+        -of(&self.net) - of(&self.held)
+    }
+}
+
 /// How long it takes at the most, if nothing is wrong, until a call whose caller has gone has been answered.
 const SETTLING: Duration = Duration::from_secs(5);
 
 impl Judge {
-    /// The counter is `value` now; `host` has changed it, or nobody has.
-    pub fn counter(&mut self, number: usize, host: Option<Host>, value: i64) {
+    /// The counter is `value` now, and this is on record; `host` has changed it, or nobody has.
+    pub fn counter(
+        &mut self,
+        number: usize,
+        host: Option<Host>,
+        value: i64,
+        recorded: BTreeMap<Host, i64>,
+    ) {
         let ledger = &mut self.ledgers[number];
         let delta = value - ledger.counter;
-        if delta == 0 {
+        if delta == 0 && recorded == ledger.recorded {
             return;
         }
         ledger.counter = value;
         ledger.changed_by = host;
         self.vain = (Instant::now(), 0);
-        *ledger.net.entry(host.unwrap_or(OPERATOR)).or_default() += delta;
+        let before: i64 = ledger.recorded.values().sum();
+        let after: i64 = recorded.values().sum();
+        for (host, permits) in &ledger.recorded {
+            *ledger.net.entry(*host).or_default() += permits;
+        }
+        for (host, permits) in &recorded {
+            *ledger.net.entry(*host).or_default() -= permits;
+        }
+        ledger.recorded = recorded;
+        let unrecorded = delta + after - before;
+        *ledger.net.entry(host.unwrap_or(OPERATOR)).or_default() += unrecorded;
         let permits = ledger.permits;
+        if self.rules.exact[number] && value + after != permits {
+            self.accuse(
+                "records",
+                format!("s{number} has {value} permits, and {after} are on record, of {permits}"),
+            );
+        }
         if value > permits && !self.rules.inexact() {
             self.accuse(
                 "permits",
@@ -69,13 +102,6 @@ impl Judge {
             }
         }
         self.look_at(number);
-    }
-
-    /// A caller was told that nothing was done.
-    pub fn denies(&mut self, object: Object, host: Host) {
-        if let Object::Semaphore(number) = object {
-            self.ledgers[number].denied.insert(host);
-        }
     }
 
     /// What was in doubt a while ago has been settled since, if nothing was wrong.
@@ -128,6 +154,7 @@ impl Judge {
 
     /// Permits are not in hand any more.
     pub fn lets_go(&mut self, object: usize, host: Host, permits: i64) {
+        self.is_unbalanced(Object::Semaphore(object), host);
         *self.ledgers[object].held.entry(host).or_default() -= permits;
     }
 
@@ -154,6 +181,9 @@ impl Judge {
         for number in 0..self.ledgers.len() {
             let ledger = &self.ledgers[number];
             let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
+            if self.has_lost_some(number, host) {
+                continue;
+            }
             let taken = -of(&ledger.net);
             let stranded = self.clients[&host].stranded.get(&number).copied();
             let rest = of(&ledger.held) + stranded.unwrap_or_default();
@@ -172,12 +202,17 @@ impl Judge {
     /// How many permits are gone with clients that have ended.
     pub fn missing(&self, object: usize) -> i64 {
         let ledger = &self.ledgers[object];
-        let alive = |host: &Host| *host != OPERATOR && !self.has_ended(*host);
+        let recorded: i64 = ledger.recorded.values().sum();
+        // What is on record of the dead comes back by itself.
+        let watched = self.watched.is_watched(object);
+        let alive = |host: &Host| {
+            *host != OPERATOR && !self.has_ended(*host) && (!watched || *host >= jvm::FIRST)
+        };
         if self.rules.forgetful {
             let held = ledger.held.iter().filter(|(host, _)| alive(host));
             let held: i64 = held.map(|(_, held)| held).sum();
             // What is just being given back is there twice for a moment: rather too many.
-            return (ledger.permits - ledger.counter - held).max(0);
+            return (ledger.permits - ledger.counter - recorded - held).max(0);
         }
         let taken: i64 = ledger
             .net
@@ -185,6 +220,6 @@ impl Judge {
             .filter(|(host, _)| alive(host))
             .map(|(_, net)| -net)
             .sum();
-        ledger.permits - ledger.counter - taken
+        ledger.permits - ledger.counter - recorded - taken
     }
 }

@@ -13,6 +13,8 @@ pub(super) struct Recipes {
     held: BTreeMap<u64, Held>,
     /// Those that somebody has meddled with, and until when their holders may not know.
     robbed: BTreeMap<usize, Instant>,
+    /// Peers that have a permit with an id, and how long.
+    peers: BTreeMap<(usize, usize), Instant>,
 }
 
 struct Held {
@@ -28,6 +30,8 @@ pub struct Standing {
     pub ids: BTreeSet<String>,
     /// How many more may hold one now.
     pub free: i64,
+    /// Of permits with ids: how many are free, and how many ids there are, whether their time is over or not.
+    pub sum: Option<i64>,
 }
 
 /// What a permit without an end lasts, once somebody has taken it away.
@@ -54,16 +58,35 @@ impl Judge {
             lease,
         };
         self.recipes.held.insert(self.last_number, held);
-        let all = self.recipes.held.values();
-        let holders = all.filter(|held| held.recipe == recipe && !held.lease.is_lost());
-        let holders = holders.count();
-        if holders > limit as usize && !self.is_permit_robbed(recipe) {
-            self.accuse(
-                "holders",
-                format!("{holders} have permits of r{recipe}, of {limit}"),
-            );
-        }
+        self.count_holders(recipe, limit);
         self.last_number
+    }
+
+    fn count_holders(&mut self, recipe: usize, limit: u32) {
+        let all = self.recipes.held.values();
+        let ours = all.filter(|held| held.recipe == recipe && !held.lease.is_lost());
+        let now = Instant::now();
+        let peers =
+            (self.recipes.peers.iter()).filter(|((of, _), until)| *of == recipe && now < **until);
+        let (ours, peers) = (ours.count(), peers.count());
+        if ours + peers > limit as usize && !self.is_permit_robbed(recipe) {
+            let detail =
+                format!("{ours} of ours and {peers} peers have permits of r{recipe}, of {limit}");
+            self.accuse("holders", detail);
+        }
+    }
+
+    /// A peer has a permit with an id.
+    pub fn peer_has(&mut self, recipe: usize, peer: usize, lasts: Duration, limit: u32) {
+        self.note(format_args!("peer {peer} has one of r{recipe}"));
+        let until = Instant::now() + lasts;
+        self.recipes.peers.insert((recipe, peer), until);
+        self.count_holders(recipe, limit);
+    }
+
+    /// It is given back.
+    pub fn peer_gives(&mut self, recipe: usize, peer: usize) {
+        self.recipes.peers.remove(&(recipe, peer));
     }
 
     /// It is given back.
@@ -104,8 +127,13 @@ impl Judge {
     }
 
     /// What stands in the server now.
-    pub fn recipe_is(&mut self, recipe: usize, standing: &Standing) {
+    pub fn recipe_is(&mut self, recipe: usize, standing: &Standing, limit: u32) {
         let robbed = self.is_permit_robbed(recipe);
+        let wrong = standing.sum.filter(|sum| *sum != limit.into());
+        if let Some(sum) = wrong.filter(|_| !self.rules.inexact()) {
+            let detail = format!("r{recipe} has {sum} permits, free and held, of {limit}");
+            self.accuse("balance", detail);
+        }
         let of_it = |held: &&Held| held.recipe == recipe && !held.lease.is_lost();
         let stands = |id: &String| match id.is_empty() {
             true => !standing.ids.is_empty(),

@@ -24,8 +24,16 @@ pub struct Wanted {
 pub(super) struct Waiting {
     pub(super) wanted: Wanted,
     pub(super) since: Instant,
+    /// Since it began its client has taken just what its callers have in hand, but for what is taken for those who wait.
+    pub(super) balanced: bool,
     /// How often callers of other clients that came later have been served before it.
     pub(super) passed: u32,
+}
+
+impl Waiting {
+    fn is_of(&self, object: Object, host: Host) -> bool {
+        self.wanted.object == object && self.wanted.host == host
+    }
 }
 
 /// How long callers of JVMs that were left asleep wait at the most: until the last of the looks after them.
@@ -50,9 +58,11 @@ impl Judge {
             .note(format_args!("c{host} #{number} wants {permits} of {key}"));
         self.something_happens();
         let since = Instant::now();
+        let balanced = self.is_balanced(wanted.object, host);
         let waiting = Waiting {
             wanted,
             since,
+            balanced,
             passed: 0,
         };
         self.waiting.insert(number, waiting);
@@ -61,6 +71,59 @@ impl Judge {
             self.look_at(number);
         }
         number
+    }
+
+    /// Whether a client has taken just what its callers have in hand, but for what is taken for those who wait.
+    fn is_balanced(&mut self, object: Object, host: Host) -> bool {
+        let Object::Semaphore(number) = object else {
+            return false;
+        };
+        self.settle_doubts(host);
+        let ledger = &self.ledgers[number];
+        if ledger.doubts.contains_key(&host) {
+            return false;
+        }
+        let mut others = self.waiting.values();
+        match others.find(|waiting| waiting.is_of(object, host)) {
+            Some(other) => other.balanced,
+            None => ledger.in_excess(host) == 0,
+        }
+    }
+
+    /// Somebody of a client gives back, and nobody knows when that is carried out.
+    pub(super) fn is_unbalanced(&mut self, object: Object, host: Host) {
+        let all = self.waiting.values_mut();
+        for waiting in all.filter(|waiting| waiting.is_of(object, host)) {
+            waiting.balanced = false;
+        }
+    }
+
+    /// A caller is told that nothing was done.
+    pub fn denies(&mut self, number: u64) {
+        let Some(waiting) = self.waiting.get(&number) else {
+            return;
+        };
+        let Object::Semaphore(object) = waiting.wanted.object else {
+            return;
+        };
+        let (host, balanced) = (waiting.wanted.host, waiting.balanced);
+        let others = self.waiting.iter().filter(|(other, waiting)| {
+            **other != number && waiting.is_of(Object::Semaphore(object), host)
+        });
+        let others: i64 = others.map(|(_, waiting)| waiting.wanted.permits).sum();
+        let ledger = &mut self.ledgers[object];
+        ledger.denied.insert(host);
+        let excess = ledger.in_excess(host) - others;
+        let balanced = balanced && !ledger.doubts.contains_key(&host);
+        if balanced && excess > 0 && !self.rules.inexact() && !self.has_ended(host) {
+            self.accuse(
+                "effects",
+                format!(
+                    "#{number} of c{host} is told that nothing was done, and c{host} has taken \
+                     {excess} of s{object} for nobody"
+                ),
+            );
+        }
     }
 
     /// It does not wait any more.

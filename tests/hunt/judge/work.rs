@@ -30,6 +30,11 @@ impl Judge {
         }
     }
 
+    /// A client has been told that it is its turn.
+    pub fn turn_is_told(&mut self) {
+        self.crowd.turns += 1;
+    }
+
     /// A script has been carried out.
     pub fn script(&mut self) {
         self.crowd.scripts += 1;

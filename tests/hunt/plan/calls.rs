@@ -33,6 +33,27 @@ pub struct Call {
     pub pause: Duration,
 }
 
+impl Call {
+    /// Takes one if it is there, and gives it back.
+    pub fn looking_in(object: Object) -> Call {
+        Call {
+            object,
+            permits: 1,
+            ask: Ask::Try,
+            guard: true,
+            hold: Duration::ZERO,
+            give: Give::Call,
+            patience: None,
+            stall: None,
+            lease: None,
+            nested: None,
+            one_owner: false,
+            rounds: 1,
+            pause: Duration::ZERO,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
     Wait,
@@ -116,22 +137,14 @@ pub(super) fn crowding(rng: &mut Rng, object: Object, settings: &Settings) -> Ca
         _ => 1,
     };
     Call {
-        object,
         permits: u32::try_from(rng.i64(1..=most)).expect("a few"),
         ask: Ask::Wait,
-        guard: true,
         hold: millis(rng, 0..3),
-        give: Give::Call,
-        patience: None,
-        stall: None,
-        lease: None,
-        nested: None,
-        one_owner: false,
         rounds: match object {
             // Long enough for those who are passed to be next.
             Object::Lock(_) => 4 * CROWD_ROUNDS,
             _ => CROWD_ROUNDS,
         },
-        pause: Duration::ZERO,
+        ..Call::looking_in(object)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::calls::crowding;
-use super::chance::{millis, pick};
+use super::chance::{chance, millis, pick};
 use super::settings::Settings;
 use super::{Event, Plan, What};
 use crate::judge::Object;
@@ -16,6 +16,7 @@ impl Plan {
         let clients = rng.usize(100..=300);
         settings.clients = clients;
         settings.permits = vec![rng.i64(1..8)];
+        settings.watched = vec![chance(rng, 20)];
         (settings.locks, settings.jvms, settings.latch) = (0, 0, false);
         settings.recipes.clear();
         settings.latency = (0..clients)

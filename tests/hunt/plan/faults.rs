@@ -10,12 +10,13 @@ use super::chance::{millis, pick};
 pub enum LinkFault {
     /// All connections are reset; whether what is on its way to the server still arrives, after how long.
     Reset(Option<Duration>),
-    /// The next request is carried out, and then the connection is reset instead of an answer.
-    LoseAnswer,
+    /// The next request is carried out, and then the connection is reset instead of an answer; for so long no other can be
+    /// made.
+    LoseAnswer(Duration),
     /// The next request arrives so much later, and the connection is reset at once: it is made anew, and asked again.
     LateCopy(Duration),
-    /// The connection is reset in the middle of the next request.
-    CutRequest,
+    /// The connection is reset in the middle of the next request; for so long no other can be made.
+    CutRequest(Duration),
     /// Nothing more gets through on the connections there are, in either direction, for good.
     Silence { up: bool, down: bool },
     /// What is sent arrives later; connections are not made before that.
@@ -69,7 +70,9 @@ pub enum Life {
     ShutDown { drop_callers: bool },
 }
 
-const EVICTED: [&str; 6] = [
+const EVICTED: [&str; 8] = [
+    "redisson_sc_alive*",
+    "redisson_sc_held*",
     "redisson*",
     "redisson_sc_once*",
     "redisson_sc_turns*",

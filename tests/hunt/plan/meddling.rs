@@ -22,12 +22,14 @@ pub enum Meddling {
     Uncount(usize),
     /// Writes this into one of the records.
     Scribble(u64, &'static str),
+    /// Writes this into all records of the client in this place, behind the number of its next call.
+    Forge(usize, &'static str),
     /// Hears everything.
     Eavesdrop,
 }
 
 /// Texts that stand in nobody's records.
-pub(super) const SCRIBBLES: [&str; 11] = [
+pub(super) const SCRIBBLES: [&str; 8] = [
     "",
     "0",
     "0000000000000001 -1 0 999",
@@ -35,12 +37,23 @@ pub(super) const SCRIBBLES: [&str; 11] = [
     "x",
     "-1",
     "9999999999999999 9999999999999999999 a:b:c",
-    // What the next call will be called.
-    "+ -1 0 999",
-    "+ 1 0 1 1",
-    "+ 7",
     "0000000000000002 1 1 turn:0:-:-:1:26:60",
 ];
+
+/// Answers to nobody's calls: with too few results, too many, and such as no call has.
+const FORGED: [&str; 7] = [
+    "-1 3",
+    "-1 0 1",
+    "-1 0 999",
+    "1 0 1 1",
+    "-1 0 1 1 1",
+    "7",
+    "",
+];
+
+pub(super) fn forged(rng: &mut Rng, place: usize) -> Meddling {
+    Meddling::Forge(place, pick(rng, &FORGED))
+}
 
 pub(super) fn meddling(rng: &mut Rng, settings: &Settings) -> Meddling {
     let semaphore = rng.usize(..settings.permits.len());
@@ -62,7 +75,11 @@ pub(super) fn meddling(rng: &mut Rng, settings: &Settings) -> Meddling {
         (1, _) => Meddling::Expire(object, millis(rng, 1..3000)),
         (2, _) => Meddling::Empty(semaphore),
         (3 | 4, Some(lock)) => Meddling::Uncount(lock),
-        (5, _) => Meddling::Eavesdrop,
+        (5, _) if rng.bool() => Meddling::Eavesdrop,
+        (5, _) => {
+            let place = rng.usize(..settings.clients);
+            forged(rng, place)
+        }
         _ => Meddling::Scribble(rng.u64(..), pick(rng, &SCRIBBLES)),
     }
 }

@@ -85,6 +85,10 @@ impl Plan {
             36..41 => events.extend(scenes::outage(rng, &mut settings)),
             41..44 => events.extend(scenes::busy_peers(rng, &mut settings)),
             44..53 => events.extend(scenes::late(rng, &settings)),
+            53..59 => events.extend(scenes::robbed(rng, &mut settings)),
+            59..63 => events.extend(scenes::outlived(rng, &mut settings)),
+            63..69 => events.extend(scenes::forged(rng, &settings)),
+            69..73 => events.extend(scenes::unanswered(rng, &settings)),
             _ => {}
         }
         for _ in 0..mood.link_faults {
@@ -137,14 +141,7 @@ impl Plan {
                 events.push(Event { at, what });
             }
         }
-        // Nobody is a peer of those that Redisson has.
-        let has_peers = |recipe: &Recipe| recipe.layout != Layout::Expirable;
-        let peers = if settings.recipes.iter().all(has_peers) {
-            mood.peers
-        } else {
-            0
-        };
-        for _ in 0..peers {
+        for _ in 0..mood.peers {
             let at = millis(rng, 0..until);
             let what = What::Peer(Peer::random(rng, settings.recipes.len()));
             events.push(Event { at, what });

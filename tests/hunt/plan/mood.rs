@@ -141,9 +141,9 @@ impl Mood {
         let (up, down) = pick(rng, &[(true, false), (false, true), (true, true)]);
         match pick(rng, &self.link_kinds) {
             0 => LinkFault::Reset(chance(rng, 60).then(|| up_to(rng, &[10, 500, 6000]))),
-            1 => LinkFault::LoseAnswer,
+            1 => LinkFault::LoseAnswer(away(rng)),
             9 => LinkFault::LateCopy(up_to(rng, &[20, 200, 2000])),
-            2 => LinkFault::CutRequest,
+            2 => LinkFault::CutRequest(away(rng)),
             3 => LinkFault::Silence { up, down },
             4 => {
                 let most = pick(rng, &[50, 1000, 6000]);
@@ -160,5 +160,13 @@ impl Mood {
             7 => LinkFault::Deaf,
             _ => LinkFault::Far(millis(rng, 1..60)),
         }
+    }
+}
+
+/// How long nothing can be sent after a request that got lost; mostly that can be at once.
+fn away(rng: &mut Rng) -> Duration {
+    match chance(rng, 40) {
+        true => up_to(rng, &[500, 5000, 40_000]),
+        false => Duration::ZERO,
     }
 }

@@ -15,7 +15,7 @@ pub enum Layout {
     Set,
     Slots,
     StringLock,
-    /// `RPermitExpirableSemaphore`, of which no peer is here.
+    /// `RPermitExpirableSemaphore`: each step of a peer is one script.
     Expirable,
 }
 
@@ -40,6 +40,8 @@ pub struct Peer {
     pub step: Duration,
     /// It comes again so often.
     pub rounds: u32,
+    /// It dies with what it has taken last, where that comes back by itself.
+    pub dies: bool,
 }
 
 impl Recipe {
@@ -92,6 +94,7 @@ impl Peer {
             pause: millis(rng, 1..50),
             step: Duration::from_micros(rng.u64(100..3000)),
             rounds: pick(rng, &[1, 3, 20]),
+            dies: chance(rng, 20),
         }
     }
 }

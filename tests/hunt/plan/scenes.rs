@@ -5,8 +5,9 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::calls::{Ask, Call, Give, crowding};
-use super::chance::{chance, millis};
-use super::faults::LinkFault;
+use super::chance::{chance, millis, pick};
+use super::faults::{LinkFault, ServerFault};
+use super::meddling::{self, Meddling};
 use super::recipes::{Layout, Peer, Recipe};
 use super::settings::Settings;
 use super::{Event, What};
@@ -107,10 +108,9 @@ pub(super) fn late(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
     (call.rounds, call.guard) = (1, rng.bool());
     call.ask = Ask::For(millis(rng, 5..1500));
     let call = What::Call(place, call);
-    let at = |at: Duration, what: What| Event { at, what };
     vec![
-        at(begins, What::Link(place, stall)),
-        at(begins + millis(rng, 0..100), call),
+        event(begins, What::Link(place, stall)),
+        event(begins + millis(rng, 0..100), call),
     ]
 }
 
@@ -137,13 +137,120 @@ pub(super) fn outage(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
     }
     for _ in 0..rng.u32(1..3) {
         let at = begins + Duration::from_secs(1) + millis(rng, 0..2000);
-        let fault = if chance(rng, 70) {
-            LinkFault::LoseAnswer
-        } else {
-            LinkFault::LateCopy(millis(rng, 1..2000))
+        let fault = match rng.u32(..10) {
+            0..3 => LinkFault::LoseAnswer(Duration::ZERO),
+            3..8 => LinkFault::CutRequest(Duration::ZERO),
+            _ => LinkFault::LateCopy(millis(rng, 1..2000)),
         };
         let what = What::Link(place, fault);
         events.push(Event { at, what });
     }
     events
+}
+
+/// A client's call is carried out, or lost on the way, and nothing can be sent after that for longer than its caller waits.
+pub(super) fn unanswered(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
+    let place = rng.usize(..settings.clients);
+    let begins = millis(rng, 1500..9000);
+    let away = settings.retry_window + millis(rng, 500..8000);
+    let fault = if chance(rng, 70) {
+        LinkFault::LoseAnswer(away)
+    } else {
+        LinkFault::CutRequest(away)
+    };
+    let object = match settings.locks {
+        1.. if chance(rng, 30) => Object::Lock(0),
+        _ => Object::Semaphore(rng.usize(..settings.permits.len())),
+    };
+    let mut call = crowding(rng, object, settings);
+    (call.rounds, call.guard) = (1, rng.bool());
+    if rng.bool() {
+        call.ask = Ask::For(millis(rng, 5..1500));
+    }
+    let mut events = vec![event(begins, What::Link(place, fault))];
+    let at = begins + millis(rng, 1..20);
+    for _ in 0..rng.u32(1..4) {
+        events.push(event(at, What::Call(place, call.clone())));
+    }
+    events
+}
+
+/// A lock is taken away from somebody who keeps it for long.
+pub(super) fn robbed(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
+    settings.locks = settings.locks.max(1);
+    settings.watchdog = pick(rng, &[Duration::from_secs(1), Duration::from_secs(3)]);
+    let lock = Object::Lock(0);
+    let mut call = crowding(rng, lock, settings);
+    (call.rounds, call.hold) = (1, millis(rng, 10_000..16_000));
+    let begins = millis(rng, 500..3000);
+    let what = match rng.u32(..4) {
+        0 => What::Meddle(Meddling::Delete(lock)),
+        1 => What::Meddle(Meddling::Expire(lock, millis(rng, 1..500))),
+        2 => What::Meddle(Meddling::Uncount(0)),
+        _ => What::Server(ServerFault::Evict("l?")),
+    };
+    vec![
+        event(begins, What::Call(rng.usize(..settings.clients), call)),
+        event(begins + millis(rng, 100..3000), what),
+    ]
+}
+
+/// A process stops for longer than its lock lasts by its own clock; by the server's, which steps back, it lasts on.
+pub(super) fn outlived(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
+    settings.locks = settings.locks.max(1);
+    let place = rng.usize(..settings.clients);
+    let begins = millis(rng, 1500..8000);
+    let mut call = crowding(rng, Object::Lock(0), settings);
+    let lease = millis(rng, 500..1500);
+    (call.lease, call.hold) = (Some(lease), lease / 3);
+    (call.rounds, call.pause) = (rng.u32(2..4), millis(rng, 0..20));
+    call.one_owner = true;
+    let stops = begins + lease / 5;
+    let time = lease + millis(rng, 10..500);
+    settings.stops += time;
+    let back = i64::try_from(time.as_millis()).expect("seconds") + rng.i64(0..500);
+    vec![
+        event(begins, What::Call(place, call)),
+        event(stops, What::Stop(place, time)),
+        event(stops, What::Server(ServerFault::Clock(-back))),
+    ]
+}
+
+/// While a client can't ask what has become of its call somebody writes an answer into its records.
+pub(super) fn forged(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
+    let place = rng.usize(..settings.clients);
+    let begins = millis(rng, 1500..9000);
+    let away = millis(rng, 50..2000);
+    let object = match settings.locks {
+        1.. if chance(rng, 20) => Object::Lock(0),
+        _ => Object::Semaphore(0),
+    };
+    let mut call = crowding(rng, object, settings);
+    (call.rounds, call.guard) = (1, rng.bool());
+    // Else permits would go from hand to hand.
+    call.hold = millis(rng, 0..500);
+    let mut events = Vec::new();
+    let callers = rng.u32(1..6);
+    // There are records, then.
+    for _ in 0..callers {
+        events.push(event(begins, What::Call(place, call.clone())));
+    }
+    let later = begins + Duration::from_secs(1);
+    for _ in 0..callers {
+        if let Object::Semaphore(number) = object {
+            let most = settings.permits[number];
+            call.permits = u32::try_from(rng.i64(1..=most)).expect("a few");
+        }
+        events.push(event(later, What::Call(place, call.clone())));
+    }
+    // The first caller's request, or that of those behind it.
+    let lost = What::Link(place, LinkFault::CutRequest(away));
+    events.push(event(later + millis(rng, 0..8), lost));
+    let writes = What::Meddle(meddling::forged(rng, place));
+    events.push(event(later + Duration::from_millis(40), writes));
+    events
+}
+
+fn event(at: Duration, what: What) -> Event {
+    Event { at, what }
 }

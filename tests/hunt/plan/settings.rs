@@ -12,6 +12,8 @@ pub struct Settings {
     pub clients: usize,
     /// How many permits each semaphore has.
     pub permits: Vec<i64>,
+    /// Those whose callers take guards with a watchdog.
+    pub watched: Vec<bool>,
     pub locks: usize,
     /// Locks have tokens.
     pub fenced: bool,
@@ -47,6 +49,33 @@ impl Settings {
         Duration::from_secs(2) + self.stops
     }
 
+    /// So many clients with a semaphore of so many permits, near the server, and nobody else.
+    pub fn plain(clients: usize, permits: i64) -> Settings {
+        Settings {
+            clients,
+            permits: vec![permits],
+            watched: vec![false],
+            locks: 1,
+            fenced: false,
+            recipes: Vec::new(),
+            crowd: false,
+            latch: false,
+            jvms: 0,
+            latency: vec![Duration::from_millis(1); clients],
+            jitter: 0.0,
+            window: 1 << 20,
+            retry_window: Duration::from_secs(3),
+            response_timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(1),
+            safety_interval: Duration::from_secs(5),
+            local_hand_over: Duration::from_millis(5),
+            watchdog: Duration::from_secs(3),
+            without_turns: vec![false; clients],
+            stops: Duration::ZERO,
+            healing: Duration::from_secs(15),
+        }
+    }
+
     pub(super) fn random(rng: &mut Rng) -> Settings {
         let clients = pick(rng, &[1, 2, 2, 3, 3, 3, 4]);
         let semaphores = pick(rng, &[1, 1, 1, 2, 3]);
@@ -55,6 +84,7 @@ impl Settings {
         Settings {
             clients,
             permits: (0..semaphores).map(|_| rng.i64(1..=most)).collect(),
+            watched: (0..semaphores).map(|_| chance(rng, 30)).collect(),
             locks: pick(rng, &[0, 0, 1, 1, 2]),
             fenced: chance(rng, 30),
             recipes: (0..pick(rng, &[0, 0, 1, 1, 2]))

@@ -118,11 +118,15 @@ impl World {
         let Some(connection) = conn.connection else {
             return;
         };
-        if self.hosts[host].cut_request && bytes.len() > 200 {
-            self.hosts[host].cut_request = false;
-            self.judge()
-                .note(format_args!("c{host} is cut off in a request"));
+        // No introduction.
+        if bytes.len() > 200
+            && let Some(away) = self.hosts[host].cut_request.take()
+        {
+            self.judge().note(format_args!(
+                "c{host} is cut off in a request, for {away:?}"
+            ));
             self.reset(number, None);
+            self.is_away(host, away, now);
             return;
         }
         self.wires[number].received.extend(bytes);
@@ -198,6 +202,20 @@ impl World {
         }
     }
 
+    /// All its connections are reset, and for so long no other is made.
+    pub(super) fn is_away(&mut self, host: Host, time: Duration, now: Instant) {
+        if time.is_zero() {
+            return;
+        }
+        self.unwell(host, time);
+        self.judge().cuts_off(host, now + time);
+        let link = &mut self.hosts[host];
+        link.refused_until = link.refused_until.max(now + time);
+        for number in self.open(Some(host)) {
+            self.reset(number, None);
+        }
+    }
+
     pub(super) fn link_fault(&mut self, host: Host, fault: LinkFault, now: Instant) {
         match fault {
             LinkFault::Reset(arrives) => {
@@ -206,8 +224,8 @@ impl World {
                 }
             }
             LinkFault::LateCopy(later) => self.hosts[host].late_copy = Some(later),
-            LinkFault::LoseAnswer => self.hosts[host].lose_answer = true,
-            LinkFault::CutRequest => self.hosts[host].cut_request = true,
+            LinkFault::LoseAnswer(away) => self.hosts[host].lose_answer = Some(away),
+            LinkFault::CutRequest(away) => self.hosts[host].cut_request = Some(away),
             LinkFault::Silence { up, down } => {
                 for number in self.open(Some(host)) {
                     self.wires[number].mute_up |= up;
@@ -228,15 +246,7 @@ impl World {
                     link.down_until = link.down_until.max(now + for_so_long);
                 }
             }
-            LinkFault::Refuse(time) => {
-                self.unwell(host, time);
-                self.judge().cuts_off(host, now + time);
-                let link = &mut self.hosts[host];
-                link.refused_until = link.refused_until.max(now + time);
-                for number in self.open(Some(host)) {
-                    self.reset(number, None);
-                }
-            }
+            LinkFault::Refuse(time) => self.is_away(host, time, now),
             LinkFault::Close => {
                 for number in self.open(Some(host)) {
                     self.close_server_side(number);
@@ -250,7 +260,12 @@ impl World {
                     }
                 }
             }
-            LinkFault::Far(latency) => self.hosts[host].latency = latency,
+            // Farther than that, answers would come when nobody waits for them any more, and nothing could be served.
+            LinkFault::Far(latency) => {
+                let round_trips = 4.0 * (1.0 + self.settings.jitter);
+                let farthest = self.settings.response_timeout.div_f64(round_trips);
+                self.hosts[host].latency = latency.min(farthest);
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::actors::Stage;
 use crate::judge::{Host, Judge, Object, Wanted};
 use crate::jvm;
 use crate::net::{Doings, Wire};
-use crate::plan::{Life, Plan, Settings, What};
+use crate::plan::{Call, Life, Plan, Settings, What};
 use crate::process::Process;
 use crate::sim::server::{ConnectionId, Faults, Server};
 
@@ -67,9 +67,9 @@ struct Link {
     up_until: Instant,
     down_until: Instant,
     refused_until: Instant,
-    lose_answer: bool,
+    lose_answer: Option<Duration>,
     late_copy: Option<Duration>,
-    cut_request: bool,
+    cut_request: Option<Duration>,
     /// The highest number of its calls so far.
     sequence: u64,
     dead: bool,
@@ -144,7 +144,8 @@ impl World {
         for (number, permits) in plan.settings.permits.iter().enumerate() {
             let (key, value) = (format!("s{number}"), permits.to_string());
             server.execute(operator, &[b"SET", key.as_bytes(), value.as_bytes()]);
-            judge.lock().unwrap().counter(number, None, *permits);
+            let mut judge = judge.lock().unwrap();
+            judge.counter(number, None, *permits, BTreeMap::new());
         }
         let jvms = (0..plan.settings.jvms).map(|_| jvms::Jvm {
             commands: server.connect(),
@@ -176,6 +177,7 @@ impl World {
             world.happens(began + event.at, Happening::Planned(event.what.clone()));
         }
         world.set_permits();
+        world.server.save();
         world.happens(began + LOOK, Happening::Look);
         for place in 0..world.settings.clients {
             world.start(place, Duration::ZERO);
@@ -200,9 +202,9 @@ impl World {
             up_until: now,
             down_until: now,
             refused_until: now,
-            lose_answer: false,
+            lose_answer: None,
             late_copy: None,
-            cut_request: false,
+            cut_request: None,
             sequence: 0,
             dead: false,
             frozen: false,
@@ -290,6 +292,7 @@ impl World {
             Happening::Look => {
                 self.look_at_locks();
                 self.look_at_recipes();
+                self.look_at_records();
                 self.judge().look();
                 self.happens(now + LOOK, Happening::Look);
             }
@@ -366,6 +369,16 @@ impl World {
         }
     }
 
+    /// Somebody uses each of the watched semaphores.
+    pub fn look_in(&self) {
+        for (number, watched) in self.settings.watched.iter().enumerate() {
+            if *watched {
+                self.stage
+                    .call(0, Call::looking_in(Object::Semaphore(number)));
+            }
+        }
+    }
+
     /// All is well from now on, except for what is dead for good.
     pub fn heal(&mut self) {
         let now = Instant::now();
@@ -384,9 +397,9 @@ impl World {
             link.up_until = now;
             link.down_until = now;
             link.refused_until = now;
-            link.lose_answer = false;
+            link.lose_answer = None;
             link.late_copy = None;
-            link.cut_request = false;
+            link.cut_request = None;
         }
         self.all_unwell(Duration::ZERO);
     }

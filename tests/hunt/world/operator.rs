@@ -22,9 +22,10 @@ impl World {
     pub(super) fn meddle(&mut self, meddling: Meddling) {
         self.look_at_counters(None);
         self.judge().note(format_args!("operator: {meddling:?}"));
-        if let Meddling::Scribble(which, text) = meddling {
-            self.scribble(which, text);
-            return;
+        match meddling {
+            Meddling::Scribble(which, text) => return self.scribble(which, text),
+            Meddling::Forge(place, text) => return self.forge(place, text),
+            _ => {}
         }
         let operator = self.operator;
         let mut say = |words: &[&str]| {
@@ -57,7 +58,7 @@ impl World {
                 }
                 robbed = Some(Object::Lock(number));
             }
-            Meddling::Scribble(..) => unreachable!("done above"),
+            Meddling::Scribble(..) | Meddling::Forge(..) => unreachable!("done above"),
             Meddling::Eavesdrop => {
                 let listener = self.server.connect();
                 self.server.execute(listener, &[b"PSUBSCRIBE", b"*"]);
@@ -74,26 +75,30 @@ impl World {
         self.look_at_counters(None);
     }
 
-    /// Writes into one of the records; behind a `+`, as if it were about its client's next call.
+    /// Writes into one of the records.
     fn scribble(&mut self, which: u64, text: &str) {
         let keys = texts(self.ask(&["KEYS", "redisson*"]));
-        let next = text.strip_prefix('+');
-        let keys: Vec<_> = keys
-            .iter()
-            .filter(|key| next.is_none() || key.contains("_once"))
-            .collect();
-        if keys.is_empty() {
-            return;
+        if !keys.is_empty() {
+            let key = &keys[usize::try_from(which).unwrap_or_default() % keys.len()];
+            self.write_record(key, text);
         }
-        let key = keys[usize::try_from(which).unwrap_or_default() % keys.len()];
-        let owner = (0..self.hosts.len()).find(|host| self.judge().is_id_in(*host, key));
-        let text = match (next, owner) {
-            (Some(rest), Some(host)) => format!("{:016}{rest}", self.hosts[host].sequence + 1),
-            _ => text.to_owned(),
-        };
+    }
+
+    /// Answers a client's next call, in all its records.
+    fn forge(&mut self, place: usize, text: &str) {
+        let host = self.stage.host(place);
+        let text = format!("{:016} {text}", self.hosts[host].sequence + 1);
+        for key in texts(self.ask(&["KEYS", "redisson*_once*"])) {
+            if self.judge().is_id_in(host, &key) {
+                self.write_record(&key, &text);
+            }
+        }
+    }
+
+    fn write_record(&mut self, key: &str, text: &str) {
         self.judge()
             .note(format_args!("operator writes {text:?} into {key}"));
-        self.ask(&["SET", key, &text, "PX", "60000"]);
+        self.ask(&["SET", key, text, "PX", "60000"]);
     }
 
     /// The operator opens the latch, as a deletion of Redisson's does.

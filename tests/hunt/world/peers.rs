@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::recipes::texts;
+use super::recipes::{permits_of, texts};
 use super::{Happening, World};
 use crate::judge::Object;
 use crate::plan::{self, Layout};
@@ -14,6 +14,15 @@ pub(super) struct Peer {
     tries: u32,
     rounds: u32,
     counter: String,
+    /// How many permits with ids it has had.
+    had: u32,
+}
+
+impl Peer {
+    /// The id of the permit that it asks for, or has: sixteen bytes, as Redisson's.
+    fn permit(&self, number: usize) -> String {
+        format!("peer{number:06}{:06}", self.had)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +46,7 @@ impl World {
             tries: plan.tries,
             rounds: plan.rounds,
             counter: "0".to_owned(),
+            had: 0,
             plan,
         });
         self.happens(now, Happening::Peer(number, Step::Lock));
@@ -53,6 +63,7 @@ impl World {
         self.judge().something_happens();
         let next = self.peer_does(number, step);
         let (after, next) = match next {
+            Some(Step::Release) if plan.dies && self.peers[number].rounds == 1 => return,
             Some(Step::Release) => (plan.hold, Step::Release),
             Some(next) => (plan.step, next),
             None => {
@@ -137,7 +148,10 @@ impl World {
                 let taken = self.ask(&["SET", &key, &id, "NX", "PX", &lasts]);
                 matches!(taken, Some(Reply::Status(_))).then_some(Step::Release)
             }
-            (Layout::Expirable, Step::Enter) => None,
+            (Layout::Expirable, Step::Enter) => {
+                let taken = self.takes_permit(number, &key, now + millis);
+                taken.then_some(Step::Release)
+            }
             (_, Step::Look) => {
                 let line = if fair { &owners } else { &key };
                 let rank = self.ask(&["ZRANK", line, &id]);
@@ -160,11 +174,65 @@ impl World {
                         }
                     }
                     Layout::StringLock => self.peer_unlocks(&format!("lock:{key}"), &id),
+                    Layout::Expirable => self.gives_permit(number, &key),
                     _ => self.peer_leaves(&key, &id, fair),
                 }
                 None
             }
         }
+    }
+
+    /// One permit that has ended becomes free; then one is taken, if there is one.
+    fn takes_permit(&mut self, number: usize, key: &str, until: i64) -> bool {
+        let recipe = self.peers[number].plan.recipe;
+        let (permits, now) = (permits_of(key), self.server_millis().to_string());
+        let ended = self.ask(&["ZRANGEBYSCORE", &permits, "0", &now, "LIMIT", "0", "1"]);
+        if let Some(Reply::Array(ended)) = ended
+            && let Some(Reply::Bulk(id)) = ended.first()
+        {
+            self.ask_in_bytes(&[b"ZREM", permits.as_bytes(), id]);
+            let total = self.ask(&["INCRBY", key, "1"]);
+            if let Some(Reply::Int(total @ 1..)) = total {
+                self.says(key, total);
+            }
+        }
+        let free = self.server.counter(key.as_bytes()).unwrap_or_default();
+        if free < 1 {
+            return false;
+        }
+        self.peers[number].had += 1;
+        let id = self.peers[number].permit(number);
+        self.ask(&["DECRBY", key, "1"]);
+        self.ask(&["ZADD", &permits, &until.to_string(), &id]);
+        if let Some(Reply::Int(left @ 1..)) = self.ask(&["PTTL", key]) {
+            self.ask(&["PEXPIRE", &permits, &left.to_string()]);
+        }
+        let (limit, lasts) = {
+            let recipe = &self.settings.recipes[recipe];
+            (recipe.limit, recipe.timeout)
+        };
+        self.judge().peer_has(recipe, number, lasts, limit);
+        true
+    }
+
+    fn gives_permit(&mut self, number: usize, key: &str) {
+        let recipe = self.peers[number].plan.recipe;
+        self.judge().peer_gives(recipe, number);
+        let (permits, id) = (permits_of(key), self.peers[number].permit(number));
+        if self.ask(&["ZREM", &permits, &id]) == Some(Reply::Int(1))
+            && let Some(Reply::Int(total)) = self.ask(&["INCRBY", key, "1"])
+        {
+            self.says(key, total);
+        }
+    }
+
+    fn says(&mut self, key: &str, total: i64) {
+        self.ask(&[
+            "PUBLISH",
+            &format!("redisson_sc:{{{key}}}"),
+            &total.to_string(),
+        ]);
+        self.push();
     }
 
     fn peer_leaves(&mut self, key: &str, id: &str, fair: bool) {

@@ -20,7 +20,7 @@ pub(super) fn texts(reply: Option<Reply>) -> Vec<String> {
 }
 
 /// Where the permits of a semaphore stand that have leases.
-fn permits_of(key: &str) -> String {
+pub(super) fn permits_of(key: &str) -> String {
     format!("{{{key}}}:timeout")
 }
 
@@ -28,8 +28,12 @@ impl World {
     /// Asks the server itself, whatever is wrong with it.
     pub(super) fn ask(&mut self, words: &[&str]) -> Option<Reply> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.ask_in_bytes(&words)
+    }
+
+    pub(super) fn ask_in_bytes(&mut self, words: &[&[u8]]) -> Option<Reply> {
         let faults = self.server.faults(std::mem::take);
-        let reply = self.server.execute(self.operator, &words);
+        let reply = self.server.execute(self.operator, words);
         self.server.faults(|now| *now = faults);
         reply
     }
@@ -44,14 +48,14 @@ impl World {
         for number in 0..self.settings.recipes.len() {
             let recipe = self.settings.recipes[number].clone();
             let standing = self.standing(number, &recipe);
-            self.judge().recipe_is(number, &standing);
+            self.judge().recipe_is(number, &standing, recipe.limit);
         }
     }
 
     fn standing(&mut self, number: usize, recipe: &Recipe) -> Standing {
         let key = Object::Recipe(number).key();
         let now = self.server_millis();
-        let mut live = 0;
+        let (mut live, mut sum) = (0, None);
         let mut ids = BTreeSet::new();
         match recipe.layout {
             Layout::Timestamp | Layout::Fair | Layout::FairUnderLock => {
@@ -80,6 +84,7 @@ impl World {
                 }
                 let left = self.server.counter(key.as_bytes()).unwrap_or_default();
                 live += i64::from(recipe.limit) - left;
+                sum = Some(left + i64::try_from(ids.len()).expect("a few"));
             }
             Layout::Set => {
                 ids = texts(self.ask(&["SMEMBERS", &key])).into_iter().collect();
@@ -106,6 +111,7 @@ impl World {
         let free = i64::from(recipe.limit) - live;
         Standing {
             ids,
+            sum,
             free: if locked { 0 } else { free },
         }
     }

@@ -1,9 +1,11 @@
 //! The server: what it is asked and answers, what it holds, and what goes wrong with it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::recipes::texts;
 use super::{EPOCH, Happening, World};
 use crate::admin;
 use crate::judge::{Host, Object};
@@ -15,6 +17,7 @@ use crate::trace::printed;
 impl World {
     pub(super) fn execute(&mut self, number: usize, connection: ConnectionId, words: &[&[u8]]) {
         let host = self.wires[number].host;
+        self.judge().hears(host);
         self.look_at_counters(None);
         let reply = self.server.execute(connection, words);
         let name = words[0].to_ascii_lowercase();
@@ -42,13 +45,25 @@ impl World {
             let link = &mut self.hosts[host];
             link.sequence = numbers.fold(link.sequence, u64::max);
         }
-        if is_call && scripts::name_of(words[1]) != Some("RENEW") {
+        // What is put off is put off by each client, whatever else happens.
+        let renews = is_call
+            && matches!(
+                scripts::name_of(words[1]),
+                Some("RENEW" | "RENEW_PERMITS" | "RECLAIM")
+            );
+        if is_call && !renews {
             self.judge().script();
         }
-        if is_call && std::mem::take(&mut self.hosts[host].lose_answer) {
-            self.judge().note(format_args!("c{host} loses the answer"));
+        let unknown = matches!(&reply, Some(Reply::Error(text)) if text.starts_with(b"NOSCRIPT"));
+        if is_call
+            && !unknown
+            && let Some(away) = self.hosts[host].lose_answer.take()
+        {
+            self.judge()
+                .note(format_args!("c{host} loses the answer, for {away:?}"));
             self.push();
             self.reset(number, None);
+            self.is_away(host, away, Instant::now());
             return;
         }
         if let Some(reply) = reply {
@@ -74,6 +89,9 @@ impl World {
             let mut bytes = Vec::new();
             for message in &pushed {
                 message.encode(&mut bytes);
+                if is_turn(message) {
+                    self.judge().turn_is_told();
+                }
             }
             let host = self.wires[number].host;
             self.judge()
@@ -91,13 +109,40 @@ impl World {
         for number in 0..self.settings.permits.len() {
             let key = format!("s{number}");
             let value = self.server.counter(key.as_bytes()).unwrap_or_default();
-            self.judge().counter(number, host, value);
+            let recorded = match self.settings.watched[number] {
+                true => self.on_record(&key),
+                false => BTreeMap::new(),
+            };
+            self.judge().counter(number, host, value, recorded);
         }
         let value = self.server.counter(admin::KEY.as_bytes());
         self.judge().admin_becomes(false, host, value);
         if self.settings.latch {
             let value = self.server.counter(admin::LATCH.as_bytes());
             self.judge().admin_becomes(true, host, value);
+        }
+    }
+
+    /// How many permits each client has on record.
+    fn on_record(&mut self, key: &str) -> BTreeMap<Host, i64> {
+        let mut all = BTreeMap::new();
+        let entries = texts(self.ask(&["HGETALL", &format!("redisson_sc_held:{{{key}}}")]));
+        for pair in entries.chunks_exact(2) {
+            let permits = pair[1].split(' ').next().map(str::parse::<i64>);
+            if let (Some(host), Some(Ok(permits))) = (self.judge().client_of(&pair[0]), permits) {
+                *all.entry(host).or_default() += permits;
+            }
+        }
+        all
+    }
+
+    /// Tells the judges what is on record of permits.
+    pub(super) fn look_at_records(&mut self) {
+        self.look_at_counters(None);
+        for number in 0..self.settings.permits.len() {
+            if self.settings.watched[number] {
+                self.judge().look_at_records(number);
+            }
         }
     }
 
@@ -206,6 +251,7 @@ impl World {
 
     /// Their holders need not know before their leases end.
     fn locks_are_forgotten(&self) {
+        self.judge().robs_records();
         for number in 0..self.settings.locks {
             self.judge().robs(number);
         }
@@ -238,6 +284,14 @@ impl World {
         }
         all
     }
+}
+
+/// Whether a client is told that it is its turn.
+fn is_turn(message: &Reply) -> bool {
+    let Reply::Array(parts) = message else {
+        return false;
+    };
+    matches!(parts.last(), Some(Reply::Bulk(payload)) if payload == b"turn")
 }
 
 /// The first whole request, and how long it is.

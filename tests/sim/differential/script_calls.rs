@@ -251,8 +251,8 @@ fn lock(rng: &mut Rng, mood: &mut Mood) -> Call {
 fn take(rng: &mut Rng) -> Call {
     Call {
         source: TAKE,
-        keys: texts(&["lock", "fence"]),
-        arguments: texts(&[choose(rng, OWNERS), choose(rng, LEASES)]),
+        keys: texts(&["lock", "fence", "next", CHANNELS[1]]),
+        arguments: texts(&[choose(rng, OWNERS), choose(rng, LEASES), "PUBLISH"]),
     }
 }
 

@@ -116,6 +116,11 @@ impl Keyspace {
         self.history.push_back(changes);
     }
 
+    /// What has been written so far is not lost any more.
+    pub fn save(&mut self) {
+        self.history.clear();
+    }
+
     /// Undoes the last `writes`, as far as they are remembered.
     pub fn lose(&mut self, writes: usize) {
         for _ in 0..writes {

@@ -177,6 +177,11 @@ impl Server {
         self.core.borrow_mut().keys = snapshot.0.clone();
     }
 
+    /// What is stored now is on disk, and on all replicas.
+    pub fn save(&mut self) {
+        self.core.borrow_mut().keys.save();
+    }
+
     /// The server ends and starts again: connections and scripts are gone, and the last `lost` writes (a thousand at
     /// the most) as well, a script counting as one.
     pub fn restart(&mut self, lost: usize) {

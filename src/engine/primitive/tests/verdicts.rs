@@ -5,9 +5,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::fair::{self, FairLock};
 use super::gate::{Down, Gate};
 use super::state;
 use crate::clock::Moment;
+use crate::engine::once::refused_in_doubt;
 use crate::engine::primitive::endings::Answered;
 use crate::engine::primitive::state::{State, Task};
 use crate::engine::primitive::{Batch, Got, Look, Outcome, Verdict};
@@ -140,4 +142,73 @@ fn a_batch_says_who_waited_when_it_departed() {
     let _third = join(&mut state, None, now);
     let batch = depart(&mut state);
     assert_eq!((batch.waiting, batch.end), (2, 3));
+}
+
+/// Two of a fair lock's callers wait, and a third one unlocks: what each is told when the batch that names the first is refused.
+fn refused_behind(doubt: Option<&Error>) -> [Option<Error>; 3] {
+    let (mut state, now) = (state::<FairLock>(), Instant::now());
+    let (reply, mut first) = oneshot::channel();
+    state.join(1, reply, None, now);
+    let (reply, mut call) = oneshot::channel();
+    state.call(fair::Call::Unlock(3), Some(reply), now);
+    let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+        panic!("nothing departs");
+    };
+    let (reply, mut second) = oneshot::channel();
+    state.join(2, reply, None, now);
+    let told = state.fail("name", batch, (&plain(), doubt), now);
+    assert!(told.tell().is_empty());
+    let error = |told: Result<Result<Outcome<FairLock>>, _>| told.ok().and_then(Result::err);
+    [
+        error(call.try_recv()),
+        error(first.try_recv()),
+        error(second.try_recv()),
+    ]
+}
+
+fn plain() -> Error {
+    Error::NotANumber {
+        name: "name".to_owned(),
+        found: "x".to_owned(),
+    }
+}
+
+#[test]
+fn a_refusal_behind_a_lost_reply_is_in_doubt_for_those_who_asked_alone() {
+    let doubt = refused_in_doubt("name", "refused", Duration::from_secs(1));
+    let told = refused_behind(Some(&doubt));
+    assert_eq!(told, [Some(doubt.clone()), Some(doubt), Some(plain())]);
+    assert_eq!(refused_behind(None), [plain(), plain(), plain()].map(Some));
+}
+
+#[test]
+fn who_takes_nothing_is_in_no_doubt() {
+    let (mut state, now) = (state::<Gate>(), Instant::now());
+    let mut caller = join(&mut state, None, now);
+    let batch = depart(&mut state);
+    let doubt = refused_in_doubt("name", "refused", Duration::from_secs(1));
+    let told = state.fail("name", batch, (&plain(), Some(&doubt)), now);
+    assert!(told.tell().is_empty());
+    let told = caller.try_recv().expect("it is told");
+    assert_eq!(told.err(), Some(plain()));
+}
+
+/// Its first question was never answered; then the channel must not be heard.
+#[test]
+fn who_was_in_doubt_stays_so_when_it_may_not_listen() {
+    let (mut state, now) = (state::<FairLock>(), Instant::now());
+    let (reply, mut caller) = oneshot::channel();
+    state.join(1, reply, None, now);
+    let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+        panic!("nothing departs");
+    };
+    state.waiters.answered(now);
+    state.give_up(&batch, now);
+    let told = state.cannot_listen("name", &plain(), now);
+    assert!(told.tell().is_empty());
+    let told = caller.try_recv().expect("it is told").err();
+    assert!(
+        matches!(told, Some(Error::OutcomeUnknown { .. })),
+        "{told:?}"
+    );
 }

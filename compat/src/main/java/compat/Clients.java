@@ -1,5 +1,7 @@
 package compat;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
@@ -29,6 +31,9 @@ final class Clients {
     }
 
     static RedissonClient connect(Options options) {
+        if (options.yaml() != null) {
+            return Redisson.create(fromYaml(options.yaml()));
+        }
         Config config = new Config();
         BaseConfig<?> servers = options.cluster() ? cluster(config, options)
                 : options.sentinelOf() != null ? sentinel(config, options)
@@ -48,6 +53,15 @@ final class Clients {
             setter.call(prefixMapper(setter.parameterType(), options.prefix()));
         }
         return Redisson.create(config);
+    }
+
+    /** A file as services have it, and nothing but what stands there. */
+    private static Config fromYaml(String file) {
+        try {
+            return Config.fromYAML(Path.of(file).toFile());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     static String version() {

@@ -2,7 +2,7 @@ package compat;
 
 /** What the command line says. */
 record Options(String redis, String password, String prefix, boolean cluster, Long watchdogMs, String truststore,
-        String sentinelOf, String sharded) {
+        String sentinelOf, String sharded, String yaml) {
 
     static Options parse(String[] args) {
         String redis = null;
@@ -13,6 +13,7 @@ record Options(String redis, String password, String prefix, boolean cluster, Lo
         String truststore = null;
         String sentinelOf = null;
         String sharded = null;
+        String yaml = null;
         for (int i = 0; i < args.length; i++) {
             switch (args[i]) {
                 case "--redis" -> redis = valueOf(args, i++);
@@ -23,13 +24,15 @@ record Options(String redis, String password, String prefix, boolean cluster, Lo
                 case "--truststore" -> truststore = valueOf(args, i++);
                 case "--sentinel-of" -> sentinelOf = valueOf(args, i++);
                 case "--sharded" -> sharded = valueOf(args, i++);
+                case "--yaml" -> yaml = valueOf(args, i++);
                 default -> throw new IllegalArgumentException("unknown option " + args[i]);
             }
         }
         if (redis == null) {
             throw new IllegalArgumentException("--redis redis://HOST:PORT is required");
         }
-        return new Options(redis, password, prefix, cluster, watchdogMs, truststore, sentinelOf, sharded);
+        return new Options(redis, password, prefix, cluster, watchdogMs, truststore, sentinelOf, sharded,
+                yaml);
     }
 
     private static String valueOf(String[] args, int option) {

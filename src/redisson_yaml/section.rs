@@ -1,0 +1,175 @@
+//! One part of the file: what is taken out of it, and what is left.
+
+use std::time::Duration;
+
+use super::node::{Entry, Node, Value};
+use super::text::{duration, unresolved};
+use super::{Fault, Ignored, fault};
+
+/// The settings of a section that nobody has looked at yet.
+pub(super) struct Section {
+    /// `singleServerConfig.`; nothing for the whole file.
+    prefix: String,
+    entries: Vec<Entry>,
+}
+
+/// A setting as it stands in the file.
+pub(super) struct Setting {
+    /// With the section's name.
+    pub(super) key: String,
+    pub(super) line: usize,
+    pub(super) node: Node,
+}
+
+impl Section {
+    pub(super) fn whole(document: Node) -> Result<Self, Fault> {
+        Section::of(String::new(), document)
+    }
+
+    fn of(prefix: String, node: Node) -> Result<Self, Fault> {
+        match node.value {
+            Value::Map(entries) => Ok(Section { prefix, entries }),
+            _ => Err(fault(
+                node.line,
+                format!("{prefix}: no settings (name: value)"),
+            )),
+        }
+    }
+
+    /// The setting called `key`; nothing where it is `null`.
+    pub(super) fn take(&mut self, key: &str) -> Option<Setting> {
+        let index = self.entries.iter().position(|entry| entry.key == key)?;
+        let Entry { key, line, value } = self.entries.remove(index);
+        let setting = Setting {
+            key: format!("{}{key}", self.prefix),
+            line,
+            node: value,
+        };
+        (!matches!(setting.node.value, Value::Null)).then_some(setting)
+    }
+
+    /// Where a setting stands.
+    pub(super) fn line(&self, key: &str) -> Option<usize> {
+        let entry = self.entries.iter().find(|entry| entry.key == key);
+        entry.map(|entry| entry.line)
+    }
+
+    pub(super) fn text(&mut self, key: &str) -> Result<Option<String>, Fault> {
+        self.take(key).map(|setting| setting.text()).transpose()
+    }
+
+    pub(super) fn number(&mut self, key: &str) -> Result<Option<u32>, Fault> {
+        self.take(key).map(|setting| setting.number()).transpose()
+    }
+
+    /// In milliseconds.
+    pub(super) fn time(&mut self, key: &str) -> Result<Option<Duration>, Fault> {
+        self.take(key).map(|setting| setting.time()).transpose()
+    }
+
+    pub(super) fn section(&mut self, key: &str) -> Result<Option<(Section, usize)>, Fault> {
+        let Some(setting) = self.take(key) else {
+            return Ok(None);
+        };
+        let line = setting.line;
+        let prefix = format!("{}.", setting.key);
+        Section::of(prefix, setting.node).map(|section| Some((section, line)))
+    }
+
+    /// What is left must be one of the settings that are `ignored`.
+    pub(super) fn finish(
+        self,
+        ignored: &[(&str, &[&str])],
+        list: &mut Vec<Ignored>,
+    ) -> Result<(), Fault> {
+        for Entry { key, line, value } in self.entries {
+            let group = ignored.iter().find(|(_, keys)| keys.contains(&&*key));
+            let key = format!("{}{key}", self.prefix);
+            let Some((reason, _)) = group else {
+                return Err(fault(
+                    line,
+                    format!("{key}: Redisson has no such setting here"),
+                ));
+            };
+            if !matches!(value.value, Value::Null) {
+                list.push(Ignored::new(line, key, *reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Setting {
+    pub(super) fn wrong(&self, what: &str) -> Fault {
+        fault(self.line, format!("{}: {what}", self.key))
+    }
+
+    pub(super) fn text(&self) -> Result<String, Fault> {
+        text_of(&self.node).map_err(|what| self.wrong(&what))
+    }
+
+    pub(super) fn number(&self) -> Result<u32, Fault> {
+        let number = self.text()?.replace('_', "").parse();
+        number.map_err(|_| self.wrong("no whole number, or below 0"))
+    }
+
+    fn time(&self) -> Result<Duration, Fault> {
+        match self.number()? {
+            0 => Err(self.wrong("no time in milliseconds")),
+            millis => Ok(Duration::from_millis(millis.into())),
+        }
+    }
+
+    /// One word of these.
+    pub(super) fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Fault> {
+        let text = self.text()?;
+        let known = words.iter().find(|(word, _)| *word == text);
+        known.map(|(_, meaning)| *meaning).ok_or_else(|| {
+            let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            self.wrong(&format!("none of {}", words.join(", ")))
+        })
+    }
+
+    /// A list of texts, or one.
+    pub(super) fn list(&self) -> Result<Vec<(usize, String)>, Fault> {
+        let item = |node: &Node| match text_of(node) {
+            Ok(text) => Ok((node.line, text)),
+            Err(what) => Err(fault(node.line, format!("{}: {what}", self.key))),
+        };
+        match &self.node.value {
+            Value::List(nodes) => nodes.iter().map(item).collect(),
+            _ => item(&self.node).map(|item| vec![item]),
+        }
+    }
+
+    /// The Java class that it is an object of.
+    pub(super) fn class(&self) -> Option<&str> {
+        self.node.class.as_deref()
+    }
+
+    /// The longest pause of a strategy for delays.
+    pub(super) fn delay(&self) -> Result<Duration, Fault> {
+        let wrong = || self.wrong("no delay: {delay: PT1S}, or {baseDelay: PT1S, maxDelay: PT2S}");
+        let Value::Map(entries) = &self.node.value else {
+            return Err(wrong());
+        };
+        let longest = ["maxDelay", "delay"]
+            .iter()
+            .find_map(|key| entries.iter().find(|entry| entry.key == *key));
+        let longest =
+            longest.map(|entry| text_of(&entry.value).ok().and_then(|text| duration(&text)));
+        longest.flatten().ok_or_else(wrong)
+    }
+}
+
+fn text_of(node: &Node) -> Result<String, String> {
+    let Value::Text(text) = &node.value else {
+        return Err("no single value".to_owned());
+    };
+    match unresolved(text) {
+        Some(variable) => Err(format!(
+            "the variable {variable} is not set, and has no default"
+        )),
+        None => Ok(text.clone()),
+    }
+}

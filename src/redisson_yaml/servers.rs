@@ -1,0 +1,363 @@
+//! Where Redis is, who comes in and how long is waited, for each of Redisson's modes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::address::{Address, Place};
+use super::known;
+use super::section::{Section, Setting};
+use super::{Fault, Ignored, fault};
+use crate::client::{Client, ClientBuilder};
+use crate::config::{NameMapper, ShardedPubSub};
+
+/// Redisson's own, for what the file leaves open.
+const TIMEOUT: Duration = Duration::from_secs(3);
+const ATTEMPTS: u32 = 4;
+const DELAY: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Single,
+    Sentinel,
+    Cluster,
+    MasterSlave,
+    Replicated,
+}
+
+const MODES: &[(&str, Mode)] = &[
+    ("singleServerConfig", Mode::Single),
+    ("sentinelServersConfig", Mode::Sentinel),
+    ("clusterServersConfig", Mode::Cluster),
+    ("masterSlaveServersConfig", Mode::MasterSlave),
+    ("replicatedServersConfig", Mode::Replicated),
+];
+
+/// Redisson PRO's.
+const PAID: &[&str] = &[
+    "proxyServersConfig",
+    "multiClusterServersConfig",
+    "multiSentinelServersConfig",
+];
+
+const MAPPERS: &[&str] = &[
+    "org.redisson.api.DefaultNameMapper",
+    "org.redisson.api.NameMapper",
+    "org.redisson.config.DefaultNameMapper",
+];
+
+/// Takes all that counts out of the file.
+pub(super) fn read(
+    common: &mut Section,
+    mappers: &BTreeMap<String, NameMapper>,
+    ignored: &mut Vec<Ignored>,
+) -> Result<ClientBuilder, Fault> {
+    for paid in PAID {
+        if let Some(setting) = common.take(paid) {
+            return Err(setting.wrong("a mode of Redisson PRO, which is not known here"));
+        }
+    }
+    let (mode, mut servers) = mode(common)?;
+    let (mut builder, addresses) = places(mode, &mut servers)?;
+    // Those of sentinels are for them.
+    let own = addresses.first().filter(|_| mode != Mode::Sentinel);
+    builder = who(builder, common, &mut servers, own)?;
+    builder = times(builder, common, &mut servers)?;
+    builder = names(builder, common, &mut servers, mappers)?;
+    builder = secured(builder, common, &mut servers, &addresses, ignored)?;
+    servers.finish(known::SERVERS, ignored)?;
+    Ok(builder)
+}
+
+/// Redisson would take one of several.
+fn mode(common: &mut Section) -> Result<(Mode, Section), Fault> {
+    let mut found: Option<(&str, Mode, Section)> = None;
+    for (key, mode) in MODES {
+        if let Some((section, line)) = common.section(key)? {
+            if let Some((other, ..)) = found {
+                return Err(fault(line, format!("{key}: there is {other} already")));
+            }
+            found = Some((key, *mode, section));
+        }
+    }
+    let none = || {
+        let modes: Vec<_> = MODES.iter().map(|(key, _)| *key).collect();
+        fault(
+            1,
+            format!("it says nowhere where Redis is: {}", modes.join(", ")),
+        )
+    };
+    found
+        .map(|(_, mode, section)| (mode, section))
+        .ok_or_else(none)
+}
+
+/// The addresses that are given as `key`, at least one.
+fn addresses(servers: &mut Section, mode: Mode, key: &str) -> Result<Vec<Address>, Fault> {
+    let Some(setting) = servers.take(key) else {
+        let (section, _) = MODES
+            .iter()
+            .find(|(_, known)| *known == mode)
+            .unwrap_or(&MODES[0]);
+        return Err(fault(1, format!("{section}.{key} is missing")));
+    };
+    let mut addresses = Vec::new();
+    for (line, text) in setting.list()? {
+        let address = Address::read(&text);
+        addresses.push(address.map_err(|what| fault(line, format!("{}: {what}", setting.key)))?);
+    }
+    match addresses.first().map(|first| first.tls) {
+        None => Err(setting.wrong("no address")),
+        Some(tls) if addresses.iter().any(|address| address.tls != tls) => {
+            Err(setting.wrong("some by TLS, and some not"))
+        }
+        Some(_) => Ok(addresses),
+    }
+}
+
+fn places(mode: Mode, servers: &mut Section) -> Result<(ClientBuilder, Vec<Address>), Fault> {
+    let key = match mode {
+        Mode::Single => "address",
+        Mode::Sentinel => "sentinelAddresses",
+        Mode::Cluster | Mode::Replicated => "nodeAddresses",
+        Mode::MasterSlave => "masterAddress",
+    };
+    let line = servers.line(key).unwrap_or(1);
+    let addresses = addresses(servers, mode, key)?;
+    let scheme = if addresses.iter().any(|address| address.tls) {
+        "rediss"
+    } else {
+        "redis"
+    };
+    let mut hosts = Vec::new();
+    for address in &addresses {
+        match (&address.place, addresses.len(), mode) {
+            (Place::Tcp(host), ..) => hosts.push(host.as_str()),
+            (Place::Socket(path), 1, Mode::Single) => {
+                let builder = Client::builder(format!("redis+unix://{path}"));
+                return Ok((builder, addresses));
+            }
+            (Place::Socket(_), ..) => {
+                return Err(fault(line, format!("{key}: a socket is a single server's")));
+            }
+        }
+    }
+    let hosts = hosts.join(",");
+    let builder = match mode {
+        Mode::Single | Mode::MasterSlave => {
+            if addresses.len() > 1 {
+                return Err(fault(line, format!("{key}: one address")));
+            }
+            Client::builder(format!("{scheme}://{hosts}"))
+        }
+        Mode::Cluster => {
+            let builder = Client::builder(format!("{scheme}+cluster://{hosts}"));
+            match servers.take("shardedSubscriptionMode") {
+                None => builder,
+                Some(setting) => builder.sharded_pubsub(setting.word(&[
+                    ("AUTO", ShardedPubSub::Auto),
+                    ("ON", ShardedPubSub::On),
+                    ("OFF", ShardedPubSub::Off),
+                ])?),
+            }
+        }
+        Mode::Replicated => Client::builder(format!("{scheme}+replicated://{hosts}")),
+        Mode::Sentinel => sentinels(servers, scheme, line, &addresses)?,
+    };
+    Ok((builder, addresses))
+}
+
+/// Redisson reaches the master by TLS where it reaches the sentinels so.
+fn sentinels(
+    servers: &mut Section,
+    scheme: &str,
+    line: usize,
+    addresses: &[Address],
+) -> Result<ClientBuilder, Fault> {
+    let Some(setting) = servers.take("masterName") else {
+        return Err(fault(line, "sentinelServersConfig.masterName is missing"));
+    };
+    let master = setting.text()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if master.is_empty() || !master.chars().all(plain) {
+        return Err(setting.wrong("a name of letters, digits, '.', '_' and '-'"));
+    }
+    let username = servers.text("sentinelUsername")?;
+    let password = servers.text("sentinelPassword")?;
+    let urls = addresses.iter().filter_map(|address| match &address.place {
+        Place::Tcp(host) => {
+            let username = address.username.as_deref().or(username.as_deref());
+            let password = address.password.as_deref().or(password.as_deref());
+            Some(format!(
+                "{scheme}://{}{host}",
+                Address::login(username, password)
+            ))
+        }
+        Place::Socket(_) => None,
+    });
+    let builder = Client::builder(format!("{scheme}://{master}"));
+    Ok(builder.sentinels(urls))
+}
+
+/// What stands in the servers' part comes before what stands beside it, but behind what an address says.
+fn either(common: &mut Section, servers: &mut Section, key: &str) -> Option<Setting> {
+    let own = servers.take(key);
+    let other = common.take(key);
+    own.or(other)
+}
+
+fn who(
+    mut builder: ClientBuilder,
+    common: &mut Section,
+    servers: &mut Section,
+    own: Option<&Address>,
+) -> Result<ClientBuilder, Fault> {
+    let text = |setting: Option<Setting>| setting.map(|setting| setting.text()).transpose();
+    let username = text(either(common, servers, "username"))?;
+    let password = either(common, servers, "password");
+    if let Some(setting) = &password
+        && setting.text()?.starts_with("{aes}")
+    {
+        return Err(setting.wrong("encrypted, as only Redisson PRO can read it"));
+    }
+    let password = text(password)?;
+    let own = |part: fn(&Address) -> Option<&String>| own.and_then(part).cloned();
+    if let Some(username) = own(|address| address.username.as_ref()).or(username) {
+        builder = builder.username(username);
+    }
+    if let Some(password) = own(|address| address.password.as_ref()).or(password) {
+        builder = builder.password(password);
+    }
+    if let Some(name) = servers.text("clientName")? {
+        builder = builder.client_name(name);
+    }
+    if let Some(database) = servers.number("database")? {
+        builder = builder.database(database);
+    }
+    Ok(builder)
+}
+
+fn times(
+    mut builder: ClientBuilder,
+    common: &mut Section,
+    servers: &mut Section,
+) -> Result<ClientBuilder, Fault> {
+    let timeout = servers.time("timeout")?;
+    if let Some(timeout) = timeout {
+        builder = builder.response_timeout(timeout);
+    }
+    if let Some(timeout) = servers.time("connectTimeout")? {
+        builder = builder.connect_timeout(timeout);
+    }
+    if let Some(timeout) = common.time("lockWatchdogTimeout")? {
+        builder = builder.lock_watchdog_timeout(timeout);
+    }
+    let attempts = servers.number("retryAttempts")?;
+    let interval = servers.time("retryInterval")?;
+    let delay = servers.take("retryDelay").map(|setting| setting.delay());
+    let delay = delay.transpose()?.or(interval);
+    if attempts.is_some() || delay.is_some() {
+        // As long as Redisson would try.
+        let (attempts, timeout) = (attempts.unwrap_or(ATTEMPTS), timeout.unwrap_or(TIMEOUT));
+        let tries = timeout.saturating_mul(attempts.saturating_add(1));
+        let pauses = delay.unwrap_or(DELAY).saturating_mul(attempts);
+        builder = builder.retry_window(tries.saturating_add(pauses));
+    }
+    Ok(builder)
+}
+
+fn names(
+    builder: ClientBuilder,
+    common: &mut Section,
+    servers: &mut Section,
+    mappers: &BTreeMap<String, NameMapper>,
+) -> Result<ClientBuilder, Fault> {
+    let Some(setting) = either(common, servers, "nameMapper") else {
+        return Ok(builder);
+    };
+    match setting.class() {
+        Some(class) if MAPPERS.contains(&class) => Ok(builder),
+        Some(class) => match mappers.get(class) {
+            Some(mapper) => Ok(builder.name_mapper(mapper.clone())),
+            None => Err(setting.wrong(&format!(
+                "what the class {class} does is not known here: RedissonYaml::name_mapper tells it"
+            ))),
+        },
+        None => Err(setting.wrong("no class, as in !<com.example.Mapper> {}")),
+    }
+}
+
+/// Certificates in PEM are used. What Java's key stores contain is not read.
+fn secured(
+    builder: ClientBuilder,
+    common: &mut Section,
+    servers: &mut Section,
+    addresses: &[Address],
+    ignored: &mut Vec<Ignored>,
+) -> Result<ClientBuilder, Fault> {
+    let wanted = addresses.iter().any(|address| address.tls);
+    let mut ignore = |setting: &Setting, why: &str| {
+        ignored.push(Ignored::new(setting.line, setting.key.clone(), why));
+    };
+    let mode = either(common, servers, "sslVerificationMode");
+    let checked = either(common, servers, "sslEnableEndpointIdentification");
+    let weak = |setting: &Setting, strict: &str| Ok(setting.text()? != strict);
+    for (setting, strict) in [(mode, "STRICT"), (checked, "true")] {
+        if let Some(setting) = setting
+            && weak(&setting, strict)?
+        {
+            ignore(
+                &setting,
+                "certificates are always checked, and for whom they are",
+            );
+        }
+    }
+    let mut pem = |key: &str| -> Result<Option<Vec<u8>>, Fault> {
+        let Some(setting) = either(common, servers, key) else {
+            return Ok(None);
+        };
+        if !wanted {
+            ignore(&setting, "no address is by TLS");
+            return Ok(None);
+        }
+        let url = setting.text()?;
+        let path = url.strip_prefix("file:").unwrap_or(&url);
+        let path = path.strip_prefix("//").unwrap_or(path);
+        let bytes = std::fs::read(path)
+            .map_err(|error| setting.wrong(&format!("the file cannot be read: {error}")))?;
+        if !bytes.windows(11).any(|part| part == b"-----BEGIN ") {
+            ignore(
+                &setting,
+                "Java's key stores are not read: name a file in PEM, or give ClientBuilder::tls one",
+            );
+            return Ok(None);
+        }
+        Ok(Some(bytes))
+    };
+    let (authorities, certificate) = (pem("sslTruststore")?, pem("sslKeystore")?);
+    Ok(with_tls(builder, authorities, certificate))
+}
+
+#[cfg(feature = "tls-rustls")]
+fn with_tls(
+    builder: ClientBuilder,
+    authorities: Option<Vec<u8>>,
+    certificate: Option<Vec<u8>>,
+) -> ClientBuilder {
+    if authorities.is_none() && certificate.is_none() {
+        return builder;
+    }
+    let mut tls = crate::tls::Tls::new();
+    if let Some(authorities) = authorities {
+        tls = tls.trust_only(authorities);
+    }
+    if let Some(both) = certificate {
+        tls = tls.client_certificate(both.clone(), both);
+    }
+    builder.tls(tls)
+}
+
+/// That there is no TLS is told when the client connects.
+#[cfg(not(feature = "tls-rustls"))]
+fn with_tls(builder: ClientBuilder, _: Option<Vec<u8>>, _: Option<Vec<u8>>) -> ClientBuilder {
+    builder
+}

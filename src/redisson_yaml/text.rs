@@ -1,0 +1,111 @@
+//! What stands for something else in such a file: variables, and the durations of Java.
+
+use std::time::Duration;
+
+/// Puts values in place of `${NAME}` and `${NAME:-default}`, as Redisson does before it reads anything. A variable that is not
+/// there and has no default stays as it is.
+pub(super) fn substitute(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
+    let mut done = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        let (before, variable) = rest.split_at(start);
+        done.push_str(before);
+        let end = variable.find('}');
+        let replaced = end.and_then(|end| {
+            let (name, default) = parse(&variable[2..end])?;
+            let value = value(name).or_else(|| default.map(str::to_owned))?;
+            Some((value, end + 1))
+        });
+        let (value, length) = replaced.unwrap_or_else(|| ("${".to_owned(), 2));
+        done.push_str(&value);
+        rest = &variable[length..];
+    }
+    done + rest
+}
+
+/// The variable that `text` still has.
+pub(super) fn unresolved(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("${")?;
+    let (variable, _) = rest.split_once('}')?;
+    parse(variable).map(|(name, _)| name)
+}
+
+/// Name and default.
+fn parse(variable: &str) -> Option<(&str, Option<&str>)> {
+    let (name, default) = match variable.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (variable, None),
+    };
+    let known = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    let fits = !name.is_empty() && name.chars().all(known);
+    (fits && !variable.contains('\n')).then_some((name, default))
+}
+
+/// `PT0.1S`, `PT1M30S`, `P1DT2H`: what `java.time.Duration` reads, but for less than nothing.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    let text = text.to_ascii_uppercase();
+    let rest = text.strip_prefix('P')?;
+    let (days, times) = rest.split_once('T').unwrap_or((rest, ""));
+    let mut seconds = 0.0;
+    for (part, units) in [(days, &[('D', 86_400.0)][..]), (times, TIMES)] {
+        let mut part = part;
+        for (letter, length) in units {
+            if let Some((number, rest)) = part.split_once(*letter) {
+                let plain = number.chars().all(|c| c.is_ascii_digit() || c == '.');
+                seconds += length * number.parse::<f64>().ok().filter(|_| plain)?;
+                part = rest;
+            }
+        }
+        if !part.is_empty() {
+            return None;
+        }
+    }
+    (rest.len() > 1).then(|| Duration::try_from_secs_f64(seconds).ok())?
+}
+
+const TIMES: &[(char, f64)] = &[('H', 3_600.0), ('M', 60.0), ('S', 1.0)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_replaced_once() {
+        let value = |name: &str| match name {
+            "HOST" => Some("h${PORT}".to_owned()),
+            "redis.port" => Some("7".to_owned()),
+            _ => None,
+        };
+        for (text, expected) in [
+            ("redis://${HOST}:${redis.port}", "redis://h${PORT}:7"),
+            ("${NONE:-6379}/${HOST:-x}", "6379/h${PORT}"),
+            ("${NONE:-redis://h:1}", "redis://h:1"),
+            ("${NONE:-}", ""),
+            ("${NONE} $HOST ${HO ST} ${", "${NONE} $HOST ${HO ST} ${"),
+        ] {
+            assert_eq!(substitute(text, value), expected, "{text}");
+        }
+        assert_eq!(unresolved("redis://${NONE}:1"), Some("NONE"));
+        assert_eq!(unresolved("a$b{c} ${} ${x y}"), None);
+    }
+
+    #[test]
+    fn durations_are_those_of_java() {
+        let millis = |text| duration(text).map(|duration| duration.as_millis());
+        for (text, expected) in [
+            ("PT1S", Some(1_000)),
+            ("PT0.1S", Some(100)),
+            ("pt1m30s", Some(90_000)),
+            ("P1DT2H", Some(93_600_000)),
+            ("P", None),
+            ("PT", None),
+            ("PT1", None),
+            ("PT-1S", None),
+            ("PT1e3S", None),
+            ("1S", None),
+            ("PTS", None),
+        ] {
+            assert_eq!(millis(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Waits until replicas have what a connection has changed: one `WAIT` for all that was answered before it is sent.
+//!
+//! `WAIT` is about the connection that it comes on, and holds up what comes behind it. So there is one at a time, and those who
+//! come meanwhile share the next one: a hundred callers wait twice as long as one, not a hundred times.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redis::RedisResult;
+use redis::aio::MultiplexedConnection;
+use tokio::sync::{Mutex as Turn, watch};
+
+use crate::outside;
+use crate::sync::Mutex;
+
+/// How many replicas are to have a change before it counts, and how long one `WAIT` waits for them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Replicas {
+    pub(super) count: u32,
+    pub(super) patience: Duration,
+}
+
+/// What one `WAIT` was answered; nothing while it is under way.
+type Answer = Option<RedisResult<i64>>;
+
+/// Those who wait for the replicas of one connection.
+pub(super) struct Confirming {
+    connection: MultiplexedConnection,
+    replicas: Replicas,
+    /// Who comes now shares this one, which has not been sent yet.
+    next: Mutex<Option<watch::Receiver<Answer>>>,
+    turn: Turn<()>,
+    itself: Weak<Confirming>,
+}
+
+impl Confirming {
+    pub(super) fn new(connection: MultiplexedConnection, replicas: Replicas) -> Arc<Self> {
+        Arc::new_cyclic(|itself| Confirming {
+            connection,
+            replicas,
+            next: Mutex::default(),
+            turn: Turn::default(),
+            itself: itself.clone(),
+        })
+    }
+
+    pub(super) fn replicas(&self) -> Replicas {
+        self.replicas
+    }
+
+    /// How many replicas have all that was answered before this was called.
+    pub(super) async fn confirmed(&self) -> RedisResult<i64> {
+        let mut answer = self.join();
+        let known = answer.wait_for(Option::is_some).await;
+        let known = known.map(|answer| answer.clone());
+        let ended = || Err(std::io::Error::other("the runtime has ended").into());
+        known.ok().flatten().unwrap_or_else(ended)
+    }
+
+    fn join(&self) -> watch::Receiver<Answer> {
+        let mut next = self.next.lock();
+        if let Some(shared) = &*next {
+            return shared.clone();
+        }
+        let (sender, receiver) = watch::channel(None);
+        *next = Some(receiver.clone());
+        drop(next);
+        // Whoever of them is dropped, the others get their answer.
+        if let Some(itself) = self.itself.upgrade() {
+            outside::spawn(itself.ask(sender));
+        }
+        receiver
+    }
+
+    async fn ask(self: Arc<Self>, answer: watch::Sender<Answer>) {
+        let _turn = self.turn.lock().await;
+        self.next.lock().take();
+        let mut wait = redis::cmd("WAIT");
+        let patience = u64::try_from(self.replicas.patience.as_millis()).unwrap_or(u64::MAX);
+        wait.arg(self.replicas.count).arg(patience.max(1));
+        let count = wait.query_async(&mut self.connection.clone()).await;
+        answer.send_replace(Some(count));
+    }
+}

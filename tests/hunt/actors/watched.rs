@@ -1,0 +1,108 @@
+//! Callers of watched semaphores: what they hold is on record, and may be lost.
+
+use std::sync::{Arc, Weak};
+
+use redisson_semaphore::{Error, Permit, RSemaphore};
+use tokio::time::timeout;
+
+use super::Actor;
+use crate::plan::{Ask, Call, Give};
+
+impl Actor {
+    pub(super) async fn hold_watched(&self, semaphore: &RSemaphore, object: usize, call: &Call) {
+        let semaphore = semaphore.clone().watched();
+        self.judge().watches(object, self.host);
+        let asking = async {
+            match call.ask {
+                Ask::Wait => semaphore.permit(call.permits).await.map(Some),
+                Ask::Try => semaphore.try_permit(call.permits).await,
+                Ask::For(wait) => semaphore.permit_for(call.permits, wait).await,
+            }
+        };
+        let Some((number, mut permit)) = self.wait(call, asking).await else {
+            return;
+        };
+        // A part of it goes its own way.
+        let part = (call.permits > 1 && call.one_owner).then(|| permit.split(1));
+        let part =
+            part.map(|part| OnRecord::new(self, number, object, part.expect("there are more")));
+        let held = OnRecord::new(self, number, object, permit);
+        if timeout(call.hold, held.lost()).await.is_ok() {
+            self.judge().loses(held.number);
+        }
+        for held in part.into_iter().chain([held]) {
+            if call.give == Give::Call {
+                held.release().await;
+            } else {
+                drop(held);
+            }
+        }
+    }
+}
+
+/// Permits in hand that are on record.
+struct OnRecord<'a> {
+    actor: &'a Actor,
+    object: usize,
+    number: u64,
+    /// The judges look whether it is lost.
+    permit: Option<Arc<Permit>>,
+}
+
+impl<'a> OnRecord<'a> {
+    fn new(actor: &'a Actor, call: u64, object: usize, permit: Permit) -> Self {
+        let permit = Arc::new(permit);
+        let seen: Weak<Permit> = Arc::downgrade(&permit);
+        let number =
+            actor
+                .judge()
+                .has_on_record(call, object, actor.host, permit.permits().into(), seen);
+        OnRecord {
+            actor,
+            object,
+            number,
+            permit: Some(permit),
+        }
+    }
+
+    async fn lost(&self) {
+        self.permit.as_ref().expect("held").lost().await;
+    }
+
+    /// It is in nobody's hand any more.
+    fn lets_go(&mut self) -> Option<Permit> {
+        let permit = self.permit.take()?;
+        self.actor.judge().gives_from_record(self.number);
+        Arc::into_inner(permit)
+    }
+
+    async fn release(mut self) {
+        let permit = self.lets_go().expect("held");
+        let (was_lost, permits) = (permit.is_lost(), permit.permits());
+        let Err(error) = permit.release().await else {
+            return;
+        };
+        let (actor, object) = (self.actor, self.object);
+        let mut judge = actor.judge();
+        match error {
+            Error::NotHeld { .. } if was_lost => {}
+            Error::NotHeld { .. } => judge.is_refused(object, actor.host),
+            // It stays on record until its time is up.
+            Error::ShutDown { .. } => judge.strands(object, actor.host, permits.into()),
+            error => judge.failed(actor.host, "release", &error),
+        }
+    }
+}
+
+impl Drop for OnRecord<'_> {
+    fn drop(&mut self) {
+        let ended = self.actor.judge().has_ended(self.actor.host);
+        if let Some(permit) = self.lets_go()
+            && ended
+        {
+            let (object, host) = (self.object, self.actor.host);
+            let permits = permit.permits().into();
+            self.actor.judge().strands(object, host, permits);
+        }
+    }
+}

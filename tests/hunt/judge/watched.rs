@@ -1,0 +1,234 @@
+//! Watched semaphores: what is on record, what callers believe to hold of it, and what comes back of the dead.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Weak;
+use std::time::Duration;
+
+use redisson_semaphore::Permit;
+use tokio::time::Instant;
+
+use super::{Host, Judge};
+
+#[derive(Default)]
+pub(super) struct Watched {
+    held: BTreeMap<u64, Held>,
+    /// Those that have a handle of one, or had.
+    watch: BTreeSet<(usize, Host)>,
+    /// Clients that have lost some: what is on record of them need not be in anybody's hand.
+    have_lost: BTreeSet<(usize, Host)>,
+    /// Until when holders may not know that what is on record has been changed by others, or that the clock steps.
+    robbed: Option<Instant>,
+    /// When a client was heard of last.
+    heard: BTreeMap<Host, Instant>,
+}
+
+struct Held {
+    object: usize,
+    host: Host,
+    permits: i64,
+    permit: Weak<Permit>,
+}
+
+impl Watched {
+    /// Whether anybody has used it so far, with a watchdog.
+    pub(super) fn is_watched(&self, object: usize) -> bool {
+        self.watch.iter().any(|(watched, _)| *watched == object)
+    }
+}
+
+impl Held {
+    fn is_lost(&self) -> bool {
+        self.permit.upgrade().is_none_or(|permit| permit.is_lost())
+    }
+}
+
+/// How long it takes until what has been taken away is gone, and what is under way has arrived.
+const UNDER_WAY: Duration = Duration::from_secs(4);
+/// Within this after its time somebody gives back for a dead client.
+const LATE: Duration = Duration::from_secs(2);
+
+impl Judge {
+    /// A client has a handle of a watched semaphore.
+    pub fn watches(&mut self, object: usize, host: Host) {
+        self.watched.watch.insert((object, host));
+    }
+
+    /// Permits on record are in hand. `call`: what they were granted to.
+    pub fn has_on_record(
+        &mut self,
+        call: u64,
+        object: usize,
+        host: Host,
+        permits: i64,
+        permit: Weak<Permit>,
+    ) -> u64 {
+        self.last_number += 1;
+        let number = self.last_number;
+        let held = Held {
+            object,
+            host,
+            permits,
+            permit,
+        };
+        let lost = held.is_lost();
+        self.watched.held.insert(number, held);
+        self.drop_lost();
+        if lost {
+            // Who was not polled for longer than it lasts is told so together with its grant.
+            self.granted += 1;
+            self.watched.held.remove(&number);
+        } else {
+            self.holds(call, object, host, permits);
+        }
+        number
+    }
+
+    /// It is in hand no more.
+    pub fn gives_from_record(&mut self, number: u64) {
+        self.drop_lost();
+        if let Some(held) = self.watched.held.remove(&number) {
+            self.lets_go(held.object, held.host, held.permits);
+        }
+    }
+
+    /// What is lost is in nobody's hand.
+    fn drop_lost(&mut self) {
+        let lost: Vec<u64> = (self.watched.held.iter())
+            .filter(|(_, held)| held.is_lost())
+            .map(|(number, _)| *number)
+            .collect();
+        for number in lost {
+            let held = self.watched.held.remove(&number).expect("just seen");
+            self.lets_go(held.object, held.host, held.permits);
+            self.watched.have_lost.insert((held.object, held.host));
+            let (host, object) = (held.host, held.object);
+            self.note(format_args!(
+                "c{host} has lost {} of s{object}",
+                held.permits
+            ));
+            if self.has_lost_for_nothing(host) {
+                let detail =
+                    format!("c{host} has lost permits of s{object}, and nothing was wrong");
+                self.accuse("kept", detail);
+            }
+        }
+    }
+
+    /// A caller is told that it has lost what it holds.
+    pub fn loses(&mut self, number: u64) {
+        self.drop_lost();
+        if let Some(held) = self.watched.held.get(&number) {
+            let (host, object) = (held.host, held.object);
+            self.accuse(
+                "kept",
+                format!("c{host} is told that it has lost what it holds of s{object}"),
+            );
+        }
+    }
+
+    /// A release is told that nothing was held, and nothing had been lost before.
+    pub fn is_refused(&mut self, object: usize, host: Host) {
+        if self.has_lost_for_nothing(host) {
+            let detail = format!("c{host} can't give back what it holds of s{object}");
+            self.accuse("effects", detail);
+        }
+    }
+
+    fn has_lost_for_nothing(&self, host: Host) -> bool {
+        let lasts = self.rules.watchdog + Duration::from_secs(1);
+        let well = self.clients.get(&host).and_then(|client| client.well_since);
+        well.is_some_and(|well| well + lasts < Instant::now())
+            && !self.rules.meddled
+            && !self.records_are_robbed()
+            && !self.closing(host)
+    }
+
+    /// Something happens to the records, or the clock, that is nobody's of ours.
+    pub fn robs_records(&mut self) {
+        let until = Instant::now() + self.rules.watchdog + UNDER_WAY;
+        self.watched.robbed = self.watched.robbed.max(Some(until));
+    }
+
+    fn records_are_robbed(&self) -> bool {
+        let until = self.watched.robbed;
+        until.is_some_and(|until| Instant::now() <= until)
+    }
+
+    /// The client has sent something that arrived.
+    pub fn hears(&mut self, host: Host) {
+        self.watched.heard.insert(host, Instant::now());
+    }
+
+    /// Looked at again and again, and whenever somebody gets permits.
+    pub fn look_at_records(&mut self, object: usize) {
+        self.drop_lost();
+        if self.records_are_robbed() {
+            return;
+        }
+        let ledger = &self.ledgers[object];
+        let untold = ledger.held.iter().find_map(|(host, held)| {
+            let on_record = ledger.recorded.get(host).copied().unwrap_or_default();
+            let ours = self.watched.watch.contains(&(object, *host));
+            (ours && *held > on_record).then_some((*host, *held, on_record))
+        });
+        if let Some((host, held, on_record)) = untold {
+            let detail = format!(
+                "c{host} believes to hold {held} of s{object}, of which {on_record} are on record"
+            );
+            self.accuse("told", detail);
+            return;
+        }
+        let late = ledger
+            .recorded
+            .iter()
+            .filter(|(_, permits)| **permits > 0)
+            .map(|(host, _)| *host)
+            .find(|host| self.should_be_back(object, *host));
+        if let Some(host) = late {
+            let detail = format!("permits of s{object} are on record of c{host}, which is dead");
+            self.accuse("reclaim", detail);
+        }
+    }
+
+    /// Whether somebody should have given back for this client.
+    fn should_be_back(&self, object: usize, host: Host) -> bool {
+        if !self.has_ended(host) || self.rules.meddled {
+            return false;
+        }
+        let now = Instant::now();
+        let heard = self.watched.heard.get(&host).copied();
+        let since = heard.max(self.clients.get(&host).and_then(|client| client.ended_at));
+        let period = self.rules.watchdog / 3;
+        let due = since.map_or(now, |since| since + self.rules.watchdog);
+        let watches =
+            |other: &Host| self.watched.watch.contains(&(object, *other)) && !self.closing(*other);
+        let well = |host: &Host| self.clients[host].well_since;
+        let mut others = self.clients.keys().filter(|other| watches(other));
+        others.any(|other| {
+            let from = well(other).map_or(due, |well| well.max(due));
+            now > from + period + LATE
+        })
+    }
+
+    /// Long after all has been given back nothing is on record.
+    pub fn judge_records(&mut self) {
+        let recorded = |number: &usize| !self.ledgers[*number].recorded.is_empty();
+        let left = (0..self.ledgers.len()).find(recorded);
+        if let Some(number) = left.filter(|_| !self.rules.meddled) {
+            let recorded = &self.ledgers[number].recorded;
+            let detail = format!("s{number} has on record {recorded:?}, and nobody holds any");
+            self.accuse("records", detail);
+        }
+    }
+
+    /// Whether this client has lost some of these.
+    pub(super) fn has_lost_some(&self, object: usize, host: Host) -> bool {
+        self.watched.have_lost.contains(&(object, host))
+    }
+
+    /// Nobody sees what callers of this client have in hand.
+    pub(super) fn forgets_records(&mut self, host: Host) {
+        self.watched.held.retain(|_, held| held.host != host);
+        self.watched.watch.retain(|(_, other)| *other != host);
+    }
+}

@@ -1,0 +1,155 @@
+//! Histories that have found something, or in which a defect shows that once was, with as few events as it takes: a seed
+//! would mean another one as soon as something else is drawn.
+
+use std::time::Duration;
+
+use super::judge::Object;
+use super::plan::{
+    Ask, Call, Event, Give, Life, LinkFault, Meddling, Plan, ServerFault, Settings, What,
+};
+
+/// All of them, by name.
+pub fn all() -> Vec<(&'static str, Plan)> {
+    vec![
+        ("the ends of the dead are evicted", ends_of_the_dead()),
+        (
+            "an answer is lost for longer than its caller waits",
+            lost_for_long(),
+        ),
+        ("a lock is deleted under its holder", robbed()),
+        (
+            "a lock outlives its lease at a server whose clock steps back",
+            outlived(),
+        ),
+        ("somebody answers what was never carried out", forged()),
+        (
+            "a release made long ago is lost when it is sent at last",
+            released_long_ago(),
+        ),
+    ]
+}
+
+const LOCK: Object = Object::Lock(0);
+const SEMAPHORE: Object = Object::Semaphore(0);
+
+fn at(millis: u64, what: What) -> Event {
+    let at = Duration::from_millis(millis);
+    Event { at, what }
+}
+
+fn calls(millis: u64, place: usize, call: Call) -> Event {
+    at(millis, What::Call(place, call))
+}
+
+/// Waits for one, and keeps it for so long.
+fn keeps(object: Object, millis: u64) -> Call {
+    Call {
+        ask: Ask::Wait,
+        hold: Duration::from_millis(millis),
+        ..Call::looking_in(object)
+    }
+}
+
+fn plan(settings: Settings, events: Vec<Event>) -> Plan {
+    Plan {
+        seed: 1,
+        settings,
+        events,
+    }
+}
+
+/// What is on record of somebody who is dead, and not until when it was believed alive.
+fn ends_of_the_dead() -> Plan {
+    let mut settings = Settings::plain(2, 2);
+    settings.watched = vec![true];
+    let evicts = ServerFault::Evict("redisson_sc_alive*");
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps(SEMAPHORE, 60_000)),
+            calls(1000, 1, keeps(SEMAPHORE, 100)),
+            at(2000, What::Life(0, Life::Freeze)),
+            at(2500, What::Server(evicts)),
+        ],
+    )
+}
+
+fn lost_for_long() -> Plan {
+    let away = LinkFault::LoseAnswer(Duration::from_secs(6));
+    plan(
+        Settings::plain(1, 2),
+        vec![
+            calls(500, 0, keeps(SEMAPHORE, 10)),
+            calls(500, 0, keeps(SEMAPHORE, 10)),
+            at(1000, What::Link(0, away)),
+            calls(1010, 0, keeps(SEMAPHORE, 10)),
+            calls(1010, 0, keeps(SEMAPHORE, 10)),
+        ],
+    )
+}
+
+fn robbed() -> Plan {
+    plan(
+        Settings::plain(2, 1),
+        vec![
+            calls(1000, 0, keeps(LOCK, 12_000)),
+            at(2000, What::Meddle(Meddling::Delete(LOCK))),
+        ],
+    )
+}
+
+fn outlived() -> Plan {
+    let lease = Duration::from_millis(1000);
+    let call = Call {
+        lease: Some(lease),
+        one_owner: true,
+        ..keeps(LOCK, 300)
+    };
+    let stops = Duration::from_millis(1300);
+    let mut settings = Settings::plain(1, 1);
+    settings.stops = stops;
+    plan(
+        settings,
+        vec![
+            calls(2000, 0, call),
+            at(2200, What::Stop(0, stops)),
+            at(2200, What::Server(ServerFault::Clock(-1500))),
+        ],
+    )
+}
+
+/// The first of three asks alone, and the others' request behind it, which has two results, is lost.
+fn forged() -> Plan {
+    let away = LinkFault::CutRequest(Duration::from_secs(1));
+    let three = |millis: u64| {
+        [1, 1, 2].map(|permits| {
+            let call = keeps(SEMAPHORE, 500);
+            calls(millis, 0, Call { permits, ..call })
+        })
+    };
+    let mut events = [three(1000), three(2000)].concat();
+    events.push(at(2002, What::Link(0, away)));
+    events.push(at(2050, What::Meddle(Meddling::Forge(0, "-1 0 1"))));
+    plan(Settings::plain(1, 4), events)
+}
+
+fn released_long_ago() -> Plan {
+    let call = Call {
+        give: Give::Drop,
+        ..keeps(SEMAPHORE, 1000)
+    };
+    let mut settings = Settings::plain(2, 1);
+    settings.healing = Duration::from_secs(345);
+    let lost = LinkFault::CutRequest(Duration::ZERO);
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, call),
+            at(
+                1500,
+                What::Link(0, LinkFault::Refuse(Duration::from_secs(335))),
+            ),
+            at(2000, What::Link(0, lost)),
+        ],
+    )
+}

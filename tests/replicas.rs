@@ -1,0 +1,224 @@
+//! A grant that counts when replicas have it, too; and what a failover loses without that.
+
+mod support;
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use redisson_semaphore::{Client, ClientBuilder, Effect, Error, LeasedSemaphore};
+use support::clients::{LIMIT, NEVER, builder, scripts, served, stored, until_stored};
+use support::cluster::ask;
+use support::server::RedisServer;
+use support::waiters::{until, until_linked, waiter};
+
+/// How long a call may take here: some rounds of waiting for replicas.
+const BOUND: Duration = Duration::from_secs(2);
+
+struct Pair {
+    master: RedisServer,
+    replica: RedisServer,
+}
+
+impl Pair {
+    async fn start() -> Pair {
+        let master = RedisServer::start().await;
+        let replica = RedisServer::options().replica_of(&master).start().await;
+        until_linked(&mut replica.connection().await).await;
+        Pair { master, replica }
+    }
+
+    /// Of the one of them that is the master; no renewal is due in the time of a test.
+    fn builder(&self) -> ClientBuilder {
+        let ports = [self.master.port(), self.replica.port()];
+        let [first, second] = ports.map(|port| format!("127.0.0.1:{port}"));
+        builder(format!("redis+replicated://{first},{second}"))
+            .call_timeout(BOUND)
+            .local_hand_over(Duration::ZERO)
+            .lock_watchdog_timeout(NEVER)
+    }
+
+    async fn connect(&self) -> Client {
+        let builder = self.builder().wait_for_replicas(1);
+        builder.connect().await.unwrap()
+    }
+
+    /// The replica gets nothing any more.
+    async fn part(&self) {
+        for setting in ["masteruser", "masterauth"] {
+            ask::<()>(&self.replica, &["CONFIG", "SET", setting, "nobody"]).await;
+        }
+        ask::<i64>(&self.master, &["CLIENT", "KILL", "TYPE", "replica"]).await;
+        until("the replica is gone", LIMIT, async || {
+            let info: String = ask(&self.master, &["INFO", "replication"]).await;
+            info.contains("connected_slaves:0")
+        })
+        .await;
+    }
+
+    async fn rejoin(&self) {
+        for setting in ["masteruser", "masterauth"] {
+            ask::<()>(&self.replica, &["CONFIG", "SET", setting, ""]).await;
+        }
+    }
+
+    /// The master is gone, and what the replica does not have with it.
+    async fn fail_over(&mut self) {
+        self.master.kill().await;
+        ask::<()>(&self.replica, &["REPLICAOF", "NO", "ONE"]).await;
+    }
+}
+
+async fn waits(server: &RedisServer) -> u64 {
+    let info: String = ask(server, &["INFO", "commandstats"]).await;
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_wait:calls="));
+    line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test]
+async fn what_is_granted_is_on_the_replica_already() {
+    let mut pair = Pair::start().await;
+    let client = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let client = client.connect().await.unwrap();
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(10).await.unwrap();
+    // One that does not get it yet.
+    pair.replica.freeze();
+    let call = semaphore.clone();
+    let task = tokio::spawn(async move { call.acquire(1).await });
+    until_stored(&pair.master, "seats", 9).await;
+    assert!(!task.is_finished());
+    pair.replica.thaw();
+    served(task).await;
+    for left in (0..9).rev() {
+        semaphore.acquire(1).await.unwrap();
+        assert_eq!(stored(&pair.replica, "seats").await, [left.to_string()]);
+    }
+    assert!(client.lock("door").try_lock().await.unwrap());
+    assert_eq!(ask::<i64>(&pair.replica, &["EXISTS", "door"]).await, 1);
+    let slots = client.set_semaphore("slots", 1);
+    slots.acquire().await.unwrap();
+    assert_eq!(ask::<i64>(&pair.replica, &["SCARD", "slots"]).await, 1);
+}
+
+/// Those who call at the same time wait together.
+#[tokio::test]
+async fn many_share_one_wait() {
+    let pair = Pair::start().await;
+    let client = pair.connect().await;
+    let names: Vec<String> = (0..64).map(|number| format!("seats-{number}")).collect();
+    let all = names.iter().map(async |name| {
+        let semaphore = client.semaphore(name);
+        semaphore.try_set_permits(1).await.unwrap();
+        for _ in 0..10 {
+            semaphore.permit(1).await.unwrap().release().await.unwrap();
+        }
+    });
+    join_all(all).await;
+    let scripts = scripts(&mut pair.master.connection().await).await;
+    let waits = waits(&pair.master).await;
+    assert!(scripts > 64 * 20, "{scripts}");
+    assert!(0 < waits && waits * 4 < scripts, "{waits} for {scripts}");
+}
+
+/// What nobody has confirmed was granted to nobody.
+#[tokio::test]
+async fn what_no_replica_confirms_is_given_back_and_told() {
+    let pair = Pair::start().await;
+    let client = pair.connect().await;
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(5).await.unwrap();
+    let lock = client.lock("door");
+    let leased = client.permit_expirable_semaphore("work");
+    leased.try_set_permits(5).await.unwrap();
+    let slots = client.set_semaphore("slots", 5);
+    // One that has to wait, and goes on waiting.
+    let guard = semaphore.permit(5).await.unwrap();
+    let line = waiter(&mut pair.master.connection().await, &semaphore, 5).await;
+    pair.part().await;
+
+    let wait = Duration::from_millis(10);
+    let (released, locked, timed, work, slot) = tokio::join!(
+        guard.release(),
+        lock.try_lock(),
+        lock.guard_for(wait),
+        leased.permit_for(wait),
+        LeasedSemaphore::permit_for(&slots, wait),
+    );
+    let told = [
+        released.unwrap_err(),
+        locked.map(drop).unwrap_err(),
+        timed.map(drop).unwrap_err(),
+        work.map(drop).unwrap_err(),
+        slot.map(drop).unwrap_err(),
+    ];
+    for error in told {
+        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error:?}");
+        assert_eq!(error.effect(), Effect::Unknown);
+        assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+    }
+    let gone = async |key: &str| ask::<i64>(&pair.master, &["EXISTS", key]).await == 0;
+    until("the lock is free", LIMIT, async || gone("door").await).await;
+    until("the slot is free", LIMIT, async || gone("slots").await).await;
+    until_stored(&pair.master, "work", 5).await;
+    assert!(!line.is_finished());
+    pair.rejoin().await;
+    served(line).await;
+    assert_eq!(stored(&pair.replica, "seats").await, ["0"]);
+    semaphore.release(5).await.unwrap();
+    assert_eq!(stored(&pair.replica, "seats").await, ["5"]);
+}
+
+/// Without it two may come to hold what is there for one; with it nobody is told that he does.
+#[tokio::test]
+async fn a_failover_loses_what_was_granted_unless_replicas_were_waited_for() {
+    for careful in [false, true] {
+        let mut pair = Pair::start().await;
+        let builder = pair.builder().wait_for_replicas(careful.into());
+        let client = builder.connect().await.unwrap();
+        let semaphore = client.semaphore("seats");
+        semaphore.try_set_permits(1).await.unwrap();
+        until("it gets across", LIMIT, async || {
+            stored(&pair.replica, "seats").await == ["1"]
+        })
+        .await;
+        pair.part().await;
+        let granted = semaphore.try_acquire(1).await;
+        pair.fail_over().await;
+        assert_eq!(stored(&pair.replica, "seats").await, ["1"]);
+        match (careful, granted) {
+            (false, Ok(true)) => {
+                // The second one who is told so.
+                until("the new master serves", LIMIT, async || {
+                    semaphore.try_acquire(1).await.unwrap_or(false)
+                })
+                .await;
+            }
+            (true, Err(Error::OutcomeUnknown { .. })) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Who may not ask for replicas is told so.
+#[tokio::test]
+async fn a_permission_that_is_missing_is_named() {
+    let server = RedisServer::options()
+        .user("app on >pw ~* &* +@all -wait")
+        .start()
+        .await;
+    let client = builder(server.url_as("app", "pw"))
+        .call_timeout(BOUND)
+        .wait_for_replicas(1)
+        .connect()
+        .await
+        .unwrap();
+    let error = client
+        .semaphore("seats")
+        .try_set_permits(1)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("NOPERM"), "{error}");
+    assert!(error.to_string().contains("wait"), "{error}");
+}
