@@ -113,7 +113,7 @@ return carry_out(function()
   total, exists = total + #ended, exists or #ended > 0
   if #ended == most then over = redis.call('ZCOUNT', PERMITS, '-inf', now_text) - most end
 
-  local short, stopped, nearest = false, false, nil
+  local short, stopped, nearest, retaken = false, false, nil, false
   local function acquire(lease, in_turn, stops, first, last)
     local results = {}
     local score = lease < 0 and ENDLESS or min(ENDLESS, now + lease)
@@ -129,8 +129,8 @@ return carry_out(function()
           if stored[id] == nil then
             entered[#entered + 1], entered[#entered + 2] = score_text, id
           else
-            -- Of an earlier question whose outcome nobody knows; it is given back by this batch.
-            ends[id] = score
+            -- Of an earlier question whose outcome nobody knows; it has ended, or is given back by this batch.
+            ends[id], touched[#touched + 1], retaken = score, id, true
           end
         end
         total, change = total - count, change + count
@@ -146,15 +146,22 @@ return carry_out(function()
   end
 
   local function release(first, last)
-    local results = {}
-    look_up(first, last)
-    for i = first, last do
-      local id = ARGV[i]
-      local ends_at = ends[id]
-      local result = ends_at and ends_at > now and '1' or '0'
-      if ends_at then take_back(id) elseif first == last and is_old(id) then result = 'o' end
-      results[#results + 1] = result
+    local results, freed = {}, 0
+    local scores = redis.call('ZMSCORE', PERMITS, unpack(ARGV, first, last))
+    for i = 1, #scores do
+      local id = ARGV[first + i - 1]
+      local ends_at = stored[id] == nil and tonumber(scores[i]) or ends[id]
+      local result = '0'
+      if ends_at then
+        if ends_at > now then result, change = '1', change - 1 else over = over - 1 end
+        stored[id], ends[id], gone[#gone + 1], freed = false, false, id, freed + 1
+      elseif first == last and is_old(id) then
+        result = 'o'
+      end
+      results[i] = result
     end
+    total, added = total + freed, added + freed
+    if freed > 0 then exists, stood = true, true end
     return table.concat(results)
   end
 
@@ -272,6 +279,13 @@ return carry_out(function()
   end
 
   local took = #entered > 0
+  if retaken then
+    local left = {}
+    for n = 1, #gone do
+      if not ends[gone[n]] then left[#left + 1] = gone[n] end
+    end
+    gone = left
+  end
   for n = 1, #touched do
     local id = touched[n]
     local score = ends[id]
