@@ -1,7 +1,7 @@
 # Each target sets up what it needs; see scripts/setup.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test licences oldest-crates oldest-rust test-servers bench bench-network figures soak sim fmt clean
+.PHONY: help setup demo test oldest-crates oldest-rust test-servers bench bench-network figures soak sim fmt clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -35,16 +35,10 @@ test: setup ## check everything, on the redis-server of this machine
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 	cargo package --locked --list $(UNCOMMITTED)
 	cargo package --locked $(UNCOMMITTED)
-	$(MAKE) licences oldest-crates
+	$(MAKE) oldest-crates
 	cargo run --locked --example in_process
 	cargo run --locked --example shared
 	cargo run --locked --package demo
-
-# Permissive ones, for whoever takes a crate with all features.
-LICENCE = ([( /]?(MIT|Apache-2\.0|BSD-3-Clause|BSL-1\.0|ISC|Unicode-3\.0|Unlicense|Zlib|LLVM-exception|AND|OR|WITH)[)]?)+
-licences: ## name the crates whose licence is not one of those that are known to be permissive
-	! cargo tree --locked --all-features --edges normal --prefix none --format '{p}: {l}' \
-		| sed 's/ (\*)$$//' | grep --invert-match --extended-regexp ': $(LICENCE)$$'
 
 # What a user gets whose other crates hold back those that this one needs. Resolving so is for nightly compilers, and for those
 # that are told to be one.
