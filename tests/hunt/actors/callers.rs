@@ -26,10 +26,9 @@ impl Actor {
                     let semaphore = self.semaphore(object).await;
                     if self.settings.watched[object] {
                         self.hold_watched(&semaphore, object, &call).await;
-                        sleep(call.pause).await;
-                        continue;
+                    } else {
+                        self.hold_permits(&semaphore, object, &call).await;
                     }
-                    self.hold_permits(&semaphore, object, &call).await;
                 }
                 Object::Lock(object) => {
                     let client = self.client().await;

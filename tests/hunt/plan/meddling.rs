@@ -41,15 +41,7 @@ pub(super) const SCRIBBLES: [&str; 8] = [
 ];
 
 /// Answers to nobody's calls: with too few results, too many, and such as no call has.
-const FORGED: [&str; 7] = [
-    "-1 3",
-    "-1 0 1",
-    "-1 0 999",
-    "1 0 1 1",
-    "-1 0 1 1 1",
-    "7",
-    "",
-];
+const FORGED: [&str; 7] = ["-1 0 1", "-1 0 0", "-1 0 1 1", "-1 0 999", "1 3", "7", ""];
 
 pub(super) fn forged(rng: &mut Rng, place: usize) -> Meddling {
     Meddling::Forge(place, pick(rng, &FORGED))

@@ -87,7 +87,7 @@ impl Plan {
             44..53 => events.extend(scenes::late(rng, &settings)),
             53..59 => events.extend(scenes::robbed(rng, &mut settings)),
             59..63 => events.extend(scenes::outlived(rng, &mut settings)),
-            63..69 => events.extend(scenes::forged(rng, &settings)),
+            63..69 => events.extend(scenes::forged(rng, &mut settings)),
             69..73 => events.extend(scenes::unanswered(rng, &settings)),
             _ => {}
         }

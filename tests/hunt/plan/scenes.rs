@@ -175,20 +175,28 @@ pub(super) fn unanswered(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
     events
 }
 
-/// A lock is taken away from somebody who keeps it for long.
+/// What somebody keeps for long is taken away: a lock, or the record of permits.
 pub(super) fn robbed(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
     settings.locks = settings.locks.max(1);
     settings.watchdog = pick(rng, &[Duration::from_secs(1), Duration::from_secs(3)]);
     let lock = Object::Lock(0);
-    let mut call = crowding(rng, lock, settings);
+    let (object, what) = match rng.u32(..6) {
+        0 => (lock, What::Meddle(Meddling::Delete(lock))),
+        1 => {
+            let soon = millis(rng, 1..500);
+            (lock, What::Meddle(Meddling::Expire(lock, soon)))
+        }
+        2 => (lock, What::Meddle(Meddling::Uncount(0))),
+        3 => (lock, What::Server(ServerFault::Evict("l?"))),
+        _ => {
+            settings.watched[0] = true;
+            let evicts = ServerFault::Evict("redisson_sc_held*");
+            (Object::Semaphore(0), What::Server(evicts))
+        }
+    };
+    let mut call = crowding(rng, object, settings);
     (call.rounds, call.hold) = (1, millis(rng, 10_000..16_000));
     let begins = millis(rng, 500..3000);
-    let what = match rng.u32(..4) {
-        0 => What::Meddle(Meddling::Delete(lock)),
-        1 => What::Meddle(Meddling::Expire(lock, millis(rng, 1..500))),
-        2 => What::Meddle(Meddling::Uncount(0)),
-        _ => What::Server(ServerFault::Evict("l?")),
-    };
     vec![
         event(begins, What::Call(rng.usize(..settings.clients), call)),
         event(begins + millis(rng, 100..3000), what),
@@ -217,12 +225,13 @@ pub(super) fn outlived(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
 }
 
 /// While a client can't ask what has become of its call somebody writes an answer into its records.
-pub(super) fn forged(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
+pub(super) fn forged(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
+    settings.permits[0] = settings.permits[0].max(4);
     let place = rng.usize(..settings.clients);
     let begins = millis(rng, 1500..9000);
     let away = millis(rng, 50..2000);
     let object = match settings.locks {
-        1.. if chance(rng, 20) => Object::Lock(0),
+        1.. if chance(rng, 10) => Object::Lock(0),
         _ => Object::Semaphore(0),
     };
     let mut call = crowding(rng, object, settings);
@@ -230,7 +239,7 @@ pub(super) fn forged(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
     // Else permits would go from hand to hand.
     call.hold = millis(rng, 0..500);
     let mut events = Vec::new();
-    let callers = rng.u32(1..6);
+    let callers = rng.u32(2..6);
     // There are records, then.
     for _ in 0..callers {
         events.push(event(begins, What::Call(place, call.clone())));
