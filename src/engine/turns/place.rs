@@ -23,8 +23,8 @@ pub(crate) struct Place {
     safety_interval: Duration,
     /// What travels with the batch under way.
     report: Option<Report>,
-    /// This client is one of those who listened when it departed.
-    own: u64,
+    /// This client was one of those who listened when it departed.
+    listened: bool,
 }
 
 /// What the server has said of a batch.
@@ -45,6 +45,8 @@ pub(crate) struct Said<'a> {
 pub(crate) struct Standing {
     /// Callers of this client were held back from what is free.
     pub(crate) held: bool,
+    /// Somebody may have begun a line since it was asked: it is to ask at once, to stand in it.
+    pub(crate) comes: bool,
     /// After how long it is to be seen whether others have come who were told.
     pub(crate) look: Option<Duration>,
 }
@@ -58,7 +60,7 @@ impl Place {
             object: Arc::clone(keys.channel()),
             safety_interval,
             report: None,
-            own: 0,
+            listened: false,
         })
     }
 
@@ -140,12 +142,13 @@ impl Place {
             return self.looks_late(now);
         }
         // Perhaps it is this client who has begun it.
-        let coming = self.report.is_some_and(|report| report.named > 0);
-        if coming || all && self.turns.has_just_come(now) {
+        if all && self.turns.has_just_come(now) {
             return Look::No;
         }
-        self.turns.forget();
-        Look::Now
+        self.turns.call(now);
+        // The answer to a question that is under way tells whether it stands there.
+        let coming = self.report.is_some_and(|report| report.named > 0);
+        if coming { Look::No } else { Look::Now }
     }
 
     fn answers(&mut self, now: Instant) -> Look {
@@ -174,9 +177,11 @@ impl Place {
     pub(crate) fn departs<P: Primitive>(&mut self, batch: &Batch<P>, of_waiters: Report) {
         let now = batch.departed.timer();
         self.turns.comes_back(now);
-        self.own = batch.hears(&self.object).into();
+        self.listened = batch.hears(&self.object);
+        // Those are counted where turns are kept who listen to both.
+        let own = self.listened && batch.hears(&self.names.line);
         let reports = self.turns.wants_report(now, batch.first_is_known);
-        self.report = reports.then(|| self.turns.report(of_waiters, self.own));
+        self.report = reports.then(|| self.turns.report(of_waiters, own.into()));
     }
 
     /// The keys that the report of the batch needs, behind the object's own.
@@ -200,15 +205,19 @@ impl Place {
             None => None,
         };
         if let Some(listeners) = said.listeners {
-            let others = listeners.saturating_sub(self.own);
+            let others = listeners.saturating_sub(self.listened.into());
             self.turns.seen(others, now);
         }
-        if self.report.take().is_some() {
+        let reported = self.report.take().is_some();
+        if reported {
             self.turns
                 .answered(verdict, said.asked, said.waiting, sent, now);
         }
         let look = self.turns.look_at();
+        // Where it has not been subscribed yet, it asks when it is.
+        let believes = said.waiting && self.listened && !reported && !self.turns.knows_enough(now);
         Some(Standing {
+            comes: believes || said.waiting && self.turns.is_called(),
             held: matches!(verdict, Some(Verdict::Seen(seen)) if seen.held),
             look: look.map(|at| at.saturating_duration_since(now)),
         })

@@ -181,7 +181,11 @@ impl Primitive for PermitExpirable {
         let served = batch.asks.iter().zip(&grants);
         let served = served.filter(|(ask, grant)| !ask.last && grant.is_some());
         let now = batch.answered;
-        let Standing { held, look: tend } = self.place.answered(Said {
+        let Standing {
+            held,
+            comes,
+            look: tend,
+        } = self.place.answered(Said {
             listeners: u64::try_from(listeners).ok(),
             word: words.next(),
             asked: batch.asks.iter().any(|ask| !ask.last),
@@ -194,6 +198,7 @@ impl Primitive for PermitExpirable {
         let all = !grants.is_empty() && grants.iter().all(Option::is_some);
         let look = match u64::try_from(millis) {
             Ok(0) => Look::Now,
+            _ if comes => Look::Now,
             // There is more than those who have asked could know.
             _ if free > 0 && !held && (all || free > known || batch.asks.is_empty()) => Look::Now,
             // All who wait know when the next one ends: not all look then.
