@@ -16,11 +16,9 @@ pub const MAX_PERMITS: u32 = i32::MAX as u32;
 /// How long smaller requests may pass a larger one that does not fit, before the line stops for it.
 pub(crate) const PASSING_LIMIT: Duration = Duration::from_secs(5);
 
-/// Under what a guard's permits are on record; hidden in the trait, where nobody can name it.
-#[derive(Debug, Clone)]
+/// Under what a guard's permits are on record, as long as that has not ended; hidden in the trait, where nobody can name it.
+#[derive(Debug, Clone, Copy)]
 pub struct OnRecord {
-    /// Whether they are still.
-    pub(crate) lease: Lease,
     pub(crate) life: u64,
 }
 
@@ -128,6 +126,13 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
         taken.map(|taken| taken.then_some(None))
     }
 
+    /// Whether they are still on record, and until when. Guards ask for it when they are asked: a share in it for each guard
+    /// would be moved by all threads.
+    #[doc(hidden)]
+    fn lease_of(&self, _record: &OnRecord) -> Option<Lease> {
+        None
+    }
+
     /// Gives permits back that are on record.
     #[doc(hidden)]
     async fn release_recorded(&self, permits: u32, _record: &OnRecord) -> Result<()> {
@@ -215,8 +220,7 @@ impl Permit {
     /// Only those of a [watched](crate::RSemaphore::watched) semaphore can be.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        let record = self.record.as_ref();
-        record.is_some_and(|record| record.lease.is_lost())
+        self.lease().is_some_and(|lease| lease.is_lost())
     }
 
     /// Ends when the permits are lost, by this process's own clock, before anybody else can have them; never for those that
@@ -226,8 +230,8 @@ impl Permit {
     ///
     /// May be dropped and asked again at any time.
     pub async fn lost(&self) {
-        match &self.record {
-            Some(record) => record.lease.lost().await,
+        match self.lease() {
+            Some(lease) => lease.lost().await,
             None => std::future::pending().await,
         }
     }
@@ -246,7 +250,7 @@ impl Permit {
     /// The release is on its way as soon as the future has been polled; a future dropped before that
     /// releases in the background, as dropping the guard does.
     pub async fn release(mut self) -> Result<()> {
-        let (permits, record) = (self.permits, self.record.clone());
+        let (permits, record) = (self.permits, self.record);
         let semaphore = Arc::clone(&self.semaphore);
         let release = match &record {
             Some(record) => semaphore.release_recorded(permits, record),
@@ -283,7 +287,7 @@ impl Permit {
         Some(Permit {
             semaphore: Arc::clone(&self.semaphore),
             permits,
-            record: self.record.clone(),
+            record: self.record,
             held: self.held.split(permits),
         })
     }
@@ -312,7 +316,7 @@ impl Permit {
         }
         // A guard of nothing has no record.
         if self.record.is_none() {
-            self.record.clone_from(&other.record);
+            self.record = other.record;
         }
         let both = (self.permits.checked_add(other.permits)).filter(|both| *both <= MAX_PERMITS);
         self.permits = both.expect("together they are more than a call can give back");
@@ -332,6 +336,10 @@ impl Permit {
             self.semaphore.forget_recorded(permits, record);
         }
         permits
+    }
+
+    fn lease(&self) -> Option<Lease> {
+        self.semaphore.lease_of(self.record.as_ref()?)
     }
 
     fn note_lost(&self) {

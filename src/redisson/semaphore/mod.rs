@@ -18,6 +18,7 @@ use crate::engine::command::Commands;
 use crate::engine::line::deadline;
 use crate::engine::{Core, Line};
 use crate::error::{Error, Result};
+use crate::lease::Lease;
 use crate::stats::{Counters, What};
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
@@ -411,6 +412,10 @@ fn granted(number: i64) -> Option<i64> {
 semaphore_by_inherent_methods!(RSemaphore {
     async fn take(&self, permits: u32, wait: Option<Duration>) -> Result<Option<Option<OnRecord>>> {
         self.take(permits, wait).await
+    }
+
+    fn lease_of(&self, record: &OnRecord) -> Option<Lease> {
+        Some(self.lease_of(record))
     }
 
     async fn release_recorded(&self, permits: u32, record: &OnRecord) -> Result<()> {

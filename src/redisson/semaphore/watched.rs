@@ -8,6 +8,7 @@ use crate::engine::batch::Operation;
 use crate::engine::command::Commands;
 use crate::engine::line::deadline;
 use crate::error::{Error, Result};
+use crate::lease::Lease;
 
 impl RSemaphore {
     /// The same semaphore, with a watchdog: the permits that guards of this handle hold come back when their process dies.
@@ -135,9 +136,12 @@ impl RSemaphore {
         };
         Ok(granted.map(|number| {
             let life = number.cast_unsigned();
-            let lease = self.line.lease(life);
-            Some(OnRecord { lease, life })
+            Some(OnRecord { life })
         }))
+    }
+
+    pub(super) fn lease_of(&self, record: &OnRecord) -> Lease {
+        self.line.lease(record.life)
     }
 
     pub(super) async fn release_recorded(&self, permits: u32, record: &OnRecord) -> Result<()> {
