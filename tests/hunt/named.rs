@@ -13,6 +13,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
     vec![
         ("the ends of the dead are evicted", ends_of_the_dead()),
         (
+            "the record of permits is evicted under their holder",
+            record_evicted(),
+        ),
+        (
             "an answer is lost for longer than its caller waits",
             lost_for_long(),
         ),
@@ -70,6 +74,19 @@ fn ends_of_the_dead() -> Plan {
             calls(1000, 1, keeps(SEMAPHORE, 100)),
             at(2000, What::Life(0, Life::Freeze)),
             at(2500, What::Server(evicts)),
+        ],
+    )
+}
+
+fn record_evicted() -> Plan {
+    let mut settings = Settings::plain(1, 1);
+    settings.watched = vec![true];
+    let evicts = ServerFault::Evict("redisson_sc_held*");
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps(SEMAPHORE, 14_000)),
+            at(2000, What::Server(evicts)),
         ],
     )
 }

@@ -71,7 +71,7 @@ impl Plan {
             return Plan::of_a_crowd(seed, rng);
         }
         let mut settings = Settings::random(rng);
-        let mood = Mood::random(rng, &settings);
+        let mut mood = Mood::random(rng, &settings);
         let mut events = Vec::new();
         let until = settings.healing.as_millis() as u64;
         for _ in 0..mood.calls {
@@ -83,7 +83,10 @@ impl Plan {
             0..30 => events.extend(scenes::crowd(rng, &settings)),
             30..36 => events.extend(scenes::blocked(rng, &mut settings)),
             36..41 => events.extend(scenes::outage(rng, &mut settings)),
-            41..44 => events.extend(scenes::busy_peers(rng, &mut settings)),
+            41..44 => {
+                mood.is_calm();
+                events.extend(scenes::busy_peers(rng, &mut settings));
+            }
             44..53 => events.extend(scenes::late(rng, &settings)),
             53..59 => events.extend(scenes::robbed(rng, &mut settings)),
             59..63 => events.extend(scenes::outlived(rng, &mut settings)),

@@ -80,6 +80,12 @@ impl Mood {
         }
     }
 
+    /// Nothing goes wrong.
+    pub(super) fn is_calm(&mut self) {
+        (self.link_faults, self.server_faults) = (0, 0);
+        (self.lives, self.stops, self.meddlings) = (0, 0, 0);
+    }
+
     pub(super) fn call(&self, rng: &mut Rng, settings: &Settings) -> Call {
         let lock = chance(rng, self.locks);
         let lock = lock && !chance(rng, self.recipes);

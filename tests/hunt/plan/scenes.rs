@@ -118,7 +118,7 @@ pub(super) fn late(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
 pub(super) fn outage(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
     let place = rng.usize(..settings.clients);
     let begins = millis(rng, 500..6000);
-    let lasts = Duration::from_secs(rng.u64(250..400));
+    let lasts = Duration::from_secs(rng.u64(280..400));
     let ends = begins + lasts;
     settings.healing = ends + Duration::from_secs(5);
     let mut events = vec![Event {
@@ -138,8 +138,8 @@ pub(super) fn outage(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
     for _ in 0..rng.u32(1..3) {
         let at = begins + Duration::from_secs(1) + millis(rng, 0..2000);
         let fault = match rng.u32(..10) {
-            0..3 => LinkFault::LoseAnswer(Duration::ZERO),
-            3..8 => LinkFault::CutRequest(Duration::ZERO),
+            0..2 => LinkFault::LoseAnswer(Duration::ZERO),
+            2..8 => LinkFault::CutRequest(Duration::ZERO),
             _ => LinkFault::LateCopy(millis(rng, 1..2000)),
         };
         let what = What::Link(place, fault);
@@ -228,6 +228,7 @@ pub(super) fn outlived(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
 pub(super) fn forged(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
     settings.permits[0] = settings.permits[0].max(4);
     let place = rng.usize(..settings.clients);
+    (settings.latency[place], settings.jitter) = (Duration::from_millis(1), 0.0);
     let begins = millis(rng, 1500..9000);
     let away = millis(rng, 50..2000);
     let object = match settings.locks {
@@ -239,7 +240,7 @@ pub(super) fn forged(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
     // Else permits would go from hand to hand.
     call.hold = millis(rng, 0..500);
     let mut events = Vec::new();
-    let callers = rng.u32(2..6);
+    let callers = rng.u32(3..6);
     // There are records, then.
     for _ in 0..callers {
         events.push(event(begins, What::Call(place, call.clone())));
@@ -254,7 +255,7 @@ pub(super) fn forged(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
     }
     // The first caller's request, or that of those behind it.
     let lost = What::Link(place, LinkFault::CutRequest(away));
-    events.push(event(later + millis(rng, 0..8), lost));
+    events.push(event(later + millis(rng, 0..4), lost));
     let writes = What::Meddle(meddling::forged(rng, place));
     events.push(event(later + Duration::from_millis(40), writes));
     events
