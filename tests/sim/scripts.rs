@@ -2,6 +2,7 @@
 
 pub const SEMAPHORE: &str = concat!(
     include_str!("../../lua/semaphore/counter.lua"),
+    include_str!("../../lua/engine/places.lua"),
     include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/semaphore/turns.lua"),
     include_str!("../../lua/semaphore/batch.lua"),
@@ -17,6 +18,7 @@ pub const ONCE: &str = include_str!("../../lua/engine/once.lua");
 pub const FORGET: &str = include_str!("../../lua/engine/forget.lua");
 pub const TIMESTAMP: &str = concat!(
     include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/places.lua"),
     include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/times.lua"),
@@ -25,6 +27,7 @@ pub const TIMESTAMP: &str = concat!(
 );
 pub const FAIR: &str = concat!(
     include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/places.lua"),
     include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/times.lua"),
@@ -33,6 +36,7 @@ pub const FAIR: &str = concat!(
 );
 pub const SET: &str = concat!(
     include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/places.lua"),
     include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/set.lua"),
@@ -40,6 +44,7 @@ pub const SET: &str = concat!(
 );
 pub const SLOTS: &str = concat!(
     include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/places.lua"),
     include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/slots.lua"),
