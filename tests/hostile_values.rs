@@ -603,7 +603,7 @@ fn any_number(random: &mut fastrand::Rng) -> i64 {
 
 fn any_word(random: &mut fastrand::Rng) -> String {
     let turn = |random: &mut fastrand::Rng| {
-        let numbers: Vec<_> = (0..6).map(|_| any_number(random).to_string()).collect();
+        let numbers: Vec<_> = (0..7).map(|_| any_number(random).to_string()).collect();
         format!("turn:{}", numbers.join(":"))
     };
     match random.u8(..10) {

@@ -399,6 +399,26 @@ async fn a_guard_dropped_during_shutdown_gives_back() {
     assert_eq!(other.semaphore("owed").available_permits().await, Ok(2));
 }
 
+/// The last thing that a client does is to give back what it wrote beside objects; what is owed by then is more.
+#[tokio::test]
+async fn a_guard_dropped_at_the_very_end_of_a_shutdown_gives_back() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url()).response_timeout(LIMIT);
+    let client = client.connect().await.unwrap();
+    let semaphore = client.semaphore("owed");
+    semaphore.try_set_permits(2).await.unwrap();
+    let guard = semaphore.permit(2).await.unwrap();
+    proxy.at_script(1, Fate::HoldReply);
+    let closing = tokio::spawn(async move { client.shutdown().await });
+    proxy.until_struck(1).await;
+    drop(guard);
+    proxy.let_go();
+    let closed = timeout(LIMIT, closing).await.expect("it ends").unwrap();
+    assert_eq!(closed, Ok(()));
+    assert_eq!(stored(&server, "owed").await, ["2"]);
+}
+
 /// Callers whose first question has been carried out and not been answered: what they were granted is given back, but
 /// nobody can say so before the answer is there.
 #[tokio::test]

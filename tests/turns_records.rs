@@ -6,10 +6,11 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
+use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RSemaphore};
 use support::channel::Channel;
@@ -182,6 +183,30 @@ fn nonsense(now: i64) -> Vec<u8> {
         _ => format!("{a} {b} {c} {d} {e} {f}"),
     };
     text.into_bytes()
+}
+
+/// There is room for so many clients. The next one that comes takes all of it away.
+#[tokio::test]
+async fn more_clients_than_there_is_room_for_cost_the_order() {
+    const FILL: &str = "for i = 1, 10000 do redis.call('HSET', KEYS[1], i, ARGV[1]) end";
+    let filled = AtomicUsize::new(0);
+    disturbed(
+        async |connection| {
+            let notes: usize = connection.hlen(NOTES).await.unwrap();
+            // Those who are at work come and go all the time.
+            if notes < 5_000 {
+                let note = note(1, now(connection).await);
+                let mut fill = redis::cmd("EVAL");
+                let fill = fill.arg(FILL).arg(1).arg(NOTES).arg(note);
+                let () = fill.query_async(connection).await.unwrap();
+                filled.fetch_add(1, Ordering::SeqCst);
+            }
+        },
+        100,
+        each,
+    )
+    .await;
+    assert!(filled.into_inner() > 1, "it stays full");
 }
 
 #[tokio::test]

@@ -11,13 +11,14 @@
 --   listeners are this client itself; 1: nobody may pass the first in line; how many callers were served without
 --   Redis, and how many messages of strangers were heard, meanwhile
 -- Returns: nothing by itself; it defines for batch.lua `listeners`, `steps_end`, `strict` and, where others listen,
---   `turn`, `due` and `close_turn`, whose word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>": 1 if callers
+--   `turn`, `due` and `close_turn`, whose word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>": 1 if callers
 --   were held back from what is free; 1 if somebody was told of it, and after how many microseconds it is to be seen
 --   whether they came, 0 if nobody is waited for; for how long a caller must have waited by now to be served within its
---   process (may be less than nothing), "-" for none; how many strangers listen; how many clients stand in line. Or
---   "turn:off": the server does not let the line be kept
--- Publishes: to the channel of those who take part "+" where permits were added that nobody in line can use, and "all"
---   where no line may be kept
+--   process (may be less than nothing), "-" for none; how many strangers listen; how many clients stand in line; 1 if, beside
+--   strangers, this client is one of the first three. Or "turn:off": the server does not let the line be kept
+-- Publishes: beside strangers "soon" to the client that is the third in line now, and "turn" to the first three when
+--   strangers would take what has come free; to the channel of those who take part "+"
+--   where permits were added that nobody in line can use, and "all" where no line may be kept
 -- Repeat-safe: yes, batch.lua keeps a record; a batch that leaves none has changed nothing but the line
 -- Invariant: nobody gets more than there is
 
@@ -36,7 +37,7 @@ elseif KEYS[5] then
   if gone[1] then redis.pcall('ZREM', KEYS[4], unpack(gone)) end
 end
 if time and not time.err then
-  local PATIENCE, MOST_OWED, LEAST_WEIGHT = 5000, 8, 1 / 32
+  local PATIENCE, MOST_OWED, LEAST_WEIGHT, NEAR = 5000, 8, 1 / 32, 3
   local floor, min, max = math.floor, math.min, math.max
   local now = time[1] * 1000000 + time[2]
   local head, last = now - ARGV[steps_end + 1], now - ARGV[steps_end + 2]
@@ -49,7 +50,7 @@ if time and not time.err then
 
   -- What strangers are owed, less what they have taken since the last script: as many as they have released or the
   -- counter has fallen by, whichever is more in the long run.
-  local counter, owed, weight, since, unreleased
+  local counter, owed, weight, since, unreleased, overdrawn
   if strangers > 0 then
     local account = redis.pcall('HGET', KEYS[5], '*')
     local n = {}
@@ -69,7 +70,12 @@ if time and not time.err then
     end
     owed = max(-MOST_OWED, owed - took)
     kept = max(0, floor(owed))
+    overdrawn = owed < 1 - MOST_OWED
   end
+
+  -- Strangers who have had too much take what is kept for somebody before that one comes: whoever asks is to be faster. Who comes
+  -- anew is so three times of four, or a client would hand on what it has to itself for as long as it can.
+  local at_once = overdrawn and (line.stands or now % 4 > 0)
 
   -- How many of those who ask came by `instant`; they are taken to have come evenly.
   local function came_by(instant)
@@ -84,10 +90,10 @@ if time and not time.err then
     if turn.stops then count = 0 end
     while result < count and total - kept - result * amount >= amount do
       local left = total - kept - result * amount
-      local may = min(count, came_by(line.limit()) - asked, floor(left / amount) + result)
+      local may = min(count, came_by(line.limit(at_once)) - asked, floor(left / amount) + result)
       if may > result then
         result = may
-      elseif line.limit() == math.huge then
+      elseif line.limit(at_once) == math.huge then
         break
       else
         kept = kept + line.keep(left)
@@ -127,9 +133,18 @@ if time and not time.err then
     -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line.
     if announces and left ~= 0 then redis.pcall(ARGV[1], KEYS[4], left and '+' or 'all') end
     if not left then return ' turn:off' end
+    -- Who comes near the head of the line answers what strangers say from then on.
+    local near = strangers > 0 and redis.pcall('ZRANGE', KEYS[4], 0, NEAR - 1) or {}
+    local function tell(i, word)
+      if near[i] and near[i] ~= client then redis.pcall(ARGV[1], KEYS[4] .. ':' .. near[i], word) end
+    end
+    if grants > 0 then tell(NEAR, 'soon') end
+    for i = 1, overdrawn and announces and NEAR or 0 do tell(i, 'turn') end
+    local is_near = near[1] == client or near[2] == client or near[NEAR] == client
     local keep = line.first and now - line.first - 5000 or -5000
-    return string.format(' turn:%d:%d:%.0f:%s:%.0f:%.0f', held and 1 or 0, line.told and 1 or 0, line.pause,
-      (strangers > 0 and owed > 0 or turn.stops) and '-' or string.format('%.0f', keep / 1.1), strangers, clients)
+    keep = (strangers > 0 and owed > 0 or turn.stops) and '-' or string.format('%.0f', keep / 1.1)
+    return string.format(' turn:%d:%d:%.0f:%s:%.0f:%.0f:%d', held and 1 or 0, line.told and 1 or 0, line.pause,
+      keep, strangers, clients, is_near and 1 or 0)
   end
 end
 local strict = KEYS[5] and ARGV[steps_end + 7] == '1'

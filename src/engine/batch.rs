@@ -1,5 +1,5 @@
 //! Calls that travel to the server together, as one call of a script: `lua/semaphore/batch.lua` behind `counter.lua`,
-//! which reads the counter, `line.lua` and `turns.lua`, which know whose turn it is; with calls about permits on record
+//! which reads the counter, `places.lua`, `line.lua` and `turns.lua`, which know whose turn it is; with calls about permits on record
 //! `holders.lua`, too, which keeps that (see [`watchdog`](super::watchdog)).
 //!
 //! All calls of a batch were waiting for an answer at the same time, so any order among them is one that
@@ -27,6 +27,7 @@ use crate::transport::Value;
 static BATCH: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("../../lua/semaphore/counter.lua"),
+        include_str!("../../lua/engine/places.lua"),
         include_str!("../../lua/engine/line.lua"),
         include_str!("../../lua/semaphore/turns.lua"),
         include_str!("../../lua/semaphore/batch.lua"),
@@ -39,6 +40,7 @@ static WATCHED: LazyLock<Script> = LazyLock::new(|| {
         include_str!("../../lua/semaphore/held.lua"),
         include_str!("../../lua/semaphore/counter.lua"),
         include_str!("../../lua/semaphore/holders.lua"),
+        include_str!("../../lua/engine/places.lua"),
         include_str!("../../lua/engine/line.lua"),
         include_str!("../../lua/semaphore/turns.lua"),
         include_str!("../../lua/semaphore/batch.lua"),

@@ -11,6 +11,7 @@ macro_rules! script {
         LazyLock::new(|| {
             Script::new(concat!(
                 include_str!("../../lua/engine/envelope.lua"),
+                include_str!("../../lua/engine/places.lua"),
                 include_str!("../../lua/engine/line.lua"),
                 include_str!("../../lua/recipes/ids.lua"),
                 $($store)+

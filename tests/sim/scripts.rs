@@ -2,6 +2,7 @@
 
 pub const SEMAPHORE: &str = concat!(
     include_str!("../../lua/semaphore/counter.lua"),
+    include_str!("../../lua/engine/places.lua"),
     include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/semaphore/turns.lua"),
     include_str!("../../lua/semaphore/batch.lua"),
@@ -35,6 +36,7 @@ pub const ONCE: &str = include_str!("../../lua/engine/once.lua");
 pub const FORGET: &str = include_str!("../../lua/engine/forget.lua");
 pub const TIMESTAMP: &str = concat!(
     include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/places.lua"),
     include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/times.lua"),
@@ -43,6 +45,7 @@ pub const TIMESTAMP: &str = concat!(
 );
 pub const FAIR: &str = concat!(
     include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/places.lua"),
     include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/times.lua"),
@@ -51,6 +54,7 @@ pub const FAIR: &str = concat!(
 );
 pub const SET: &str = concat!(
     include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/places.lua"),
     include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/set.lua"),
@@ -58,6 +62,7 @@ pub const SET: &str = concat!(
 );
 pub const SLOTS: &str = concat!(
     include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/places.lua"),
     include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/recipes/ids.lua"),
     include_str!("../../lua/recipes/slots.lua"),

@@ -77,6 +77,11 @@ impl Line {
         }
     }
 
+    /// Few stand before this client by now: it is one of those who answer what is for everybody.
+    pub(crate) fn comes_near(&self) {
+        self.lock().turns.comes_near();
+    }
+
     /// The turn of this client has come: those who wait look. Whether there are any.
     pub(crate) fn has_its_turn(self: &Arc<Self>) -> bool {
         let mut state = self.lock();

@@ -31,7 +31,8 @@
 //!
 //! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which
 //! Java reads as 8): clients that take part pass it over. Any other message there is a stranger's release, and is answered by
-//! some three of those who wait, as one is enough to tell whose turn it is; so are permits that nobody in line can use. By
+//! the first three of the line, and by some three of all who wait, as one is enough to tell whose turn it is; so are permits that nobody in
+//! line can use. Beside strangers whoever is served tells the third in line that its turn comes `soon`. By
 //! themselves all together look some 50 times a second, each at most once in `safety_interval`.
 //!
 //! *Strangers*, listeners that do not take part (JVMs, clients without turns), have one account together. For each caller of
@@ -40,11 +41,16 @@
 //! nothing the debt is forgotten, and grows half as fast from then on, and twice as fast again when they take some. As long
 //! as they are owed anything all releases go through Redis.
 //!
+//! When they have had more than seven permits more than that, they take what is kept before that one comes for whom it is. Then the
+//! first three of the line are told, and nothing is kept, unless for a request that stops the line: what is free is for whoever asks and
+//! stands in line, and, three times of four, for who comes anew. That costs the order, and leaves ours a share beside a JVM
+//! whose threads take again at once.
+//!
 //! Who only tries (`try_acquire`) takes what is free.
 //!
 //! # What is stored
 //!
-//! Written by `lua/engine/line.lua` and `lua/semaphore/turns.lua` where others listen, and only then. It vanishes a minute
+//! Written by `lua/engine/places.lua` and `lua/semaphore/turns.lua` where others listen, and only then. It vanishes a minute
 //! after its last use, the line with the last who stands in it. Times are microseconds since 1970 by the server's clock.
 //!
 //! | Where | What |
@@ -54,7 +60,7 @@
 //! | field `+` | when somebody who is far away may be told again |
 //! | field `=` | when somebody may stop the line again |
 //! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (0.0313 to 1); since when permits are kept for them, or 0; how many they have taken and not announced |
-//! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come |
+//! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come; `soon`: it is the third in line |
 //! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new`, a line begins: whoever waits is to come; `all`, it may not be kept: the same; `+`: nobody in line can use what is free |
 //!
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
@@ -108,6 +114,8 @@ pub(crate) struct Turns {
     clients: u32,
     /// It was called into a line, and no answer to a later question has come since, or one that says that it stands there.
     called: Option<Instant>,
+    /// This client is one of the first of them.
+    near: bool,
     /// How many callers were served without Redis since the last report.
     handed_over: i64,
     /// How many messages of strangers were heard since then.
@@ -198,6 +206,11 @@ impl Turns {
         self.learned = None;
     }
 
+    /// Few stand before this client by now.
+    pub(crate) fn comes_near(&mut self) {
+        self.near = true;
+    }
+
     /// Others have begun a line in which it is to stand.
     pub(crate) fn call(&mut self, now: Instant) {
         self.called = Some(now);
@@ -242,7 +255,8 @@ impl Turns {
 
     /// Whether this client looks at a message that is for everybody.
     pub(crate) fn answers(&self, now: Instant) -> bool {
-        !self.takes_part(now) || fastrand::f64() * f64::from(self.clients) < ANSWERS
+        let by_chance = || fastrand::f64() * f64::from(self.clients) < ANSWERS;
+        !self.takes_part(now) || self.near || by_chance()
     }
 
     /// When this client looks at a message that others are to answer, in case that they are not there any more; unless it
@@ -297,6 +311,7 @@ impl Turns {
     ) -> Option<Instant> {
         self.in_line = verdict.is_some() && waiting && (asked || self.in_line);
         if asked {
+            self.near = false;
             self.held = false;
             self.late_look = None;
             // A question that was under way may have been answered before the line began.
@@ -315,6 +330,7 @@ impl Turns {
         };
         self.held |= seen.held;
         self.clients = seen.clients;
+        self.near |= seen.near;
         self.keep_before = seen.keep.and_then(|keep| {
             let distance = Duration::from_micros(keep.unsigned_abs());
             if keep < 0 {
@@ -350,7 +366,7 @@ mod tests {
     }
 
     fn kept(keep: i64) -> Option<Verdict> {
-        verdict(&format!("turn:0:0:0:{keep}:0:2"))
+        verdict(&format!("turn:0:0:0:{keep}:0:2:0"))
     }
 
     #[test]
@@ -391,22 +407,22 @@ mod tests {
         );
         turns.answered(kept(-5_000), true, true, sent, sent);
         assert!(turns.may_keep(sent + Duration::from_millis(5), true));
-        turns.answered(verdict("turn:0:0:0:-:1:2"), true, true, sent, sent);
+        turns.answered(verdict("turn:0:0:0:-:1:2:0"), true, true, sent, sent);
         assert!(!turns.may_keep(sent - Duration::from_secs(1), true));
     }
 
     #[test]
     fn who_has_told_others_looks_whether_they_came_until_it_hears_that_they_did() {
         let (mut turns, now) = (Turns::default(), Instant::now());
-        let told = verdict("turn:0:1:5000:0:0:2");
-        let waits = verdict("turn:1:0:4000:0:0:1000000000");
+        let told = verdict("turn:0:1:5000:0:0:2:0");
+        let waits = verdict("turn:1:0:4000:0:0:1000000000:0");
         assert_eq!(
             turns.answered(waits, true, true, now, now),
             None,
             "somebody else has told them"
         );
         assert!(turns.is_held());
-        let told_by_others = verdict("turn:1:0:4000:0:0:2");
+        let told_by_others = verdict("turn:1:0:4000:0:0:2:0");
         assert_eq!(
             turns.answered(told_by_others, false, false, now, now),
             None,
@@ -456,10 +472,16 @@ mod tests {
     fn of_a_crowd_a_few_answer_what_is_for_all() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         let times = |happens: &dyn Fn() -> bool| (0..10_000).filter(|_| happens()).count();
-        turns.answered(verdict("turn:0:0:0:0:0:3"), true, true, now, now);
+        turns.answered(verdict("turn:0:0:0:0:0:3:0"), true, true, now, now);
         assert_eq!(times(&|| turns.answers(now)), 10_000);
-        turns.answered(verdict("turn:0:0:0:0:0:1000"), true, true, now, now);
+        turns.answered(verdict("turn:0:0:0:0:0:1000:0"), true, true, now, now);
         assert!((1..200).contains(&times(&|| turns.answers(now))));
+        turns.comes_near();
+        assert_eq!(times(&|| turns.answers(now)), 10_000, "its turn comes soon");
+        turns.answered(verdict("turn:0:0:0:0:0:1000:0"), true, true, now, now);
+        assert!(times(&|| turns.answers(now)) < 200, "others came before it");
+        turns.answered(verdict("turn:0:0:0:0:0:1000:1"), true, true, now, now);
+        assert_eq!(times(&|| turns.answers(now)), 10_000);
         let interval = Duration::from_secs(5);
         assert!((1_500..3_500).contains(&times(&|| turns.looks(interval))));
     }

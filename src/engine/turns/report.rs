@@ -71,6 +71,8 @@ pub(crate) struct Seen {
     pub(crate) strangers: u32,
     /// How many clients stand in line.
     pub(super) clients: u32,
+    /// This client is one of the first of them.
+    pub(super) near: bool,
 }
 
 impl Verdict {
@@ -80,7 +82,7 @@ impl Verdict {
             return Some(Verdict::Off);
         }
         let parts: Vec<&str> = word.strip_prefix("turn:")?.split(':').collect();
-        let [held, told, pause, keep, strangers, clients] = parts.as_slice() else {
+        let [held, told, pause, keep, strangers, clients, near] = parts.as_slice() else {
             return None;
         };
         let pause: u64 = pause.parse().ok()?;
@@ -95,6 +97,7 @@ impl Verdict {
             keep,
             strangers: strangers.parse().ok()?,
             clients: clients.parse().ok()?,
+            near: flag(near)?,
         }))
     }
 }
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_read() {
-        let Some(Verdict::Seen(seen)) = Verdict::read("turn:1:0:1500:-2000:2:3") else {
+        let Some(Verdict::Seen(seen)) = Verdict::read("turn:1:0:1500:-2000:2:3:1") else {
             panic!("it is as the script writes it");
         };
         assert!(seen.held && !seen.told);
@@ -127,7 +130,7 @@ mod tests {
 
     #[test]
     fn beside_strangers_nobody_is_served_without_redis() {
-        let Some(Verdict::Seen(seen)) = Verdict::read("turn:0:1:0:-:2:3") else {
+        let Some(Verdict::Seen(seen)) = Verdict::read("turn:0:1:0:-:2:3:1") else {
             panic!("it is as the script writes it");
         };
         assert_eq!((seen.pause, seen.keep), (None, None));
@@ -137,10 +140,10 @@ mod tests {
     fn anything_else_is_no_answer() {
         for word in [
             "turn:",
-            "turn:1:0:3:4:5",
-            "turn:x:0:1:-:1:0",
-            "turn:0:2:1:-:1:0",
-            "turn:0:1:1:-:-1:0",
+            "turn:1:0:3:4:5:0",
+            "turn:x:0:1:-:1:0:0",
+            "turn:0:2:1:-:1:0:0",
+            "turn:0:1:1:-:-1:0:0",
             "12",
         ] {
             assert_eq!(Verdict::read(word), None, "{word}");

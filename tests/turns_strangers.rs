@@ -1,0 +1,125 @@
+//! Turns beside strangers: listeners that keep no record and take what they can get, as JVMs do.
+
+mod support;
+
+use futures::StreamExt;
+use redis::AsyncCommands;
+use redis::aio::{MultiplexedConnection, PubSub};
+use redisson_semaphore::{Client, RSemaphore, Result};
+use support::channel::Channel;
+use support::clients::{LIMIT, connect, release_as_redisson, served};
+use support::server::RedisServer;
+use support::waiters::{channel, until};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const NAME: &str = "strangers";
+const LINE: &str = "redisson_sc_turns:{strangers}";
+const NOTES: &str = "redisson_sc_turns_notes:{strangers}";
+const GHOST: &str = "00000000-0000-0000-0000-000000000000";
+
+fn acquire(semaphore: &RSemaphore) -> JoinHandle<Result<()>> {
+    let semaphore = semaphore.clone();
+    tokio::spawn(async move { semaphore.acquire(1).await })
+}
+
+/// Server time in microseconds.
+async fn now(connection: &mut MultiplexedConnection) -> i64 {
+    let (seconds, micros): (i64, i64) = redis::cmd("TIME").query_async(connection).await.unwrap();
+    seconds * 1_000_000 + micros
+}
+
+/// Clients that wait beside a stranger, one after the other.
+struct Waiting {
+    server: RedisServer,
+    connection: MultiplexedConnection,
+    _stranger: Channel,
+    _clients: Vec<Client>,
+    waiters: Vec<JoinHandle<Result<()>>>,
+}
+
+impl Waiting {
+    async fn start(count: usize) -> Waiting {
+        let server = RedisServer::start().await;
+        let mut connection = server.connection().await;
+        let stranger = Channel::subscribe(&server, &channel(NAME)).await;
+        let (mut clients, mut waiters) = (Vec::new(), Vec::new());
+        for number in 1..=count {
+            let client = connect(server.url()).await;
+            waiters.push(acquire(&client.semaphore(NAME)));
+            clients.push(client);
+            until("it stands in line", LIMIT, async || {
+                let size: usize = connection.zcard(LINE).await.unwrap();
+                size == number
+            })
+            .await;
+        }
+        Waiting {
+            server,
+            connection,
+            _stranger: stranger,
+            _clients: clients,
+            waiters,
+        }
+    }
+
+    /// Somebody who listens, stands in line since `since`, and does not come. What it hears.
+    async fn ghost(&mut self, since: i64) -> PubSub {
+        let client = redis::Client::open(self.server.url()).unwrap();
+        let mut ear = client.get_async_pubsub().await.unwrap();
+        ear.subscribe(format!("{LINE}:{GHOST}")).await.unwrap();
+        let note = format!("1 {} 0 5000 0 1", now(&mut self.connection).await);
+        let _: () = self.connection.hset(NOTES, GHOST, note).await.unwrap();
+        let _: () = self.connection.zadd(LINE, GHOST, since).await.unwrap();
+        ear
+    }
+}
+
+/// Who hears it answers what strangers say, as its turn comes soon.
+#[tokio::test]
+async fn who_has_come_near_the_head_of_the_line_is_told() {
+    let mut world = Waiting::start(3).await;
+    let latest = now(&mut world.connection).await + 3_600_000_000;
+    let ear = world.ghost(latest).await;
+    // One is served, two stand before it.
+    release_as_redisson(&mut world.connection, NAME, 1).await;
+    let told = timeout(LIMIT, ear.into_on_message().next()).await;
+    let told = told.expect("it is told").expect("the connection stands");
+    assert_eq!(told.get_payload::<String>().unwrap(), "soon");
+    release_as_redisson(&mut world.connection, NAME, 2).await;
+    for waiter in world.waiters.drain(..) {
+        served(waiter).await;
+    }
+}
+
+/// Strangers who have had more than they were owed would take what is kept: it is for whoever asks.
+#[tokio::test]
+async fn beside_strangers_who_take_too_much_nothing_is_kept_for_somebody_else() {
+    for (owed, kept) in [(-8, false), (0, true)] {
+        let mut world = Waiting::start(2).await;
+        let first = now(&mut world.connection).await - 5_000_000;
+        let ear = world.ghost(first).await;
+        let account = format!("0 {owed}.0000 1.0000 0 0.0000");
+        let _: () = world.connection.hset(NOTES, "*", account).await.unwrap();
+        release_as_redisson(&mut world.connection, NAME, 1).await;
+        until("one is served", LIMIT, async || {
+            world.waiters.iter().any(JoinHandle::is_finished)
+        })
+        .await;
+        let end = "the end";
+        let own = format!("{LINE}:{GHOST}");
+        let _: () = world.connection.publish(own, end).await.unwrap();
+        let messages = ear
+            .into_on_message()
+            .map(|said| said.get_payload().unwrap());
+        let heard: Vec<String> = messages
+            .take_while(|said| futures::future::ready(said != end))
+            .collect()
+            .await;
+        assert_eq!(heard.contains(&"turn".to_owned()), kept, "{heard:?}");
+        release_as_redisson(&mut world.connection, NAME, 1).await;
+        for waiter in world.waiters.drain(..) {
+            served(waiter).await;
+        }
+    }
+}
