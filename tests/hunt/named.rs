@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::judge::Object;
+use super::jvm;
 use super::plan::{
     Ask, Call, Event, Give, Life, LinkFault, Meddling, Plan, ServerFault, Settings, What,
 };
@@ -12,6 +13,10 @@ use super::plan::{
 pub fn all() -> Vec<(&'static str, Plan)> {
     vec![
         ("the ends of the dead are evicted", ends_of_the_dead()),
+        (
+            "what comes back of the dead is heard by nobody, and by a JVM later",
+            reclaimed_unheard(),
+        ),
         (
             "the record of permits is evicted under their holder",
             record_evicted(),
@@ -74,6 +79,29 @@ fn ends_of_the_dead() -> Plan {
             calls(1000, 1, keeps(SEMAPHORE, 100)),
             at(2000, What::Life(0, Life::Freeze)),
             at(2500, What::Server(evicts)),
+        ],
+    )
+}
+
+/// A JVM listens again without a word after what the dead held has been announced.
+fn reclaimed_unheard() -> Plan {
+    let mut settings = Settings::plain(2, 1);
+    settings.watched = vec![true];
+    settings.jvms = 1;
+    settings.healing = Duration::from_secs(120);
+    let caller = jvm::Caller {
+        permits: 1,
+        hold: Duration::from_millis(10),
+        blocks: true,
+    };
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps(SEMAPHORE, 60_000)),
+            calls(1200, 1, Call::looking_in(SEMAPHORE)),
+            at(1500, What::Jvm(0, 0, caller)),
+            at(2000, What::Life(0, Life::Freeze)),
+            at(2500, What::JvmDeaf(0, Duration::from_secs(6))),
         ],
     )
 }

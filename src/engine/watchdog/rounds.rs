@@ -301,6 +301,10 @@ impl Core {
         } else {
             self.watchdog.nobody_at(look.keys.object());
         }
+        if seen.total.is_some_and(|total| total > 0) {
+            // A JVM whose subscription is just being made anew has not heard of them, and does not look.
+            self.nobody_has_heard(&look.keys);
+        }
         let Some(line) = line else { return };
         if let Some(renewal) = &look.renewal
             && (seen.on_record.is_some() || !failed)
