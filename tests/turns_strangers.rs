@@ -34,7 +34,7 @@ struct Waiting {
     server: RedisServer,
     connection: MultiplexedConnection,
     _stranger: Channel,
-    _clients: Vec<Client>,
+    clients: Vec<Client>,
     waiters: Vec<JoinHandle<Result<()>>>,
 }
 
@@ -58,9 +58,15 @@ impl Waiting {
             server,
             connection,
             _stranger: stranger,
-            _clients: clients,
+            clients,
             waiters,
         }
+    }
+
+    /// Strangers are owed so many permits.
+    async fn owe(&mut self, permits: i64) {
+        let account = format!("0 {permits}.0000 1.0000 0 0.0000");
+        let _: () = self.connection.hset(NOTES, "*", account).await.unwrap();
     }
 
     /// Somebody who listens, stands in line since `since`, and does not come. What it hears.
@@ -99,8 +105,7 @@ async fn beside_strangers_who_take_too_much_nothing_is_kept_for_somebody_else() 
         let mut world = Waiting::start(2).await;
         let first = now(&mut world.connection).await - 5_000_000;
         let ear = world.ghost(first).await;
-        let account = format!("0 {owed}.0000 1.0000 0 0.0000");
-        let _: () = world.connection.hset(NOTES, "*", account).await.unwrap();
+        world.owe(owed).await;
         release_as_redisson(&mut world.connection, NAME, 1).await;
         until("one is served", LIMIT, async || {
             world.waiters.iter().any(JoinHandle::is_finished)
@@ -122,4 +127,21 @@ async fn beside_strangers_who_take_too_much_nothing_is_kept_for_somebody_else() 
             served(waiter).await;
         }
     }
+}
+
+/// The first of the line are told together, as strangers hear of it, too.
+#[tokio::test]
+async fn beside_strangers_who_take_too_much_several_are_told() {
+    let mut world = Waiting::start(2).await;
+    let latest = now(&mut world.connection).await + 3_600_000_000;
+    let ear = world.ghost(latest).await;
+    world.owe(-8).await;
+    // One for its own caller, and one for the other's.
+    world.clients[0].semaphore(NAME).release(2).await.unwrap();
+    for waiter in world.waiters.drain(..) {
+        served(waiter).await;
+    }
+    let told = timeout(LIMIT, ear.into_on_message().next()).await;
+    let told = told.expect("it is told").expect("the connection stands");
+    assert_eq!(told.get_payload::<String>().unwrap(), "turn");
 }

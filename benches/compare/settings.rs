@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) measure_shared: Duration,
     /// How many clients wait for one permit.
     pub(crate) clients: &'static [u64],
+    /// How many clients work beside a JVM.
+    pub(crate) clients_beside_jvm: u64,
     /// How many clients wait where only their looks are measured.
     pub(crate) waiting_clients: u64,
     /// How long permits are held beside whom a large request waits, in milliseconds; and how many such requests.
@@ -59,6 +61,7 @@ impl Settings {
             measure: Duration::from_millis(600),
             measure_shared: Duration::from_secs(10),
             clients: &[2, 20, 100, 300, 1000],
+            clients_beside_jvm: 60,
             waiting_clients: 1000,
             holds_beside_large: &[4, 20, 100],
             large_requests: 3,

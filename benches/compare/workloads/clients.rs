@@ -8,17 +8,22 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::Result;
-use crate::contestant::Contestant::{self, Fair, Ours};
+use crate::contestant::Contestant::{self, Fair, Ours, RedissonSync};
 use crate::figures::numbers::grouped;
 use crate::meter::{self, ServerUse};
 use crate::report::Report;
 use crate::report::metric::{self, Numbers};
+use crate::sample::{Crowd, measure_each};
 use crate::stage::{Stage, crowd_fields};
 
 pub(crate) const SEMAPHORE: &str = "turns-clients";
 pub(crate) const FAIR: &str = "turns-fair-waiting";
+pub(crate) const BESIDE_JVM: &str = "turns-beside-jvm";
 
 const HOLD: Duration = Duration::from_millis(10);
+const HOLD_BESIDE_JVM: Duration = Duration::from_millis(5);
+/// Of the JVM.
+const THREADS: u64 = 4;
 /// Nobody releases anything.
 const FOR_GOOD: Duration = Duration::from_secs(45);
 /// Until all have asked.
@@ -78,6 +83,44 @@ pub(crate) async fn fair(stage: &mut Stage, report: &mut Report) -> Result<()> {
     ];
     numbers.extend(seen.of_scripts());
     report.add(format!("{} clients", grouped(clients as f64)), numbers);
+    report.end();
+    Ok(())
+}
+
+/// A JVM whose threads take again at once what they have released, and keep no record.
+pub(crate) async fn beside_jvm(stage: &mut Stage, report: &mut Report) -> Result<()> {
+    let clients = stage.settings.clients_beside_jvm;
+    report.begin(
+        BESIDE_JVM,
+        "clients of one caller each beside a JVM of 4 threads, permits held 5 ms",
+    );
+    for permits in [1, 4] {
+        let name = format!("bench:{BESIDE_JVM}:{permits}");
+        stage.set(&name, permits).await?;
+        let ours = stage.start_clients(Ours.make(), clients).await?;
+        let java = stage.programs(RedissonSync.make(), 1).await?.remove(0);
+        let crowd = |callers| Crowd {
+            callers,
+            permits: 1,
+            hold: HOLD_BESIDE_JVM,
+            semaphores: None,
+        };
+        let crowds = [
+            ((Ours, ours), crowd(clients)),
+            ((RedissonSync, java), crowd(THREADS)),
+        ];
+        measure_each(stage, &crowds, &name, stage.settings.warm_up).await?;
+        let sample = measure_each(stage, &crowds, &name, stage.settings.measure_shared).await?;
+        let shares = sample.shares();
+        let equal = sample.pairs_per_second() / (clients + THREADS) as f64;
+        let mut numbers = metric::of_sample(&sample);
+        numbers.extend([
+            (&metric::PERMIT_USE, sample.use_of(permits)),
+            (&metric::LEAST_SHARE, shares[0] / clients as f64 / equal),
+        ]);
+        let title = format!("{} clients, {permits} permits", grouped(clients as f64));
+        report.add_shared(title, numbers, shares);
+    }
     report.end();
     Ok(())
 }

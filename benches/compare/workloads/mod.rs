@@ -49,6 +49,9 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     if wanted(clients::FAIR) {
         clients::fair(stage, report).await?;
     }
+    if wanted(clients::BESIDE_JVM) {
+        clients::beside_jvm(stage, report).await?;
+    }
     if wanted(large::NAME) {
         large::run(stage, report).await?;
     }

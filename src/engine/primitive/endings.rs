@@ -106,7 +106,7 @@ impl<P: Primitive> State<P> {
     }
 
     /// The last sending of `batch` has done nothing, because of `error`. Where an earlier one may have, its callers, and no
-    /// others, are told the `doubt`.
+    /// others, are told the `doubt`, and what it may have taken is given back.
     pub(super) fn fail(
         &mut self,
         name: &str,
@@ -114,6 +114,10 @@ impl<P: Primitive> State<P> {
         (error, doubt): (&Error, Option<&Error>),
         now: Instant,
     ) -> Told<P> {
+        if doubt.is_some() {
+            let owed = self.primitive.unknown(&batch);
+            self.owe(owed, now);
+        }
         // What stops those who ask stops all.
         let stopped = if batch.asks.is_empty() {
             Vec::new()

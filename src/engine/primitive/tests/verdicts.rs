@@ -182,6 +182,28 @@ fn a_refusal_behind_a_lost_reply_is_in_doubt_for_those_who_asked_alone() {
 }
 
 #[test]
+fn what_may_have_been_taken_before_a_refusal_is_given_back() {
+    let doubt = refused_in_doubt("name", "refused", Duration::from_secs(1));
+    for (doubt, owes) in [(Some(&doubt), true), (None, false)] {
+        let (mut state, now) = (state::<FairLock>(), Instant::now());
+        let (reply, _caller) = oneshot::channel();
+        state.join(1, reply, None, now);
+        let Some(Task::Batch(batch)) = state.depart(Moment::now()) else {
+            panic!("nothing departs");
+        };
+        assert!(
+            state
+                .fail("name", batch, (&plain(), doubt), now)
+                .tell()
+                .is_empty()
+        );
+        let next = state.depart(Moment::now());
+        let owed = matches!(next, Some(Task::Batch(batch)) if !batch.calls.is_empty());
+        assert_eq!(owed, owes);
+    }
+}
+
+#[test]
 fn who_takes_nothing_is_in_no_doubt() {
     let (mut state, now) = (state::<Gate>(), Instant::now());
     let mut caller = join(&mut state, None, now);
