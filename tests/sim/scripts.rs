@@ -11,6 +11,7 @@ pub const WATCHED: &str = concat!(
     include_str!("../../lua/semaphore/held.lua"),
     include_str!("../../lua/semaphore/counter.lua"),
     include_str!("../../lua/semaphore/holders.lua"),
+    include_str!("../../lua/engine/places.lua"),
     include_str!("../../lua/engine/line.lua"),
     include_str!("../../lua/semaphore/turns.lua"),
     include_str!("../../lua/semaphore/batch.lua"),
@@ -22,6 +23,10 @@ pub const LATCH: &str = concat!(
 );
 pub const PERMITS: &str = concat!(
     include_str!("../../lua/engine/envelope.lua"),
+    include_str!("../../lua/engine/places.lua"),
+    include_str!("../../lua/engine/line.lua"),
+    include_str!("../../lua/permit_expirable/counter.lua"),
+    include_str!("../../lua/semaphore/turns.lua"),
     include_str!("../../lua/permit_expirable/steps.lua"),
 );
 pub const RENEW_PERMITS: &str = include_str!("../../lua/permit_expirable/renew.lua");

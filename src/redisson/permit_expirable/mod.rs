@@ -30,6 +30,7 @@ use primitive::{MOST_AT_ONCE, PermitExpirable};
 static STEPS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("../../../lua/engine/envelope.lua"),
+        include_str!("../../../lua/engine/places.lua"),
         include_str!("../../../lua/engine/line.lua"),
         include_str!("../../../lua/permit_expirable/counter.lua"),
         include_str!("../../../lua/semaphore/turns.lua"),
