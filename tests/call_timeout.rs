@@ -5,6 +5,7 @@ mod support;
 
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use redisson_semaphore::recipes::{SetSemaphore, StringLock};
 use redisson_semaphore::{
     Client, ClientBuilder, ConnectionState, Effect, Error, RCountDownLatch, RLock, RSemaphore,
@@ -237,6 +238,44 @@ async fn in_a_silent_network_every_call_ends_and_what_it_took_is_given_back() {
         proxy.clear();
         objects.are_as_they_should_be(&server).await;
     }
+}
+
+/// What it has answered so each time has not happened.
+#[tokio::test]
+async fn while_the_server_refuses_for_now_calls_end_and_are_told_why() {
+    let server = RedisServer::start().await;
+    let client = builder(server.url()).call_timeout(BOUND);
+    let client = client.connect().await.unwrap();
+    let objects = Objects::set_up(&client).await;
+    let mut control = server.connection().await;
+    let needed = async |replicas: &str, control: &mut MultiplexedConnection| {
+        let mut config = redis::cmd("CONFIG");
+        config.arg("SET").arg("min-replicas-to-write").arg(replicas);
+        let _: () = config.query_async(control).await.unwrap();
+    };
+    needed("1", &mut control).await;
+    let all = async {
+        tokio::join!(
+            objects.take_for_a_time(),
+            objects.take_now(),
+            objects.semaphore.add_permits(1)
+        )
+    };
+    let (mut told, tried, added) = timeout(LIMIT, all).await.expect("they are told");
+    told.extend(tried);
+    told.push(added.unwrap_err());
+    for error in &told {
+        let Error::RefusedForNow { detail, .. } = error else {
+            panic!("{error}");
+        };
+        assert!(detail.contains("NOREPLICAS"), "{error}");
+    }
+    assert_effect(&told, Effect::None);
+    needed("0", &mut control).await;
+    for given in objects.give().await {
+        given.unwrap();
+    }
+    objects.are_as_they_should_be(&server).await;
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::core::Core;
+use super::once::refused;
 use crate::error::{Error, Result};
 use crate::state::ConnectionState;
 use crate::stats::{Counters, Since, What};
@@ -288,14 +289,13 @@ impl Bound<'_> {
                 lag.unwrap_or_else(|| "its time is over".to_owned())
             }
         };
-        // Where nothing was sent about its object, or nothing at all, this was not.
+        // Where nothing was sent about its object that may have been carried out, this was not.
         let dropped = self.call.dropped;
-        let sent = match self.call.key {
-            Some(key) => core.sent.since(self.sent, key),
-            None => core.sent.count() > self.sent,
-        };
-        let untouched = dropped == Dropped::Withdrawn && !sent;
+        let untouched = dropped == Dropped::Withdrawn && !core.sent.since(self.sent, self.call.key);
         if untouched || dropped == Dropped::Harmless {
+            if let Some(refusal) = core.refusing.last_since(self.began) {
+                return refused(&name, &refusal);
+            }
             return Error::Unavailable {
                 name,
                 waited,

@@ -235,7 +235,7 @@ impl Core {
                     && let Ok(route) = self.connection.route(request.key())
                 {
                     self.stats.note_retry();
-                    match self.attempt(route, request, true).await {
+                    match self.attempt_for_callers(route, request).await {
                         Ok(answer) => {
                             if refused_before {
                                 self.refusing.end(self.connection.server());
@@ -274,7 +274,20 @@ impl Core {
     pub(crate) async fn try_for_callers(&self, request: &Request) -> Result<Value, Failure> {
         let route = self.connection.route(request.key());
         let route = route.map_err(Failure::NoConnection)?;
-        self.attempt(route, request, true).await
+        self.attempt_for_callers(route, request).await
+    }
+
+    async fn attempt_for_callers(
+        &self,
+        route: Route<'_>,
+        request: &Request,
+    ) -> Result<Value, Failure> {
+        let under_way = self.sent.begin(request);
+        let answer = self.attempt(route, request, true).await;
+        if let Err(Failure::Refused(_) | Failure::NoConnection(_)) = &answer {
+            under_way.has_done_nothing();
+        }
+        answer
     }
 
     /// Nothing of `request` was done, because of a record that nobody of ours has written: it can be sent again.
@@ -295,23 +308,24 @@ impl Core {
         request: &Request,
         confirmed: bool,
     ) -> Result<Value, Failure> {
-        self.sent.note(request);
         let messages = self.connection.messages();
         let how = |command: Command| match confirmed && !request.is_plain() {
             true => command.confirmed(),
             false => command,
         };
-        match route.send(&how(request.command(messages))).await {
-            Err(Failure::Refused(refusal)) if refusal.reason == Reason::NoScript => {
-                let full = how(request.full_command(messages));
-                Box::pin(route.send(&full)).await
-            }
-            Err(Failure::Refused(refusal)) if refusal.reason == Reason::ReadOnly => {
-                self.wakeups.renew();
-                Err(Failure::Refused(refusal))
-            }
-            answer => answer,
+        let mut answer = route.send(&how(request.command(messages))).await;
+        if let Err(Failure::Refused(refusal)) = &answer
+            && refusal.reason == Reason::NoScript
+        {
+            let full = how(request.full_command(messages));
+            answer = Box::pin(route.send(&full)).await;
         }
+        if let Err(Failure::Refused(refusal)) = &answer
+            && refusal.reason == Reason::ReadOnly
+        {
+            self.wakeups.renew();
+        }
+        answer
     }
 }
 

@@ -1,8 +1,9 @@
-//! About which objects something has been sent, and when: what was not sent about an object has not happened to it.
+//! About which objects something was sent for callers that may have been carried out, and when: what was not sent about an object has not
+//! happened to it, nor what the server has refused.
 //!
 //! Objects that share a place are taken for one: then something may count as sent that was not, never the reverse.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::request::Request;
 use crate::transport::{hash_tag, slot};
@@ -13,15 +14,44 @@ const PLACES: usize = 1024;
 pub(crate) struct Sent {
     /// How many requests.
     count: AtomicU64,
-    /// The number of the last one about each object. All keys of one fall into the same slot of a cluster.
-    last: Box<[AtomicU64]>,
+    about_any: Place,
+    /// All keys of an object fall into the same slot of a cluster.
+    about: Box<[Place]>,
+}
+
+/// What is known of some objects.
+#[derive(Default)]
+struct Place {
+    /// The number of the last request that the server has not refused.
+    last: AtomicU64,
+    /// How many are under way.
+    under_way: AtomicU32,
+}
+
+impl Place {
+    fn begin(&self) {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn end(&self, number: u64, refused: bool) {
+        if !refused {
+            self.last.fetch_max(number, Ordering::SeqCst);
+        }
+        self.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn since(&self, count: u64) -> bool {
+        // In this order: what ends meanwhile is seen in one of them.
+        self.under_way.load(Ordering::SeqCst) > 0 || self.last.load(Ordering::SeqCst) > count
+    }
 }
 
 impl Default for Sent {
     fn default() -> Self {
         Sent {
             count: AtomicU64::new(0),
-            last: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
+            about_any: Place::default(),
+            about: (0..PLACES).map(|_| Place::default()).collect(),
         }
     }
 }
@@ -32,24 +62,59 @@ impl Sent {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// `request` is about to be sent.
-    pub(crate) fn note(&self, request: &Request) {
-        let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
+    /// `request` is about to be sent, for callers.
+    pub(crate) fn begin<'a>(&'a self, request: &'a Request) -> UnderWay<'a> {
+        self.each_place(request, Place::begin);
+        UnderWay {
+            sent: self,
+            request,
+            number: self.count.fetch_add(1, Ordering::SeqCst) + 1,
+            refused: false,
+        }
+    }
+
+    /// Whether something may have been carried out since so many requests had been sent: about the object with this key, or
+    /// about any.
+    pub(crate) fn since(&self, count: u64, key: Option<&str>) -> bool {
+        let place = key.map_or(&self.about_any, |key| self.place(hash_tag(key)));
+        place.since(count)
+    }
+
+    fn each_place(&self, request: &Request, change: impl Fn(&Place)) {
+        change(&self.about_any);
         let mut former = None;
         for key in request.keys() {
             let tag = hash_tag(key);
             if former.replace(tag) != Some(tag) {
-                self.last(tag).fetch_max(number, Ordering::SeqCst);
+                change(self.place(tag));
             }
         }
     }
 
-    /// Whether anything has been sent about the object with this key since so many requests had been sent.
-    pub(crate) fn since(&self, count: u64, key: &str) -> bool {
-        self.last(hash_tag(key)).load(Ordering::SeqCst) > count
+    fn place(&self, tag: &str) -> &Place {
+        &self.about[usize::from(slot(tag)) % PLACES]
     }
+}
 
-    fn last(&self, tag: &str) -> &AtomicU64 {
-        &self.last[usize::from(slot(tag)) % PLACES]
+/// A request under way. It may have been carried out when this is dropped, unless the server has refused it.
+pub(crate) struct UnderWay<'a> {
+    sent: &'a Sent,
+    request: &'a Request,
+    number: u64,
+    refused: bool,
+}
+
+impl UnderWay<'_> {
+    /// The server has refused it, or never got it.
+    pub(crate) fn has_done_nothing(mut self) {
+        self.refused = true;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let (number, refused) = (self.number, self.refused);
+        self.sent
+            .each_place(self.request, |place| place.end(number, refused));
     }
 }

@@ -11,6 +11,7 @@ use super::recipe::Recipe;
 use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder};
 use crate::engine::call::{Dropped, Wait};
+use crate::engine::command::Commands;
 use crate::engine::keys::check_id;
 use crate::engine::primitive::Line;
 use crate::engine::{self, Core};
@@ -67,6 +68,20 @@ impl Handle {
         Ok(self.shared.get_or_init(|| Shared { line, keeping }))
     }
 
+    fn calling(
+        &self,
+        operation: &'static str,
+        wait: Wait,
+        dropped: Dropped,
+    ) -> engine::call::Call<'_> {
+        let call = engine::call::Call::new(&self.settings.name, operation, wait, dropped);
+        match self.shared() {
+            // It stands among the keys of each request.
+            Ok(shared) => call.about(shared.line.keys().record()),
+            Err(_) => call,
+        }
+    }
+
     async fn take(
         &self,
         tries: bool,
@@ -75,8 +90,7 @@ impl Handle {
     ) -> Result<Option<Held>> {
         let lasts = self.lasts();
         let waiting = async { self.shared()?.line.wait(Want { lasts, tries }, wait).await };
-        let calling =
-            engine::call::Call::new(&self.settings.name, "acquire", within, Dropped::Withdrawn);
+        let calling = self.calling("acquire", within, Dropped::Withdrawn);
         let what = match self.settings.layout {
             Layout::Lock => What::Lock,
             _ => What::Permits,
@@ -90,7 +104,7 @@ impl Handle {
             Call::Refresh(..) | Call::Clear => Dropped::Withdrawn,
             Call::List(_) => Dropped::Harmless,
         };
-        let calling = engine::call::Call::new(&self.settings.name, call.name(), Wait::No, dropped);
+        let calling = self.calling(call.name(), Wait::No, dropped);
         let running = async { self.shared()?.line.call(call).await };
         self.core.call(calling, pin!(running)).await
     }
@@ -139,8 +153,7 @@ impl Handle {
     }
 
     pub(super) async fn holders(&self) -> Result<Vec<Holder>> {
-        let calling =
-            engine::call::Call::new(&self.settings.name, "holders", Wait::No, Dropped::Harmless);
+        let calling = self.calling("holders", Wait::No, Dropped::Harmless);
         self.core.call(calling, pin!(self.pages())).await
     }
 

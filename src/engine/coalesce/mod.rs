@@ -278,9 +278,13 @@ impl Core {
         let sequence = self.next_sequence();
         let request = self.request_together(calls, &lane, sequence);
         let sent = Moment::now();
+        let under_way = self.sent.begin(&request);
         let failure = match self.try_once(&request).await {
             Ok(value) => match answer::read(&value, calls.len()) {
                 Some(outcomes) => {
+                    if outcomes.iter().all(Option::is_none) {
+                        under_way.has_done_nothing();
+                    }
                     let mut state = self.coalescer.lock();
                     state.lanes.push((lane, sequence));
                     state.pauses = None;
@@ -294,6 +298,9 @@ impl Core {
             },
             Err(failure) => failure,
         };
+        if let Failure::Refused(_) | Failure::NoConnection(_) = &failure {
+            under_way.has_done_nothing();
+        }
         self.let_go(&failure);
         let attempt = |index| match &failure {
             Failure::Refused(_) => FirstAttempt::NotDone,

@@ -388,7 +388,7 @@ impl Shared for Line {
             let mut state = self.lock();
             state.closed = true;
             // Where nothing was sent since then, the question was not; nor will it be, as those whom it names have left.
-            let sent = (self.core.sent).since(state.sent_before, self.keys.object());
+            let sent = (self.core.sent).since(state.sent_before, Some(self.keys.object()));
             let asking = state.asking.filter(|_| sent);
             state.waiters.take_line_apart(asking)
         };
