@@ -387,8 +387,9 @@ impl ClientBuilder {
     /// it is given back, a release has been carried out, and may be lost with the master. Who waits in line goes on waiting.
     ///
     /// Replicas confirm that they have got it, not that they have stored it; and a replica that has not may be promoted all the
-    /// same, where sentinels or the cluster choose it: ask for more than half of them to make that unlikely. Renewals, and what
-    /// only looks, are not waited for. A user of the ACL needs `+wait`.
+    /// same, where sentinels or the cluster choose it: ask for more than half of them to make that unlikely. Renewals are not
+    /// waited for; what only looks is, where it travels with other calls, and so is a call that has got nothing. A user of the ACL needs
+    /// `+wait`.
     pub fn wait_for_replicas(mut self, count: u32) -> Self {
         self.config.replicas = Some(count).filter(|count| *count > 0);
         self

@@ -28,7 +28,7 @@ async fn messages_after_a_release(server: &RedisServer) -> usize {
     tokio::time::sleep(WINDOW / 2).await;
     // One of the late ones may be among them.
     let more = messages(&monitor.until_marker().await);
-    assert!(more <= 2, "it goes on: {more}");
+    assert!(more <= 16, "it goes on: {more}");
     first
 }
 
@@ -46,7 +46,7 @@ async fn who_waits_in_another_database_is_called_for_a_while_only() {
     let mut control = server.connection().await;
     let elsewhere = connect(format!("{}/1", server.url())).await;
     let waiting = waiter(&mut control, &elsewhere.semaphore("quiet"), 1).await;
-    assert!(messages_after_a_release(&server).await <= 40);
+    assert!(messages_after_a_release(&server).await <= 60);
     waiting.abort();
 }
 

@@ -41,7 +41,13 @@ local function from_record()
   if old then
     local last, sequence = tonumber(string.match(old, '^(%d+) ')), tonumber(ARGV[2])
     -- One that is sent for the first time can't be there: somebody else has written that, or this is a late copy.
-    if last == sequence then return ARGV[4] == '1' and string.sub(old, #ARGV[2] + 2) or 'stale' end
+    if last == sequence and ARGV[4] == '1' then
+      local answer = string.sub(old, #ARGV[2] + 2)
+      -- Replicas are asked for the last thing that this connection has written.
+      put_on_record(answer)
+      return answer
+    end
+    if last == sequence then return 'stale' end
     if last and last > sequence and ARGV[4] ~= '2' then return 'stale' end
   end
   if not ARGV[FIRST] then

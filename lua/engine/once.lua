@@ -26,7 +26,11 @@ if record then
   local last, answer = string.match(record, '^(%d+) (.*)$')
   last = tonumber(last)
   -- A call that is sent for the first time can't be there: somebody else has written that, or this is a late copy.
-  if last == sequence and ARGV[5] == '1' then return answer end
+  if last == sequence and ARGV[5] == '1' then
+    -- Replicas are asked for the last thing that this connection has written.
+    redis.pcall('SET', KEYS[1], record, 'PX', ARGV[2])
+    return answer
+  end
   if last and last >= sequence then return 'stale' end
 end
 

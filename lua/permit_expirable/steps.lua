@@ -226,13 +226,23 @@ return carry_out(function()
     return format('%d:%.0f', count, redis.call('ZCARD', PERMITS) - #ids)
   end
 
+  -- The place behind one that has gone: of those with its score, which stand by their ids.
+  local function place_behind(score, id)
+    local first, last = redis.call('ZCOUNT', PERMITS, '-inf', '(' .. score), redis.call('ZCOUNT', PERMITS, '-inf', score)
+    while first < last do
+      local middle = math.floor((first + last) / 2)
+      if hex(redis.call('ZRANGE', PERMITS, middle, middle)[1]) <= id then first = middle + 1 else last = middle end
+    end
+    return first
+  end
+
   local function list(from)
     local score, member = string.match(from, '^(%S+) (%x*)$')
     local start = 0
     if score then
       member = string.gsub(member, '..', function(digits) return string.char(tonumber(digits, 16)) end)
       start = redis.call('ZSCORE', PERMITS, member) == score and redis.call('ZRANK', PERMITS, member) + 1
-        or redis.call('ZCOUNT', PERMITS, '-inf', '(' .. score)
+        or place_behind(score, hex(member))
     end
     local page = redis.call('ZRANGE', PERMITS, start, start + PAGE - 1, 'WITHSCORES')
     local words = { #page < 2 * PAGE and '-' or page[#page] .. '/' .. hex(page[#page - 1]) }

@@ -6,6 +6,9 @@ use super::node::{Entry, Node, Value};
 use super::text::{duration, unresolved};
 use super::{Fault, Ignored, fault};
 
+/// In milliseconds; no time here is longer.
+const DAY: u32 = 86_400_000;
+
 /// The settings of a section that nobody has looked at yet.
 pub(super) struct Section {
     /// `singleServerConfig.`; nothing for the whole file.
@@ -109,13 +112,18 @@ impl Setting {
     }
 
     pub(super) fn number(&self) -> Result<u32, Fault> {
-        let number = self.text()?.replace('_', "").parse();
+        let digits = self.text()?.replace('_', "");
+        if digits.len() > 1 && digits.starts_with('0') {
+            return Err(self.wrong("a number that Redisson reads to the base 8"));
+        }
+        let number = digits.parse();
         number.map_err(|_| self.wrong("no whole number, or below 0"))
     }
 
     fn time(&self) -> Result<Duration, Fault> {
         match self.number()? {
             0 => Err(self.wrong("no time in milliseconds")),
+            millis if millis > DAY => Err(self.wrong("longer than a day")),
             millis => Ok(Duration::from_millis(millis.into())),
         }
     }

@@ -14,6 +14,8 @@ use crate::config::{NameMapper, ShardedPubSub};
 const TIMEOUT: Duration = Duration::from_secs(3);
 const ATTEMPTS: u32 = 4;
 const DELAY: Duration = Duration::from_secs(2);
+/// Who tries for ever there tries for so long here.
+const LONGEST_WINDOW: Duration = Duration::from_secs(86_400);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -260,7 +262,7 @@ fn times(
         let (attempts, timeout) = (attempts.unwrap_or(ATTEMPTS), timeout.unwrap_or(TIMEOUT));
         let tries = timeout.saturating_mul(attempts.saturating_add(1));
         let pauses = delay.unwrap_or(DELAY).saturating_mul(attempts);
-        builder = builder.retry_window(tries.saturating_add(pauses));
+        builder = builder.retry_window(tries.saturating_add(pauses).min(LONGEST_WINDOW));
     }
     Ok(builder)
 }

@@ -130,7 +130,10 @@ impl Endpoint {
             response_timeout: config.response_timeout,
             replicas: config.replicas.map(|count| Replicas {
                 count,
-                patience: (config.response_timeout / 2).min(LONGEST_WAIT),
+                // What is held is renewed on the same connection.
+                patience: (config.response_timeout / 2)
+                    .min(config.lock_watchdog_timeout / 6)
+                    .min(LONGEST_WAIT),
             }),
         })
     }

@@ -456,10 +456,13 @@ impl RPermitExpirableSemaphore {
 
     /// Who holds permits now, JVMs included: the id, and how long it lasts. Since when is known to nobody.
     ///
-    /// Redis: read page by page, 256 at a time. Whoever holds all the time is listed once; the order is that of their ends. Redisson has no counterpart.
+    /// Redis: read page by page, 256 at a time. Whoever holds all the time is listed once; of those who come meanwhile
+    /// some may be. The order is that of their ends. Redisson has no counterpart.
     pub async fn holders(&self) -> Result<Vec<Holder>> {
         let mut holders: Vec<Holder> = Vec::new();
         let mut seen = std::collections::HashSet::new();
+        // Those who come meanwhile stand behind, and would be without end.
+        let most = 2 * self.acquired_permits().await?.unsigned_abs() as usize;
         let mut from: Arc<str> = "".into();
         loop {
             let Reply::Page(page) = self.run(Call::List(from)).await? else {
@@ -468,8 +471,8 @@ impl RPermitExpirableSemaphore {
             let new = page.holders.into_iter();
             holders.extend(new.filter(|one| seen.insert(one.id.clone())));
             match page.next {
-                Some(next) => from = next,
-                None => return Ok(holders),
+                Some(next) if holders.len() <= most => from = next,
+                _ => return Ok(holders),
             }
         }
     }
