@@ -96,6 +96,7 @@ fn rules(plan: &Plan) -> Rules {
         meddled: is(|what| matches!(what, What::Meddle(_))),
         forgetful: is(|what| matches!(what, What::Server(fault) if fault.forgets())),
         watchdog: settings.watchdog,
+        clients: settings.clients,
         longest_lease: leases.max().unwrap_or_default().max(settings.watchdog),
     }
 }

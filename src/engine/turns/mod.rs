@@ -136,6 +136,7 @@ impl Turns {
     /// From now on this client takes what it can get.
     pub(crate) fn switch_off(&mut self) {
         self.off = true;
+        self.called = None;
     }
 
     /// Whether turns are kept.
@@ -213,7 +214,8 @@ impl Turns {
 
     /// Others have begun a line in which it is to stand.
     pub(crate) fn call(&mut self, now: Instant) {
-        self.called = Some(now);
+        // Where no line is kept, no answer would ever count for it.
+        self.called = self.are_kept(now).then_some(now);
     }
 
     /// Whether it is still to ask for that reason.
@@ -321,6 +323,7 @@ impl Turns {
         let seen = match verdict? {
             Verdict::Off => {
                 self.refused_until = Some(now + REFUSED);
+                self.called = None;
                 self.in_line = false;
                 self.has_left = true;
                 self.look_at = None;

@@ -84,6 +84,8 @@ pub struct Rules {
     pub forgetful: bool,
     /// What is renewed is renewed for so long.
     pub watchdog: Duration,
+    /// How many there are.
+    pub clients: usize,
     /// The longest lease there is.
     pub longest_lease: Duration,
 }

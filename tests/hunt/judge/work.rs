@@ -9,7 +9,7 @@ use super::Judge;
 /// Commands within a second, at the most.
 const MOST_COMMANDS: u64 = 6_000;
 
-/// Within a second, while nothing else happens.
+/// Within a second, while nothing else happens; besides what each client renews, and looks after, by itself.
 const MOST_SCRIPTS: u32 = 150;
 
 impl Judge {
@@ -38,16 +38,18 @@ impl Judge {
     /// A script has been carried out.
     pub fn script(&mut self) {
         self.crowd.scripts += 1;
+        let rounds = 2.0 * 3.0 / self.rules.watchdog.as_secs_f64();
+        let most = MOST_SCRIPTS + (self.rules.clients as f64 * rounds) as u32;
         let (since, count) = &mut self.vain;
         if since.elapsed() > Duration::from_secs(1) {
             self.vain = (Instant::now(), 0);
             return;
         }
         *count += 1;
-        if *count > MOST_SCRIPTS {
+        if *count > most {
             self.accuse(
                 "storm",
-                format!("{MOST_SCRIPTS} scripts within a second, and nothing else"),
+                format!("{most} scripts within a second, and nothing else"),
             );
         }
     }
