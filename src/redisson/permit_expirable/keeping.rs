@@ -13,9 +13,9 @@ use crate::engine::holds::{Renewing, Term};
 use crate::engine::request::{Arg, Script};
 use crate::error::{Effect, Result};
 use crate::lease::Lease;
+use crate::lua;
 
-static RENEWAL: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../../lua/permit_expirable/renew.lua")));
+static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_PERMITS));
 
 /// Instead of for ever: longer than any process lives.
 const AGES: Duration = Duration::from_secs(1 << 32);
