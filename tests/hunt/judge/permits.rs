@@ -144,7 +144,9 @@ impl Judge {
         let held = ledger.held.entry(host).or_default();
         *held += permits;
         let (held, taken) = (*held, -ledger.net.get(&host).copied().unwrap_or_default());
-        if held > taken && !self.rules.inexact() {
+        // Whoever has lost what is on record may not know.
+        let robbed = self.watched.is_watched(object) && self.records_are_robbed();
+        if held > taken && !self.rules.inexact() && !robbed {
             self.accuse(
                 "holders",
                 format!("callers of c{host} hold {held} of s{object}, but it has taken {taken}"),
@@ -208,7 +210,7 @@ impl Judge {
         let alive = |host: &Host| {
             *host != OPERATOR && !self.has_ended(*host) && (!watched || *host >= jvm::FIRST)
         };
-        if self.rules.forgetful {
+        if self.rules.inexact() {
             let held = ledger.held.iter().filter(|(host, _)| alive(host));
             let held: i64 = held.map(|(_, held)| held).sum();
             // What is just being given back is there twice for a moment: rather too many.

@@ -70,14 +70,13 @@ impl Judge {
             permits,
             permit,
         };
-        let lost = held.is_lost();
-        self.watched.held.insert(number, held);
         self.drop_lost();
-        if lost {
+        if held.is_lost() {
             // Who was not polled for longer than it lasts is told so together with its grant.
             self.granted += 1;
-            self.watched.held.remove(&number);
+            self.watched.have_lost.insert((object, host));
         } else {
+            self.watched.held.insert(number, held);
             self.holds(call, object, host, permits);
         }
         number
@@ -138,6 +137,7 @@ impl Judge {
         let lasts = self.rules.watchdog + Duration::from_secs(1);
         let well = self.clients.get(&host).and_then(|client| client.well_since);
         well.is_some_and(|well| well + lasts < Instant::now())
+            && self.rules.can_keep(self.rules.watchdog)
             && !self.rules.meddled
             && !self.records_are_robbed()
             && !self.closing(host)
@@ -149,7 +149,7 @@ impl Judge {
         self.watched.robbed = self.watched.robbed.max(Some(until));
     }
 
-    fn records_are_robbed(&self) -> bool {
+    pub(super) fn records_are_robbed(&self) -> bool {
         let until = self.watched.robbed;
         until.is_some_and(|until| Instant::now() <= until)
     }

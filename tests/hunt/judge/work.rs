@@ -38,8 +38,7 @@ impl Judge {
     /// A script has been carried out.
     pub fn script(&mut self) {
         self.crowd.scripts += 1;
-        let rounds = 2.0 * 3.0 / self.rules.watchdog.as_secs_f64();
-        let most = MOST_SCRIPTS + (self.rules.clients as f64 * rounds) as u32;
+        let most = MOST_SCRIPTS + (self.rules.clients as f64 * self.rules.looks) as u32;
         let (since, count) = &mut self.vain;
         if since.elapsed() > Duration::from_secs(1) {
             self.vain = (Instant::now(), 0);

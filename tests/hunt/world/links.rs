@@ -260,11 +260,8 @@ impl World {
                     }
                 }
             }
-            // Farther than that, answers would come when nobody waits for them any more, and nothing could be served.
             LinkFault::Far(latency) => {
-                let round_trips = 4.0 * (1.0 + self.settings.jitter);
-                let farthest = self.settings.response_timeout.div_f64(round_trips);
-                self.hosts[host].latency = latency.min(farthest);
+                self.hosts[host].latency = self.settings.near_enough(latency);
             }
         }
     }

@@ -27,7 +27,7 @@ use crate::actors::Stage;
 use crate::judge::{Host, Judge, Object, Wanted};
 use crate::jvm;
 use crate::net::{Doings, Wire};
-use crate::plan::{Call, Life, Plan, Settings, What};
+use crate::plan::{Call, Life, MOST_UNDER_WAY, Plan, Settings, What};
 use crate::process::Process;
 use crate::sim::server::{ConnectionId, Faults, Server};
 
@@ -386,9 +386,9 @@ impl World {
         self.server.faults(|faults| *faults = Faults::default());
         self.down_until = now;
         // A script that takes longer to be sent than an answer is waited for is never sent.
-        self.settings.window = 1 << 20;
+        self.settings.window = MOST_UNDER_WAY;
         for conn in &self.wires {
-            conn.wire.change(|state| state.window = 1 << 20);
+            conn.wire.change(|state| state.window = MOST_UNDER_WAY);
         }
         for host in 0..self.hosts.len() {
             let place = self.stage.place(host);
