@@ -22,6 +22,7 @@ pub const LATCH: &str = concat!(
     include_str!("../../lua/latch/steps.lua"),
 );
 pub const PERMITS: &str = concat!(
+    include_str!("../../lua/permit_expirable/lone.lua"),
     include_str!("../../lua/engine/envelope.lua"),
     include_str!("../../lua/engine/places.lua"),
     include_str!("../../lua/engine/line.lua"),
