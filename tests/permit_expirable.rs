@@ -13,6 +13,7 @@ use redisson_semaphore::{
 };
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, scripts, stored};
+use support::monitor::{Command, Monitor};
 use support::refusals::assert_clear;
 use support::server::RedisServer;
 use support::snapshot::{Snapshot, snapshot_all};
@@ -94,6 +95,19 @@ async fn objects(control: &mut MultiplexedConnection) -> BTreeMap<String, Snapsh
     let mut all = snapshot_all(control).await;
     all.retain(|key, _| !key.starts_with("redisson_sc_leased_once:"));
     all
+}
+
+/// Until the first of those that are held has ended.
+async fn until_one_is_over(control: &mut MultiplexedConnection) {
+    let first: Vec<(Vec<u8>, u64)> = control
+        .zrange_withscores(permits_key("jobs"), 0, 0)
+        .await
+        .unwrap();
+    until("it is over", LIMIT, async || {
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(control).await.unwrap();
+        seconds * 1000 + micros / 1000 > first[0].1
+    })
+    .await;
 }
 
 /// The longest script since the last call of this, in microseconds.
@@ -607,6 +621,49 @@ async fn what_is_published() {
     leave_expired(&mut control, 2).await;
     assert_eq!(jobs.available_permits().await, Ok(2));
     assert_eq!(told(&mut record).await, "2,0");
+}
+
+/// What the server does for a caller who is alone, behind the first call of its script.
+#[tokio::test]
+async fn what_a_caller_alone_costs() {
+    let (server, _client, jobs) = start(2).await;
+    let leased = jobs.clone().with_lease(HOUR);
+    let mut monitor = Monitor::start(&server).await;
+    let mut commands = async || {
+        let commands = monitor.until_marker().await;
+        let of_scripts = commands.into_iter().filter(Command::is_lua);
+        of_scripts
+            .map(|command| command.name)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    for jobs in [&jobs, &leased] {
+        let held = jobs.acquire().await.unwrap();
+        assert_eq!(commands().await, "GET PTTL TIME SET SET ZADD");
+        jobs.release(held.id()).await.unwrap();
+        assert_eq!(commands().await, "GET ZSCORE TIME SET PUBLISH SET ZREM");
+    }
+    // One that has ended stays where it is as long as nobody needs it.
+    let mut control = server.connection().await;
+    let ends = jobs.clone().with_lease(Duration::from_millis(1));
+    let over = ends.acquire().await.unwrap();
+    until_one_is_over(&mut control).await;
+    let held = jobs.acquire().await.unwrap();
+    assert_eq!(control.zcard(permits_key("jobs")).await, Ok(2));
+    let other = jobs.try_acquire().await.unwrap().expect("it is over");
+    assert_eq!(control.zcard(permits_key("jobs")).await, Ok(2));
+    assert_eq!(jobs.try_release(over.id()).await, Ok(false));
+    jobs.release(held.id()).await.unwrap();
+    jobs.release(other.id()).await.unwrap();
+    assert_eq!(counts(&jobs).await, [2, 0, 2]);
+    // One that is over is given back, though its holder is told that it was not held any more.
+    let over = ends.acquire().await.unwrap();
+    until_one_is_over(&mut control).await;
+    commands().await;
+    assert_eq!(jobs.try_release(over.id()).await, Ok(false));
+    assert_eq!(commands().await, "GET ZSCORE TIME SET PUBLISH SET ZREM");
+    assert_eq!(stored(&server, "jobs").await, ["2"]);
+    assert_eq!(control.exists(permits_key("jobs")).await, Ok(false));
 }
 
 /// Three hundred callers of one client: they ask together, and one release costs one script.

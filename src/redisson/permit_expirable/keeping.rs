@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::RPermitExpirableSemaphore;
-use super::calls::{Call, Reply};
+use super::calls::Call;
 use super::ids::{self, Id};
 use crate::api::Held;
 use crate::clock::Moment;
@@ -99,10 +99,10 @@ impl RPermitExpirableSemaphore {
     }
 
     /// And that is what has become of it.
-    pub(super) fn prolonged(&self, id: &Id, reply: &Result<Reply>, until: Moment) {
+    pub(super) fn prolonged(&self, id: &Id, held: &Result<bool>, until: Moment) {
         let (key, id, holds) = (self.permits_key(), ids::to_hex(id), &self.core.holds);
-        match reply {
-            Ok(Reply::Done(true)) => holds.ends(key, &id.into(), until, self.renewal()),
+        match held {
+            Ok(true) => holds.ends(key, &id.into(), until, self.renewal()),
             Ok(_) => holds.lost(key, &id),
             Err(error) if error.effect() == Effect::None => holds.stays(key, &id),
             Err(_) => {}
