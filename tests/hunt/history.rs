@@ -194,11 +194,9 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     // What was closed has to arrive.
     sleep(Duration::from_secs(60)).await;
     let open = world.borrow().connections();
-    if open > 0 {
-        judge
-            .lock()
-            .unwrap()
-            .accuse("leftovers", format!("{open} connections are open"));
+    if !open.is_empty() {
+        let detail = format!("connections stay open: {}", open.join(", "));
+        judge.lock().unwrap().accuse("leftovers", detail);
     }
     let tasks = tokio::runtime::Handle::current()
         .metrics()

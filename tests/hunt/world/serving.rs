@@ -260,11 +260,14 @@ impl World {
         }
     }
 
-    /// How many are open, but for those of processes that have stopped.
-    pub fn connections(&self) -> usize {
+    /// Those that are open, but for those of processes that have stopped for good.
+    pub fn connections(&self) -> Vec<String> {
         let open = self.open(None).into_iter();
-        open.filter(|number| !self.hosts[self.wires[*number].host].frozen)
-            .count()
+        let of_somebody = open.map(|number| (self.wires[number].host, number));
+        of_somebody
+            .filter(|(host, _)| !self.hosts[*host].frozen)
+            .map(|(host, number)| format!("c{host}/{number}"))
+            .collect()
     }
 
     /// All keys, with their times to live in milliseconds.
