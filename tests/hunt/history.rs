@@ -103,6 +103,7 @@ fn rules(plan: &Plan) -> Rules {
         forgetful: is(|what| matches!(what, What::Server(fault) if fault.forgets())),
         watchdog: settings.watchdog,
         clients: settings.clients,
+        objects: settings.permits.len() + settings.locks + settings.recipes.len() + 2,
         looks: looks(settings),
         longest_lease: leases.max().unwrap_or_default().max(settings.watchdog),
         crossing,
@@ -122,6 +123,11 @@ async fn first_fault(judge: &Mutex<Judge>) {
     while judge.lock().unwrap().fault.is_none() {
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+fn tasks() -> usize {
+    let metrics = tokio::runtime::Handle::current().metrics();
+    metrics.num_alive_tasks()
 }
 
 /// Healing, liveness, quiet, and the end.
@@ -177,6 +183,12 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             format!("{more} commands in 30 s, with nobody there"),
         );
     }
+    let (keys, bytes) = world.borrow_mut().size();
+    let made = world.borrow().connections_made();
+    judge.lock().unwrap().judge_size(&keys, bytes, made);
+    if !world.borrow().stage.somebody_died() {
+        judge.lock().unwrap().judge_tasks(tasks());
+    }
     judge.lock().unwrap().judge_records();
     for (key, _) in world.borrow_mut().keys() {
         // Whoever kept one has died with it, long ago.
@@ -194,15 +206,11 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     // What was closed has to arrive.
     sleep(Duration::from_secs(60)).await;
     let open = world.borrow().connections();
-    if open > 0 {
-        judge
-            .lock()
-            .unwrap()
-            .accuse("leftovers", format!("{open} connections are open"));
+    if !open.is_empty() {
+        let detail = format!("connections stay open: {}", open.join(", "));
+        judge.lock().unwrap().accuse("leftovers", detail);
     }
-    let tasks = tokio::runtime::Handle::current()
-        .metrics()
-        .num_alive_tasks();
+    let tasks = tasks();
     if tasks > 0 && !world.borrow().stage.somebody_died() {
         judge
             .lock()

@@ -86,6 +86,8 @@ pub struct Rules {
     pub watchdog: Duration,
     /// How many there are.
     pub clients: usize,
+    /// How many things there are to share.
+    pub objects: usize,
     /// How often each of them looks after something in a second, whatever happens.
     pub looks: f64,
     /// The longest lease there is.

@@ -14,7 +14,7 @@ pub(super) struct Watched {
     held: BTreeMap<u64, Held>,
     /// Those that have a handle of one, or had.
     watch: BTreeSet<(usize, Host)>,
-    /// Clients that have lost some: what is on record of them need not be in anybody's hand.
+    /// Clients that have lost some, or could not give it back: what is on record of them need not be in anybody's hand.
     have_lost: BTreeSet<(usize, Host)>,
     /// Until when holders may not know that what is on record has been changed by others, or that the clock steps.
     robbed: Option<Instant>,
@@ -111,6 +111,11 @@ impl Judge {
                 self.accuse("kept", detail);
             }
         }
+    }
+
+    /// A release has not been carried out: what is on record comes back by itself, some time.
+    pub fn keeps_on_record(&mut self, object: usize, host: Host) {
+        self.watched.have_lost.insert((object, host));
     }
 
     /// A caller is told that it has lost what it holds.

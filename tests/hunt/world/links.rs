@@ -38,6 +38,8 @@ impl World {
         }
         let number = self.wires.len();
         let connection = self.server.connect();
+        self.judge()
+            .note(format_args!("c{host}/{number} is being made"));
         let wire = Wire::new(number, self.settings.window);
         self.by_connection.insert(connection, number);
         self.wires.push(Conn {
@@ -99,6 +101,9 @@ impl World {
         if let Some(connection) = self.wires[number].connection.take() {
             self.server.disconnect(connection);
             self.by_connection.remove(&connection);
+            let host = self.wires[number].host;
+            self.judge()
+                .note(format_args!("c{host}/{number} is closed"));
         }
     }
 
