@@ -24,11 +24,11 @@ do
   local takes = (kind == 'acquire' or kind == 'try') and count == 10 and #ARGV[10] == 16
   local gives = kind == 'release' and count == 8
   local text = (takes or gives) and ARGV[4] == '0' and not KEYS[5] and pcall('GET', KEYS[2])
-  local total = type(text) == 'string' and string.find(text, '^%d+$') and tonumber(text)
+  local total = type(text) == 'string' and tonumber(text)
   local usual, id, ends = false, ARGV[count], nil
   if total and takes and total >= 1 and total <= HIGHEST then
     usual = pcall('PTTL', KEYS[2]) == -1
-  elseif total and gives and total < HIGHEST then
+  elseif total and gives and total >= 0 and total < HIGHEST then
     ends = pcall('ZSCORE', KEYS[4], id)
     usual = type(ends) == 'string'
   end
@@ -41,11 +41,12 @@ do
     -- The record first: a server that can't or may not write says so before anything has changed.
     local old = pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
     if not (type(old) == 'table' and old.err) then
-      local done, changed = false, nil
-      if not old or (string.match(old, '^%d+') or '') < ARGV[2] then
+      local done, changed = false, false
+      if not old or old < ARGV[2] then
         -- To the listeners it is one moment.
         done = takes or type(redis.pcall(ARGV[1], KEYS[3], after)) == 'number'
-        changed = done and not pcall('SET', KEYS[2], after, 'KEEPTTL').err
+        -- Redis is stricter than Lua about what an integer is.
+        changed = done and type(pcall('INCRBY', KEYS[2], takes and '-1' or '1')) == 'number'
         if changed and gives then
           done = pcall('ZREM', KEYS[4], id) == 1
         elseif changed then
@@ -55,7 +56,7 @@ do
         end
         if changed and done then return answer end
       end
-      if changed then pcall('SET', KEYS[2], text, 'KEEPTTL') end
+      if changed then pcall('INCRBY', KEYS[2], takes and '1' or '-1') end
       if old then pcall('SET', KEYS[1], old, 'PX', ARGV[3]) else pcall('DEL', KEYS[1]) end
     end
   end

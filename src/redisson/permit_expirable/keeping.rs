@@ -17,6 +17,9 @@ use crate::lua;
 
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_PERMITS));
 
+/// One script call renews so many at the most: it took 0.5 ms (redis-server 7.0.15, 2 cores of an AMD EPYC).
+const MOST_RENEWED: usize = 250;
+
 /// Instead of for ever: longer than any process lives.
 const AGES: Duration = Duration::from_secs(1 << 32);
 
@@ -36,6 +39,8 @@ impl RPermitExpirableSemaphore {
     fn renewal(&self) -> Renewing {
         Renewing {
             script: &RENEWAL,
+            several: true,
+            most: MOST_RENEWED,
             owner: |id| Arg::Bytes(ids::from_hex(id).unwrap_or_default()),
             lease: self.lease.unwrap_or(self.core.config.lock_watchdog_timeout),
         }
@@ -76,6 +81,9 @@ impl RPermitExpirableSemaphore {
 
     /// Nobody holds these any more. Who keeps one of them is told: a guard that gives it back has ended that before.
     pub(super) fn is_gone<'a>(&self, ids: impl IntoIterator<Item = &'a Id>) {
+        if !self.core.holds.keeps_some_of(self.permits_key()) {
+            return;
+        }
         for id in ids {
             let id = ids::to_hex(id);
             self.core.holds.lost(self.permits_key(), &id);

@@ -68,7 +68,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 /// # Leases
 ///
 /// Without [`with_lease`](Self::with_lease) a permit that was acquired lasts for ever, as in Redisson; guards have a lease in any case, which is
-/// renewed every third of it. All permits of a client that last equally long are renewed together, a hundred with one script.
+/// renewed every third of it. All permits of a client that last equally long are renewed together, 250 with one script.
 ///
 /// Ends are counted by the server's clock, in whole milliseconds. JVMs write what their own clock says: a permit of a JVM whose clock is ahead
 /// lasts longer by that time, one of a JVM that is behind ends so much earlier, for everybody. Such ends are taken as they are written.
@@ -506,12 +506,12 @@ impl RPermitExpirableSemaphore {
             .take(calling, What::Permits, permits, pin!(waiting))
             .await?;
         Ok(grant.map(|Grant { ids, until }| {
-            let held = |id: Id| Held {
-                id: ids::to_hex(&id).into(),
+            let held = |id: &[u8]| Held {
+                id: ids::to_hex(id).into(),
                 slot: None,
                 until,
             };
-            ids::split(&ids).map(held).collect()
+            ids.chunks(ids::BYTES).map(held).collect()
         }))
     }
 
