@@ -44,6 +44,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             "a text stands where the record of permits was",
             record_overwritten(),
         ),
+        (
+            "a client shuts down while others pass a permit round",
+            leaves_a_busy_line(),
+        ),
     ]
 }
 
@@ -125,6 +129,32 @@ fn record_evicted() -> Plan {
         vec![
             calls(1000, 0, keeps(SEMAPHORE, 14_000)),
             at(2000, What::Server(evicts)),
+        ],
+    )
+}
+
+/// The last release of a client has told somebody, and it looks whether they come.
+fn leaves_a_busy_line() -> Plan {
+    let mut settings = Settings::plain(3, 1);
+    settings.retry_window = Duration::from_secs(1);
+    settings.recipes = vec![Recipe {
+        layout: Layout::FairUnderLock,
+        limit: 1,
+        timeout: Duration::from_secs(10),
+        check: Duration::from_millis(20),
+    }];
+    let again = |rounds: u32, hold: u64| Call {
+        rounds,
+        ..keeps(PERMIT, hold)
+    };
+    let ends = Life::ShutDown { drop_callers: true };
+    plan(
+        settings,
+        vec![
+            calls(1000, 1, keeps(PERMIT, 8000)),
+            calls(1500, 2, again(20, 260)),
+            calls(2000, 0, again(20, 260)),
+            at(4000, What::Life(1, ends)),
         ],
     )
 }

@@ -1,6 +1,7 @@
 //! Clients: when something is wrong with them, how they end, and what they may tell their callers.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use redisson_semaphore::{Effect, Error};
 use tokio::time::Instant;
@@ -27,6 +28,9 @@ pub(super) struct Client {
     /// What it was left with, after its shutdown.
     pub(super) stranded: BTreeMap<usize, i64>,
 }
+
+/// Calls that may have been carried out are repeated for longer than this.
+const REPEATED: Duration = Duration::from_secs(240);
 
 impl Judge {
     pub fn starts(&mut self, host: Host) {
@@ -64,7 +68,11 @@ impl Judge {
         let client = self.clients.entry(host).or_default();
         let still = client.cut_off.filter(|(_, until)| now < *until);
         let (from, before) = still.unwrap_or((now, until));
-        client.cut_off = Some((from, until.max(before)));
+        let until = until.max(before);
+        client.cut_off = Some((from, until));
+        if until - from > REPEATED {
+            self.loses_what_is_under_way(host);
+        }
     }
 
     /// Since when nothing that the client sends has reached anybody.

@@ -24,6 +24,8 @@ pub(super) struct Ledger {
     pub(super) doubts: BTreeMap<Host, Instant>,
     /// Those that were told last that nothing was done, and have had and asked for nothing since.
     pub(super) denied: BTreeSet<Host>,
+    /// The clients of whom a release, or an answer, was under way when they were cut off for longer than it is repeated.
+    pub(super) given_up: BTreeSet<Host>,
     /// Since when there is enough for each waiting caller.
     pub(super) ample_since: Option<Instant>,
     /// Who has changed the counter last.
@@ -128,6 +130,15 @@ impl Judge {
         }
     }
 
+    /// What the client has taken for nobody now may stay so.
+    pub(super) fn loses_what_is_under_way(&mut self, host: Host) {
+        for ledger in &mut self.ledgers {
+            if ledger.in_excess(host) > 0 {
+                ledger.given_up.insert(host);
+            }
+        }
+    }
+
     /// Permits are in hand.
     pub fn holds(&mut self, number: u64, object: usize, host: Host, permits: i64) {
         self.granted += 1;
@@ -183,7 +194,7 @@ impl Judge {
         for number in 0..self.ledgers.len() {
             let ledger = &self.ledgers[number];
             let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
-            if self.has_lost_some(number, host) {
+            if self.has_lost_some(number, host) || ledger.given_up.contains(&host) {
                 continue;
             }
             let taken = -of(&ledger.net);
@@ -220,7 +231,10 @@ impl Judge {
             .net
             .iter()
             .filter(|(host, _)| alive(host))
-            .map(|(_, net)| -net)
+            .map(|(host, net)| match ledger.given_up.contains(host) {
+                true => ledger.held.get(host).copied().unwrap_or_default(),
+                false => -net,
+            })
             .sum();
         ledger.permits - ledger.counter - recorded - taken
     }
