@@ -1,5 +1,6 @@
 //! The half of a line to which things happen: callers come and go, messages arrive, the client is shut down.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
@@ -47,6 +48,41 @@ pub(super) struct Inner<P: Primitive> {
     pub(super) busy: bool,
     /// While a call is to be made later: it is, though the last handle may have gone.
     kept: Option<Arc<Line<P>>>,
+    /// The channels that were heard when the last batch departed that was answered.
+    heard: Vec<String>,
+}
+
+/// All that, while it is locked. Once it is not, it is done what is to be done [then](Primitive::after).
+pub(super) struct Locked<'a, P: Primitive> {
+    /// Taken by the drop alone.
+    inner: Option<MutexGuard<'a, Inner<P>>>,
+    core: &'a Arc<Core>,
+}
+
+const TAKEN: &str = "taken by the drop alone";
+
+impl<P: Primitive> Deref for Locked<'_, P> {
+    type Target = Inner<P>;
+
+    fn deref(&self) -> &Inner<P> {
+        self.inner.as_ref().expect(TAKEN)
+    }
+}
+
+impl<P: Primitive> DerefMut for Locked<'_, P> {
+    fn deref_mut(&mut self) -> &mut Inner<P> {
+        self.inner.as_mut().expect(TAKEN)
+    }
+}
+
+impl<P: Primitive> Drop for Locked<'_, P> {
+    fn drop(&mut self) {
+        let after = self.state.primitive.after();
+        self.inner = None;
+        if let Some(after) = after {
+            after(self.core);
+        }
+    }
 }
 
 impl<P: Primitive> Line<P> {
@@ -81,6 +117,7 @@ impl<P: Primitive> Line<P> {
                     timer: Timer::default(),
                     busy: false,
                     kept: None,
+                    heard: Vec::new(),
                 }),
                 itself: itself.clone(),
             })
@@ -91,8 +128,11 @@ impl<P: Primitive> Line<P> {
         self.keys.name()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner<P>> {
-        self.inner.lock()
+    pub(super) fn lock(&self) -> Locked<'_, P> {
+        Locked {
+            inner: Some(self.inner.lock()),
+            core: &self.core,
+        }
     }
 
     /// Carries `call` out. Queued at the first poll. When the future is dropped after that, what is
@@ -187,6 +227,12 @@ impl<P: Primitive> Line<P> {
             return Err(self.shut_down());
         }
         let added = add(&mut inner.state);
+        if !inner.state.has_work() {
+            // It waits without having asked.
+            let heard = std::mem::take(&mut inner.heard);
+            self.listen_as_needed(&mut inner, &heard);
+            inner.heard = heard;
+        }
         self.note_busy(&mut inner);
         self.unlock(inner);
         Ok(added)
@@ -205,14 +251,14 @@ impl<P: Primitive> Line<P> {
         self.kick_if_needed(inner);
     }
 
-    /// What was granted was granted to nobody.
-    pub(super) fn give_back(self: &Arc<Self>, grant: P::Grant) {
+    /// Nobody has learned of it.
+    pub(super) fn give_back(self: &Arc<Self>, outcome: Outcome<P>) {
         let mut inner = self.lock();
-        inner.state.owe(P::give_back(grant), Instant::now());
+        inner.state.owe(outcome.give_back(), Instant::now());
         self.kick_if_needed(inner);
     }
 
-    fn kick_if_needed(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner<P>>) {
+    fn kick_if_needed(self: &Arc<Self>, mut inner: Locked<'_, P>) {
         if inner.state.has_work() {
             self.note_busy(&mut inner);
             drop(inner);
@@ -231,7 +277,7 @@ impl<P: Primitive> Line<P> {
     }
 
     /// Ends a change after which something may be due earlier than before.
-    pub(super) fn unlock(&self, mut inner: MutexGuard<'_, Inner<P>>) {
+    pub(super) fn unlock(&self, mut inner: Locked<'_, P>) {
         self.keep_as_needed(&mut inner);
         let alarm = inner.state.alarm();
         let task = inner.timer.set(alarm, &self.itself);
@@ -252,19 +298,25 @@ impl<P: Primitive> Line<P> {
 
     /// The channels are heard as long as somebody waits; `heard` were when those asked last.
     pub(super) fn listen_as_needed(&self, inner: &mut Inner<P>, heard: &[String]) {
+        let Inner {
+            state, channels, ..
+        } = inner;
         let State {
             primitive, waiters, ..
-        } = &inner.state;
+        } = state;
         let wanted = if waiters.is_empty() {
             Vec::new()
         } else {
             primitive.channels(self.keys.channel(), waiters)
         };
         let listener: Weak<dyn Listener> = self.itself.clone();
-        let missed = inner
-            .channels
-            .set(&self.core.wakeups, &listener, wanted, heard);
-        inner.state.look |= missed;
+        state.look |= channels.set(&self.core.wakeups, &listener, wanted, heard);
+    }
+
+    /// The same behind a batch which departed when `heard` were.
+    pub(super) fn listen_behind(&self, inner: &mut Inner<P>, heard: Vec<String>) {
+        self.listen_as_needed(inner, &heard);
+        inner.heard = heard;
     }
 
     pub(super) fn shut_down(&self) -> Error {

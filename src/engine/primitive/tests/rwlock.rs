@@ -40,7 +40,7 @@ impl Primitive for RwLock {
         true
     }
 
-    fn frees(_: &Unlock) -> bool {
+    fn frees(&self, _: &Unlock) -> bool {
         true
     }
 
