@@ -112,7 +112,7 @@ const PARTS: &[(&str, &[&str])] = &[
 const OF_THE_SEMAPHORE: &[&str] = &[
     "batch", "claim", "coalesce", "line", "nudge", "turns", "unheard", "waiters", "watchdog",
 ];
-const OF_THE_LOCKS: &[&str] = &["holds", "lock", "renewal"];
+const OF_THE_LOCKS: &[&str] = &["holds", "renewal"];
 /// What the primitives of Redisson's have in common; none of them imports another.
 const SHARED_BY_REDISSONS: &[&str] = &["names", "object"];
 /// The state of all objects of a client is in one place still. `Line` is known by a short name.

@@ -20,7 +20,7 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
         .with_holders(held, alive)
 }
 
-/// The names of a lock. Its parts: which client is next, where that is settled, and the counter of fencing tokens.
+/// The names of a lock. Beside it stand: which client is next, where that is settled, and the counter of fencing tokens.
 pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
     let object = mapper.map(name);
     let channel = prefixed("redisson_lock__channel", &object);
@@ -30,8 +30,8 @@ pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> Keys 
         of_lock_token(&object),
     );
     Keys::new(name, object, "hash", channel, fence)
-        .with_part(next, "string")
-        .with_part(token, "string")
+        .with_beside(next, "string")
+        .with_beside(token, "string")
 }
 
 /// The names of a count-down latch. Its channel has braces of its own, whatever stands in the name.
@@ -123,7 +123,7 @@ mod tests {
         for (name, next) in [("door", ":{door}"), ("{door}", "::{door}")] {
             let lock = of_lock(name, &NameMapper::default(), "id");
             let next = format!("redisson_lock_next{next}");
-            assert_eq!(lock.parts().next().map(|key| &**key), Some(&*next));
+            assert_eq!(lock.beside().next().map(|key| &**key), Some(&*next));
         }
         for (name, permits, record) in [
             ("jobs", "{jobs}:timeout", ":{jobs}:id"),

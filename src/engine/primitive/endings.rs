@@ -57,7 +57,12 @@ impl<P: Primitive> State<P> {
                 }
                 Got::Again => self.look = true,
                 Got::Failed(error) => {
-                    if let Some((reply, _)) = self.take(ask.ticket, now) {
+                    if let Some((reply, since)) = self.take(ask.ticket, now) {
+                        let error = if in_doubt {
+                            never_answered(name, P::wait(&ask.want), since, now)
+                        } else {
+                            error
+                        };
                         told.add(reply, Err(error));
                     }
                     // That says nothing to the others.
@@ -186,12 +191,14 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// Nobody waits from now on. What was asked for is carried out, and what is to be done later, unless that is long.
-    pub(super) fn close(&mut self, name: &str, now: Instant) -> Told<P> {
+    /// Nobody waits from now on. What was asked for is carried out, and what is to be done later, unless that is long. `sent`: the
+    /// batch under way may have been.
+    pub(super) fn close(&mut self, name: &str, sent: bool, now: Instant) -> Told<P> {
         self.closed = true;
         self.later.take_if(|(then, _)| *then > now + LONGEST_OWED);
         let trouble = Trouble::unknown(CLIENT_CLOSED);
-        self.end_waits(self.waiters.tickets(), now, |wait, since| {
+        self.end_waits(self.waiters.tickets(), now, |mut wait, since| {
+            wait.named &= sent;
             wait.ended(&trouble, name, since)
         })
     }

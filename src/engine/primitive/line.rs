@@ -50,6 +50,8 @@ pub(super) struct Inner<P: Primitive> {
     kept: Option<Arc<Line<P>>>,
     /// The channels that were heard when the last batch departed that was answered.
     heard: Vec<String>,
+    /// How many requests the client had sent before the last batch departed.
+    pub(super) sent_before: u64,
 }
 
 /// All that, while it is locked. Once it is not, it is done what is to be done [then](Primitive::after).
@@ -118,6 +120,7 @@ impl<P: Primitive> Line<P> {
                     busy: false,
                     kept: None,
                     heard: Vec::new(),
+                    sent_before: 0,
                 }),
                 itself: itself.clone(),
             })
@@ -402,7 +405,10 @@ impl<P: Primitive> Shared for Line<P> {
     fn close(self: Arc<Self>) {
         let told = {
             let mut inner = self.lock();
-            let told = inner.state.close(self.keys.name(), Instant::now());
+            // Where nothing was sent since then, nothing was asked; nor will it be, as those have left whom it names.
+            let key = Some(&**self.keys.object());
+            let sent = self.core.sent.since(inner.sent_before, key);
+            let told = inner.state.close(self.keys.name(), sent, Instant::now());
             self.listen_as_needed(&mut inner, &[]);
             self.keep_as_needed(&mut inner);
             if inner.state.later.is_some() {

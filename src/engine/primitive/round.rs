@@ -302,6 +302,7 @@ impl<P: Primitive> Rounds for Line<P> {
                 let mut task = inner.state.depart(Moment::now());
                 if let Some(Task::Batch(batch)) = &mut task {
                     batch.heard = inner.channels.heard();
+                    inner.sent_before = self.core.sent.count();
                 }
                 let settled = inner.state.take_settled();
                 self.unlock(inner);

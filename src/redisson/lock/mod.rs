@@ -7,6 +7,7 @@ mod herd;
 mod primitive;
 mod sharing;
 mod steps;
+mod under_way;
 
 use std::fmt;
 use std::pin::pin;

@@ -40,10 +40,11 @@ use tokio::time::Instant;
 
 use super::herd::Herd;
 use super::sharing::Sharing;
-use super::steps::{self, Claim, Granted, Known, Reply, Step};
+use super::steps::{self, Claim, Granted, Reply, Step};
+use super::under_way::UnderWay;
 use crate::config::Config;
 use crate::engine::Core;
-use crate::engine::holds::{Count, Holds, Renewing, Term};
+use crate::engine::holds::{Count, Holds, Renewing};
 use crate::engine::keys::Keys;
 use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters, Wire};
 use crate::engine::request::{Arg, Request, Script};
@@ -96,17 +97,6 @@ pub(super) struct Times {
     pub(super) window: Duration,
     pub(super) watchdog: Duration,
     pub(super) record_life: Duration,
-}
-
-/// What was known when the batch under way departed.
-#[derive(Default)]
-pub(super) struct UnderWay {
-    /// The calls, then the questions.
-    pub(super) steps: Vec<(Step, Known)>,
-    /// If it frees the lock, this client hears of it.
-    pub(super) echo: bool,
-    /// The client has been passed for so long that it is to be next.
-    passed: Option<Duration>,
 }
 
 /// What the server has said of a lock that somebody of this client has.
@@ -169,12 +159,12 @@ impl Lock {
         }
     }
 
-    fn count(&self, owner: &str) -> Count {
+    pub(super) fn count(&self, owner: &str) -> Count {
         self.holds.count(self.keys.object(), owner)
     }
 
     /// For how long others have been served, where that is too long.
-    fn passed(&self, now: Instant) -> Option<Duration> {
+    pub(super) fn passed(&self, now: Instant) -> Option<Duration> {
         let passed = now.saturating_duration_since(self.unserved_since?);
         (passed >= LONGEST_PASSED).then_some(passed)
     }
@@ -183,80 +173,6 @@ impl Lock {
     pub(super) fn look_when_others_had_it(&self, now: Instant) -> Look {
         let until = self.sharing.gives_way(now);
         until.map_or(Look::Now, |until| Look::Instead(until - now))
-    }
-
-    /// What is known of the owner of `step`.
-    fn known(&self, step: &Step) -> Known {
-        let (holds, key) = (&self.holds, self.keys.object());
-        let lease = |term: Term| term.lease(self.times.watchdog);
-        let number = match step {
-            Step::Release(_, Some(id)) => Some(id.number()),
-            Step::Release(owner, None) => holds.latest(key, owner),
-            _ => None,
-        };
-        let lease = match step {
-            // A hold that is renewed does not end by another one that is not.
-            Step::Acquire(claim) if holds.is_watched(key, &claim.owner) => {
-                lease(claim.term).max(self.times.watchdog)
-            }
-            Step::Acquire(claim) => lease(claim.term),
-            Step::Release(owner, _) => holds
-                .term_without(key, owner, number)
-                .map_or(self.times.watchdog, lease),
-            Step::Force => self.times.watchdog,
-        };
-        Known {
-            holds: step
-                .owner()
-                .map_or(Count::Held(0), |owner| self.count(owner)),
-            lease,
-            number,
-        }
-    }
-
-    /// `step` departs with `batch`, and is noted with what it leaves held.
-    fn note_departure(&self, batch: &Batch<Self>, step: &Step, known: &Known) {
-        let (holds, key) = (&self.holds, self.keys.object());
-        let until = batch.departed + known.lease;
-        match step {
-            Step::Acquire(claim) => holds.departs(key, &claim.owner, until),
-            Step::Release(owner, _) => {
-                holds.leaves(key, owner, known.number, true);
-                if holds.term_without(key, owner, known.number).is_some() {
-                    holds.departs(key, owner, until);
-                }
-            }
-            Step::Force => {}
-        }
-    }
-
-    /// It has not taken effect.
-    pub(super) fn note_refusal(&self, step: &Step, known: &Known) {
-        let (holds, key) = (&self.holds, self.keys.object());
-        let Some(owner) = step.owner() else { return };
-        holds.stays(key, owner);
-        // A guard is spent when its unlock has failed; nobody else would give that hold back.
-        if let Step::Release(owner, None) = step {
-            holds.leaves(key, owner, known.number, false);
-        }
-    }
-
-    /// Nobody will know whether it has taken effect.
-    pub(super) fn note_silence(&self, step: &Step, known: &Known) {
-        if let Step::Release(owner, _) = step {
-            self.holds.given_up(self.keys.object(), owner, known.number);
-        }
-    }
-
-    /// There is no answer to what was under way.
-    fn no_answer(&mut self, note: impl Fn(&Self, &Step, &Known)) {
-        let under_way = std::mem::take(&mut self.under_way);
-        for (step, known) in &under_way.steps {
-            note(self, step, known);
-        }
-        if under_way.echo {
-            self.sharing.no_echo();
-        }
     }
 }
 
@@ -383,41 +299,7 @@ impl Primitive for Lock {
     }
 
     fn departs(&mut self, batch: &Batch<Self>) {
-        let now = batch.departed.timer();
-        self.taken = None;
-        let wants = |call: &Step| matches!(call, Step::Acquire(_));
-        if batch.waiting == 0 && batch.calls.iter().any(|queued| wants(&queued.call)) {
-            self.sharing.wanted_again(now);
-        }
-        let frees = batch.calls.iter().any(|queued| self.frees(&queued.call));
-        let echo = frees && batch.hears(self.keys.channel());
-        if echo {
-            self.sharing.expect_echo();
-        }
-        let mut passed = None;
-        if batch.asks.iter().any(|ask| !ask.last) {
-            self.herd.is_due(now);
-            passed = self.passed(now);
-        }
-        let calls = batch.calls.iter().map(|queued| queued.call.clone());
-        let asks = batch.asks.iter().map(|ask| {
-            Step::Acquire(Claim {
-                // The last try takes what is free.
-                waits: !ask.last,
-                ..ask.want.clone()
-            })
-        });
-        let steps = calls.chain(asks);
-        let steps: Vec<_> = steps.map(|step| (self.known(&step), step)).collect();
-        let steps = steps.into_iter().map(|(known, step)| {
-            self.note_departure(batch, &step, &known);
-            (step, known)
-        });
-        self.under_way = UnderWay {
-            steps: steps.collect(),
-            echo,
-            passed,
-        };
+        self.depart(batch);
     }
 
     fn undone(&mut self) {

@@ -389,6 +389,22 @@ mod tests {
     }
 
     #[test]
+    fn a_crowd_of_which_nobody_comes_back_shrinks_with_each_that_is_served() {
+        let mut client = Client::beside(80);
+        let mut serve = |times| {
+            for _ in 0..times {
+                client.sharing.heard(client.now);
+            }
+            client.sharing.others_left()
+        };
+        assert_eq!(serve(1), 80, "who had it did not wait any more");
+        assert_eq!(serve(60), 20);
+        assert_eq!(serve(60), 0);
+        client.sharing.told(7);
+        assert_eq!(client.sharing.others_left(), 7);
+    }
+
+    #[test]
     fn a_call_that_does_not_wait_ends_nobodys_turn() {
         let mut client = Client::beside(1);
         assert!(client.turn(6));

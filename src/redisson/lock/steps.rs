@@ -121,7 +121,7 @@ pub(super) fn usual(step: &Step, known: &Known, keys: &Keys) -> Option<Request> 
     let (lock, fence, channel) = (keys.object(), keys.record(), keys.channel());
     let (script, script_keys, args) = match step {
         Step::Acquire(claim) if known.holds == Count::Held(0) && !claim.fenced => {
-            let next = keys.parts().next()?;
+            let next = keys.beside().next()?;
             let mut script_keys = vec![Arc::clone(lock), Arc::clone(fence), Arc::clone(next)];
             let mut args = vec![
                 Arg::Text(Arc::clone(&claim.owner)),
@@ -151,15 +151,15 @@ pub(super) fn request(
     passed: Option<(Duration, Duration)>,
 ) -> Request {
     let keys = wire.keys;
-    let mut parts = keys.parts();
+    let mut beside = keys.beside();
     let mut script_keys = vec![
         Arc::clone(keys.object()),
         Arc::clone(keys.channel()),
         Arc::clone(keys.record()),
     ];
-    script_keys.extend(parts.next().cloned());
+    script_keys.extend(beside.next().cloned());
     if steps.iter().any(|(step, _)| step.is_fenced()) {
-        script_keys.extend(parts.next().cloned());
+        script_keys.extend(beside.next().cloned());
     }
     let patience = passed.map_or(Arg::Number(0), |(passed, patience)| {
         Arg::Text(format!("{} {}", patience.as_millis(), passed.as_millis()).into())
