@@ -99,6 +99,7 @@ impl<P: Primitive> State<P> {
         self.note(look, now);
         self.look |= self.primitive.would_serve(&self.waiters);
         self.later = later.and_then(|(time, call)| Some((now.checked_add(time)?, call)));
+        self.settle_later();
         told
     }
 
@@ -195,12 +196,20 @@ impl<P: Primitive> State<P> {
     /// batch under way may have been.
     pub(super) fn close(&mut self, name: &str, sent: bool, now: Instant) -> Told<P> {
         self.closed = true;
-        self.later.take_if(|(then, _)| *then > now + LONGEST_OWED);
+        self.owes_until = Some(now + LONGEST_OWED);
+        self.settle_later();
         let trouble = Trouble::unknown(CLIENT_CLOSED);
         self.end_waits(self.waiters.tickets(), now, |mut wait, since| {
             wait.named &= sent;
             wait.ended(&trouble, name, since)
         })
+    }
+
+    /// Each answer may ask for one more call: those who wait elsewhere would keep a closed client at it for ever.
+    fn settle_later(&mut self) {
+        let (closed, until) = (self.closed, self.owes_until);
+        let late = |then: Instant| closed && until.is_none_or(|until| then > until);
+        self.later.take_if(|(then, _)| late(*then));
     }
 
     /// Nobody carries anything out any more. Also says what is owed.

@@ -43,6 +43,8 @@ pub(crate) struct Line<P: Primitive> {
 pub(super) struct Inner<P: Primitive> {
     pub(super) state: State<P>,
     pub(super) channels: Channels,
+    /// They are heard.
+    listens: bool,
     timer: Timer,
     /// Counted as busy in the core.
     pub(super) busy: bool,
@@ -116,6 +118,7 @@ impl<P: Primitive> Line<P> {
                 inner: Mutex::new(Inner {
                     state: State::new(primitive, closed),
                     channels: Channels::default(),
+                    listens: false,
                     timer: Timer::default(),
                     busy: false,
                     kept: None,
@@ -230,8 +233,8 @@ impl<P: Primitive> Line<P> {
             return Err(self.shut_down());
         }
         let added = add(&mut inner.state);
-        if !inner.state.has_work() {
-            // It waits without having asked.
+        if std::mem::take(&mut inner.state.waits_unasked) {
+            inner.listens = true;
             let heard = std::mem::take(&mut inner.heard);
             self.listen_as_needed(&mut inner, &heard);
             inner.heard = heard;
@@ -299,18 +302,25 @@ impl<P: Primitive> Line<P> {
         };
     }
 
-    /// The channels are heard as long as somebody waits; `heard` were when those asked last.
+    /// The channels are heard from when somebody has been told to wait until nobody is left: who has not been, may never have to, and
+    /// of a crowd that finds what it wants somebody has always just come. `heard` were when those asked last.
     pub(super) fn listen_as_needed(&self, inner: &mut Inner<P>, heard: &[String]) {
         let Inner {
-            state, channels, ..
+            state,
+            channels,
+            listens,
+            ..
         } = inner;
         let State {
             primitive, waiters, ..
         } = state;
-        let wanted = if waiters.is_empty() {
-            Vec::new()
-        } else {
-            primitive.channels(self.keys.channel(), waiters)
+        *listens = match *listens {
+            true => !waiters.is_empty(),
+            false => waiters.somebody_was_told_to_wait(),
+        };
+        let wanted = match *listens {
+            true => primitive.channels(self.keys.channel(), waiters),
+            false => Vec::new(),
         };
         let listener: Weak<dyn Listener> = self.itself.clone();
         state.look |= channels.set(&self.core.wakeups, &listener, wanted, heard);

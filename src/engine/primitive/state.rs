@@ -63,6 +63,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) look: bool,
     /// There will be one then.
     pub(super) look_at: Option<Instant>,
+    /// Somebody has just come who waits for that, without having been told to.
+    pub(super) waits_unasked: bool,
     /// A call that is made then.
     pub(super) later: Option<(Instant, P::Call)>,
     /// Whom the batch under way names, in their order; empty between two rounds.
@@ -76,6 +78,8 @@ pub(super) struct State<P: Primitive> {
     /// A batch was given up whose copies may still reach the server.
     pub(super) doubtful: bool,
     pub(super) closed: bool,
+    /// Once it is closed, a call that is to be made later is made by then, or not at all.
+    pub(super) owes_until: Option<Instant>,
 }
 
 impl<P: Primitive> State<P> {
@@ -87,6 +91,7 @@ impl<P: Primitive> State<P> {
             waiters: Waiters::<P>::default(),
             look: false,
             look_at: None,
+            waits_unasked: false,
             later: None,
             named: BTreeSet::new(),
             gone: BTreeMap::new(),
@@ -94,6 +99,7 @@ impl<P: Primitive> State<P> {
             settled: Told::nobody(),
             doubtful: false,
             closed,
+            owes_until: None,
         }
     }
 
@@ -154,6 +160,7 @@ impl<P: Primitive> State<P> {
         }
         let look = self.primitive.joins(&want, &self.waiters, now);
         self.note(look, now);
+        self.waits_unasked |= matches!(look, Look::After(_) | Look::Instead(_));
         self.waiters.join(want, reply, deadline, now)
     }
 

@@ -103,13 +103,6 @@ impl<W, R> Waiters<W, R> {
         Some(waiter)
     }
 
-    /// Takes all out, in the order of arrival.
-    pub(crate) fn take_all(&mut self) -> Vec<Waiter<W, R>> {
-        self.deadlines.clear();
-        self.ending.clear();
-        std::mem::take(&mut self.by_ticket).into_values().collect()
-    }
-
     pub(crate) fn first(&self) -> Option<Ticket> {
         self.by_ticket.keys().next().copied()
     }
@@ -118,6 +111,12 @@ impl<W, R> Waiters<W, R> {
     pub(crate) fn first_to_stay(&self) -> Option<(Ticket, &W)> {
         let mut all = self.iter();
         all.find(|(ticket, _)| !self.ending.contains(ticket))
+    }
+
+    /// Whether anybody has been told to wait who does so still: those are in front of all who have not been.
+    pub(crate) fn somebody_was_told_to_wait(&self) -> bool {
+        let first = self.first_to_stay();
+        first.is_some_and(|(ticket, _)| self.by_ticket[&ticket].unanswered.is_none())
     }
 
     /// Whether the first of all has been told to wait.

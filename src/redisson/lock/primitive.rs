@@ -107,11 +107,16 @@ pub(super) struct Held {
     pub(super) ends: Instant,
 }
 
+/// One script call renews so many locks at the most, as Redisson's does.
+const MOST_RENEWED: usize = 100;
+
 /// How a lock is renewed, for so long.
 pub(super) fn renewed(lease: Duration) -> Renewing {
     Renewing {
         script: &RENEWAL,
+        several: false,
         owner: |owner| Arg::Text(Arc::clone(owner)),
+        most: MOST_RENEWED,
         lease,
     }
 }
