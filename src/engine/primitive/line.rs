@@ -1,6 +1,5 @@
 //! The half of a line to which things happen: callers come and go, messages arrive, the client is shut down.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use tokio::time::Instant;
 use super::channels::Channels;
 use super::endings;
 use super::envelope::{self, Answer};
+use super::locked::Locked;
 use super::pending::Pending;
 use super::state::{Item, State};
 use super::timer::{Rings, Timer};
@@ -24,7 +24,7 @@ use crate::engine::registry::Shared;
 use crate::engine::request::{Arg, Request, Script};
 use crate::engine::wakeups::{Listener, Wake};
 use crate::error::{Error, Result};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 use crate::transport::{Refusal, Value};
 
 /// One object of one client.
@@ -54,39 +54,6 @@ pub(super) struct Inner<P: Primitive> {
     heard: Vec<String>,
     /// How many requests the client had sent before the last batch departed.
     pub(super) sent_before: u64,
-}
-
-/// All that, while it is locked. Once it is not, it is done what is to be done [then](Primitive::after).
-pub(super) struct Locked<'a, P: Primitive> {
-    /// Taken by the drop alone.
-    inner: Option<MutexGuard<'a, Inner<P>>>,
-    core: &'a Arc<Core>,
-}
-
-const TAKEN: &str = "taken by the drop alone";
-
-impl<P: Primitive> Deref for Locked<'_, P> {
-    type Target = Inner<P>;
-
-    fn deref(&self) -> &Inner<P> {
-        self.inner.as_ref().expect(TAKEN)
-    }
-}
-
-impl<P: Primitive> DerefMut for Locked<'_, P> {
-    fn deref_mut(&mut self) -> &mut Inner<P> {
-        self.inner.as_mut().expect(TAKEN)
-    }
-}
-
-impl<P: Primitive> Drop for Locked<'_, P> {
-    fn drop(&mut self) {
-        let after = self.state.primitive.after();
-        self.inner = None;
-        if let Some(after) = after {
-            after(self.core);
-        }
-    }
 }
 
 impl<P: Primitive> Line<P> {
@@ -135,10 +102,7 @@ impl<P: Primitive> Line<P> {
     }
 
     pub(super) fn lock(&self) -> Locked<'_, P> {
-        Locked {
-            inner: Some(self.inner.lock()),
-            core: &self.core,
-        }
+        Locked::new(self.inner.lock(), &self.core)
     }
 
     /// Carries `call` out. Queued at the first poll. When the future is dropped after that, what is

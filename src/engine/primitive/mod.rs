@@ -41,6 +41,7 @@ mod channels;
 mod endings;
 mod envelope;
 mod line;
+mod locked;
 mod pending;
 mod round;
 mod state;
