@@ -62,6 +62,7 @@ impl Line {
             return;
         }
         if !all && state.turns.is_in_line() && !self.answers(&mut state, now) {
+            self.unlock(state);
             return;
         }
         // Perhaps it is this client who has begun it.
@@ -82,17 +83,15 @@ impl Line {
         self.lock().turns.comes_near();
     }
 
-    /// The turn of this client has come: those who wait look. Whether there are any.
-    pub(crate) fn has_its_turn(self: &Arc<Self>) -> bool {
+    /// The turn of this client has come: those who wait look.
+    pub(crate) fn has_its_turn(self: &Arc<Self>) {
         let mut state = self.lock();
-        let waiting = !state.waiters.is_empty();
-        if waiting {
+        if !state.waiters.is_empty() {
             state.look = true;
             self.note_busy(&mut state);
             drop(state);
             drive::kick(self);
         }
-        waiting
     }
 
     /// Whether this client looks now at a message that is for everybody. It may be left to others: as they may have gone, it
@@ -101,26 +100,10 @@ impl Line {
         if state.turns.answers(now) {
             return true;
         }
-        if !state.waiters.is_empty()
-            && let Some(at) = state.turns.looks_late(now)
-        {
-            self.look_late_at(at);
+        if !state.waiters.is_empty() {
+            state.turns.looks_late(now);
         }
         false
-    }
-
-    fn look_late_at(&self, at: Instant) {
-        let line = self.itself.clone();
-        self.core.runtime.spawn(async move {
-            tokio::time::sleep_until(at).await;
-            let Some(line) = line.upgrade() else {
-                return;
-            };
-            let due = line.lock().turns.is_late_look(at);
-            if due {
-                line.has_its_turn();
-            }
-        });
     }
 
     pub(super) fn listener(&self) -> Weak<dyn Listener> {
@@ -266,6 +249,7 @@ impl Listener for Line {
             }
         }
         if !look {
+            self.unlock(state);
             return;
         }
         state.look = true;
