@@ -50,7 +50,7 @@ pub(crate) const RENEW_LOCKS: &str = lua!("lock/renew");
 pub(crate) const LATCH: &str = lua!("engine/envelope", "latch/steps");
 
 pub(crate) const PERMITS: &str = concat!(
-    lua!("engine/envelope"),
+    lua!("permit_expirable/lone", "engine/envelope"),
     line!(),
     lua!(
         "permit_expirable/counter",

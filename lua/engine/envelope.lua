@@ -15,8 +15,8 @@
 -- Returns: "done", and what the primitive answers; "none" for a number that was asked about, and will do nothing from now
 --   on; "stale" for a batch older than the record, and for one that is sent for the first time and is on record;
 --   "unreadable <text>" for something that does not belong there; "refused <error>": nothing has changed, by any sending;
---   "unrecorded <one of these>" where it should have been put on record by ARGV[4], and could not. An error, and this
---   sending has changed nothing
+--   "unrecorded <one of these>" where it should have been put on record by ARGV[4], and could not. In an array where nothing
+--   has changed: there is nothing that replicas could confirm. An error, and this sending has changed nothing
 -- Publishes: what the primitive says, before it is written: to the listeners it is one moment
 -- Repeat-safe: yes, the record answers a repeated sequence number
 -- Invariant: what is answered is what was written; after a refusal nothing has changed
@@ -65,7 +65,7 @@ local function carry_out(decide)
   local words, found = decide()
   if not words then return unreadable(found) end
   local answer = 'done ' .. words
-  if #commands == 0 and #messages == 0 and ARGV[4] == '0' then return answer end
+  if #commands == 0 and #messages == 0 and ARGV[4] == '0' then return { answer } end
 
   -- The record first: a server that can't or may not write says so before anything has changed.
   local recorded = put_on_record(answer)
@@ -113,7 +113,7 @@ local function carry_out_steps(work, undo)
     return type(words) == 'table' and words or redis.error_reply(text)
   end
   local answer = words and 'done ' .. words or unreadable(more)
-  if ARGV[4] == '0' and not (words and more) then return answer end
+  if ARGV[4] == '0' and not (words and more) then return { answer } end
   local recorded = put_on_record(answer)
   if not recorded.err then return answer end
   local left = undo(recorded.err)

@@ -3,6 +3,9 @@
 #[path = "../../src/lua.rs"]
 mod lua;
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 pub(crate) use lua::*;
 
 /// Each by its name.
@@ -31,9 +34,16 @@ pub const ALL: &[(&str, &str)] = &[
 
 /// The name of the script that has this text or this digest.
 pub fn name_of(word: &[u8]) -> Option<&'static str> {
-    let known = |(_, source): &&(&str, &str)| {
-        source.as_bytes() == word || word.len() == 40 && digest(source).as_bytes() == word
-    };
+    // Asked of each word of each command.
+    static DIGESTS: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
+        ALL.iter()
+            .map(|(name, source)| (digest(source), *name))
+            .collect()
+    });
+    if word.len() == 40 {
+        return DIGESTS.get(std::str::from_utf8(word).ok()?).copied();
+    }
+    let known = |(_, source): &&(&str, &str)| source.as_bytes() == word;
     ALL.iter().find(known).map(|(name, _)| *name)
 }
 

@@ -9,6 +9,7 @@ use crate::engine::drive;
 use crate::engine::keys::TurnKeys;
 use crate::engine::nudge::{self, Left, Seen, Series};
 use crate::engine::once::refused;
+use crate::engine::primitive::Look;
 use crate::engine::turns::{Call, Ear};
 use crate::engine::wakeups::{Listener, Wake};
 
@@ -61,19 +62,10 @@ impl Line {
             state.turns.forget();
             return;
         }
-        if !all && state.turns.is_in_line() && !self.answers(&mut state, now) {
-            self.unlock(state);
-            return;
-        }
-        // Perhaps it is this client who has begun it.
-        if all && state.turns.has_just_come(now) {
-            return;
-        }
-        state.turns.call(now);
-        // The answer to a question that is under way tells whether it stands there.
-        let comes = state.coming;
-        drop(state);
-        if !comes {
+        let asks = state.coming;
+        let look = state.turns.call(all, asks, now);
+        self.unlock(state);
+        if look == Look::Now {
             self.has_its_turn();
         }
     }
@@ -92,18 +84,6 @@ impl Line {
             drop(state);
             drive::kick(self);
         }
-    }
-
-    /// Whether this client looks now at a message that is for everybody. It may be left to others: as they may have gone, it
-    /// looks later then.
-    fn answers(&self, state: &mut State, now: Instant) -> bool {
-        if state.turns.answers(now) {
-            return true;
-        }
-        if !state.waiters.is_empty() {
-            state.turns.looks_late(now);
-        }
-        false
     }
 
     pub(super) fn listener(&self) -> Weak<dyn Listener> {
@@ -224,10 +204,12 @@ impl Listener for Line {
                 look = !state.turns.takes_part(now);
             }
             // A zero follows the announcement of the same permits.
-            Wake::Message(payload) if payload == b"0" => look = self.answers(&mut state, now),
+            Wake::Message(payload) if payload == b"0" => {
+                look = state.turns.message(now) == Look::Now;
+            }
             Wake::Message(_) => {
                 state.turns.heard();
-                look = self.answers(&mut state, now);
+                look = state.turns.message(now) == Look::Now;
                 // Whoever has sent it sees to the others.
                 (state.unprompted, state.looking_unprompted) = (false, false);
             }
