@@ -261,14 +261,9 @@ impl Turns {
         }
     }
 
-    /// Whether it is to be looked at `instant` whether others came: no answer has said since that they did. It is asked
-    /// once.
-    pub(crate) fn is_due(&mut self, instant: Instant) -> bool {
-        let due = self.look_at == Some(instant);
-        if due {
-            self.look_at = None;
-        }
-        due
+    /// Whether it is to be looked by `now` whether others came: no answer has said that they did. It is asked once.
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        self.look_at.take_if(|at| *at <= now).is_some()
     }
 
     /// Whether callers of this process are held back while permits are free: they will be told.
@@ -310,13 +305,19 @@ impl Turns {
         self.look_at
     }
 
-    /// Whether the look at `instant` is still to be made: no answer has come since. It is asked once.
-    pub(crate) fn is_late_look(&mut self, instant: Instant) -> bool {
-        let due = self.late_look == Some(instant);
-        if due {
-            self.late_look = None;
-        }
-        due
+    /// When this client looks at a message that others were to answer; no answer has come since.
+    pub(crate) fn late_look(&self) -> Option<Instant> {
+        self.late_look
+    }
+
+    /// Whether that time has come. It is asked once.
+    pub(crate) fn is_late_look(&mut self, now: Instant) -> bool {
+        self.late_look.take_if(|at| *at <= now).is_some()
+    }
+
+    /// There is nobody any more who could.
+    pub(crate) fn looks_no_more(&mut self) {
+        (self.look_at, self.late_look) = (None, None);
     }
 
     /// Whether this client looks by itself, once in `interval`.
