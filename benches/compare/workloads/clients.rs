@@ -1,6 +1,7 @@
 //! Many clients, one caller each, want the same thing: what a grant or a look costs the server.
 //!
-//! The server is measured while all of them are at it, neither while they come nor while they go.
+//! The server is measured while all of them are at it, neither while they come nor while they go. On a machine with nothing else
+//! to do its processor sleeps between scripts; what they cost one that is awake is measured beside a pinger.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use crate::Result;
 use crate::contestant::Contestant::{self, Fair, Ours, RedissonSync};
 use crate::figures::numbers::grouped;
 use crate::meter::{self, ServerUse};
+use crate::pinger::Pinger;
 use crate::report::Report;
 use crate::report::metric::{self, Numbers};
 use crate::sample::{Crowd, measure_each};
@@ -29,7 +31,7 @@ const FOR_GOOD: Duration = Duration::from_secs(45);
 /// Until all have asked.
 const ARRIVAL: Duration = Duration::from_secs(2);
 
-/// What the server did for them in a while.
+/// What the server did for them in a while, but for the pinger's part.
 struct Use {
     seconds: f64,
     grants: f64,
@@ -46,19 +48,21 @@ pub(crate) async fn semaphore(stage: &mut Stage, report: &mut Report) -> Result<
         SEMAPHORE,
         "many clients, one caller each, 1 permit held 10 ms",
     );
-    for &clients in stage.settings.clients {
-        let name = format!("bench:{SEMAPHORE}:{clients}");
+    let all = stage.settings.clients.iter();
+    for (&clients, busy) in all.flat_map(|clients| [(clients, false), (clients, true)]) {
+        let name = format!("bench:{SEMAPHORE}:{clients}:{busy}");
         stage.set(&name, 1).await?;
-        let seen = watch(stage, Ours, &name, clients, HOLD).await?;
+        let seen = watch(stage, Ours, &name, clients, HOLD, busy).await?;
         let per_grant = |amount: f64| amount / seen.grants.max(1.0);
         let mut numbers = vec![
             (&metric::PAIRS_PER_SECOND, seen.grants / seen.seconds),
             (&metric::SCRIPTS_PER_PAIR, per_grant(seen.scripts)),
             (&metric::COMMANDS_PER_PAIR, per_grant(seen.commands)),
             (&metric::REDIS_PER_PAIR, per_grant(seen.cpu_micros)),
+            (&metric::REDIS_PER_SCRIPT, seen.micros_a_script()),
         ];
         numbers.extend(seen.of_scripts());
-        report.add(format!("{} clients", grouped(clients as f64)), numbers);
+        report.add(title(clients, busy), numbers);
     }
     report.end();
     Ok(())
@@ -70,19 +74,17 @@ pub(crate) async fn fair(stage: &mut Stage, report: &mut Report) -> Result<()> {
         FAIR,
         "many clients wait for one fair semaphore, and nobody releases",
     );
-    // The name says that there are eight permits.
-    let name = format!("bench:{FAIR}:scarce");
-    let seen = watch(stage, Fair, &name, clients, FOR_GOOD).await?;
-    let mut numbers = vec![
-        (&metric::SCRIPTS_PER_SECOND, seen.scripts / seen.seconds),
-        (
-            &metric::REDIS_PER_SCRIPT,
-            // Of its other work, a server with few looks has more to do.
-            seen.script_micros / seen.scripts.max(1.0),
-        ),
-    ];
-    numbers.extend(seen.of_scripts());
-    report.add(format!("{} clients", grouped(clients as f64)), numbers);
+    for busy in [false, true] {
+        // The name says that there are eight permits.
+        let name = format!("bench:{FAIR}:{busy}:scarce");
+        let seen = watch(stage, Fair, &name, clients, FOR_GOOD, busy).await?;
+        let mut numbers = vec![
+            (&metric::SCRIPTS_PER_SECOND, seen.scripts / seen.seconds),
+            (&metric::REDIS_PER_SCRIPT, seen.micros_a_script()),
+        ];
+        numbers.extend(seen.of_scripts());
+        report.add(title(clients, busy), numbers);
+    }
     report.end();
     Ok(())
 }
@@ -125,14 +127,25 @@ pub(crate) async fn beside_jvm(stage: &mut Stage, report: &mut Report) -> Result
     Ok(())
 }
 
-/// Measures the server while so many clients are at work, in a process that is ended then.
+fn title(clients: u64, busy: bool) -> String {
+    let server = if busy { ", a busy server" } else { "" };
+    format!("{} clients{server}", grouped(clients as f64))
+}
+
+/// Measures the server while so many clients are at work, in a process that is ended then; it may be `busy` with something else.
 async fn watch(
     stage: &mut Stage,
     contestant: Contestant,
     name: &str,
     clients: u64,
     hold: Duration,
+    busy: bool,
 ) -> Result<Use> {
+    let pinger = match busy {
+        true => Some(Pinger::start(&mut stage.redis).await?),
+        false => None,
+    };
+    let pings = || pinger.as_ref().map_or(0.0, Pinger::count);
     let program = stage.start_clients(contestant.make(), clients).await?;
     let mut crowd = crowd_fields(contestant, name, clients, FOR_GOOD);
     crowd["holdMicros"] = json!(hold.as_micros() as u64);
@@ -146,14 +159,16 @@ async fn watch(
         let answer = program.call("grants", json!({})).await?;
         Ok(answer["ok"].as_f64().ok_or("not a number of grants")?)
     };
-    let (before, had, began) = (
+    let (before, pinged, had, began) = (
         ServerUse::read(&mut stage.redis).await?,
+        pings(),
         grants().await?,
         Instant::now(),
     );
     sleep(stage.settings.measure_shared).await;
-    let (after, have, seconds) = (
+    let (after, pinged, have, seconds) = (
         ServerUse::read(&mut stage.redis).await?,
+        pings() - pinged,
         grants().await?,
         began.elapsed().as_secs_f64(),
     );
@@ -163,18 +178,24 @@ async fn watch(
     }
     program.signal("KILL")?;
     at_work.await?;
+    let of_pings = pinger.as_ref().map_or(0.0, |pinger| pinger.micros(pinged));
     Ok(Use {
         seconds,
         grants: have - had,
         scripts: (after.scripts - before.scripts) as f64,
         script_micros: (after.script_micros - before.script_micros) as f64,
-        commands: (after.commands - before.commands) as f64,
-        cpu_micros: (after.cpu_micros - before.cpu_micros) as f64,
+        commands: (after.commands - before.commands) as f64 - pinged,
+        cpu_micros: (after.cpu_micros - before.cpu_micros) as f64 - of_pings,
         long_scripts,
     })
 }
 
 impl Use {
+    /// Of its other work, a server with few scripts has more to do.
+    fn micros_a_script(&self) -> f64 {
+        self.script_micros / self.scripts.max(1.0)
+    }
+
     /// How long the longest scripts took; nothing where none was long enough to be known.
     fn of_scripts(&self) -> Numbers {
         let rank = (self.scripts / 1000.0) as usize;
