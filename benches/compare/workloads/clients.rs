@@ -31,7 +31,7 @@ const FOR_GOOD: Duration = Duration::from_secs(45);
 /// Until all have asked.
 const ARRIVAL: Duration = Duration::from_secs(2);
 
-/// What the server did for them in a while, but for the pinger's part.
+/// What the server did in a while.
 struct Use {
     seconds: f64,
     grants: f64,
@@ -57,10 +57,15 @@ pub(crate) async fn semaphore(stage: &mut Stage, report: &mut Report) -> Result<
         let mut numbers = vec![
             (&metric::PAIRS_PER_SECOND, seen.grants / seen.seconds),
             (&metric::SCRIPTS_PER_PAIR, per_grant(seen.scripts)),
-            (&metric::COMMANDS_PER_PAIR, per_grant(seen.commands)),
-            (&metric::REDIS_PER_PAIR, per_grant(seen.cpu_micros)),
-            (&metric::REDIS_PER_SCRIPT, seen.micros_a_script()),
+            (&metric::SCRIPT_TIME_PER_PAIR, per_grant(seen.script_micros)),
         ];
+        // Else those are mostly the pinger's.
+        if !busy {
+            numbers.extend([
+                (&metric::COMMANDS_PER_PAIR, per_grant(seen.commands)),
+                (&metric::REDIS_PER_PAIR, per_grant(seen.cpu_micros)),
+            ]);
+        }
         numbers.extend(seen.of_scripts());
         report.add(title(clients, busy), numbers);
     }
@@ -80,7 +85,11 @@ pub(crate) async fn fair(stage: &mut Stage, report: &mut Report) -> Result<()> {
         let seen = watch(stage, Fair, &name, clients, FOR_GOOD, busy).await?;
         let mut numbers = vec![
             (&metric::SCRIPTS_PER_SECOND, seen.scripts / seen.seconds),
-            (&metric::REDIS_PER_SCRIPT, seen.micros_a_script()),
+            (
+                &metric::REDIS_PER_SCRIPT,
+                // Of its other work, a server with few looks has more to do.
+                seen.script_micros / seen.scripts.max(1.0),
+            ),
         ];
         numbers.extend(seen.of_scripts());
         report.add(title(clients, busy), numbers);
@@ -141,11 +150,7 @@ async fn watch(
     hold: Duration,
     busy: bool,
 ) -> Result<Use> {
-    let pinger = match busy {
-        true => Some(Pinger::start(&mut stage.redis).await?),
-        false => None,
-    };
-    let pings = || pinger.as_ref().map_or(0.0, Pinger::count);
+    let _pinger = busy.then(|| Pinger::start(&stage.redis));
     let program = stage.start_clients(contestant.make(), clients).await?;
     let mut crowd = crowd_fields(contestant, name, clients, FOR_GOOD);
     crowd["holdMicros"] = json!(hold.as_micros() as u64);
@@ -159,16 +164,14 @@ async fn watch(
         let answer = program.call("grants", json!({})).await?;
         Ok(answer["ok"].as_f64().ok_or("not a number of grants")?)
     };
-    let (before, pinged, had, began) = (
+    let (before, had, began) = (
         ServerUse::read(&mut stage.redis).await?,
-        pings(),
         grants().await?,
         Instant::now(),
     );
     sleep(stage.settings.measure_shared).await;
-    let (after, pinged, have, seconds) = (
+    let (after, have, seconds) = (
         ServerUse::read(&mut stage.redis).await?,
-        pings() - pinged,
         grants().await?,
         began.elapsed().as_secs_f64(),
     );
@@ -178,24 +181,18 @@ async fn watch(
     }
     program.signal("KILL")?;
     at_work.await?;
-    let of_pings = pinger.as_ref().map_or(0.0, |pinger| pinger.micros(pinged));
     Ok(Use {
         seconds,
         grants: have - had,
         scripts: (after.scripts - before.scripts) as f64,
         script_micros: (after.script_micros - before.script_micros) as f64,
-        commands: (after.commands - before.commands) as f64 - pinged,
-        cpu_micros: (after.cpu_micros - before.cpu_micros) as f64 - of_pings,
+        commands: (after.commands - before.commands) as f64,
+        cpu_micros: (after.cpu_micros - before.cpu_micros) as f64,
         long_scripts,
     })
 }
 
 impl Use {
-    /// Of its other work, a server with few scripts has more to do.
-    fn micros_a_script(&self) -> f64 {
-        self.script_micros / self.scripts.max(1.0)
-    }
-
     /// How long the longest scripts took; nothing where none was long enough to be known.
     fn of_scripts(&self) -> Numbers {
         let rank = (self.scripts / 1000.0) as usize;
