@@ -720,6 +720,40 @@ async fn a_crowd_of_one_client_asks_together() {
     assert!(rest <= 8, "{rest} scripts for 280 permits");
 }
 
+/// A crowd that finds enough waits for nothing, and hears nothing: each of its scripts would tell it of up to 64 permits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_that_finds_enough_hears_nothing() {
+    let (server, _client, jobs) = start(100).await;
+    let mut control = server.connection().await;
+    let crowd: Vec<_> = (0..64)
+        .map(|_| {
+            let jobs = jobs.clone();
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    let held = jobs.acquire().await.unwrap();
+                    jobs.release(held.id()).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for caller in crowd {
+        caller.await.unwrap();
+    }
+    assert_eq!(calls(&mut control, "subscribe").await, 0);
+}
+
+/// How often the server has carried out a command.
+async fn calls(control: &mut MultiplexedConnection, command: &str) -> u64 {
+    let text: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(control)
+        .await
+        .unwrap();
+    let entry = format!("cmdstat_{command}:calls=");
+    let line = text.lines().find_map(|line| line.strip_prefix(&entry));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
 /// Smaller requests may pass a larger one for a while; then it is served. One that is larger than all stops nobody.
 #[tokio::test]
 async fn a_large_request_is_passed_for_a_while() {

@@ -165,6 +165,11 @@ impl Holds {
         }
     }
 
+    /// Whether anything is known of `object`.
+    pub(crate) fn keeps_some_of(&self, object: &str) -> bool {
+        self.lock().by_object.contains_key(object)
+    }
+
     /// Whether some owner here holds `lock`.
     pub(crate) fn is_held(&self, lock: &str) -> bool {
         let state = self.lock();

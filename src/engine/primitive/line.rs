@@ -250,15 +250,15 @@ impl<P: Primitive> Line<P> {
         };
     }
 
-    /// The channels are heard as long as somebody waits; `heard` were when those asked last.
+    /// The channels are heard as long as somebody waits who has been told to; `heard` were when those asked last.
     pub(super) fn listen_as_needed(&self, inner: &mut Inner<P>, heard: &[String]) {
-        let State {
-            primitive, waiters, ..
-        } = &inner.state;
-        let wanted = if waiters.is_empty() {
-            Vec::new()
-        } else {
+        let wanted = if inner.state.listens() {
+            let State {
+                primitive, waiters, ..
+            } = &inner.state;
             primitive.channels(self.keys.channel(), waiters)
+        } else {
+            Vec::new()
         };
         let listener: Weak<dyn Listener> = self.itself.clone();
         let missed = inner

@@ -81,6 +81,9 @@ impl RPermitExpirableSemaphore {
 
     /// Nobody holds these any more. Who keeps one of them is told: a guard that gives it back has ended that before.
     pub(super) fn is_gone<'a>(&self, ids: impl IntoIterator<Item = &'a Id>) {
+        if !self.core.holds.keeps_some_of(self.permits_key()) {
+            return;
+        }
         for id in ids {
             let id = ids::to_hex(id);
             self.core.holds.lost(self.permits_key(), &id);

@@ -515,12 +515,12 @@ impl RPermitExpirableSemaphore {
             .take(calling, What::Permits, permits, pin!(waiting))
             .await?;
         Ok(grant.map(|Grant { ids, until }| {
-            let held = |id: Id| Held {
-                id: ids::to_hex(&id).into(),
+            let held = |id: &[u8]| Held {
+                id: ids::to_hex(id).into(),
                 slot: None,
                 until,
             };
-            ids::split(&ids).map(held).collect()
+            ids.chunks(ids::BYTES).map(held).collect()
         }))
     }
 
