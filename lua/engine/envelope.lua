@@ -38,18 +38,15 @@ end
 -- The answer to a batch that is on record, or that is asked about; else nothing, and the record as it stands.
 local function from_record()
   local old = redis.call('GET', RECORD)
-  if old then
-    local last, sequence = tonumber(string.match(old, '^(%d+) ')), tonumber(ARGV[2])
-    -- One that is sent for the first time can't be there: somebody else has written that, or this is a late copy.
-    if last == sequence and ARGV[4] == '1' then
-      local answer = string.sub(old, #ARGV[2] + 2)
-      -- Replicas are asked for the last thing that this connection has written.
-      put_on_record(answer)
-      return answer
-    end
-    if last == sequence then return 'stale' end
-    if last and last > sequence and ARGV[4] ~= '2' then return 'stale' end
+  local last, sequence = tonumber(string.match(old or '', '^(%d+) ')), tonumber(ARGV[2])
+  if last == sequence and ARGV[4] == '1' then
+    local answer = string.sub(old, #ARGV[2] + 2)
+    -- Replicas are asked for the last thing that this connection has written.
+    put_on_record(answer)
+    return answer
   end
+  -- One that is sent for the first time can't be there: somebody else has written that, or this is a late copy.
+  if last and (last == sequence or last > sequence and ARGV[4] ~= '2') then return 'stale' end
   if not ARGV[FIRST] then
     local recorded = put_on_record('none')
     return recorded.err and recorded or 'none'

@@ -185,7 +185,7 @@ impl Core {
                 } => {
                     unconfirmed = answer;
                     if unconfirmed.is_some() {
-                        self.note_lag(&detail);
+                        self.lag.note(detail.clone());
                     }
                     first_sent.get_or_insert(sent);
                     if let Some(record) = request.record() {
