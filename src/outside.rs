@@ -83,8 +83,41 @@ pub(crate) fn since_boot() -> Option<Option<Duration>> {
 /// Fills `bytes` with chance that nobody can guess.
 pub(crate) fn random(bytes: &mut [u8]) {
     if simulated(|_| fastrand::fill(bytes)).is_none() {
-        getrandom::fill(bytes).expect("the system gives random bytes");
+        CHANCE.with_borrow_mut(|chance| chance.fill(bytes));
     }
+}
+
+thread_local! {
+    static CHANCE: RefCell<Chance> = const { RefCell::new(Chance { bytes: [0; STOCK], left: 0 }) };
+}
+
+/// The system is asked for so many bytes at a time: for sixteen it takes nearly as long.
+const STOCK: usize = 512;
+
+/// Bytes of the system's, each of which is given out once.
+struct Chance {
+    bytes: [u8; STOCK],
+    left: usize,
+}
+
+impl Chance {
+    fn fill(&mut self, wanted: &mut [u8]) {
+        if wanted.len() > STOCK {
+            return system_random(wanted);
+        }
+        if wanted.len() > self.left {
+            system_random(&mut self.bytes);
+            self.left = STOCK;
+        }
+        let given = &mut self.bytes[self.left - wanted.len()..self.left];
+        wanted.copy_from_slice(given);
+        given.fill(0);
+        self.left -= wanted.len();
+    }
+}
+
+fn system_random(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the system gives random bytes");
 }
 
 /// A random UUID.

@@ -66,7 +66,7 @@ async fn a_permit_with_an_id() {
     let jobs = client.permit_expirable_semaphore("jobs");
     jobs.try_set_permits(2).await.unwrap();
     let guards = [jobs.permit().await.unwrap(), jobs.permit().await.unwrap()];
-    forbid_for_a_while(&mut control, "zscore", 3).await;
+    forbid_for_a_while(&mut control, "zmscore", 3).await;
     let leases = guards.each_ref().map(|guard| guard.lease().clone());
     until("they are renewed", LIMIT, async || {
         leases

@@ -4,7 +4,9 @@ mod support;
 
 use std::time::Duration;
 
-use redisson_semaphore::Stats;
+use futures::future::BoxFuture;
+use redis::AsyncCommands;
+use redisson_semaphore::{Error, Lock, Stats};
 use support::clients::{LIMIT, builder, connect, kill, served};
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
@@ -86,4 +88,67 @@ async fn trouble_is_counted() {
     assert!(patient.stats().retries > 0);
     assert_eq!(patient.stats().failed, 0);
     assert_eq!(client.stats().granted, before.granted);
+}
+
+/// What a caller is told as an error counts, whatever it was that failed, and once.
+#[tokio::test]
+async fn whatever_has_failed_is_counted() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let counted = async |what: &str, call: BoxFuture<'_, Error>| {
+        let before = client.stats().failed;
+        let error = call.await;
+        assert_eq!(client.stats().failed, before + 1, "{what}: {error}");
+    };
+    macro_rules! fails {
+        ($call:expr) => {
+            let call = async { $call.await.map(drop).unwrap_err() };
+            counted(stringify!($call), Box::pin(call)).await;
+        };
+    }
+    let jobs = client.permit_expirable_semaphore("jobs");
+    jobs.try_set_permits(2).await.unwrap();
+    let held = jobs.acquire().await.unwrap();
+    jobs.release(held.id()).await.unwrap();
+    assert_eq!(client.stats().failed, 0);
+    fails!(jobs.release(held.id()));
+    fails!(jobs.release_many(&[held.id()]));
+    fails!(jobs.add_permits(i32::MAX));
+    fails!(client.permit_expirable_semaphore("nowhere").rename("jobs"));
+    fails!(client.ask(&["NO-SUCH-COMMAND"]));
+    let gate = client.string_lock("gate");
+    gate.lock().await.unwrap();
+    let elsewhere = connect(server.url()).await;
+    elsewhere.string_lock("gate").force_unlock().await.unwrap();
+    fails!(gate.unlock());
+    fails!(client.lock("door").unlock());
+    let seats = client.semaphore("seats").watched();
+    seats.try_set_permits(1).await.unwrap();
+    fails!(seats.release(i32::MAX.unsigned_abs()));
+
+    // Of another type than it should be.
+    for key in ["jobs", "places", "seats", "redisson_sc_held:{seats}"] {
+        let _: () = control.del(key).await.unwrap();
+        let _: () = control.rpush(key, "x").await.unwrap();
+    }
+    fails!(jobs.acquire());
+    fails!(jobs.release(held.id()));
+    fails!(jobs.available_permits());
+    fails!(jobs.lease_time(held.id()));
+    fails!(jobs.update_lease_time(held.id(), None));
+    fails!(jobs.holders());
+    fails!(jobs.release_all());
+    fails!(client.timestamp_semaphore("places", 1).holders());
+    fails!(seats.acquire(1));
+    fails!(seats.holders());
+
+    // What is not sent is a mistake of the program.
+    let before = client.stats().failed;
+    client.ask(&[]).await.unwrap_err();
+    jobs.release("no id").await.unwrap_err();
+    jobs.set_permits(u32::MAX).await.unwrap_err();
+    jobs.acquire_many(5000).await.unwrap_err();
+    assert_eq!(client.stats().failed, before);
+    assert_eq!(client.ping().await, Ok(()));
 }

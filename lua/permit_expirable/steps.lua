@@ -23,7 +23,8 @@
 --   list: behind whom to go on, "-": nobody; for each ",<id in hex>=<milliseconds left, -1: without end>"
 --   Where turns are kept and others listen, a last word follows, see semaphore/turns.lua
 -- Publishes: where some have become free and are left: how many, 2^31-1 at the most; then "0" for each further one. With "+"
---   before each where turns are kept, as those who take part are told in another way; nothing then if no other listens
+--   before each where turns are kept, as those who take part are told in another way; nothing then if no other listens, nor
+--   where this client, which waits, is the only one
 -- Repeat-safe: yes, by envelope.lua
 -- Invariant: a permit is either counted in the counter, or its id is in the zset
 
@@ -51,32 +52,11 @@ return carry_out(function()
     end
   end
 
-  local wanted, ended, most = tonumber(ARGV[FIRST]), {}, nil
-  if wanted >= 0 then
-    most = max(MOST_ENDED, wanted)
-    ended = redis.call('ZRANGEBYSCORE', PERMITS, '-inf', now_text, 'LIMIT', 0, most)
-  end
-
-  -- One caller alone, as far as nothing else is to be seen to: the same as below, in short.
-  local kind = ARGV[FIRST + 1]
-  if (kind == 'acquire' or kind == 'try') and not turn and steps_end == FIRST + 5 and #ended == 0 and total >= 1 and #ARGV[FIRST + 5] == 16 then
-    local life, lease = redis.call('PTTL', OBJECT), tonumber(ARGV[FIRST + 2])
-    if life < 0 then
-      total = total - 1
-      write_counter()
-      write('ZADD', PERMITS, format('%.0f', lease < 0 and ENDLESS or min(ENDLESS, now + lease)), ARGV[FIRST + 5])
-      return format('-1 %.0f %d 1', total, listeners)
-    end
-  elseif kind == 'release' and not turn and steps_end == FIRST + 3 and #ended == 0 then
-    local score = redis.call('ZSCORE', PERMITS, ARGV[FIRST + 3])
-    if score then
-      total = total + 1
-      write_counter()
-      write('ZREM', PERMITS, ARGV[FIRST + 3])
-      if total > 0 then publish(format('%.0f', min(total, HIGHEST))) end
-      return format('-1 %.0f %d %d', total, listeners, tonumber(score) > now and 1 or 0)
-    end
-  end
+  local wanted = tonumber(ARGV[FIRST])
+  local most = wanted < 0 and 1 or max(MOST_ENDED, wanted)
+  local ended = redis.call('ZRANGEBYSCORE', PERMITS, '-inf', now_text, 'LIMIT', 0, most)
+  local some_over = wanted < 0 and #ended > 0 or #ended == most
+  if wanted < 0 then ended = {} end
 
   local function hex(bytes)
     return (string.gsub(bytes, '.', function(byte) return format('%02x', string.byte(byte)) end))
@@ -118,7 +98,19 @@ return carry_out(function()
     local results = {}
     local score = lease < 0 and ENDLESS or min(ENDLESS, now + lease)
     local score_text = format('%.0f', score)
-    for i = first, last do
+    -- Mostly each wants one, and there is one for each.
+    local args, free, count, usual = ARGV, total, #entered, first
+    while usual <= last and free >= 1 and exists and not (in_turn or stopped) do
+      local id = args[usual]
+      if #id ~= 16 or stored[id] ~= nil then break end
+      entered[count + 1], entered[count + 2] = score_text, id
+      free, count, usual = free - 1, count + 2, usual + 1
+    end
+    if usual > first then
+      results[1], total, change = string.rep('1', usual - first), free, change + usual - first
+      if score < ENDLESS then nearest = min(nearest or score, score) end
+    end
+    for i = usual, last do
       local ids = ARGV[i]
       local count = #ids / 16
       local fits = exists and not stopped
@@ -146,9 +138,17 @@ return carry_out(function()
   end
 
   local function release(first, last)
-    local results, freed = {}, 0
+    local results, args, count, usual = {}, ARGV, #gone, 1
     local scores = redis.call('ZMSCORE', PERMITS, unpack(ARGV, first, last))
-    for i = 1, #scores do
+    -- Mostly all of them are held, and none has ended.
+    while not some_over and scores[usual] do
+      local id = args[first + usual - 1]
+      if stored[id] ~= nil then break end
+      stored[id], gone[count + usual], usual = false, id, usual + 1
+    end
+    local freed = usual - 1
+    results[1], change = string.rep('1', freed), change - freed
+    for i = usual, #scores do
       local id = ARGV[first + i - 1]
       local ends_at = stored[id] == nil and tonumber(scores[i]) or ends[id]
       local result = '0'
@@ -158,7 +158,7 @@ return carry_out(function()
       elseif first == last and is_old(id) then
         result = 'o'
       end
-      results[i] = result
+      results[#results + 1] = result
     end
     total, added = total + freed, added + freed
     if freed > 0 then exists, stood = true, true end
@@ -257,8 +257,7 @@ return carry_out(function()
 
   local results, i, asked = '', FIRST + 1, false
   while i <= steps_end do
-    local what, result, size = ARGV[i + 1], nil, 2
-    kind = ARGV[i]
+    local kind, what, result, size = ARGV[i], ARGV[i + 1], nil, 2
     if kind == 'release' or kind == 'together' then
       size = 2 + tonumber(what)
       local step = kind == 'release' and release or release_together
@@ -315,7 +314,13 @@ return carry_out(function()
   for first = 1, #gone, CHUNK do write('ZREM', PERMITS, unpack(gone, first, min(#gone, first + CHUNK - 1))) end
   if life > 0 then write('PEXPIRE', PERMITS, life) end
   local word = turn and close_turn(total, added > 0 and total > 0) or ''
-  if added > 0 and total > 0 and not (turn and turn.strangers == 0) then
+  local announces = added > 0 and total > 0 and not (turn and turn.strangers == 0)
+  if announces and KEYS[5] and not turn then
+    -- What has been said of who listens may be over.
+    local all, own = count_listeners(KEYS[4] .. ':' .. client)
+    announces = all ~= own or all < 0
+  end
+  if announces then
     local sign = turn and '+' or ''
     publish(sign .. format('%.0f', min(total, HIGHEST)))
     publish(sign .. '0', min(added, total, MOST_ZEROS) - 1)

@@ -11,10 +11,10 @@ use crate::transport::{Command, Failure, Reason, Refusal, Value};
 impl Core {
     /// Asks the server whether it is there.
     pub(crate) async fn ping(&self) -> Result<()> {
-        match self.ask(&["PING"]).await {
+        match self.send_once("PING", &[]).await {
             // It answers.
             Ok(_) | Err(Error::PermissionDenied { .. }) => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => Err(self.stats.failed(error)),
         }
     }
 
@@ -25,6 +25,11 @@ impl Core {
                 reason: "a command without a word".to_owned(),
             });
         };
+        let answer = self.send_once(name, rest).await;
+        answer.map_err(|error| self.stats.failed(error))
+    }
+
+    async fn send_once(&self, name: &str, rest: &[&str]) -> Result<Answer> {
         let command = rest
             .iter()
             .fold(Command::new(name), |command, word| command.arg(word));

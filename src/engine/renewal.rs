@@ -1,11 +1,12 @@
 //! Renewal: tasks of a client put off the end of all that it holds without a lease; one for all that is to last equally
 //! long.
 //!
-//! Every third of that time it goes through everything in the table of [`holds`](super::holds) that is to be renewed, up to
-//! [`MOST_KEYS`] of a kind (and of a slot, in a cluster) with one script call, and several calls at a time: one after the other, many
+//! Every third of that time it goes through everything in the table of [`holds`](super::holds) that is to be renewed, a hundred or
+//! more of a kind (and of a slot, in a cluster) with one script call, and several calls at a time: one after the other, many
 //! calls to a server far away would take longer than a lock lasts. What could not be renewed, as the server
 //! did not answer or did not let it happen, is tried again soon, not only in the next period. A call that is refused for good, as it is for the
-//! sake of one key that the server forbids, is made again in halves until that key is alone: the others are renewed.
+//! sake of one key that the server forbids, is made again in halves until that key is alone: the others are renewed. So is one
+//! whose keys are at two nodes of a cluster, as their slot is on its way: each of them is at one.
 //! What the server says is not held any more is told as lost; what could not be renewed in time is lost by its lease's
 //! own clock.
 
@@ -21,11 +22,9 @@ use super::request::{Arg, Request};
 use crate::clock::Moment;
 use crate::transport::{Failure, Reason, Refusal, Value};
 
-/// One script call renews this many at the most, as Redisson's does.
-const MOST_KEYS: usize = 100;
-
-/// Script calls for this many are under way at a time: eight, unless they have been halved.
-const MOST_UNDER_WAY: usize = 8 * MOST_KEYS;
+/// So many script calls are under way at a time; and where they have been halved, as many as these come to.
+const CALLS_UNDER_WAY: usize = 8;
+const MOST_UNDER_WAY: usize = 800;
 
 impl Core {
     /// There is something to renew that lasts for `lease` then.
@@ -46,7 +45,7 @@ impl Core {
     /// told of it yet.
     async fn renew_all(&self, mut places: Vec<Place>, first: bool) -> Vec<Place> {
         let mut again = Vec::new();
-        let mut most = MOST_KEYS;
+        let mut most = usize::MAX;
         while !places.is_empty() {
             let slot = |lock: &str| self.connection.slot(lock);
             let mut rest = std::mem::take(&mut places);
@@ -56,7 +55,8 @@ impl Core {
                 let (renewing, some) = self.holds.next_renewals(&mut rest, most, slot)?;
                 Some(self.renew_some(renewing, some, first))
             });
-            let mut calls = stream::iter(calls).buffer_unordered(MOST_UNDER_WAY / most);
+            let at_once = CALLS_UNDER_WAY.max(MOST_UNDER_WAY / most);
+            let mut calls = stream::iter(calls).buffer_unordered(at_once);
             let mut largest = 0;
             while let Some(renewed) = calls.next().await {
                 match renewed {
@@ -77,13 +77,7 @@ impl Core {
     /// One call for `some` of a kind.
     async fn renew_some(&self, renewing: Renewing, some: Vec<Renewal>, first: bool) -> Renewed {
         let lease = renewing.lease;
-        let places = some.iter().map(|renewal| &renewal.place);
-        let owners = places.clone().map(|(_, owner)| (renewing.owner)(owner));
-        let request = Request::script(
-            renewing.script,
-            places.map(|(lock, _)| Arc::clone(lock)).collect(),
-            std::iter::once(Arg::millis(lease)).chain(owners).collect(),
-        );
+        let request = request(&renewing, &some);
         let until = Moment::now() + lease;
         let places = |some: Vec<Renewal>| some.into_iter().map(|renewal| renewal.place).collect();
         let answers = match self.try_once(&request).await {
@@ -92,7 +86,7 @@ impl Core {
                 tracing::error!(?other, "unexpected answer to a renewal");
                 return Renewed::Not(places(some));
             }
-            Err(Failure::Refused(refusal)) if is_about_a_key(&refusal) => {
+            Err(Failure::Refused(refusal)) if is_about_a_key(&refusal) || refusal.parts_keys() => {
                 let [Renewal { place, .. }] = &*some else {
                     return Renewed::Refused(places(some));
                 };
@@ -118,12 +112,30 @@ impl Core {
     }
 }
 
+fn request(renewing: &Renewing, some: &[Renewal]) -> Request {
+    let (mut keys, mut args) = (Vec::new(), vec![Arg::millis(renewing.lease)]);
+    let together =
+        |one: &Renewal, other: &Renewal| renewing.several && one.place.0 == other.place.0;
+    for of_one in some.chunk_by(together) {
+        keys.push(Arc::clone(&of_one[0].place.0));
+        if renewing.several {
+            args.push(Arg::Number(i64::try_from(of_one.len()).unwrap_or(i64::MAX)));
+        }
+        args.extend(
+            of_one
+                .iter()
+                .map(|renewal| (renewing.owner)(&renewal.place.1)),
+        );
+    }
+    Request::script(renewing.script, keys, args)
+}
+
 /// What one call has come to.
 enum Renewed {
     Answered,
     /// These are to be tried again.
     Not(Vec<Place>),
-    /// Several were refused for good: it may be about one of them.
+    /// Several were refused: it may be about one of them.
     Refused(Vec<Place>),
 }
 

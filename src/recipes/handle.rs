@@ -15,7 +15,7 @@ use crate::engine::command::Commands;
 use crate::engine::keys::check_id;
 use crate::engine::primitive::Line;
 use crate::engine::{self, Core};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::stats::{Holding, What};
 
@@ -107,6 +107,11 @@ impl Handle {
         let calling = self.calling(call.name(), Wait::No, dropped);
         let running = async { self.shared()?.line.call(call).await };
         self.core.call(calling, pin!(running)).await
+    }
+
+    /// An error that a caller is told, whose call was answered.
+    pub(super) fn failed(&self, error: Error) -> Error {
+        self.core.stats.failed(error)
     }
 
     pub(super) fn holding(&self, what: What) -> Holding {

@@ -89,7 +89,7 @@ impl StringLock {
             Ok(true) => Ok(()),
             Ok(false) => {
                 lease.lose();
-                Err(self.not_held())
+                Err(own.handle.failed(self.not_held()))
             }
             Err(error) => {
                 // It may be tried again, unless the owner has it anew by now.

@@ -11,10 +11,10 @@ use crate::engine::keys::Keys;
 use crate::engine::once::refused;
 use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use crate::error::{Error, Result};
+use crate::lua;
 use crate::transport::{Command, Refusal, Value};
 
-static ONCE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../lua/engine/once.lua")));
+static ONCE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::ONCE));
 
 /// Where in the script's arguments the sequence number stands.
 const SEQUENCE: usize = 0;
@@ -151,9 +151,16 @@ impl<L: Commands> Object<'_, L> {
     /// `to` is the object under its new name; those who wait for it are told.
     pub(crate) async fn rename(&self, to: &Keys) -> Result<()> {
         let announced = self.line.announced_at(to);
-        self.change("rename", "RENAME", Some(to.object()), announced, &[])
-            .await
-            .map(drop)
+        let renamed = |_| Ok(());
+        self.change(
+            "rename",
+            "RENAME",
+            Some(to.object()),
+            announced,
+            &[],
+            renamed,
+        )
+        .await
     }
 
     pub(crate) async fn rename_nx(&self, to: &Keys) -> Result<bool> {
@@ -243,8 +250,9 @@ impl<L: Commands> Object<'_, L> {
     /// Removes all of its keys.
     async fn remove(&self, operation: &'static str, command: &'static str) -> Result<bool> {
         let part = self.line.keys().parts().next();
-        let value = self.change(operation, command, part, None, &[]).await?;
-        self.number(operation, &value).map(|count| count > 0)
+        let removed = |value| Ok(self.number(operation, &value)? > 0);
+        self.change(operation, command, part, None, &[], removed)
+            .await
     }
 
     /// What `command` says of `field` of a hash.
@@ -267,9 +275,14 @@ impl<L: Commands> Object<'_, L> {
     /// A command that changes nothing; 0 where there is nothing.
     pub(crate) async fn read_with(&self, operation: &'static str, command: Command) -> Result<i64> {
         self.line.keys().check()?;
-        let request = Request::Plain(command);
-        let value = self.send(operation, Dropped::Harmless, request).await?;
-        self.number(operation, &value)
+        let number = |value| self.number(operation, &value);
+        self.send(
+            operation,
+            Dropped::Harmless,
+            Request::Plain(command),
+            number,
+        )
+        .await
     }
 
     /// A command that changes something, and answers whether it did.
@@ -282,22 +295,22 @@ impl<L: Commands> Object<'_, L> {
     ) -> Result<bool> {
         let second = other.map(Keys::object);
         let announced = other.and_then(|other| self.line.announced_at(other));
-        let value = self
-            .change(operation, command, second, announced, args)
-            .await?;
-        self.number(operation, &value).map(|count| count > 0)
+        let changed = |value| Ok(self.number(operation, &value)? > 0);
+        self.change(operation, command, second, announced, args, changed)
+            .await
     }
 
     /// A command that changes something: carried out once. It is about the object's key and the `second` one, and what it
     /// does is told at `announced`.
-    async fn change(
+    async fn change<T>(
         &self,
         operation: &'static str,
         command: &'static str,
         second: Option<&Arc<str>>,
         announced: Option<&Arc<str>>,
         args: &[Arg],
-    ) -> Result<Value> {
+        read: impl FnOnce(Value) -> Result<T>,
+    ) -> Result<T> {
         self.line.keys().check()?;
         let record_life = self.line.core().config.record_life();
         let mut script_args = vec![
@@ -325,8 +338,7 @@ impl<L: Commands> Object<'_, L> {
                 always: true,
             }),
         });
-        let value = self.send(operation, Dropped::Withdrawn, request).await?;
-        match &value {
+        let read = |value| match &value {
             Value::BulkString(bytes) if bytes.starts_with(REFUSED) => {
                 let error = String::from_utf8_lossy(&bytes[REFUSED.len()..]);
                 Err(refused(
@@ -338,16 +350,20 @@ impl<L: Commands> Object<'_, L> {
             Value::BulkString(bytes) if bytes == b"stale" => {
                 Err(self.unexpected(operation, &value))
             }
-            _ => Ok(value),
-        }
+            _ => read(value),
+        };
+        self.send(operation, Dropped::Withdrawn, request, read)
+            .await
     }
 
-    async fn send(
+    /// What is answered is read as a part of the call, so that it counts as failed where that is an error.
+    async fn send<T>(
         &self,
         operation: &'static str,
         dropped: Dropped,
         request: Request,
-    ) -> Result<Value> {
+        read: impl FnOnce(Value) -> Result<T>,
+    ) -> Result<T> {
         let call = Call {
             name: self.line.keys().name(),
             operation,
@@ -355,7 +371,7 @@ impl<L: Commands> Object<'_, L> {
             dropped,
             key: Some(self.line.keys().object()),
         };
-        let sending = self.line.command(operation, request);
+        let sending = async { read(self.line.command(operation, request).await?) };
         self.line.core().call(call, pin!(sending)).await
     }
 

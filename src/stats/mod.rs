@@ -107,6 +107,13 @@ impl Counters {
         }
     }
 
+    /// The same for one that is made of an answer which was none.
+    #[cold]
+    pub(crate) fn failed(&self, error: Error) -> Error {
+        self.note_failed(&error);
+        error
+    }
+
     /// Tells the metrics how things stand.
     #[cfg(feature = "metrics")]
     pub(crate) fn publish(&self, stats: &Stats) {

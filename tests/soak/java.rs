@@ -2,7 +2,8 @@
 //!
 //! Redisson loses permits by itself when a reply is lost or the server restarts. Its losses must not be taken for
 //! ours, and must not use up the permits: every few seconds its threads finish their turns, and what the
-//! server says that it has taken and not given back by then is lost, is counted, and is put back.
+//! server says that it has taken and not given back by then is lost, is counted, and is put back. What it has lost of permits with
+//! ids comes back by itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::books::Books;
 use crate::journal::Step;
 use crate::restorer::Restorer;
-use crate::support::peer::JavaPeer;
-use crate::{BUSY, Result};
+use crate::support::peer::{JavaPeer, PendingCall};
+use crate::{BUSY, LEASED, Result};
 
 pub(crate) const REDISSON: &str = "4.7.0";
 
@@ -48,12 +49,15 @@ impl Java {
     pub(crate) async fn work(self, mut stopping: watch::Receiver<bool>) -> Result<Account> {
         let mut account = Account::default();
         let mut peer = self.start().await;
+        let mut crowd = None;
         while !*stopping.borrow() {
+            lease(&peer, &mut crowd);
             let finished = self.shift(&mut peer, &mut stopping, &mut account).await?;
             if !finished {
                 account.hung += 1;
                 peer.kill().await;
                 peer = self.start().await;
+                crowd = None;
             }
             let threads: Vec<usize> = (1..=THREADS).collect();
             for thread in threads {
@@ -134,5 +138,16 @@ impl Java {
             _ => return,
         };
         self.books.enter_java(at, thread, &step);
+    }
+}
+
+/// Callers of the semaphore whose permits have ids work for a shift; an error ends them, and those of the last time may hang.
+fn lease(peer: &JavaPeer, crowd: &mut Option<PendingCall>) {
+    if crowd.as_mut().is_none_or(PendingCall::is_finished) {
+        let work = json!({
+            "name": LEASED, "object": "leased", "mode": "sync", "callers": 2, "permits": 1, "holdMicros": 2000,
+            "millis": SHIFT.as_millis() as u64, "leaseMs": SHIFT.as_millis() as u64,
+        });
+        *crowd = Some(peer.begin("crowd", work));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::journal::Step;
-use crate::{BUSY, FIRST_WATCHED, RING, WATCHED};
+use crate::{BUSY, FIRST_LEASED, FIRST_WATCHED, LEASED, RING, WATCHED};
 
 /// The books of one process.
 #[derive(Debug, Default)]
@@ -35,6 +35,7 @@ pub(crate) fn group_of(caller: usize) -> &'static [&'static str] {
     match caller {
         0 => &RING,
         FIRST_WATCHED.. => &[WATCHED],
+        FIRST_LEASED.. => &[LEASED],
         _ => &[BUSY],
     }
 }

@@ -9,9 +9,10 @@
 //! killed, as a call may have been under way. The server tells what every client has taken and not given
 //! back: its append-only file holds each change together with its author ([`witness`]). Both must agree for
 //! each process. The driver puts back what killed processes took along ([`restorer`]), so at the end the counters
-//! must be what they were at the beginning. From one semaphore permits are taken by watched guards only: nobody puts those of the
-//! killed back, and the counter must be what it was all the same. Redisson's own losses are seen by the same file, counted apart and
-//! put back ([`java`]).
+//! must be what they were at the beginning. From one semaphore permits are taken by watched guards only, and another one's have
+//! ids and leases ([`leased`]): nobody puts those of the killed back, and the counters must be what they were all the same; with those
+//! that are held the latter's counter makes the same sum behind every single change. Redisson's own losses are seen by the same
+//! file, counted apart and put back ([`java`]).
 //!
 //! With the argument `compare` it also does to Redisson alone what it does to this crate ([`comparison`]).
 
@@ -21,6 +22,7 @@ mod crew;
 mod faults;
 mod java;
 mod journal;
+mod leased;
 mod ledger;
 mod report;
 mod restorer;
@@ -62,19 +64,26 @@ pub(crate) const RING_LIMIT: u32 = 1;
 /// Some callers of each process take guards from this one, whose permits come back by themselves when it is killed.
 pub(crate) const WATCHED: &str = "soak-watched";
 pub(crate) const WATCHED_LIMIT: u32 = 6;
+/// Of this one's permits, which have ids and leases, some callers of each process and of the JVM take some.
+pub(crate) const LEASED: &str = "soak-leased";
+pub(crate) const LEASED_LIMIT: u32 = 6;
 /// Longer than any fault lasts.
 pub(crate) const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(8);
 /// The ring and the other semaphores; what they hold together stays the same.
-pub(crate) const GROUPS: [(&[&str], u32); 3] = [
+pub(crate) const GROUPS: [(&[&str], u32); 4] = [
     (&[BUSY], BUSY_LIMIT),
     (&RING, RING_LIMIT),
     (&[WATCHED], WATCHED_LIMIT),
+    (&[LEASED], LEASED_LIMIT),
 ];
 /// What one caller asks for at the most.
 pub(crate) const MOST_PERMITS: u32 = 2;
-/// In each process: the first one is in the ring, the last ones take watched guards.
-pub(crate) const CALLERS: usize = 14;
+/// In each process: the first one is in the ring, the last ones take watched guards, and those before them permits with ids.
+pub(crate) const CALLERS: usize = 16;
 pub(crate) const FIRST_WATCHED: usize = CALLERS - 3;
+pub(crate) const FIRST_LEASED: usize = FIRST_WATCHED - 3;
+/// What comes back by itself when a process is killed.
+pub(crate) const COMES_BACK: [&[&str]; 2] = [&[WATCHED], &[LEASED]];
 
 const PAUSE_MILLIS: std::ops::Range<u64> = 150..600;
 
@@ -118,6 +127,7 @@ pub(crate) fn name_for(caller: usize, place: usize) -> &'static str {
     match caller {
         0 => RING[place],
         FIRST_WATCHED.. => WATCHED,
+        FIRST_LEASED.. => LEASED,
         _ => BUSY,
     }
 }
@@ -206,7 +216,11 @@ async fn run() -> Result<()> {
     let hung = victims.crew.stop().await?;
     watching.abort();
     let end = Instant::now() + 3 * WATCHDOG_TIMEOUT;
-    while watched.available_permits().await? != i64::from(WATCHED_LIMIT) && Instant::now() < end {
+    let leased = client.permit_expirable_semaphore(LEASED);
+    while (watched.available_permits().await? != i64::from(WATCHED_LIMIT)
+        || leased.available_permits().await? != i64::from(LEASED_LIMIT))
+        && Instant::now() < end
+    {
         sleep(Duration::from_millis(20)).await;
     }
     let mut restorer = restorer.lock().await;

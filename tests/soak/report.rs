@@ -8,7 +8,7 @@ use crate::faults::{Done, Fault};
 use crate::java::{Account, REDISSON};
 use crate::watch::Seen;
 use crate::witness::Witness;
-use crate::{BUSY, GROUPS, Result, WATCHED};
+use crate::{BUSY, COMES_BACK, GROUPS, Result};
 
 /// Where nobody watches, one line in so many seconds.
 const QUIET_PACE: Duration = Duration::from_secs(10);
@@ -97,7 +97,7 @@ impl Balance {
                     continue;
                 };
                 let taken = witness.taken(group, Some(client));
-                if process.standing == Standing::Killed && *group == [WATCHED] {
+                if process.standing == Standing::Killed && COMES_BACK.contains(&group) {
                     // All of it must be back by now, to the permit.
                     balance.lost += taken.max(0);
                     balance.doubled += (-taken).max(0);
@@ -220,8 +220,13 @@ impl Outcome {
         check(self.stuck == 0, "the ring does not turn any more");
         check(entries.turns() > 0, "nothing was acquired");
         check(self.java.turns > 0, "Redisson acquired nothing");
-        let strangers = witness.taken(&[WATCHED], None);
-        check(strangers == 0, "somebody else has changed the watched one");
+        for group in COMES_BACK {
+            let strangers = witness.taken(group, None);
+            check(
+                strangers == 0,
+                "somebody else holds what comes back by itself",
+            );
+        }
         for (counter, (group, limit)) in self.counters.iter().zip(GROUPS) {
             let limit = i64::from(limit);
             check(*counter == limit, "the counters are not what they were");

@@ -7,7 +7,7 @@ use redisson_semaphore::{Client, RSemaphore};
 
 use crate::books::{Books, Standing};
 use crate::witness::Witness;
-use crate::{BUSY, GROUPS, Result, WATCHED};
+use crate::{BUSY, COMES_BACK, GROUPS, Result};
 
 pub(crate) struct Restorer {
     witness: Witness,
@@ -28,8 +28,8 @@ impl Restorer {
         }
     }
 
-    /// For all processes that were killed, once for each: the dead change nothing any more. What they held of the watched
-    /// semaphore comes back without this.
+    /// For all processes that were killed, once for each: the dead change nothing any more. Some of what they held
+    /// comes back without this.
     pub(crate) async fn restore_killed(&mut self) -> Result<()> {
         let killed: Vec<String> = {
             let entries = self.books.open();
@@ -40,7 +40,10 @@ impl Restorer {
                 .collect()
         };
         for client in killed {
-            for (group, _) in GROUPS.into_iter().filter(|(group, _)| *group != [WATCHED]) {
+            let others = GROUPS
+                .into_iter()
+                .filter(|(group, _)| !COMES_BACK.contains(group));
+            for (group, _) in others {
                 let account = (group[0], Some(client.clone()));
                 if !self.restored.contains_key(&account) {
                     self.restore(group, account.1).await?;

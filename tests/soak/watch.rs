@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::books::{Books, HUNG, Standing};
 use crate::journal::now;
-use crate::{BUSY, MOST_PERMITS, RING, Result, WATCHED, name_for};
+use crate::{BUSY, LEASED, MOST_PERMITS, RING, Result, WATCHED, name_for};
 
 const PAUSE: Duration = Duration::from_millis(15);
 /// A server that does not answer within this has nothing free for anybody.
@@ -114,7 +114,7 @@ impl Watch {
             *connection = Some(opened.await?);
         }
         let connection = connection.as_mut().expect("just opened");
-        let names: Vec<&str> = RING.into_iter().chain([BUSY, WATCHED]).collect();
+        let names: Vec<&str> = RING.into_iter().chain([BUSY, WATCHED, LEASED]).collect();
         let counters: Vec<Option<i64>> = redis::cmd("MGET")
             .arg(&names)
             .query_async(connection)

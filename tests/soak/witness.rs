@@ -3,15 +3,17 @@
 //! The file holds every change of a counter together with the record of the client that made it, in the order
 //! in which they took effect, and everything that any client was ever answered. So it tells exactly how many
 //! permits each client has taken and not given back, whatever the clients believe. Changes without a record
-//! are those of Redisson; but what is given back for dead clients counts as theirs: it says whose it is.
+//! are those of Redisson; but what is given back for dead clients counts as theirs: it says whose it is. Permits with ids are
+//! known one by one, whoever takes them out.
 
 use std::collections::HashMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::{GROUPS, Result, WATCHED};
+use crate::{GROUPS, LEASED, LEASED_LIMIT, Result, WATCHED};
 
 const HELD: &str = "redisson_sc_held:{soak-watched}";
+const PERMITS: &str = "{soak-leased}:timeout";
 
 /// A counter and a client's id; no id stands for Redisson.
 type Account = (String, Option<String>);
@@ -24,6 +26,8 @@ pub(crate) struct Witness {
     taken: HashMap<Account, i64>,
     /// What stands under each holder of a watched semaphore.
     on_record: HashMap<String, i64>,
+    /// Who has taken each permit that has an id.
+    by_id: HashMap<String, Option<String>>,
 }
 
 impl Witness {
@@ -36,6 +40,7 @@ impl Witness {
             counters: names.map(|name| ((*name).to_owned(), 0)).collect(),
             taken: HashMap::new(),
             on_record: HashMap::new(),
+            by_id: HashMap::new(),
         }
     }
 
@@ -91,12 +96,20 @@ impl Witness {
                 _ => {}
             }
         }
+        self.enter_ids(change, client.as_ref());
         for (name, counter) in &mut self.counters {
             let before = *counter;
             for command in change {
                 apply(command, name, counter)?;
             }
-            if *counter != before {
+            if name == LEASED {
+                let all = *counter + i64::try_from(self.by_id.len())?;
+                let set = before != 0 || !self.by_id.is_empty() || *counter != 0;
+                if set && all != i64::from(LEASED_LIMIT) {
+                    let free = *counter;
+                    return Err(format!("{free} free and {all} in all behind {change:?}").into());
+                }
+            } else if *counter != before {
                 let mut taken = before - *counter;
                 if client.is_none() && name == WATCHED {
                     for (client, permits) in &given_back_for {
@@ -113,10 +126,47 @@ impl Witness {
     }
 }
 
+/// Flags of `ZADD`.
+const FLAGS: [&str; 5] = ["NX", "XX", "GT", "LT", "CH"];
+
+impl Witness {
+    fn enter_ids(&mut self, change: &[Vec<String>], client: Option<&String>) {
+        let mut account = |client: Option<String>, permits: i64| {
+            let account = (LEASED.to_owned(), client);
+            *self.taken.entry(account).or_default() += permits;
+        };
+        for command in change {
+            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            match &words[..] {
+                [verb, PERMITS, rest @ ..] if verb.eq_ignore_ascii_case("ZADD") => {
+                    let flags = rest.iter().take_while(|word| FLAGS.contains(word)).count();
+                    for entry in rest[flags..].chunks_exact(2) {
+                        // Who is there already is prolonged.
+                        self.by_id.entry(entry[1].to_owned()).or_insert_with(|| {
+                            account(client.cloned(), 1);
+                            client.cloned()
+                        });
+                    }
+                }
+                [verb, PERMITS, ids @ ..] if verb.eq_ignore_ascii_case("ZREM") => {
+                    for id in ids {
+                        if let Some(holder) = self.by_id.remove(*id) {
+                            account(holder, -1);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 /// The client that a record is of: the end of its key, behind the semaphore's name in braces, or the beginning, before
 /// a number, where it serves several semaphores.
 fn client_of(key: &str) -> Option<String> {
-    let (front, end) = key.strip_prefix("redisson_sc_once:")?.rsplit_once(':')?;
+    let names = ["redisson_sc_once:", "redisson_sc_leased_once:"];
+    let name = names.into_iter().find_map(|kind| key.strip_prefix(kind));
+    let (front, end) = name?.rsplit_once(':')?;
     let client = if front.contains('{') { end } else { front };
     Some(client.to_owned())
 }
@@ -168,10 +218,18 @@ fn command(bytes: &[u8]) -> Option<(Vec<String>, &[u8])> {
     for _ in 0..count {
         let (length, behind) = number(rest, b'$')?;
         let word = behind.get(..length)?;
-        words.push(String::from_utf8_lossy(word).into_owned());
+        words.push(text_of(word));
         rest = behind.get(length + 2..)?;
     }
     Some((words, rest))
+}
+
+/// A character for each byte of what is no text, as an id is.
+fn text_of(word: &[u8]) -> String {
+    match std::str::from_utf8(word) {
+        Ok(text) => text.to_owned(),
+        Err(_) => word.iter().map(|byte| char::from(*byte)).collect(),
+    }
 }
 
 fn number(bytes: &[u8], mark: u8) -> Option<(usize, &[u8])> {

@@ -10,7 +10,10 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::journal::{Line, Step};
-use crate::{CALLERS, FIRST_WATCHED, MOST_PERMITS, RING, WATCHDOG_TIMEOUT, name_for};
+use crate::leased::Leased;
+use crate::{
+    CALLERS, FIRST_LEASED, FIRST_WATCHED, LEASED, MOST_PERMITS, RING, WATCHDOG_TIMEOUT, name_for,
+};
 
 /// The argument that makes this program a worker; the server's URL and the place in the ring follow.
 pub(crate) const ARGUMENT: &str = "worker";
@@ -43,6 +46,10 @@ pub(crate) async fn work(url: &str, place: usize) -> crate::Result<()> {
     Line::Client(client.id().to_owned()).tell();
     let tasks: Vec<_> = (0..CALLERS)
         .map(|number| {
+            if (FIRST_LEASED..FIRST_WATCHED).contains(&number) {
+                let leased = Leased::new(number, client.permit_expirable_semaphore(LEASED));
+                return tokio::spawn(leased.work(stopping.clone()));
+            }
             let mut semaphore = client.semaphore(name_for(number, place));
             if number >= FIRST_WATCHED {
                 semaphore = semaphore.watched();

@@ -30,10 +30,14 @@ impl Term {
 /// How something that is held is renewed.
 #[derive(Clone, Copy)]
 pub(crate) struct Renewing {
-    /// Its keys are the objects, its arguments the lease, and for each object its owner.
+    /// Its keys are the objects, its arguments the lease, and for each object its owner; or, where it may have several, how many,
+    /// and each of them.
     pub(crate) script: &'static LazyLock<Script>,
+    pub(crate) several: bool,
     /// An owner as the script reads it.
     pub(crate) owner: fn(&Arc<str>) -> Arg,
+    /// One call renews so many at the most.
+    pub(crate) most: usize,
     /// How long it lasts from then on.
     pub(crate) lease: Duration,
 }

@@ -165,6 +165,11 @@ impl Holds {
         }
     }
 
+    /// Whether anything is known of `object`.
+    pub(crate) fn keeps_some_of(&self, object: &str) -> bool {
+        self.lock().by_object.contains_key(object)
+    }
+
     /// Whether some owner here holds `lock`.
     pub(crate) fn is_held(&self, lock: &str) -> bool {
         let state = self.lock();
@@ -389,7 +394,7 @@ impl Holds {
         let mut state = self.lock();
         let mut alike: Option<Renewing> = None;
         let mut some = Vec::new();
-        while some.len() < most
+        while some.len() < alike.map_or(most, |renewing| most.min(renewing.most))
             && let Some((lock, owner)) = places.last()
         {
             if let Some(holding) = state.of(lock, owner).filter(|held| held.is_watched()) {
@@ -452,7 +457,9 @@ mod tests {
     const WATCHDOG: Duration = Duration::from_secs(30);
     const RENEWING: Renewing = Renewing {
         script: &SCRIPT,
+        several: false,
         owner: |owner| Arg::Text(Arc::clone(owner)),
+        most: 100,
         lease: WATCHDOG,
     };
     const SHORT: Term = Term::Limited(SECOND);

@@ -49,6 +49,9 @@ struct Sending {
     unanswered: Option<Duration>,
 }
 
+/// One script call renews so many locks at the most, as Redisson's does.
+const MOST_RENEWED: usize = 100;
+
 impl LockLine {
     /// Tells the callers of a batch what has become of their calls.
     pub(super) fn arrive(&self, batch: Batch, answered: Answered) {
@@ -288,7 +291,9 @@ impl LockLine {
         let lasts = self.core.config.lock_watchdog_timeout;
         let renewing = Renewing {
             script: self.kind.renewal,
+            several: false,
             owner: |owner| Arg::Text(Arc::clone(owner)),
+            most: MOST_RENEWED,
             lease: lasts,
         };
         let (lease, id) = self.holds().taken(self.key(), owner, term, until, renewing);

@@ -42,6 +42,8 @@ pub(crate) struct Line<P: Primitive> {
 pub(super) struct Inner<P: Primitive> {
     pub(super) state: State<P>,
     pub(super) channels: Channels,
+    /// They are heard.
+    listens: bool,
     timer: Timer,
     /// Counted as busy in the core.
     pub(super) busy: bool,
@@ -78,6 +80,7 @@ impl<P: Primitive> Line<P> {
                 inner: Mutex::new(Inner {
                     state: State::new(primitive, closed),
                     channels: Channels::default(),
+                    listens: false,
                     timer: Timer::default(),
                     busy: false,
                     kept: None,
@@ -250,15 +253,19 @@ impl<P: Primitive> Line<P> {
         };
     }
 
-    /// The channels are heard as long as somebody waits; `heard` were when those asked last.
+    /// The channels are heard from when somebody has been told to wait until nobody is left: who has not been, may never have to, and
+    /// of a crowd that finds what it wants somebody has always just come. `heard` were when those asked last.
     pub(super) fn listen_as_needed(&self, inner: &mut Inner<P>, heard: &[String]) {
         let State {
             primitive, waiters, ..
         } = &inner.state;
-        let wanted = if waiters.is_empty() {
-            Vec::new()
-        } else {
-            primitive.channels(self.keys.channel(), waiters)
+        inner.listens = match inner.listens {
+            true => !waiters.is_empty(),
+            false => waiters.somebody_was_told_to_wait(),
+        };
+        let wanted = match inner.listens {
+            true => primitive.channels(self.keys.channel(), waiters),
+            false => Vec::new(),
         };
         let listener: Weak<dyn Listener> = self.itself.clone();
         let missed = inner

@@ -12,6 +12,11 @@ pub(super) const BYTES: usize = 16;
 
 /// New ones, one behind the other.
 pub(super) fn make(count: usize) -> Id {
+    if count == 1 {
+        let mut bytes = [0; BYTES];
+        outside::random(&mut bytes);
+        return Arc::new(bytes);
+    }
     let mut bytes = vec![0; BYTES * count];
     outside::random(&mut bytes);
     bytes.into()
@@ -23,15 +28,15 @@ pub(super) fn split(ids: &[u8]) -> impl Iterator<Item = Id> {
 }
 
 pub(super) fn to_hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
-    ];
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        text.push(DIGITS[usize::from(byte >> 4)]);
-        text.push(DIGITS[usize::from(byte & 15)]);
-    }
-    text
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = |byte: &u8| {
+        [
+            DIGITS[usize::from(byte >> 4)],
+            DIGITS[usize::from(byte & 15)],
+        ]
+    };
+    let text: Vec<u8> = bytes.iter().flat_map(digits).collect();
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// `None` for what is not an even number of hex digits, or nothing.
@@ -55,6 +60,8 @@ pub(super) fn from_hex(text: &str) -> Option<Id> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -72,5 +79,10 @@ mod tests {
         assert!(each.len() == 3 && each.iter().all(|id| id.len() == BYTES));
         assert!(each[0] != each[1] && each[1] != each[2]);
         assert_eq!(from_hex(&to_hex(&each[0])).as_ref(), Some(&each[0]));
+        // The system's bytes are asked for many at a time, and none is given out twice.
+        let counts = (1..40).chain([1; 100]);
+        let many: Vec<Id> = counts.map(make).collect();
+        let all: HashSet<Id> = many.iter().flat_map(|ids| split(ids)).collect();
+        assert_eq!(all.len(), (1..40).sum::<usize>() + 100);
     }
 }

@@ -22,21 +22,13 @@ use crate::engine::request::Script;
 use crate::engine::turns::Place;
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
+use crate::lua;
 use crate::stats::What;
 use calls::{Call, Counted, Grant, Reply, Want};
 use ids::Id;
 use primitive::{MOST_AT_ONCE, PermitExpirable};
 
-static STEPS: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("../../../lua/engine/envelope.lua"),
-        include_str!("../../../lua/engine/places.lua"),
-        include_str!("../../../lua/engine/line.lua"),
-        include_str!("../../../lua/permit_expirable/counter.lua"),
-        include_str!("../../../lua/semaphore/turns.lua"),
-        include_str!("../../../lua/permit_expirable/steps.lua"),
-    ))
-});
+static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 
 /// A semaphore whose permits have ids and leases, shared with Java's `RPermitExpirableSemaphore` of the same name.
 ///
@@ -76,7 +68,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 /// # Leases
 ///
 /// Without [`with_lease`](Self::with_lease) a permit that was acquired lasts for ever, as in Redisson; guards have a lease in any case, which is
-/// renewed every third of it. All permits of a client that last equally long are renewed together, a hundred with one script.
+/// renewed every third of it. All permits of a client that last equally long are renewed together, 250 with one script.
 ///
 /// Ends are counted by the server's clock, in whole milliseconds. JVMs write what their own clock says: a permit of a JVM whose clock is ahead
 /// lasts longer by that time, one of a JVM that is behind ends so much earlier, for everybody. Such ends are taken as they are written.
@@ -104,10 +96,10 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| {
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and our own keys have a second colon
 /// instead: `redisson_sc_leased_once::`. While turns are kept a `+` stands before each number on the first channel, as our clients pass it over
-/// and Java reads the same. Scripts: `lua/engine/envelope.lua` and `line.lua` with `lua/permit_expirable/counter.lua`,
-/// `lua/semaphore/turns.lua` and `lua/permit_expirable/steps.lua`;
-/// `lua/permit_expirable/renew.lua`. Every script takes out up to a thousand permits whose time is over, or as many as are
-/// asked for; the rest counts as over, and is taken out by the next ones.
+/// and Java reads the same. Scripts: `lua/permit_expirable/lone.lua`, behind it `lua/engine/envelope.lua` and `line.lua` with
+/// `lua/permit_expirable/counter.lua`, `lua/semaphore/turns.lua` and `lua/permit_expirable/steps.lua`;
+/// `lua/permit_expirable/renew.lua`. A script takes out up to a thousand permits whose time is over, or as many as are
+/// asked for; the rest counts as over, and is taken out by the next ones. A caller who is alone and finds a permit leaves them to others.
 ///
 /// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
 ///
@@ -280,10 +272,13 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`PermitNotHeld`](Error::PermitNotHeld) if it is not held, or not any more.
     pub async fn release(&self, id: &str) -> Result<()> {
-        if self.try_release(id).await? {
-            return Ok(());
-        }
-        Err(self.not_held(id))
+        self.give_back(
+            id,
+            |held| {
+                if held { Ok(()) } else { Err(self.not_held(id)) }
+            },
+        )
+        .await
     }
 
     /// Gives the permits with these ids back: all of them, or none if one of them is not held.
@@ -294,18 +289,22 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`PermitNotHeld`](Error::PermitNotHeld) if one of them is not held, [`TooManyAtOnce`](Error::TooManyAtOnce) above 1024.
     pub async fn release_many(&self, ids: &[impl AsRef<str> + Sync]) -> Result<()> {
-        if ids.is_empty() || self.try_release_many(ids).await? > 0 {
+        let Some(first) = ids.first().map(AsRef::as_ref) else {
             return Ok(());
-        }
-        Err(self.not_held(ids.first().map_or("", AsRef::as_ref)))
+        };
+        let released = |count| {
+            if count > 0 {
+                Ok(())
+            } else {
+                Err(self.not_held(first))
+            }
+        };
+        self.give_back_together(ids, first, released).await
     }
 
     /// Gives the permit with this id back; `false` if it is not held, or not any more. Redisson: `tryRelease(String)`.
     pub async fn try_release(&self, id: &str) -> Result<bool> {
-        let bytes = self.id(id)?;
-        let reply = self.run(Call::Release(vec![bytes.clone()])).await?;
-        self.is_gone([&bytes]);
-        self.flag(id, &reply)
+        self.give_back(id, Ok).await
     }
 
     /// Gives the permits with these ids back: all of them, or none if one of them is not held. How many they were.
@@ -316,22 +315,9 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`TooManyAtOnce`](Error::TooManyAtOnce) above 1024.
     pub async fn try_release_many(&self, ids: &[impl AsRef<str> + Sync]) -> Result<u32> {
-        self.check_count(ids.len())?;
-        let Some(first) = ids.first().map(AsRef::as_ref) else {
-            return Ok(0);
-        };
-        let bytes: Vec<Id> = ids
-            .iter()
-            .map(|id| self.id(id.as_ref()))
-            .collect::<Result<_>>()?;
-        match self.run(Call::ReleaseTogether(bytes.clone())).await? {
-            Reply::Count(count) => {
-                if count > 0 {
-                    self.is_gone(&bytes);
-                }
-                Ok(u32::try_from(count).unwrap_or(u32::MAX))
-            }
-            reply => self.flag(first, &reply).map(u32::from),
+        match ids.first().map(AsRef::as_ref) {
+            Some(first) => self.give_back_together(ids, first, Ok).await,
+            None => Ok(0),
         }
     }
 
@@ -348,19 +334,21 @@ impl RPermitExpirableSemaphore {
         let bytes = self.id(id)?;
         self.check_lease(lease)?;
         let until = self.may_end(&bytes, lease);
-        let reply = self.run(Call::Prolong(bytes.clone(), lease)).await;
-        self.prolonged(&bytes, &reply, until);
-        self.flag(id, &reply?)
+        let call = Call::Prolong(bytes.clone(), lease);
+        let prolonged = self.run(call, |reply| self.flag(id, &reply)).await;
+        self.prolonged(&bytes, &prolonged, until);
+        prolonged
     }
 
     /// How long the permit with this id lasts: `Missing` if it is not held, or not any more; `Persistent` for ever.
     ///
     /// Redisson: `getLeaseTime(String)`, which throws for one that is not held.
     pub async fn lease_time(&self, id: &str) -> Result<RemainingTtl> {
-        match self.run(Call::Remaining(self.id(id)?)).await? {
+        let read = |reply| match reply {
             Reply::Remaining(left) => Ok(left),
             reply => self.flag(id, &reply).map(|_| RemainingTtl::Missing),
-        }
+        };
+        self.run(Call::Remaining(self.id(id)?), read).await
     }
 
     /// The permits available now; 0 if the semaphore does not exist. Redisson: `availablePermits()`.
@@ -388,8 +376,8 @@ impl RPermitExpirableSemaphore {
     /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
         self.check_permits(permits)?;
-        let reply = self.run(Call::TrySet(permits)).await?;
-        Ok(reply == Reply::Done(true))
+        let set = |reply| Ok(reply == Reply::Done(true));
+        self.run(Call::TrySet(permits), set).await
     }
 
     /// Sets the number of permits, held or not. Those that are held stay so: the number available may become negative.
@@ -403,8 +391,8 @@ impl RPermitExpirableSemaphore {
     /// leave 32 bits.
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
         self.check_permits(permits)?;
-        let reply = self.run(Call::Set(permits)).await?;
-        self.in_range(&reply, permits.into())
+        let set = |reply| self.in_range(&reply, permits.into());
+        self.run(Call::Set(permits), set).await
     }
 
     /// Changes the number of permits by `delta`, creating the semaphore if it does not exist.
@@ -415,8 +403,8 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`OutOfRange`](Error::OutOfRange) if the counter would leave 32 bits.
     pub async fn add_permits(&self, delta: i32) -> Result<()> {
-        let reply = self.run(Call::Add(delta)).await?;
-        self.in_range(&reply, delta.into())
+        let added = |reply| self.in_range(&reply, delta.into());
+        self.run(Call::Add(delta), added).await
     }
 
     /// A guard: takes a permit, waiting until there is one, renews it from then on, and gives it back when dropped.
@@ -465,7 +453,7 @@ impl RPermitExpirableSemaphore {
         let most = 2 * self.acquired_permits().await?.unsigned_abs() as usize;
         let mut from: Arc<str> = "".into();
         loop {
-            let Reply::Page(page) = self.run(Call::List(from)).await? else {
+            let Reply::Page(page) = self.run(Call::List(from), Ok).await? else {
                 return Ok(holders);
             };
             let new = page.holders.into_iter();
@@ -484,7 +472,7 @@ impl RPermitExpirableSemaphore {
     pub async fn release_all(&self) -> Result<u64> {
         let (mut taken, mut most) = (0, None);
         loop {
-            let Reply::Cleared(some, left) = self.run(Call::Clear).await? else {
+            let Reply::Cleared(some, left) = self.run(Call::Clear, Ok).await? else {
                 return Ok(taken);
             };
             taken += some;
@@ -518,27 +506,62 @@ impl RPermitExpirableSemaphore {
             .take(calling, What::Permits, permits, pin!(waiting))
             .await?;
         Ok(grant.map(|Grant { ids, until }| {
-            let held = |id: Id| Held {
-                id: ids::to_hex(&id).into(),
+            let held = |id: &[u8]| Held {
+                id: ids::to_hex(id).into(),
                 slot: None,
                 until,
             };
-            ids::split(&ids).map(held).collect()
+            ids.chunks(ids::BYTES).map(held).collect()
         }))
     }
 
-    async fn run(&self, call: Call) -> Result<Reply> {
+    /// What a call is answered is read as a part of it, so that it counts as failed where that is an error.
+    async fn run<T>(&self, call: Call, read: impl FnOnce(Reply) -> Result<T>) -> Result<T> {
         let calling = engine::call::Call::new(self.name(), call.name(), Wait::No, call.dropped())
             .about(self.line.keys().object());
-        let running = self.line.call(call);
+        let running = async { read(self.line.call(call).await?) };
         self.core.call(calling, pin!(running)).await
     }
 
+    async fn give_back<T>(&self, id: &str, released: impl FnOnce(bool) -> Result<T>) -> Result<T> {
+        let bytes = self.id(id)?;
+        let read = |reply| {
+            self.is_gone([&bytes]);
+            released(self.flag(id, &reply)?)
+        };
+        let call = Call::Release(vec![bytes.clone()]);
+        self.run(call, read).await
+    }
+
+    /// `first` is the first of `ids`.
+    async fn give_back_together<T>(
+        &self,
+        ids: &[impl AsRef<str> + Sync],
+        first: &str,
+        released: impl FnOnce(u32) -> Result<T>,
+    ) -> Result<T> {
+        self.check_count(ids.len())?;
+        let ids = ids.iter().map(|id| self.id(id.as_ref()));
+        let ids: Vec<Id> = ids.collect::<Result<_>>()?;
+        let read = |reply| match reply {
+            Reply::Count(count) => {
+                if count > 0 {
+                    self.is_gone(&ids);
+                }
+                released(u32::try_from(count).unwrap_or(u32::MAX))
+            }
+            reply => released(self.flag(first, &reply)?.into()),
+        };
+        let call = Call::ReleaseTogether(ids.clone());
+        self.run(call, read).await
+    }
+
     async fn count(&self, call: Call) -> Result<i64> {
-        match self.run(call).await? {
+        let count = |reply| match reply {
             Reply::Count(count) => Ok(count),
             _ => Ok(0),
-        }
+        };
+        self.run(call, count).await
     }
 
     fn id(&self, id: &str) -> Result<Id> {

@@ -1,24 +1,22 @@
 //! What every object in Redis has, for both keys of the semaphore: Redisson's `RObject` and `RExpirable`.
 
+use std::pin::{Pin, pin};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use super::RPermitExpirableSemaphore;
 use super::primitive::PermitExpirable;
 use crate::api::check_millis;
+use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::keys::Keys;
 use crate::engine::primitive::Line;
 use crate::engine::request::{Arg, Script};
 use crate::error::{Error, Result};
+use crate::lua;
 use crate::redisson::object::{ExpireCondition, Object, expirable_methods, since_1970};
 
-static KEYS: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("../../../lua/engine/envelope.lua"),
-        include_str!("../../../lua/permit_expirable/keys.lua"),
-    ))
-});
+static KEYS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS_KEYS));
 
 expirable_methods!(RPermitExpirableSemaphore);
 
@@ -110,11 +108,24 @@ impl RPermitExpirableSemaphore {
         condition: &'static str,
     ) -> Result<bool> {
         let steps = vec![Arg::Word(operation), time, Arg::Word(condition)];
-        let channel = self.line.keys().channel();
-        let words = self
-            .line
-            .alone(operation, &KEYS, channel, Vec::new(), steps);
-        Ok(words.await? == "1")
+        let changing = async {
+            let channel = self.line.keys().channel();
+            let words = self
+                .line
+                .alone(operation, &KEYS, channel, Vec::new(), steps);
+            Ok(words.await? == "1")
+        };
+        self.alone(operation, pin!(changing)).await
+    }
+
+    async fn alone(
+        &self,
+        operation: &'static str,
+        changing: Pin<&mut impl Future<Output = Result<bool>>>,
+    ) -> Result<bool> {
+        let call = Call::new(self.name(), operation, Wait::No, Dropped::Withdrawn);
+        let call = call.about(self.line.keys().object());
+        self.core.call(call, changing).await
     }
 
     async fn move_to(&self, to: &Self, operation: &'static str) -> Result<bool> {
@@ -122,16 +133,19 @@ impl RPermitExpirableSemaphore {
         let steps = vec![Arg::Word(operation), Arg::Word(""), Arg::Word("")];
         let others = [to.object()].into_iter().chain(to.parts()).map(Arc::clone);
         let others = others.collect();
-        let words = self
-            .line
-            .alone(operation, &KEYS, to.channel(), others, steps)
-            .await?;
-        if words == "missing" {
-            return Err(Error::NoSuchObject {
-                name: self.name().to_owned(),
-            });
-        }
-        Ok(words == "1")
+        let moving = async {
+            let words = self
+                .line
+                .alone(operation, &KEYS, to.channel(), others, steps)
+                .await?;
+            if words == "missing" {
+                return Err(Error::NoSuchObject {
+                    name: self.name().to_owned(),
+                });
+            }
+            Ok(words == "1")
+        };
+        self.alone(operation, pin!(moving)).await
     }
 
     fn other(&self, name: &str) -> Result<Self> {

@@ -75,7 +75,8 @@ impl RSemaphore {
     /// Those of every operation. It is not repeated: [`Unavailable`](Error::Unavailable) at once where there is no connection.
     pub async fn holders(&self) -> Result<Vec<PermitHolder>> {
         self.line.keys().check()?;
-        let holders = self.core().holders(self.line.keys()).await?;
+        let holders = self.core().holders(self.line.keys()).await;
+        let holders = holders.map_err(|error| self.core().stats.failed(error))?;
         Ok(holders
             .into_iter()
             .filter(|holder| holder.permits() > 0)
@@ -100,7 +101,8 @@ impl RSemaphore {
     /// May be dropped at any time.
     pub async fn reclaim(&self) -> Result<Vec<PermitHolder>> {
         self.line.keys().check()?;
-        let dead = self.core().reclaim(self.line.keys()).await?;
+        let dead = self.core().reclaim(self.line.keys()).await;
+        let dead = dead.map_err(|error| self.core().stats.failed(error))?;
         if !dead.is_empty() {
             self.line.has_been_given_more();
         }
@@ -152,10 +154,10 @@ impl RSemaphore {
         if given_back == 1 {
             return Ok(());
         }
-        Err(Error::NotHeld {
+        Err(self.core().stats.failed(Error::NotHeld {
             name: self.name().to_owned(),
             owner: self.core().id().to_owned(),
-        })
+        }))
     }
 
     pub(super) fn release_recorded_detached(&self, permits: u32, record: &OnRecord) {

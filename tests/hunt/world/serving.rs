@@ -53,7 +53,7 @@ impl World {
         let renews = is_call
             && matches!(
                 scripts::name_of(words[1]),
-                Some("RENEW" | "RENEW_PERMITS" | "RECLAIM")
+                Some("RENEW_LOCKS" | "RENEW_PERMITS" | "RECLAIM")
             );
         if is_call && !renews {
             self.judge().script();
