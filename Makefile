@@ -58,7 +58,7 @@ oldest-rust: ## build with the oldest Rust that is promised, which rustup fetche
 # What has to hold on every server: the contracts of all primitives, faults, and a Redisson beside it.
 SERVERS ?= redis-6.2 redis-8.0 valkey-8.0 valkey-8.1
 SERVER_TESTS = contract_redis contract_lock_redis leased_recipes lost_reply reconnect restart failover sentinel permission \
-	refused_in_turn renewal_refused \
+	hazards renewal_refused \
 	interop_waiting interop_lock_waiting
 test-servers: setup ## check other versions of the server (SERVERS='redis-6.2 valkey-8.1')
 	scripts/servers.sh $(SERVERS)
