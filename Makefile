@@ -60,7 +60,7 @@ oldest-rust: ## build with the oldest Rust that is promised, which rustup fetche
 # is a failure. In `make test` it is a part, within a minute for each.
 EACH_SERVER = contract_redis contract_lock_redis leased_redisson lost_reply permission replicas interop_waiting
 SERVERS ?= redis-6.2 redis-8.0 valkey-8.0 valkey-8.1
-SERVER_TESTS = $(EACH_SERVER) leased_recipes reconnect restart failover sentinel refused_in_turn renewal_refused \
+SERVER_TESTS = $(EACH_SERVER) leased_recipes reconnect restart failover sentinel hazards renewal_refused \
 	interop_lock_waiting
 test-servers: setup ## check more of it on other versions of the server (SERVERS='redis-6.2 valkey-8.1')
 	scripts/servers.sh $(SERVERS)
