@@ -193,9 +193,9 @@ impl<P: Primitive> Line<P> {
         if inner.state.closed {
             return Err(self.shut_down());
         }
+        let waited = inner.state.waits_unasked;
         let added = add(&mut inner.state);
-        if std::mem::take(&mut inner.state.waits_unasked) {
-            inner.listens = true;
+        if inner.state.waits_unasked && !waited {
             let heard = std::mem::take(&mut inner.heard);
             self.listen_as_needed(&mut inner, &heard);
             inner.heard = heard;
@@ -269,7 +269,9 @@ impl<P: Primitive> Line<P> {
             state, channels, ..
         } = inner;
         let wanted = if state.listens() {
-            state.primitive.channels(self.keys.channel(), &state.waiters)
+            state
+                .primitive
+                .channels(self.keys.channel(), &state.waiters)
         } else {
             Vec::new()
         };

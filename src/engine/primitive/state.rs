@@ -63,7 +63,7 @@ pub(super) struct State<P: Primitive> {
     pub(super) look: bool,
     /// There will be one then.
     pub(super) look_at: Option<Instant>,
-    /// Somebody has just come who waits for that, without having been told to.
+    /// Somebody waits for that who has not been told to, or has done so since somebody was there all the time.
     pub(super) waits_unasked: bool,
     /// A call that is made then.
     pub(super) later: Option<(Instant, P::Call)>,
@@ -187,12 +187,13 @@ impl<P: Primitive> State<P> {
         Some((waiter.reply, waiter.unanswered.unwrap_or(now)))
     }
 
-    /// Whether the channels are to be heard: somebody has been told to wait. Who has not been may never have to, and asks: of a crowd
+    /// Whether the channels are to be heard: somebody has been told to wait, or knows that it has to. Who has not been may never have to, and asks: of a crowd
     /// that finds what it wants somebody has always just come.
     pub(super) fn listens(&mut self) -> bool {
-        let told = self.waiters.somebody_was_told_to_wait();
-        self.look |= !told && !self.waiters.is_empty();
-        told
+        self.waits_unasked &= !self.waiters.is_empty();
+        let listens = self.waits_unasked || self.waiters.somebody_was_told_to_wait();
+        self.look |= !listens && !self.waiters.is_empty();
+        listens
     }
 
     /// Something is told of a channel, which those who wait hear or not.
