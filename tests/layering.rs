@@ -112,7 +112,7 @@ const PARTS: &[(&str, &[&str])] = &[
 const OF_THE_SEMAPHORE: &[&str] = &[
     "batch", "claim", "coalesce", "line", "nudge", "turns", "unheard", "waiters", "watchdog",
 ];
-const OF_THE_LOCKS: &[&str] = &["holds", "lock", "renewal"];
+const OF_THE_LOCKS: &[&str] = &["holds", "renewal"];
 /// What the primitives of Redisson's have in common; none of them imports another.
 const SHARED_BY_REDISSONS: &[&str] = &["names", "object"];
 /// The state of all objects of a client is in one place still. `Line` is known by a short name.
@@ -348,9 +348,9 @@ fn what_is_forbidden_is_found() {
         ("error", "field: crate::recipes::Units,"),
         ("transport/live", "use crate::engine::core::Core;"),
         ("engine/once", "use super::{core::Core, line::Line};"),
-        ("engine/turns/ear", "use super::super::lock::LockLine;"),
+        ("engine/turns/ear", "use super::super::holds::Holds;"),
         (
-            "engine/lock/mod_",
+            "engine/holds/mod_",
             "use crate::engine::{\n    core::Core,\n    waiters::{Waiter, Waiters},\n};",
         ),
         ("engine/once", "fn f(answer: redis::Value) {}"),
@@ -375,7 +375,7 @@ fn what_is_forbidden_is_found() {
             "#[cfg(test)]\nmod tests {\nuse crate::engine::Core;\n}",
         ),
         (
-            "engine/lock/other",
+            "engine/renewal/other",
             "use crate::engine::{core::Core, holds::Holds};",
         ),
         (

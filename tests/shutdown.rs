@@ -399,16 +399,29 @@ async fn who_could_not_ask_is_told_that_nothing_was_sent() {
     let client = client.connect().await.unwrap();
     let semaphore = client.semaphore("unsent");
     semaphore.try_set_permits(1).await.unwrap();
+    let (lock, permits) = (
+        client.lock("unsent-lock"),
+        client.permit_expirable_semaphore("unsent-ids"),
+    );
     server.stop().await;
     let mut state = client.connection_state();
     let gone = |state: &ConnectionState| matches!(state, ConnectionState::Disconnected { .. });
     state.wait_for(gone).await.unwrap();
-    let mut waiter = std::pin::pin!(semaphore.acquire(1));
-    assert!(poll_once(&mut waiter.as_mut()).await.is_pending());
+    let mut waiters: [Pin<Box<dyn Future<Output = Result<()>>>>; 3] = [
+        Box::pin(semaphore.acquire(1)),
+        Box::pin(lock.lock()),
+        Box::pin(async { permits.acquire().await.map(drop) }),
+    ];
+    for waiter in &mut waiters {
+        assert!(poll_once(&mut waiter.as_mut()).await.is_pending());
+    }
     let closing = client.shutdown_for(Duration::from_millis(100));
-    let (told, closed) = tokio::join!(timeout(LIMIT, waiter), timeout(LIMIT, closing));
-    let error = told.expect("it ends").unwrap_err();
-    assert!(matches!(error, Error::ShutDown { .. }), "{error}");
-    assert_eq!(error.effect(), Effect::None);
+    let waiting = timeout(LIMIT, futures::future::join_all(waiters));
+    let (told, closed) = tokio::join!(waiting, timeout(LIMIT, closing));
+    for told in told.expect("they end") {
+        let error = told.unwrap_err();
+        assert!(matches!(error, Error::ShutDown { .. }), "{error}");
+        assert_eq!(error.effect(), Effect::None);
+    }
     drop(closed.expect("it ends"));
 }

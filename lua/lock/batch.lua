@@ -22,10 +22,10 @@
 --   wait, wait_fenced: the same, but the lock is left to the client that is next
 --   release: one hold; the lease is that of those which are left
 --   force: whoever holds it
--- Returns: listeners (-1: unknown), then two values for each step. acquire: how often the owner holds it now,
+-- Returns: "done", listeners (-1: unknown), then two numbers for each step. acquire: how often the owner holds it now,
 --   and the token, or 0 and the remaining time to live (-1: none), or for how long the lock is left to others, or -4 and
 --   the time to live if this client is next now, or -3 and 0 if the owner does not hold it, though it did. release: how many holds are left, -1 if there was none, and 0. force: 1 or 0, and 0. A step that is refused:
---   -2 and the error.
+--   -2, of how many words the error is, and these.
 --   "stale" and the fence for a sending older than that. In an array where the lock is as it was: there is nothing that
 --   replicas could confirm. An error, and nothing has changed, where the server takes no
 --   changes at the time
@@ -41,7 +41,7 @@ local fence, forced = redis.call('GET', KEYS[3]), false
 local number, mark = string.match(fence or '', '^(' .. string.rep('%d', 16) .. ')(.*)$')
 local ours = number and (mark == '' or mark == ' forced') and fence ~= ARGV[5]
 if ours then
-  if number > ARGV[2] then return { 'stale', fence } end
+  if number > ARGV[2] then return 'stale ' .. fence end
   forced = doubtful and mark == ' forced' and number >= ARGV[4]
 end
 if doubtful or (fence and not ours) then
@@ -63,7 +63,7 @@ if no_token then
   if only_taken then return no_token end
 end
 
-local answer = { -1 }
+local listeners, answer = -1, {}
 -- The owner that has given the lock back in this call, when nobody has followed yet.
 local leaving
 -- Those who listen are to be counted: the lock has gone from one of this client to the next, or one waits for others.
@@ -127,7 +127,7 @@ for i = 7, #ARGV, 4 do
     if result == 1 and not forced then
       local told = free(redis.call('HGETALL', lock), true)
       if type(told) == 'table' then return told end
-      answer[1], changed = told, true
+      listeners, changed = told, true
     end
     leaving = nil
   elseif kind == 'release' then
@@ -185,7 +185,9 @@ for i = 7, #ARGV, 4 do
         -- A server that takes no changes for the time being says so at the first one: the call is made again. To
         -- give a lock back needs no memory, though, and does not wait until the next one can have it.
         if not changed and not is_of_the_step(written.err) then return written end
-        result, extra = -2, written.err
+        local words = {}
+        for word in string.gmatch(written.err, '%S+') do words[#words + 1] = word end
+        result, extra = -2, #words .. ' ' .. table.concat(words, ' ')
       else
         result, extra = count, given
         changed = true
@@ -197,18 +199,19 @@ for i = 7, #ARGV, 4 do
       end
     end
   end
-  answer[#answer + 1] = result
-  answer[#answer + 1] = extra
+  if type(extra) == 'number' then extra = string.format('%.0f', extra) end
+  answer[#answer + 1] = result .. ' ' .. extra
 end
 
 if leaving then
   local told = free({ leaving, redis.call('HGET', lock, leaving) }, false)
   if type(told) == 'table' then return told end
-  answer[1] = told
+  listeners = told
 elseif counts then
   local counting = ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
   local counted = redis.pcall('PUBSUB', counting, KEYS[2])
-  if not counted.err then answer[1] = counted[2] end
+  if not counted.err then listeners = counted[2] end
 end
 
-return (changed or doubtful) and answer or { answer }
+local said = 'done ' .. listeners .. ' ' .. table.concat(answer, ' ')
+return (changed or doubtful) and said or { said }

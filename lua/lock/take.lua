@@ -8,8 +8,7 @@
 -- ARGV[1] owner
 -- ARGV[2] lease in milliseconds
 -- ARGV[3] publish command: PUBLISH or SPUBLISH; with the channel
--- Returns: 1 taken; where others hold it, its remaining time to live (-1: none), and how many listen (-1: unknown); 0 for
---   any other case. What is not 1 in an array, as nothing has changed: there is nothing that replicas could confirm
+-- Returns: as batch.lua; "no" for any other case, in an array as nothing has changed
 -- Publishes: nothing
 -- Repeat-safe: no, a late copy finds the fence
 -- Invariant: at most one owner; always with a time to live
@@ -22,11 +21,11 @@ if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
     redis.pcall('DEL', KEYS[1])
     return kept
   end
-  return 1
+  return 'done -1 1 0'
 end
 
 local ttl = redis.call('PTTL', KEYS[1])
-if ttl == -2 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return { 0 } end
+if ttl == -2 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return { 'no' } end
 local counting = ARGV[3] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
 local counted = KEYS[4] and redis.pcall('PUBSUB', counting, KEYS[4]) or { err = 'not asked for' }
-return { { ttl, counted.err and -1 or counted[2] } }
+return { 'done ' .. (counted.err and -1 or counted[2]) .. ' 0 ' .. string.format('%.0f', ttl) }

@@ -35,7 +35,7 @@ pub(crate) struct Core {
     sequence: AtomicU64,
     owners: AtomicU64,
     pub(crate) objects: Registry,
-    pub(crate) holds: Holds,
+    pub(crate) holds: Arc<Holds>,
     pub(crate) coalescer: Coalescer,
     pub(crate) refusing: Refusing,
     /// What was said of replicas that do not confirm.
@@ -98,7 +98,7 @@ impl Core {
             sequence: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
-            holds: Holds::default(),
+            holds: Arc::default(),
             coalescer: Coalescer::new(mapped_id),
             refusing: Refusing::default(),
             lag: Latest::default(),

@@ -19,6 +19,8 @@ pub(crate) struct Keys {
     record: Arc<str>,
     /// What the object keeps in further keys: its script has them behind the channel.
     parts: Vec<Typed>,
+    /// Keys that its scripts need besides, and that say nothing of whether it exists.
+    beside: Vec<Typed>,
     turns: Option<TurnKeys>,
     holders: Option<HolderKeys>,
     flaw: Option<&'static str>,
@@ -62,6 +64,7 @@ impl Keys {
             channel: channel.into(),
             record: record.into(),
             parts: Vec::new(),
+            beside: Vec::new(),
             turns: None,
             holders: None,
         }
@@ -97,6 +100,17 @@ impl Keys {
     pub(crate) fn with_part(mut self, key: String, kind: &'static str) -> Self {
         self.parts.push((key.into(), kind));
         self
+    }
+
+    /// The same, and a key beside it, which holds the type `kind`.
+    pub(crate) fn with_beside(mut self, key: String, kind: &'static str) -> Self {
+        self.beside.push((key.into(), kind));
+        self
+    }
+
+    /// The keys beside it.
+    pub(crate) fn beside(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.beside.iter().map(|(key, _)| key)
     }
 
     /// The same, with all its further keys. Its names have been looked at before.
@@ -147,6 +161,7 @@ impl Keys {
             (Arc::clone(&self.object), self.kind),
             (Arc::clone(&self.record), "string"),
         ]);
+        all.extend(self.beside.iter().cloned());
         if let Some(turns) = &self.turns {
             all.push((Arc::clone(&turns.line), "zset"));
             all.push((Arc::clone(&turns.notes), "hash"));

@@ -25,7 +25,6 @@ pub(crate) mod keys;
 mod latest;
 pub(crate) mod line;
 pub(crate) mod listening;
-pub(crate) mod lock;
 pub(crate) mod log;
 pub(crate) mod nudge;
 pub(crate) mod once;

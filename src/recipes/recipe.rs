@@ -28,7 +28,9 @@ use super::steps::{Parts, Steps};
 use crate::api::Held;
 use crate::engine::Core;
 use crate::engine::once::refused;
-use crate::engine::primitive::{Ask, Batch, Got, Line, Look, Primitive, Ticket, Verdict, Waiters};
+use crate::engine::primitive::{
+    Ask, Batch, Done, Got, Line, Look, Primitive, Ticket, Verdict, Waiters,
+};
 use crate::engine::request::Arg;
 use crate::engine::wakeups::Wake;
 use crate::error::Error;
@@ -206,7 +208,7 @@ impl Primitive for Recipe {
         *earlier == Call::Tend && *call == Call::Tend
     }
 
-    fn frees(call: &Call) -> bool {
+    fn frees(&self, call: &Call) -> bool {
         !matches!(call, Call::Refresh(..) | Call::List(_))
     }
 
@@ -294,7 +296,7 @@ impl Primitive for Recipe {
             Call::Clear => Reply::Count(outcome.cleared),
             Call::List(_) | Call::Tend => Reply::Tended,
         });
-        let replies = replies.collect();
+        let replies = replies.map(Done::Reply).collect();
 
         let waiting = batch.waiting - tries - served;
         // A try waits for a peer's lock.
@@ -380,7 +382,7 @@ impl Primitive for Recipe {
     }
 
     /// A place in the line that nobody stands in holds others up.
-    fn left(&mut self, _: Ticket, _: &Want, others: &Waiters<Self>) -> Option<Call> {
+    fn left(&mut self, _: Ticket, _: &Want, others: &Waiters<Self>, _: Instant) -> Option<Call> {
         let leaves = self.in_line && others.is_empty();
         self.in_line &= !leaves;
         leaves.then_some(Call::Tend)

@@ -20,12 +20,18 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
         .with_holders(held, alive)
 }
 
-/// The names of a lock.
+/// The names of a lock. Beside it stand: which client is next, where that is settled, and the counter of fencing tokens.
 pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
     let object = mapper.map(name);
     let channel = prefixed("redisson_lock__channel", &object);
     let fence = format!("{}:{client_id}", beside("redisson_lock_fence", &object));
+    let (next, token) = (
+        beside("redisson_lock_next", &object),
+        of_lock_token(&object),
+    );
     Keys::new(name, object, "hash", channel, fence)
+        .with_beside(next, "string")
+        .with_beside(token, "string")
 }
 
 /// The names of a count-down latch. Its channel has braces of its own, whatever stands in the name.
@@ -54,11 +60,6 @@ pub(crate) fn of_permit_expirable(name: &str, mapper: &NameMapper, client_id: &s
 /// The counter of a lock's fencing tokens; `lock` is the mapped name.
 pub(crate) fn of_lock_token(lock: &str) -> String {
     prefixed("redisson_lock_token", lock)
-}
-
-/// Which client is next at a lock; `lock` is the mapped name.
-pub(crate) fn of_lock_next(lock: &str) -> String {
-    beside("redisson_lock_next", lock)
 }
 
 /// A key beside an object. `a` and `{a}` are two objects with one channel; what stands beside them must not be one.
@@ -119,8 +120,11 @@ mod tests {
         assert_eq!(&**lock.record(), "redisson_lock_fence:{door}:id");
         assert_eq!(of_lock_token("door"), "redisson_lock_token:{door}");
         assert_eq!(of_lock_token("a{b}"), "redisson_lock_token:a{b}");
-        assert_eq!(of_lock_next("door"), "redisson_lock_next:{door}");
-        assert_eq!(of_lock_next("{door}"), "redisson_lock_next::{door}");
+        for (name, next) in [("door", ":{door}"), ("{door}", "::{door}")] {
+            let lock = of_lock(name, &NameMapper::default(), "id");
+            let next = format!("redisson_lock_next{next}");
+            assert_eq!(lock.beside().next().map(|key| &**key), Some(&*next));
+        }
         for (name, permits, record) in [
             ("jobs", "{jobs}:timeout", ":{jobs}:id"),
             ("a{b}c", "a{b}c:timeout", "::a{b}c:id"),

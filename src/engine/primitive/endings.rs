@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::state::{Item, State};
-use super::{Batch, Got, Outcome, Primitive, Queued, Ticket, Told, Verdict};
+use super::{Batch, Done, Got, Outcome, Primitive, Queued, Ticket, Told, Verdict};
 use crate::engine::once::{CLIENT_CLOSED, Patience, RUNTIME_ENDED, Trouble};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::transport::Reason;
 
 /// A shutdown waits for a call that is to be made by then.
@@ -33,11 +33,15 @@ impl<P: Primitive> State<P> {
             stopped,
             later,
         } = verdict;
-        for (queued, reply) in batch.calls.into_iter().zip(replies) {
-            if let Some(caller) = queued.reply {
-                told.add(caller, Ok(Outcome::Reply(reply)));
+        let mut again = Vec::new();
+        for (queued, done) in batch.calls.into_iter().zip(replies) {
+            match done {
+                Done::Reply(reply) => told.answer(queued, Ok(Outcome::Reply(reply))),
+                Done::Failed(error) => told.answer(queued, Err(error)),
+                Done::Again => again.push(queued),
             }
         }
+        self.call_again(again);
         let asked = !batch.asks.is_empty();
         self.named.clear();
         for (ask, grant) in batch.asks.into_iter().zip(grants) {
@@ -52,11 +56,23 @@ impl<P: Primitive> State<P> {
                     }
                 }
                 Got::Again => self.look = true,
+                Got::Failed(error) => {
+                    if let Some((reply, since)) = self.take(ask.ticket, now) {
+                        let error = if in_doubt {
+                            never_answered(name, P::wait(&ask.want), since, now)
+                        } else {
+                            error
+                        };
+                        told.add(reply, Err(error));
+                    }
+                    // That says nothing to the others.
+                    self.look = true;
+                }
                 Got::InVain | Got::Nothing if ask.last || matches!(grant, Got::InVain) => {
                     if stopped.is_none()
                         && let Some((reply, since)) = self.take(ask.ticket, now)
                     {
-                        let in_vain = if in_doubt {
+                        let in_vain = if in_doubt && !P::SETTLES {
                             Err(never_answered(name, P::wait(&ask.want), since, now))
                         } else {
                             Ok(Outcome::InVain)
@@ -64,7 +80,11 @@ impl<P: Primitive> State<P> {
                         told.add(reply, in_vain);
                     }
                 }
-                Got::InVain | Got::Nothing => {}
+                Got::InVain | Got::Nothing => {
+                    if let Some(waiter) = self.waiters.get_mut(ask.ticket) {
+                        waiter.in_doubt &= !P::SETTLES;
+                    }
+                }
             }
         }
         if let Some(error) = stopped {
@@ -77,6 +97,7 @@ impl<P: Primitive> State<P> {
             self.look_at = None;
         }
         self.note(look, now);
+        self.look |= self.primitive.would_serve(&self.waiters);
         self.later = later.and_then(|(time, call)| Some((now.checked_add(time)?, call)));
         self.settle_later();
         told
@@ -86,18 +107,24 @@ impl<P: Primitive> State<P> {
     fn withdraw(&mut self, now: Instant) {
         self.named.clear();
         for (ticket, want) in std::mem::take(&mut self.gone) {
-            let owed = self.primitive.left(ticket, &want, &self.waiters);
+            let owed = self.primitive.left(ticket, &want, &self.waiters, now);
             self.owe(owed, now);
         }
     }
 
     /// Nothing of `batch` has been done: its calls are the first of the next one.
     pub(super) fn put_back(&mut self, batch: Batch<P>, now: Instant) {
-        for queued in batch.calls.into_iter().rev() {
-            self.queue.push_front(Item::Call(queued));
-        }
+        self.primitive.undone();
+        self.call_again(batch.calls);
         self.withdraw(now);
         self.look = true;
+    }
+
+    /// They are the first of the next batch.
+    fn call_again(&mut self, calls: Vec<Queued<P>>) {
+        for queued in calls.into_iter().rev() {
+            self.queue.push_front(Item::Call(queued));
+        }
     }
 
     /// The same, as what one part needs may be refused while the others' needs are not.
@@ -118,7 +145,11 @@ impl<P: Primitive> State<P> {
         if doubt.is_some() {
             let owed = self.primitive.unknown(&batch);
             self.owe(owed, now);
+        } else {
+            self.primitive.undone();
         }
+        // Those who were to be served behind it did not ask for that reason.
+        self.look |= self.frees(&batch);
         // What stops those who ask stops all.
         let stopped = if batch.asks.is_empty() {
             Vec::new()
@@ -129,10 +160,7 @@ impl<P: Primitive> State<P> {
         self.withdraw(now);
         let error = doubt.unwrap_or(error);
         for queued in batch.calls {
-            match queued.reply {
-                Some(reply) => told.add(reply, Err(error.clone())),
-                None => tracing::error!(%error, call = P::details(&queued.call), "not carried out"),
-            }
+            told.answer(queued, Err(error.clone()));
         }
         told
     }
@@ -164,13 +192,15 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// Nobody waits from now on. What was asked for is carried out, and what is to be done later, unless that is long.
-    pub(super) fn close(&mut self, name: &str, now: Instant) -> Told<P> {
+    /// Nobody waits from now on. What was asked for is carried out, and what is to be done later, unless that is long. `sent`: the
+    /// batch under way may have been.
+    pub(super) fn close(&mut self, name: &str, sent: bool, now: Instant) -> Told<P> {
         self.closed = true;
         self.owes_until = Some(now + LONGEST_OWED);
         self.settle_later();
         let trouble = Trouble::unknown(CLIENT_CLOSED);
-        self.end_waits(self.waiters.tickets(), now, |wait, since| {
+        self.end_waits(self.waiters.tickets(), now, |mut wait, since| {
+            wait.named &= sent;
             wait.ended(&trouble, name, since)
         })
     }
@@ -337,6 +367,23 @@ impl<P: Primitive> State<P> {
             }
         }
         (told, next)
+    }
+}
+
+impl<P: Primitive> Told<P> {
+    /// What the caller of `queued` is told; where there is none, an error goes to the log.
+    pub(super) fn answer(&mut self, queued: Queued<P>, outcome: Result<Outcome<P>>) {
+        let Queued { call, reply, .. } = queued;
+        match &outcome {
+            Err(error @ Error::NotHeld { .. }) if reply.is_none() => {
+                tracing::debug!(%error, "lost before it was given back");
+            }
+            Err(error) if reply.is_none() => {
+                tracing::error!(%error, call = P::details(&call), "not carried out");
+            }
+            _ => {}
+        }
+        self.0.push((reply, outcome));
     }
 }
 

@@ -5,6 +5,7 @@ use std::str::SplitAsciiWhitespace;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use super::{Batch, Primitive};
 use crate::engine::keys::Keys;
 use crate::engine::request::{Arg, Question, RecordKey, Request, Script, ScriptCall};
 use crate::transport::Value;
@@ -14,31 +15,33 @@ const SEQUENCE: usize = 1;
 const RECORD_FLAG: usize = 3;
 const BEFORE_STEPS: usize = 4;
 
-/// The keys of a batch: the fixed ones, and those that its primitive needs behind them.
-pub(super) fn keys(keys: &Keys, others: Vec<Arc<str>>) -> Vec<Arc<str>> {
-    let own = [keys.record(), keys.object(), keys.channel()];
-    own.into_iter().cloned().chain(others).collect()
+/// What a line has for a batch to travel in.
+pub(crate) struct Wire<'a> {
+    pub(crate) script: &'static LazyLock<Script>,
+    pub(crate) keys: &'a Keys,
+    pub(crate) record_life: Duration,
 }
 
-/// What a batch is sent in. `changes`: it is put on record if it does something. `doubtful`: in any case, as an earlier one
-/// may still arrive.
-pub(super) fn request(
-    script: &'static LazyLock<Script>,
-    keys: Vec<Arc<str>>,
-    record_life: Duration,
-    changes: bool,
-    doubtful: bool,
-    steps: Vec<Arg>,
+/// What a batch is sent in. It is put on record if it changes something; behind one that may still arrive, in any case.
+pub(super) fn request<P: Primitive>(
+    primitive: &mut P,
+    batch: &Batch<P>,
+    wire: &Wire<'_>,
 ) -> Request {
-    let call = call(script, keys, record_life, doubtful, steps);
+    let mut steps = Vec::new();
+    primitive.encode(batch, &mut steps);
+    let own = [wire.keys.record(), wire.keys.object(), wire.keys.channel()];
+    let others = primitive.keys(wire.keys);
+    let keys = own.into_iter().cloned().chain(others).collect();
+    let changes = !batch.calls.is_empty() || batch.asks.iter().any(|ask| P::takes(&ask.want));
     Request::Script(ScriptCall {
         question: Some(Question {
             keys: 1,
             args: BEFORE_STEPS,
             more: None,
         }),
-        record: recorded(changes || doubtful),
-        ..call
+        record: recorded(changes || batch.doubtful),
+        ..call(wire.script, keys, wire.record_life, steps)
     })
 }
 
@@ -52,7 +55,7 @@ pub(super) fn alone(
 ) -> Request {
     Request::Script(ScriptCall {
         record: recorded(true),
-        ..call(script, keys, record_life, false, steps)
+        ..call(script, keys, record_life, steps)
     })
 }
 
@@ -61,14 +64,13 @@ fn call(
     script: &'static LazyLock<Script>,
     keys: Vec<Arc<str>>,
     record_life: Duration,
-    doubtful: bool,
     steps: Vec<Arg>,
 ) -> ScriptCall {
     let mut args = vec![
         Arg::Publish,
         Arg::Sequence(0),
         Arg::millis(record_life),
-        Arg::Number(doubtful.into()),
+        Arg::Number(0),
     ];
     debug_assert_eq!(args.len(), BEFORE_STEPS);
     args.extend(steps);
@@ -98,8 +100,8 @@ pub(super) enum Answer<'a> {
     Done(&'a str),
     /// It was asked about: it was not carried out, and will not be.
     NotDone,
-    /// A later one of this client is on record, or this one before it was sent.
-    Stale,
+    /// A later one of this client is on record, or this one before it was sent; with what stands there, where that is said.
+    Stale(&'a str),
     /// Something stands there that does not belong there.
     Unreadable(&'a str),
     /// Nothing was done, by this sending or any other, because of this error.
@@ -114,7 +116,7 @@ impl<'a> Answer<'a> {
         Some(match word {
             "done" => Answer::Done(rest),
             "none" => Answer::NotDone,
-            "stale" => Answer::Stale,
+            "stale" => Answer::Stale(rest),
             "unreadable" => Answer::Unreadable(rest),
             "refused" => Answer::Refused(rest),
             _ => return None,
@@ -126,7 +128,7 @@ impl<'a> Answer<'a> {
         match self {
             Answer::Done(_) | Answer::Refused(_) => asked_for && !text.starts_with(UNRECORDED),
             Answer::NotDone => true,
-            Answer::Stale | Answer::Unreadable(_) => false,
+            Answer::Stale(_) | Answer::Unreadable(_) => false,
         }
     }
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::channels::Channels;
 use super::endings;
 use super::envelope::{self, Answer};
+use super::locked::Locked;
 use super::pending::Pending;
 use super::state::{Item, State};
 use super::timer::{Rings, Timer};
@@ -23,7 +24,7 @@ use crate::engine::registry::Shared;
 use crate::engine::request::{Arg, Request, Script};
 use crate::engine::wakeups::{Listener, Wake};
 use crate::error::{Error, Result};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 use crate::transport::{Refusal, Value};
 
 /// One object of one client.
@@ -42,13 +43,15 @@ pub(crate) struct Line<P: Primitive> {
 pub(super) struct Inner<P: Primitive> {
     pub(super) state: State<P>,
     pub(super) channels: Channels,
-    /// They are heard.
-    listens: bool,
     timer: Timer,
     /// Counted as busy in the core.
     pub(super) busy: bool,
     /// While a call is to be made later: it is, though the last handle may have gone.
     kept: Option<Arc<Line<P>>>,
+    /// The channels that were heard when the last batch departed that was answered.
+    heard: Vec<String>,
+    /// How many requests the client had sent before the last batch departed.
+    pub(super) sent_before: u64,
 }
 
 impl<P: Primitive> Line<P> {
@@ -80,10 +83,11 @@ impl<P: Primitive> Line<P> {
                 inner: Mutex::new(Inner {
                     state: State::new(primitive, closed),
                     channels: Channels::default(),
-                    listens: false,
                     timer: Timer::default(),
                     busy: false,
                     kept: None,
+                    heard: Vec::new(),
+                    sent_before: 0,
                 }),
                 itself: itself.clone(),
             })
@@ -94,8 +98,8 @@ impl<P: Primitive> Line<P> {
         self.keys.name()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner<P>> {
-        self.inner.lock()
+    pub(super) fn lock(&self) -> Locked<'_, P> {
+        Locked::new(self.inner.lock(), &self.core)
     }
 
     /// Carries `call` out. Queued at the first poll. When the future is dropped after that, what is
@@ -190,6 +194,12 @@ impl<P: Primitive> Line<P> {
             return Err(self.shut_down());
         }
         let added = add(&mut inner.state);
+        if std::mem::take(&mut inner.state.waits_unasked) {
+            inner.listens = true;
+            let heard = std::mem::take(&mut inner.heard);
+            self.listen_as_needed(&mut inner, &heard);
+            inner.heard = heard;
+        }
         self.note_busy(&mut inner);
         self.unlock(inner);
         Ok(added)
@@ -208,14 +218,14 @@ impl<P: Primitive> Line<P> {
         self.kick_if_needed(inner);
     }
 
-    /// What was granted was granted to nobody.
-    pub(super) fn give_back(self: &Arc<Self>, grant: P::Grant) {
+    /// Nobody has learned of it.
+    pub(super) fn give_back(self: &Arc<Self>, outcome: Outcome<P>) {
         let mut inner = self.lock();
-        inner.state.owe(P::give_back(grant), Instant::now());
+        inner.state.owe(outcome.give_back(), Instant::now());
         self.kick_if_needed(inner);
     }
 
-    fn kick_if_needed(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner<P>>) {
+    fn kick_if_needed(self: &Arc<Self>, mut inner: Locked<'_, P>) {
         if inner.state.has_work() {
             self.note_busy(&mut inner);
             drop(inner);
@@ -234,7 +244,7 @@ impl<P: Primitive> Line<P> {
     }
 
     /// Ends a change after which something may be due earlier than before.
-    pub(super) fn unlock(&self, mut inner: MutexGuard<'_, Inner<P>>) {
+    pub(super) fn unlock(&self, mut inner: Locked<'_, P>) {
         self.keep_as_needed(&mut inner);
         let alarm = inner.state.alarm();
         let task = inner.timer.set(alarm, &self.itself);
@@ -253,25 +263,24 @@ impl<P: Primitive> Line<P> {
         };
     }
 
-    /// The channels are heard from when somebody has been told to wait until nobody is left: who has not been, may never have to, and
-    /// of a crowd that finds what it wants somebody has always just come. `heard` were when those asked last.
+    /// The channels are heard as long as somebody waits who has been told to; `heard` were when those asked last.
     pub(super) fn listen_as_needed(&self, inner: &mut Inner<P>, heard: &[String]) {
-        let State {
-            primitive, waiters, ..
-        } = &inner.state;
-        inner.listens = match inner.listens {
-            true => !waiters.is_empty(),
-            false => waiters.somebody_was_told_to_wait(),
-        };
-        let wanted = match inner.listens {
-            true => primitive.channels(self.keys.channel(), waiters),
-            false => Vec::new(),
+        let Inner {
+            state, channels, ..
+        } = inner;
+        let wanted = if state.listens() {
+            state.primitive.channels(self.keys.channel(), &state.waiters)
+        } else {
+            Vec::new()
         };
         let listener: Weak<dyn Listener> = self.itself.clone();
-        let missed = inner
-            .channels
-            .set(&self.core.wakeups, &listener, wanted, heard);
-        inner.state.look |= missed;
+        state.look |= channels.set(&self.core.wakeups, &listener, wanted, heard);
+    }
+
+    /// The same behind a batch which departed when `heard` were.
+    pub(super) fn listen_behind(&self, inner: &mut Inner<P>, heard: Vec<String>) {
+        self.listen_as_needed(inner, &heard);
+        inner.heard = heard;
     }
 
     pub(super) fn shut_down(&self) -> Error {
@@ -357,7 +366,10 @@ impl<P: Primitive> Shared for Line<P> {
     fn close(self: Arc<Self>) {
         let told = {
             let mut inner = self.lock();
-            let told = inner.state.close(self.keys.name(), Instant::now());
+            // Where nothing was sent since then, nothing was asked; nor will it be, as those have left whom it names.
+            let key = Some(&**self.keys.object());
+            let sent = self.core.sent.since(inner.sent_before, key);
+            let told = inner.state.close(self.keys.name(), sent, Instant::now());
             self.listen_as_needed(&mut inner, &[]);
             self.keep_as_needed(&mut inner);
             if inner.state.later.is_some() {

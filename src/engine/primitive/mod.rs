@@ -22,30 +22,41 @@
 //! - **An outcome that stays unknown** leaves the line in doubt until a later batch is on record, behind which no copy of
 //!   an earlier one does anything.
 //!
-//! # How the older lines fit
+//! # How what stands on it fits
 //!
-//! | | semaphore ([`engine::line`](super::line)) | lock ([`engine::lock`](super::lock)) | recipes (they stand on it) |
+//! | | recipes | lock | the semaphore, which does not yet ([`engine::line`](super::line)) |
 //! |---|---|---|---|
-//! | `Call` | release, add, drain, try_set, available | release, force | release, refresh, clear, list, and what the line of all clients needs |
-//! | `Want` | permits | owner, term | how long it lasts; whether it only tries: a wait that ends at once |
-//! | `Grant` | permits | hold | id, slot, until when |
-//! | `asks` | as far as known free | the first | the first `limit + 1`, and who tries under a peer's lock |
-//! | `give_back` | release | release of this hold | release of the id |
+//! | `Call` | release, refresh, clear, list, and what the line of all clients needs | try, release, force | release, add, drain, try_set, available |
+//! | `Want` | how long it lasts; whether it only tries: a wait that ends at once | owner, term | permits |
+//! | `Grant` | id, slot, until when | hold | permits |
+//! | `asks` | the first `limit + 1`, and who tries under a peer's lock | the first | as far as known free |
+//! | `give_back` | release of the id | release of this hold | release |
 //! | `left` | the report of turns, when nobody waits any more | - | the same |
-//! | `unknown` | - (the record settles it) | the owner's count is in doubt | release of the ids |
-//! | look `After` | a pause for others | the holder's end, the others' time | first expiry, peers' lock, pace |
-//! | `later` | whether those come who were told | - | the same |
+//! | `unknown` | release of the ids | the holds are given up | - (the record settles it) |
+//! | look `After` | first expiry, peers' lock, pace | the holder's end, the others' time | a pause for others |
 //!
-//! The lock's waiters and its timer are those of this line already ([`waiters`], [`timer`]). What its rounds need besides, and
-//! this does not have yet, since nothing here would use it: a result for a step that was refused alone or must be sent again (the
-//! lock's `Lost`); a call that is settled when it would depart (a hold that is gone by then); what is to be noted when a batch departs,
-//! and when nothing of it was done; a request that does not stand behind the envelope, and a short form for a usual case; one
-//! answer for all who only try, whether they fitted in or not. The semaphore needs to serve a waiter inside the process (hand-over).
+//! The semaphore's waiters and timer are those of this line already ([`waiters`], [`timer`]). What its rounds need besides, in the order in which it would be moved:
+//!
+//! 1. Its ears: [`Channels`](channels::Channels) and a [`Place`](super::turns::Place) hear what `line/listening.rs` and
+//!    `turns/ear.rs` do. A place must then say how many strangers it has seen, and until when callers may be served within the
+//!    process; `soon` is no reason to look.
+//! 2. Hand-over: a call that has come may serve those who wait, before it is queued:
+//!    `fn serves(&mut self, call, waiters) -> Option<Vec<(Ticket, Grant)>>`. What the primitive then knows (the counter behind the
+//!    last batch, and when that was sent) is its own; a grant that nobody takes is given back, as ever.
+//! 3. Steps instead of calls: 4,096 equal calls are three arguments because equal neighbours are merged when the batch is formed, and
+//!    answered by a count. `Batch` keeps each call by itself; `encode` and `decode` of permits with ids merge them twice
+//!    (`steps`), which costs the semaphore, at half a microsecond a pair, more than its whole round. So the order of a batch (what frees
+//!    first, those who wait, those who try) and its runs are to be kept in `Batch`.
+//! 4. A short form for one call alone ([`coalesce`](super::coalesce)): a hook before the request is made, whose answer is either
+//!    the primitive's words or nothing.
+//! 5. What is special to it stays so, behind an answer: nudges and what nobody heard (`nudge`, `unheard`) are told of what is left; the
+//!    watchdog's entry travels as further keys, as the primitive's `keys` can say, and `gone` is an answer that makes the same calls again.
 
 mod channels;
 mod endings;
 mod envelope;
 mod line;
+mod locked;
 mod pending;
 mod round;
 mod state;
@@ -62,10 +73,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+pub(crate) use envelope::Wire;
 pub(crate) use line::Line;
 
+use super::Core;
 use super::keys::Keys;
-use super::request::Arg;
+use super::request::{Arg, Request};
 use super::wakeups::Wake;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -76,6 +89,11 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     const KIND: &'static str;
     /// What errors and the log call the wait.
     const WAIT: &'static str;
+    /// Whether those who wait may ask while calls stay behind that did not fit: they are not about who asks.
+    const OVERTAKES: bool = false;
+    /// Whether an answer that grants nothing says, too, that no earlier question has got anything: its waiter is in doubt no
+    /// more.
+    const SETTLES: bool = false;
 
     /// What a caller asks for that is answered by the next round.
     type Call: Send;
@@ -109,7 +127,7 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     }
 
     /// Whether those who wait may be served behind a call.
-    fn frees(call: &Self::Call) -> bool;
+    fn frees(&self, call: &Self::Call) -> bool;
 
     /// Whether a question for this may change something.
     fn takes(want: &Self::Want) -> bool;
@@ -124,15 +142,59 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         true
     }
 
-    /// Whether the arrival of one more is a reason to ask.
-    fn joins(&self, _want: &Self::Want, _others: &Waiters<Self>) -> bool {
-        true
+    /// What the arrival of one more is a reason for.
+    fn joins(&mut self, _want: &Self::Want, _others: &Waiters<Self>, _now: Instant) -> Look {
+        Look::Now
+    }
+
+    /// Until when nobody asks but those whose time is up, whatever the reason: others are to be served before.
+    fn rests(&self, _now: Instant) -> Option<Instant> {
+        None
+    }
+
+    /// What is known of a call that would depart with `batch`, so that it need not be sent. It was made at `since`.
+    fn settled(
+        &mut self,
+        _batch: &Batch<Self>,
+        _call: &Self::Call,
+        _since: Instant,
+    ) -> Option<Result<Self::Reply>> {
+        None
     }
 
     /// Who asks, when there is a reason to: all, if nothing else is said. Those whose time is up ask in any case.
     /// `batch` has the calls that travel along.
     fn asks(&self, _batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
         waiters.iter().map(|(ticket, _)| ticket).collect()
+    }
+
+    /// Whether one of those who are left would be served at once behind the last answer.
+    fn would_serve(&self, _waiters: &Waiters<Self>) -> bool {
+        false
+    }
+
+    /// A batch departs. Once for each.
+    fn departs(&mut self, _batch: &Batch<Self>) {}
+
+    /// Nothing of it has been done, and it will not be sent again as it is.
+    fn undone(&mut self) {}
+
+    /// A short form of a batch, for a usual case, in front of which stands no envelope. It is sent once; whatever is answered
+    /// but a `done`, or nothing, leads to the [other](Self::request).
+    fn usual(&self, _batch: &Batch<Self>, _wire: &Wire<'_>) -> Option<Request> {
+        None
+    }
+
+    /// What a batch is sent in. A script without the envelope keeps its own account of what was carried out, and answers in
+    /// the envelope's words.
+    fn request(&mut self, batch: &Batch<Self>, wire: &Wire<'_>) -> Request {
+        envelope::request(self, batch, wire)
+    }
+
+    /// `request` is to be sent once more, with this number: it was refused because of a record that nobody of ours has
+    /// written, of which `found` is known. That does not count.
+    fn disown(request: &mut Request, number: u64, _found: &str) {
+        request.disown_record(number);
     }
 
     /// Writes the steps of a batch: at least one for a batch that is not empty. Once for each batch that departs.
@@ -163,6 +225,11 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         None
     }
 
+    /// The same for an answer to a call.
+    fn take_back(_reply: Self::Reply) -> Option<Self::Call> {
+        None
+    }
+
     /// What a waiter owes that has gone, or was told that it waits in vain, and what is left of `_others`. Never called while
     /// its question is under way.
     fn left(
@@ -170,6 +237,7 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         _ticket: Ticket,
         _want: &Self::Want,
         _others: &Waiters<Self>,
+        _now: Instant,
     ) -> Option<Self::Call> {
         None
     }
@@ -194,6 +262,11 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     fn does_without(&mut self, _channel: &str) -> bool {
         false
     }
+
+    /// What is to be done when nothing is locked any more: those are told who wait for what the objects of a client share.
+    fn after(&mut self) -> Option<fn(&Arc<Core>)> {
+        None
+    }
 }
 
 /// A waiter's number, rising in the order of arrival.
@@ -207,6 +280,8 @@ pub(crate) enum Look {
     Now,
     /// When so much time has passed.
     After(Duration),
+    /// The same, and not when an earlier reason said.
+    Instead(Duration),
 }
 
 /// What travels together: the calls in their order, then the questions of those who wait.
@@ -223,10 +298,18 @@ pub(crate) struct Batch<P: Primitive> {
     pub(crate) end: Ticket,
     /// Before it was sent for the first time.
     pub(crate) departed: Moment,
-    /// When the answer had come; until then the same.
+    /// Batches were given up before it departed whose copies may still arrive.
+    pub(crate) doubtful: bool,
+    /// The sending that was answered was made then or later; until then as `departed`.
+    pub(crate) sent: Moment,
+    /// For how long an earlier sending had been without an answer then.
+    pub(crate) unanswered: Option<Duration>,
+    /// When the answer had come; until then as `departed`.
     pub(crate) answered: Instant,
     /// The channels that were heard when it departed.
     heard: Vec<String>,
+    /// The same when the answer had come.
+    heard_at_last: Vec<String>,
 }
 
 impl<P: Primitive> Batch<P> {
@@ -237,6 +320,11 @@ impl<P: Primitive> Batch<P> {
     /// Whether `channel` was heard when it departed.
     pub(crate) fn hears(&self, channel: &str) -> bool {
         self.heard.iter().any(|heard| heard == channel)
+    }
+
+    /// Whether `channel` was heard when the answer had come.
+    pub(crate) fn hears_at_last(&self, channel: &str) -> bool {
+        self.heard_at_last.iter().any(|heard| heard == channel)
     }
 
     /// How many could be tried on their own.
@@ -272,7 +360,7 @@ pub(crate) struct Ask<P: Primitive> {
 /// What the server has said to a batch.
 pub(crate) struct Verdict<P: Primitive> {
     /// For each call.
-    pub(crate) replies: Vec<P::Reply>,
+    pub(crate) replies: Vec<Done<P::Reply>>,
     /// For each question.
     pub(crate) grants: Vec<Got<P::Grant>>,
     /// When those who are left, asked or not, ask again.
@@ -292,7 +380,7 @@ impl<P: Primitive> Verdict<P> {
     ) -> Self {
         let grants = grants.into_iter();
         Verdict {
-            replies,
+            replies: replies.into_iter().map(Done::Reply).collect(),
             grants: grants
                 .map(|got| got.map_or(Got::Nothing, Got::Granted))
                 .collect(),
@@ -303,6 +391,15 @@ impl<P: Primitive> Verdict<P> {
     }
 }
 
+/// What has become of a call.
+pub(crate) enum Done<R> {
+    Reply(R),
+    /// It was refused, and nothing else was.
+    Failed(Error),
+    /// It was not carried out, and is made again at once.
+    Again,
+}
+
 /// What a question has got.
 pub(crate) enum Got<G> {
     Granted(G),
@@ -310,6 +407,8 @@ pub(crate) enum Got<G> {
     Nothing,
     /// It waits no longer.
     InVain,
+    /// It was refused, and nothing else was.
+    Failed(Error),
     /// It is not decided yet: it asks again at once, for the last time if this was to be the last.
     Again,
 }
@@ -323,6 +422,17 @@ pub(crate) enum Outcome<P: Primitive> {
     InVain,
 }
 
+impl<P: Primitive> Outcome<P> {
+    /// What gives it back.
+    fn give_back(self) -> Option<P::Call> {
+        match self {
+            Outcome::Reply(reply) => P::take_back(reply),
+            Outcome::Granted(grant) => P::give_back(grant),
+            Outcome::InVain => None,
+        }
+    }
+}
+
 /// Those who wait for what a primitive grants.
 pub(crate) type Waiters<P> = waiters::Waiters<<P as Primitive>::Want, Reply<P>>;
 
@@ -331,7 +441,7 @@ type Reply<P> = oneshot::Sender<Result<Outcome<P>>>;
 
 /// What is to be told to callers when the lock is free.
 #[must_use]
-struct Told<P: Primitive>(Vec<(Reply<P>, Result<Outcome<P>>)>);
+struct Told<P: Primitive>(Vec<(Option<Reply<P>>, Result<Outcome<P>>)>);
 
 impl<P: Primitive> Told<P> {
     fn nobody() -> Self {
@@ -339,15 +449,19 @@ impl<P: Primitive> Told<P> {
     }
 
     fn add(&mut self, reply: Reply<P>, outcome: Result<Outcome<P>>) {
-        self.0.push((reply, outcome));
+        self.0.push((Some(reply), outcome));
     }
 
     /// Tells them; what gives back that which nobody has taken.
     fn tell(self) -> Vec<P::Call> {
         let mut owed = Vec::new();
         for (reply, outcome) in self.0 {
-            if let Err(Ok(Outcome::Granted(grant))) = reply.send(outcome) {
-                owed.extend(P::give_back(grant));
+            let untold = match reply {
+                Some(reply) => reply.send(outcome).err(),
+                None => Some(outcome),
+            };
+            if let Some(Ok(outcome)) = untold {
+                owed.extend(outcome.give_back());
             }
         }
         owed

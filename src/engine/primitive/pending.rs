@@ -44,8 +44,8 @@ impl<P: Primitive> Pending<P> {
 impl<P: Primitive> Drop for Pending<P> {
     fn drop(&mut self) {
         self.outcome.close();
-        if let Ok(Ok(Outcome::Granted(grant))) = self.outcome.try_recv() {
-            self.line.give_back(grant);
+        if let Ok(Ok(outcome)) = self.outcome.try_recv() {
+            self.line.give_back(outcome);
         } else if let Some(ticket) = self.ticket {
             self.line.leave(ticket);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::endings::Answered;
-use super::envelope::{self, Answer};
+use super::envelope::{self, Answer, Wire};
 use super::state::Task;
 use super::{Batch, Line, Primitive, Verdict};
 use crate::clock::Moment;
@@ -18,6 +18,7 @@ use crate::engine::log;
 use crate::engine::once::{
     Ending, MOST_DISOWNED, Patience, Trouble, refused, refused_in_doubt, unexpected_answer,
 };
+use crate::engine::request::Request;
 use crate::error::Error;
 use crate::transport::{Reason, Refusal, Value};
 
@@ -39,45 +40,62 @@ enum Ended<P: Primitive> {
 
 impl<P: Primitive> Line<P> {
     async fn carry_out_batch(&self, batch: Batch<P>) {
-        let mut steps = Vec::new();
-        let (keys, doubtful) = {
-            let mut inner = self.lock();
-            let primitive = &mut inner.state.primitive;
-            primitive.encode(&batch, &mut steps);
-            let keys = envelope::keys(&self.keys, primitive.keys(&self.keys));
-            (keys, inner.state.doubtful)
-        };
-        let life = self.core.config.record_life();
-        let changes = !batch.calls.is_empty() || batch.asks.iter().any(|ask| P::takes(&ask.want));
-        let mut request = envelope::request(self.script, keys, life, changes, doubtful, steps);
-        request.number(self.core.next_sequence());
         let mut batch = InHand::new(self, batch);
         let began = Instant::now();
-        let (mut sent, mut unanswered, mut disowned) = (began, false, 0);
+        let mut first = None;
+        if let Some(usual) = self.departs(&batch) {
+            match self.core.try_for_callers(&usual).await {
+                Ok(value) => {
+                    if let Some(Answer::Done(_)) = Answer::read(&envelope::text(&value)) {
+                        let ended = self.answered(&mut batch, &value);
+                        return self.end(batch, ended).await;
+                    }
+                }
+                // What it has done is asked for in the other form.
+                Err(failure) => first = Some(failure.without_answer()),
+            }
+        }
+        let mut request = {
+            let mut inner = self.lock();
+            inner.state.primitive.request(&batch, &self.wire())
+        };
+        request.number(self.core.next_sequence());
+        if batch.doubtful {
+            request.doubt();
+        }
+        let (mut sent, mut unanswered, mut disowned) = (batch.sent, false, 0);
         let ending = loop {
             let callers = |trouble: &Trouble<'_>| {
                 unanswered |= trouble.doubtful;
                 // The answer, if one comes, will be that of a later sending.
-                sent = Instant::now();
+                sent = Moment::now();
                 self.tell_impatient(&mut batch, trouble, began)
             };
-            let ending = self.core.carry_out(&mut request, callers).await;
-            let stale = matches!(&ending, Ending::Answer(value)
-                if Answer::read(&envelope::text(value)) == Some(Answer::Stale));
-            if !stale || unanswered || disowned == MOST_DISOWNED {
-                break ending;
+            let ending = match first.take() {
+                None => self.core.carry_out(&mut request, callers).await,
+                Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
+            };
+            let text = match &ending {
+                Ending::Answer(value) => envelope::text(value),
+                _ => String::new(),
+            };
+            match Answer::read(&text) {
+                Some(Answer::Stale(found)) if !unanswered && disowned < MOST_DISOWNED => {
+                    tracing::warn!(
+                        name = self.name(),
+                        "somebody else has written to this client's record"
+                    );
+                    P::disown(&mut request, self.core.next_sequence(), found);
+                    disowned += 1;
+                }
+                _ => break ending,
             }
-            self.core.disown_record(self.name(), &mut request);
-            disowned += 1;
         };
-        let waited = unanswered.then(|| began.elapsed());
+        batch.sent = sent;
+        batch.unanswered = unanswered.then(|| began.elapsed());
+        let waited = batch.unanswered;
         let ended = match ending {
-            Ending::Answer(value) => {
-                batch.answered = Instant::now();
-                let on_record = doubtful || unanswered;
-                self.read(&batch, &value, on_record)
-                    .unwrap_or_else(|| self.makes_no_sense(&batch, &value, waited))
-            }
+            Ending::Answer(value) => self.answered(&mut batch, &value),
             Ending::Refused(refusal) => Ended::Failed {
                 error: refused(self.name(), &refusal),
                 doubt: waited.map(|waited| refused_in_doubt(self.name(), &refusal.detail, waited)),
@@ -91,6 +109,34 @@ impl<P: Primitive> Line<P> {
                 each: false,
             },
         };
+        self.end(batch, ended).await;
+    }
+
+    /// Notes that `batch` departs; what it is sent in, in a usual case.
+    fn departs(&self, batch: &Batch<P>) -> Option<Request> {
+        let mut inner = self.lock();
+        let primitive = &mut inner.state.primitive;
+        primitive.departs(batch);
+        primitive.usual(batch, &self.wire())
+    }
+
+    fn wire(&self) -> Wire<'_> {
+        Wire {
+            script: self.script,
+            keys: &self.keys,
+            record_life: self.core.config.record_life(),
+        }
+    }
+
+    /// What `value` says of `batch`.
+    fn answered(&self, batch: &mut Batch<P>, value: &Value) -> Ended<P> {
+        batch.answered = Instant::now();
+        self.read(batch, value)
+            .unwrap_or_else(|| self.makes_no_sense(batch, value))
+    }
+
+    /// Sees to it that all who are concerned learn how `batch` has ended.
+    async fn end(&self, mut batch: InHand<'_, Self>, ended: Ended<P>) {
         match ended {
             Ended::Failed { error, doubt, each } if !each || batch.parts() == 1 => {
                 let error = Box::pin(self.explain(error)).await;
@@ -98,7 +144,7 @@ impl<P: Primitive> Line<P> {
                     let mut inner = self.lock();
                     let state = &mut inner.state;
                     // A copy may still arrive; or nobody knows what the answer has said.
-                    state.doubtful |= unanswered || doubt.is_some();
+                    state.doubtful |= batch.unanswered.is_some() || doubt.is_some();
                     let errors = (&error, doubt.as_ref());
                     let told = state.fail(self.keys.name(), batch.take(), errors, Instant::now());
                     self.listen_as_needed(&mut inner, &[]);
@@ -113,7 +159,7 @@ impl<P: Primitive> Line<P> {
                 {
                     verdict.stopped = Some(Box::pin(self.explain(error)).await);
                 }
-                self.settle(batch.take(), ended, sent);
+                self.settle(batch.take(), ended);
             }
         }
     }
@@ -132,17 +178,18 @@ impl<P: Primitive> Line<P> {
         self.core.explain(error, typed).await
     }
 
-    /// Notes how `batch` has ended, of which what was answered was `sent` then or later, and tells its callers.
-    fn settle(&self, batch: Batch<P>, ended: Ended<P>, sent: Instant) {
+    /// Notes how `batch` has ended, and tells its callers.
+    fn settle(&self, mut batch: Batch<P>, ended: Ended<P>) {
         let now = Instant::now();
         let mut inner = self.lock();
         let state = &mut inner.state;
         match ended {
             Ended::Answered(verdict) => {
-                let heard = batch.heard.clone();
+                let heard = std::mem::take(&mut batch.heard);
+                let sent = batch.sent.timer();
                 let answered = Answered { verdict, sent, now };
                 let told = state.arrive(self.keys.name(), batch, answered);
-                self.listen_as_needed(&mut inner, &heard);
+                self.listen_behind(&mut inner, heard);
                 self.unlock(inner);
                 self.tell(told);
             }
@@ -155,13 +202,16 @@ impl<P: Primitive> Line<P> {
         }
     }
 
-    /// Reads the answer to `batch`; `on_record` says whether that was to be put there, whatever it is.
-    fn read(&self, batch: &Batch<P>, value: &Value, on_record: bool) -> Option<Ended<P>> {
+    /// Reads the answer to `batch`.
+    fn read(&self, batch: &mut Batch<P>, value: &Value) -> Option<Ended<P>> {
         let text = envelope::text(value);
         let answer = Answer::read(&text)?;
         let mut inner = self.lock();
+        batch.heard_at_last = inner.channels.heard();
         let state = &mut inner.state;
-        if answer.is_on_record(&text, on_record) {
+        // It was to be put there, whatever it is.
+        let asked_for = batch.doubtful || batch.unanswered.is_some();
+        if answer.is_on_record(&text, asked_for) {
             // Nothing that was sent before can do harm any more.
             state.doubtful = false;
         }
@@ -178,7 +228,7 @@ impl<P: Primitive> Line<P> {
                 Ended::Answered(verdict)
             }
             Answer::NotDone => Ended::NotDone,
-            Answer::Stale => return None,
+            Answer::Stale(_) => return None,
             Answer::Unreadable(found) => Ended::Failed {
                 error: state.primitive.unreadable(name, found),
                 doubt: None,
@@ -193,14 +243,9 @@ impl<P: Primitive> Line<P> {
     }
 
     /// An answer that no script of ours gives. One that says it has done something has: what, nobody knows.
-    fn makes_no_sense(
-        &self,
-        batch: &Batch<P>,
-        value: &Value,
-        waited: Option<Duration>,
-    ) -> Ended<P> {
+    fn makes_no_sense(&self, batch: &Batch<P>, value: &Value) -> Ended<P> {
         let done = matches!(Answer::read(&envelope::text(value)), Some(Answer::Done(_)));
-        let waited = waited.or(done.then_some(Duration::ZERO));
+        let waited = batch.unanswered.or(done.then_some(Duration::ZERO));
         if done {
             log::unknown(self.keys.name(), &batch.contents());
         }
@@ -254,14 +299,15 @@ impl<P: Primitive> Rounds for Line<P> {
         let round = async move {
             let task = {
                 let mut inner = self.lock();
-                let task = inner.state.depart(Moment::now());
-                match task {
-                    Some(Task::Batch(mut batch)) => {
-                        batch.heard = inner.channels.heard();
-                        Some(Task::Batch(batch))
-                    }
-                    task => task,
+                let mut task = inner.state.depart(Moment::now());
+                if let Some(Task::Batch(batch)) = &mut task {
+                    batch.heard = inner.channels.heard();
+                    inner.sent_before = self.core.sent.count();
                 }
+                let settled = inner.state.take_settled();
+                self.unlock(inner);
+                self.tell(settled);
+                task
             };
             match task {
                 Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tokio::time::Instant;
 
-use super::{Ask, Batch, Look, Primitive, Queued, Reply, Ticket, Waiters};
+use super::{Ask, Batch, Look, Outcome, Primitive, Queued, Reply, Ticket, Told, Waiters};
 use crate::clock::Moment;
 use crate::engine::command::Command;
 use crate::engine::wakeups::Wake;
@@ -63,6 +63,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) look: bool,
     /// There will be one then.
     pub(super) look_at: Option<Instant>,
+    /// Somebody has just come who waits for that, without having been told to.
+    pub(super) waits_unasked: bool,
     /// A call that is made then.
     pub(super) later: Option<(Instant, P::Call)>,
     /// Whom the batch under way names, in their order; empty between two rounds.
@@ -71,6 +73,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) gone: BTreeMap<Ticket, P::Want>,
     /// So many calls travel alone, as a batch of theirs was refused.
     pub(super) singly: usize,
+    /// Who is to be told what, as it was known when its call would have departed.
+    settled: Told<P>,
     /// A batch was given up whose copies may still reach the server.
     pub(super) doubtful: bool,
     pub(super) closed: bool,
@@ -87,10 +91,12 @@ impl<P: Primitive> State<P> {
             waiters: Waiters::<P>::default(),
             look: false,
             look_at: None,
+            waits_unasked: false,
             later: None,
             named: BTreeSet::new(),
             gone: BTreeMap::new(),
             singly: 0,
+            settled: Told::nobody(),
             doubtful: false,
             closed,
             owes_until: None,
@@ -148,7 +154,13 @@ impl<P: Primitive> State<P> {
         deadline: Option<Instant>,
         now: Instant,
     ) -> Ticket {
-        self.look |= self.primitive.joins(&want, &self.waiters);
+        if self.waiters.is_empty() {
+            // It was for others.
+            self.look_at = None;
+        }
+        let look = self.primitive.joins(&want, &self.waiters, now);
+        self.note(look, now);
+        self.waits_unasked |= matches!(look, Look::After(_) | Look::Instead(_));
         self.waiters.join(want, reply, deadline, now)
     }
 
@@ -167,10 +179,20 @@ impl<P: Primitive> State<P> {
         if self.named.contains(&ticket) {
             self.gone.insert(ticket, waiter.want);
         } else {
-            let owed = self.primitive.left(ticket, &waiter.want, &self.waiters);
+            let owed = self
+                .primitive
+                .left(ticket, &waiter.want, &self.waiters, now);
             self.owe(owed, now);
         }
         Some((waiter.reply, waiter.unanswered.unwrap_or(now)))
+    }
+
+    /// Whether the channels are to be heard: somebody has been told to wait. Who has not been may never have to, and asks: of a crowd
+    /// that finds what it wants somebody has always just come.
+    pub(super) fn listens(&mut self) -> bool {
+        let told = self.waiters.somebody_was_told_to_wait();
+        self.look |= !told && !self.waiters.is_empty();
+        told
     }
 
     /// Something is told of a channel, which those who wait hear or not.
@@ -190,6 +212,7 @@ impl<P: Primitive> State<P> {
                 let earlier = self.look_at.into_iter().chain(then).min();
                 self.look_at = earlier;
             }
+            Look::Instead(time) => self.look_at = now.checked_add(time),
         }
     }
 
@@ -243,12 +266,19 @@ impl<P: Primitive> State<P> {
             first_is_known: self.waiters.somebody_was_answered(),
             end: self.waiters.end(),
             departed: now,
+            doubtful: self.doubtful,
+            sent: now,
+            unanswered: None,
             answered: now.timer(),
             heard: Vec::new(),
+            heard_at_last: Vec::new(),
         };
         let most = if self.singly > 0 { 1 } else { MOST_CALLS };
         let mut all_fit = true;
         while batch.calls.len() < most && all_fit && self.next().is_some() {
+            if self.settle_first(&batch) {
+                continue;
+            }
             match self.queue.pop_front() {
                 Some(Item::Call(queued))
                     if batch.is_empty() || self.primitive.fits(&batch, &queued.call) =>
@@ -262,9 +292,10 @@ impl<P: Primitive> State<P> {
                 None => {}
             }
         }
-        self.look |= batch.calls.iter().any(|queued| P::frees(&queued.call));
-        // No question overtakes what does not fit: that may be about who asks.
-        if all_fit && (self.singly == 0 || batch.calls.is_empty()) {
+        self.look |= self.frees(&batch);
+        // What does not fit may be about who asks.
+        let may_ask = all_fit || P::OVERTAKES;
+        if may_ask && (self.singly == 0 || batch.calls.is_empty()) {
             self.ask(&mut batch);
         }
         self.singly = self.singly.saturating_sub(1);
@@ -272,11 +303,41 @@ impl<P: Primitive> State<P> {
         (!batch.is_empty()).then_some(Task::Batch(batch))
     }
 
+    /// Whether the first call need not depart with `batch`, as it is known what becomes of it; then it is gone.
+    fn settle_first(&mut self, batch: &Batch<P>) -> bool {
+        let Some(Item::Call(first)) = self.queue.front() else {
+            return false;
+        };
+        let settled = self.primitive.settled(batch, &first.call, first.since);
+        if let Some(outcome) = settled
+            && let Some(Item::Call(first)) = self.queue.pop_front()
+        {
+            self.settled.answer(first, outcome.map(Outcome::Reply));
+            return true;
+        }
+        false
+    }
+
+    /// Whom it tells.
+    pub(super) fn take_settled(&mut self) -> Told<P> {
+        std::mem::replace(&mut self.settled, Told::nobody())
+    }
+
+    /// Whether those who wait may be served behind `batch`.
+    pub(super) fn frees(&self, batch: &Batch<P>) -> bool {
+        let mut calls = batch.calls.iter();
+        calls.any(|queued| self.primitive.frees(&queued.call))
+    }
+
     /// Lets those travel along who have a reason to.
     fn ask(&mut self, batch: &mut Batch<P>) {
+        let now = batch.departed.timer();
         let mut candidates = Vec::new();
         if std::mem::take(&mut self.look) {
-            candidates = self.primitive.asks(batch, &self.waiters);
+            match self.primitive.rests(now) {
+                Some(until) => self.note(Look::After(until.saturating_duration_since(now)), now),
+                None => candidates = self.primitive.asks(batch, &self.waiters),
+            }
         }
         candidates.extend(self.waiters.ending());
         let mut seen = BTreeSet::new();
@@ -291,7 +352,8 @@ impl<P: Primitive> State<P> {
                     last: self.waiters.ends(ticket),
                 });
             } else {
-                self.look = true;
+                // Whose time is up asks next without a reason.
+                self.look |= !self.waiters.ends(ticket);
             }
         }
     }

@@ -44,7 +44,7 @@ impl Primitive for Latch {
         true
     }
 
-    fn frees(call: &Call) -> bool {
+    fn frees(&self, call: &Call) -> bool {
         !matches!(call, Call::TrySet(_))
     }
 

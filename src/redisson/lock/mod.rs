@@ -1,13 +1,20 @@
 //! [`RLock`] and [`RFencedLock`]: Redisson's reentrant lock, and the one with fencing tokens.
 
+mod answers;
 mod fenced;
 mod handle;
+mod herd;
+mod primitive;
+mod sharing;
+mod steps;
+mod under_way;
 
 use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use self::steps::{Claim, Reply, Step};
 pub use fenced::RFencedLock;
 
 use super::names;
@@ -16,7 +23,8 @@ use crate::api::{Hold, HoldId, Lock, LockGuard, RemainingTtl, check_millis};
 use crate::engine::Core;
 use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::command::Commands;
-use crate::engine::lock::{Claim, Kind, LockLine, Term, Usual};
+use crate::engine::holds::Term;
+use crate::engine::primitive::Line;
 use crate::engine::request::Script;
 use crate::error::Result;
 use crate::lease::Lease;
@@ -24,19 +32,6 @@ use crate::lua;
 use crate::stats::{Holding, What};
 
 static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
-static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::TAKE));
-static GIVE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::GIVE));
-static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_LOCKS));
-
-static KIND: Kind = Kind {
-    name: "lock",
-    steps: &STEPS,
-    usual: Some(Usual {
-        take: &TAKE,
-        give: &GIVE,
-    }),
-    renewal: &RENEWAL,
-};
 
 /// A reentrant lock shared with Java's `RLock` of the same name.
 ///
@@ -119,7 +114,7 @@ static KIND: Kind = Kind {
 #[derive(Clone)]
 pub struct RLock {
     core: Arc<Core>,
-    line: Arc<LockLine>,
+    line: Arc<Line<primitive::Lock>>,
     owner: Arc<str>,
     fenced: bool,
 }
@@ -127,12 +122,11 @@ pub struct RLock {
 impl RLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let keys = names::of_lock(name, &core.config.name_mapper, core.id());
-        let token = names::of_lock_token(keys.object());
-        let next = names::of_lock_next(keys.object());
+        let lock = primitive::Lock::new(&keys, &core.holds, &core.config);
         RLock {
             core: Arc::clone(core),
             owner: owner(core, core.next_owner()),
-            line: LockLine::of(core, &KIND, keys, next, Some(token)),
+            line: Line::of(core, keys, &STEPS, lock),
             fenced: false,
         }
     }
@@ -165,7 +159,11 @@ impl RLock {
     /// The lease of a lock that is not held is over, but not lost.
     #[must_use]
     pub fn lease(&self) -> Lease {
-        self.line.lease(&self.owner)
+        let known = self
+            .core
+            .holds
+            .lease(self.line.keys().object(), &self.owner);
+        known.unwrap_or_else(Lease::ended)
     }
 
     /// Takes the lock, waiting until it is free; at once where this owner holds it already. It is renewed until it
@@ -256,7 +254,17 @@ impl RLock {
         };
         let call = Call::new(self.name(), "lock", wait.into(), Dropped::Withdrawn)
             .about(self.line.keys().object());
-        let taking = self.line.acquire(claim, wait);
+        let taking = async {
+            let granted = if wait.is_some_and(|wait| wait.is_zero()) {
+                match self.line.call(Step::Acquire(claim)).await? {
+                    Reply::Taken(granted) => Some(granted),
+                    _ => None,
+                }
+            } else {
+                self.line.wait(claim, wait).await?
+            };
+            Ok(granted.map(|granted| granted.hold))
+        };
         self.core.take(call, What::Lock, 1, pin!(taking)).await
     }
 
@@ -320,7 +328,8 @@ impl RLock {
 
     async fn give_back(&self, hold: Option<HoldId>) -> Result<()> {
         let call = Call::new(self.name(), "unlock", Wait::No, Dropped::CarriedOut);
-        let giving = self.line.release(&self.owner, hold);
+        let step = Step::Release(Arc::clone(&self.owner), hold);
+        let giving = async { self.line.call(step).await.map(drop) };
         self.core.call(call, pin!(giving)).await
     }
 
@@ -334,7 +343,11 @@ impl RLock {
     pub async fn force_unlock(&self) -> Result<bool> {
         let call = Call::new(self.name(), "force_unlock", Wait::No, Dropped::Withdrawn)
             .about(self.line.keys().object());
-        self.core.call(call, pin!(self.line.force())).await
+        let forcing = async {
+            let reply = self.line.call(Step::Force).await?;
+            Ok(matches!(reply, Reply::Forced(true)))
+        };
+        self.core.call(call, pin!(forcing)).await
     }
 
     /// Whether anybody holds the lock. Redis: `EXISTS`. Redisson: `isLocked()`.
@@ -380,15 +393,15 @@ impl RLock {
     }
 
     fn unlock_detached(&self) {
-        self.line.release_detached(&self.owner, None);
+        self.line.owe(Step::Release(Arc::clone(&self.owner), None));
     }
 
     fn unlock_hold_detached(&self, hold: &Hold) {
         let id = Some(hold.id.clone());
-        self.line.release_detached(&self.owner, id);
+        self.line.owe(Step::Release(Arc::clone(&self.owner), id));
     }
 
-    fn object(&self) -> Object<'_, LockLine> {
+    fn object(&self) -> Object<'_, Line<primitive::Lock>> {
         Object { line: &self.line }
     }
 }

@@ -91,7 +91,7 @@ impl Primitive for PermitExpirable {
         fits
     }
 
-    fn frees(call: &Call) -> bool {
+    fn frees(&self, call: &Call) -> bool {
         match call {
             Call::Release(_) | Call::ReleaseTogether(_) | Call::Clear => true,
             Call::TrySet(_) | Call::Set(_) => true,
@@ -117,8 +117,11 @@ impl Primitive for PermitExpirable {
 
     /// Behind others, and with nothing free that is known of, there is no reason to ask: what wakes those in front looks
     /// for the newcomer, too.
-    fn joins(&self, want: &Want, others: &Waiters<Self>) -> bool {
-        others.is_empty() || self.free.is_none_or(|free| want.permits() <= free)
+    fn joins(&mut self, want: &Want, others: &Waiters<Self>, _: Instant) -> Look {
+        match others.is_empty() || self.free.is_none_or(|free| want.permits() <= free) {
+            true => Look::Now,
+            false => Look::No,
+        }
     }
 
     /// The first, and as many as what is free, or becomes free by this batch, may suffice for; and those who have been passed
@@ -127,7 +130,7 @@ impl Primitive for PermitExpirable {
         let frees = |call: &Call| match call {
             Call::Release(_) | Call::ReleaseTogether(_) => Some(call.ids()),
             Call::Prolong(..) | Call::Tend => Some(0),
-            call => (!Self::frees(call)).then_some(0),
+            call => (!self.frees(call)).then_some(0),
         };
         let freed: Option<usize> = batch.calls.iter().map(|queued| frees(&queued.call)).sum();
         let known = self.free.zip(freed).map(|(free, freed)| free + freed);
@@ -221,7 +224,7 @@ impl Primitive for PermitExpirable {
     }
 
     /// A place in the line that nobody stands in holds others up.
-    fn left(&mut self, _: Ticket, _: &Want, others: &Waiters<Self>) -> Option<Call> {
+    fn left(&mut self, _: Ticket, _: &Want, others: &Waiters<Self>, _: Instant) -> Option<Call> {
         (others.is_empty() && self.place.is_in_line()).then_some(Call::Tend)
     }
 

@@ -53,7 +53,7 @@ impl Primitive for FairLock {
         true
     }
 
-    fn frees(_: &Call) -> bool {
+    fn frees(&self, _: &Call) -> bool {
         true
     }
 
@@ -134,7 +134,13 @@ impl Primitive for FairLock {
         Some(Call::Unlock(owner))
     }
 
-    fn left(&mut self, ticket: Ticket, want: &Owner, _: &Waiters<Self>) -> Option<Call> {
+    fn left(
+        &mut self,
+        ticket: Ticket,
+        want: &Owner,
+        _: &Waiters<Self>,
+        _: Instant,
+    ) -> Option<Call> {
         self.queued.remove(&ticket).then_some(Call::Withdraw(*want))
     }
 

@@ -32,7 +32,7 @@ impl Primitive for Gate {
         true
     }
 
-    fn frees(_: &Down) -> bool {
+    fn frees(&self, _: &Down) -> bool {
         true
     }
 

@@ -6,6 +6,7 @@ mod fair;
 mod gate;
 mod orders;
 mod rwlock;
+mod sparing;
 mod verdicts;
 mod world;
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::str::SplitAsciiWhitespace;
 
+use tokio::time::Instant;
+
 use super::{Server, Subject};
 use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
 use crate::engine::request::Arg;
@@ -40,7 +42,7 @@ impl Primitive for RwLock {
         true
     }
 
-    fn frees(_: &Unlock) -> bool {
+    fn frees(&self, _: &Unlock) -> bool {
         true
     }
 
@@ -49,8 +51,11 @@ impl Primitive for RwLock {
     }
 
     /// Whatever wakes those in front leads to all.
-    fn joins(&self, _: &Want, others: &Waiters<Self>) -> bool {
-        others.is_empty()
+    fn joins(&mut self, _: &Want, others: &Waiters<Self>, _: Instant) -> Look {
+        match others.is_empty() {
+            true => Look::Now,
+            false => Look::No,
+        }
     }
 
     fn asks(&self, _: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {

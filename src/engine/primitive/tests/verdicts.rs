@@ -124,7 +124,7 @@ fn a_call_that_follows_is_made_in_time_unless_a_later_answer_says_otherwise() {
     assert_eq!(follow(&mut state, None), 0, "it is made twice");
     assert_eq!(state.alarm(), None, "it is made all the same");
     follow(&mut state, Some(pause));
-    let _ = state.close("name", now).tell();
+    let _ = state.close("name", true, now).tell();
     assert_eq!(state.alarm(), None, "nobody is there for it");
 }
 
@@ -132,7 +132,7 @@ fn a_call_that_follows_is_made_in_time_unless_a_later_answer_says_otherwise() {
 fn a_closed_line_makes_calls_that_follow_for_a_moment_only() {
     let (mut state, began) = (state::<Gate>(), Instant::now());
     let pause = Duration::from_millis(20);
-    let _ = state.close("name", began).tell();
+    let _ = state.close("name", true, began).tell();
     state.call(Down(3), None, began);
     let (mut now, mut made) = (began, 0);
     while state.has_work() && made < 100 {

@@ -30,6 +30,8 @@ const MOST_DOUBLINGS: u32 = 6;
 pub(super) struct Sharing {
     /// How many other clients listen for the lock, as far as is known.
     others: u64,
+    /// How often others have been heard to give it back since that was learned.
+    served: u64,
     /// Since when the lock has been this client's, and for how long it had been so before, since others last had turns.
     kept_since: Option<Instant>,
     kept: Duration,
@@ -60,11 +62,18 @@ impl Sharing {
     /// So many other clients listen.
     pub(super) fn told(&mut self, others: u64) {
         self.others = others;
+        self.served = 0;
     }
 
     /// How many did the last time that it was learned.
     pub(super) fn others(&self) -> u64 {
         self.others
+    }
+
+    /// How many of them are left, if nobody has come since: each time that the lock comes free somebody has been served,
+    /// before the first time one who did not wait any more.
+    pub(super) fn others_left(&self) -> u64 {
+        self.others.saturating_sub(self.served.saturating_sub(1))
     }
 
     /// How many turns are due to others now.
@@ -144,6 +153,7 @@ impl Sharing {
             self.echoes -= 1;
             return;
         }
+        self.served = self.served.saturating_add(1);
         if self.owed == 0 {
             return;
         }
@@ -376,6 +386,22 @@ mod tests {
         assert!(!client.turn(3));
         client.pass(100);
         assert!(!client.turn(3));
+    }
+
+    #[test]
+    fn a_crowd_of_which_nobody_comes_back_shrinks_with_each_that_is_served() {
+        let mut client = Client::beside(80);
+        let mut serve = |times| {
+            for _ in 0..times {
+                client.sharing.heard(client.now);
+            }
+            client.sharing.others_left()
+        };
+        assert_eq!(serve(1), 80, "who had it did not wait any more");
+        assert_eq!(serve(60), 20);
+        assert_eq!(serve(60), 0);
+        client.sharing.told(7);
+        assert_eq!(client.sharing.others_left(), 7);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! The message reaches all who wait. With few of them all ask. Each that asks and finds the lock taken is told how many listen,
 //! and asks half as often from then on, until some [`ANSWERS`] of all do. Who does not asks a while later, in case that nobody has: at a time that
-//! it chooses at random, so that all together do so every [`LATE`], or not at all if another message comes before. Who
+//! it chooses at random, so that all together do so every [`LATE`], or not at all if another message comes before; as many as
+//! have been served since it was told are not counted any more, so that the last one does not wait for a crowd that has gone. Who
 //! finds the lock free then asks twice as often again: others listen, and do not want it.
 
 use std::time::Duration;
@@ -52,7 +53,8 @@ impl Default for Herd {
 impl Herd {
     /// The lock has come free, and so many others listen. Nothing: this client asks now; else when it does so.
     pub(super) fn heard(&mut self, others: u64, now: Instant) -> Option<Instant> {
-        self.late = (!self.next && fastrand::f64() >= self.chance).then(|| {
+        let leaves_it = others > 0 && !self.next && fastrand::f64() >= self.chance;
+        self.late = leaves_it.then(|| {
             let others = u32::try_from(others.min(MOST_OTHERS)).unwrap_or(u32::MAX);
             now + (LATE * others).mul_f64(fastrand::f64())
         });
@@ -60,11 +62,6 @@ impl Herd {
             None => Reason::Message,
             Some(_) => Reason::Other,
         };
-        self.late
-    }
-
-    /// When this client asks, if no message comes before.
-    pub(super) fn late(&self) -> Option<Instant> {
         self.late
     }
 
@@ -153,6 +150,14 @@ mod tests {
     }
 
     #[test]
+    fn the_last_of_a_crowd_asks_at_once() {
+        let mut herd = Herd::default();
+        lose(&mut herd, 600);
+        assert!(answers(&mut herd, 1) < 500);
+        assert_eq!(answers(&mut herd, 0), 10_000);
+    }
+
+    #[test]
     fn who_is_next_asks_until_it_has_been_served() {
         let mut herd = Herd::default();
         lose(&mut herd, 600);
@@ -169,7 +174,7 @@ mod tests {
         let late = std::iter::repeat_with(|| herd.heard(600, now)).flatten();
         let late = late.take(1).last().expect("a time");
         let later = herd.heard(600, now);
-        assert_eq!(herd.late(), later);
+        assert_eq!(herd.late, later);
         let due = later.is_some_and(|later| later <= late);
         assert_eq!(herd.is_due(late), due);
     }

@@ -1,0 +1,49 @@
+//! A line while it is locked.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use super::Primitive;
+use super::line::Inner;
+use crate::engine::Core;
+use crate::sync::MutexGuard;
+
+/// What a line's lock guards, while it is locked. Once it is not, it is done what is to be done [then](Primitive::after).
+pub(super) struct Locked<'a, P: Primitive> {
+    /// Taken by the drop alone.
+    inner: Option<MutexGuard<'a, Inner<P>>>,
+    core: &'a Arc<Core>,
+}
+
+impl<'a, P: Primitive> Locked<'a, P> {
+    pub(super) fn new(inner: MutexGuard<'a, Inner<P>>, core: &'a Arc<Core>) -> Self {
+        let inner = Some(inner);
+        Locked { inner, core }
+    }
+}
+
+const TAKEN: &str = "taken by the drop alone";
+
+impl<P: Primitive> Deref for Locked<'_, P> {
+    type Target = Inner<P>;
+
+    fn deref(&self) -> &Inner<P> {
+        self.inner.as_ref().expect(TAKEN)
+    }
+}
+
+impl<P: Primitive> DerefMut for Locked<'_, P> {
+    fn deref_mut(&mut self) -> &mut Inner<P> {
+        self.inner.as_mut().expect(TAKEN)
+    }
+}
+
+impl<P: Primitive> Drop for Locked<'_, P> {
+    fn drop(&mut self) {
+        let after = self.state.primitive.after();
+        self.inner = None;
+        if let Some(after) = after {
+            after(self.core);
+        }
+    }
+}

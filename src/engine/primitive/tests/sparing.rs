@@ -1,0 +1,328 @@
+//! What a primitive may say so that less is sent, and what it is told of what was not done.
+
+use std::str::SplitAsciiWhitespace;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::clock::Moment;
+use crate::engine::primitive::endings::Answered;
+use crate::engine::primitive::state::{State, Task};
+use crate::engine::primitive::{
+    Batch, Done, Got, Look, Outcome, Primitive, Ticket, Verdict, Waiters,
+};
+use crate::engine::request::Arg;
+use crate::error::{Error, Result};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A place that is taken and left; it does as the test has set.
+#[derive(Default)]
+struct Seat {
+    /// A try that was made by then is in vain.
+    in_vain: Option<Instant>,
+    rests: Option<Instant>,
+    serves: bool,
+    joins: Option<Look>,
+    undone: usize,
+    unknown: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Call {
+    Try,
+    Leave,
+}
+
+impl Primitive for Seat {
+    const KIND: &'static str = "seat";
+    const WAIT: &'static str = "wait";
+    const OVERTAKES: bool = true;
+    const SETTLES: bool = true;
+    type Call = Call;
+    type Reply = bool;
+    type Want = ();
+    type Grant = ();
+
+    fn name(_: &Call) -> &'static str {
+        "call"
+    }
+
+    fn is_owed(call: &Call) -> bool {
+        *call == Call::Leave
+    }
+
+    fn frees(&self, call: &Call) -> bool {
+        *call == Call::Leave
+    }
+
+    fn takes((): &()) -> bool {
+        true
+    }
+
+    fn fits(&self, batch: &Batch<Self>, _: &Call) -> bool {
+        batch.calls.is_empty()
+    }
+
+    fn joins(&mut self, (): &(), _: &Waiters<Self>, _: Instant) -> Look {
+        self.joins.unwrap_or(Look::Now)
+    }
+
+    fn rests(&self, now: Instant) -> Option<Instant> {
+        self.rests.filter(|until| now < *until)
+    }
+
+    fn settled(&mut self, _: &Batch<Self>, call: &Call, since: Instant) -> Option<Result<bool>> {
+        let known = *call == Call::Try && self.in_vain.is_some_and(|then| since <= then);
+        known.then_some(Ok(false))
+    }
+
+    fn asks(&self, _: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
+        waiters.first().into_iter().collect()
+    }
+
+    fn would_serve(&self, waiters: &Waiters<Self>) -> bool {
+        self.serves && !waiters.is_empty()
+    }
+
+    fn undone(&mut self) {
+        self.undone += 1;
+    }
+
+    fn unknown(&mut self, _: &Batch<Self>) -> Vec<Call> {
+        self.unknown += 1;
+        Vec::new()
+    }
+
+    fn take_back(taken: bool) -> Option<Call> {
+        taken.then_some(Call::Leave)
+    }
+
+    fn encode(&mut self, _: &Batch<Self>, _: &mut Vec<Arg>) {}
+
+    fn decode(
+        &mut self,
+        _: &Batch<Self>,
+        _: &mut SplitAsciiWhitespace<'_>,
+    ) -> Option<Verdict<Self>> {
+        None
+    }
+}
+
+type Answer = oneshot::Receiver<Result<Outcome<Seat>>>;
+
+fn line() -> (State<Seat>, Instant) {
+    (State::new(Seat::default(), false), Instant::now())
+}
+
+fn join(state: &mut State<Seat>, now: Instant) -> Answer {
+    let (reply, outcome) = oneshot::channel();
+    state.join((), reply, None, now);
+    outcome
+}
+
+fn call(state: &mut State<Seat>, call: Call, now: Instant) -> Answer {
+    let (reply, outcome) = oneshot::channel();
+    state.call(call, Some(reply), now);
+    outcome
+}
+
+fn depart(state: &mut State<Seat>) -> Batch<Seat> {
+    match state.depart(Moment::now()) {
+        Some(Task::Batch(batch)) => batch,
+        _ => panic!("nothing departs"),
+    }
+}
+
+/// The answer to `batch`; what is to be given back.
+fn arrive(
+    state: &mut State<Seat>,
+    batch: Batch<Seat>,
+    replies: Vec<Done<bool>>,
+    grants: Vec<Got<()>>,
+    now: Instant,
+) -> Vec<Call> {
+    let verdict = Verdict {
+        replies,
+        grants,
+        ..Verdict::new(Vec::new(), [], Look::No)
+    };
+    let answered = Answered {
+        verdict,
+        sent: now,
+        now,
+    };
+    state.arrive("name", batch, answered).tell()
+}
+
+fn refusal() -> Error {
+    Error::NotHeld {
+        name: "name".to_owned(),
+        owner: "a".to_owned(),
+    }
+}
+
+fn replied(answer: &mut Answer) -> Option<bool> {
+    match answer.try_recv() {
+        Ok(Ok(Outcome::Reply(reply))) => Some(reply),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_is_known_is_not_sent() {
+    let (mut state, now) = line();
+    let (mut early, mut other) = (
+        call(&mut state, Call::Try, now),
+        call(&mut state, Call::Try, now),
+    );
+    let mut late = call(&mut state, Call::Try, now + SECOND);
+    state.primitive.in_vain = Some(now);
+    let batch = depart(&mut state);
+    assert_eq!(batch.calls.len(), 1);
+    assert!(state.take_settled().tell().is_empty());
+    assert_eq!(
+        (replied(&mut early), replied(&mut other)),
+        (Some(false), Some(false))
+    );
+    assert!(late.try_recv().is_err(), "it is under way");
+}
+
+#[test]
+fn who_rests_asks_afterwards_unless_its_time_is_up() {
+    let (mut state, now) = line();
+    let until = now + 10 * SECOND;
+    state.primitive.rests = Some(until);
+    let _first = join(&mut state, now);
+    assert!(state.depart(Moment::now()).is_none());
+    assert!(!state.has_work());
+    assert!(state.alarm().is_some_and(|alarm| alarm <= until));
+    let (reply, _last) = oneshot::channel();
+    state.join((), reply, Some(now), now);
+    let batch = depart(&mut state);
+    assert!(batch.asks.len() == 1 && batch.asks[0].last);
+}
+
+#[test]
+fn a_time_may_replace_an_earlier_one() {
+    let (mut state, now) = line();
+    state.primitive.joins = Some(Look::After(SECOND));
+    let _waiter = join(&mut state, now);
+    assert!(!state.has_work());
+    assert_eq!(state.alarm(), Some(now + SECOND));
+    state.note(Look::After(2 * SECOND), now);
+    assert_eq!(state.alarm(), Some(now + SECOND));
+    state.note(Look::Instead(2 * SECOND), now);
+    assert_eq!(state.alarm(), Some(now + 2 * SECOND));
+}
+
+#[test]
+fn what_was_for_others_is_no_reason_for_who_comes_later() {
+    let (mut state, now) = line();
+    state.primitive.joins = Some(Look::No);
+    drop(join(&mut state, now));
+    state.note(Look::After(SECOND), now);
+    state.leave(0, now);
+    state.look = false;
+    let _waiter = join(&mut state, now);
+    assert_eq!(state.alarm(), None);
+}
+
+#[test]
+fn a_call_that_was_not_carried_out_is_the_next_one() {
+    let (mut state, now) = line();
+    let mut first = call(&mut state, Call::Try, now);
+    let mut second = call(&mut state, Call::Leave, now);
+    let batch = depart(&mut state);
+    arrive(&mut state, batch, vec![Done::Again], Vec::new(), now);
+    assert!(first.try_recv().is_err());
+    let batch = depart(&mut state);
+    assert_eq!(batch.calls[0].call, Call::Try);
+    let failed = vec![Done::Failed(refusal())];
+    arrive(&mut state, batch, failed, Vec::new(), now);
+    let told = first.try_recv().expect("it is told");
+    assert_eq!(told.err(), Some(refusal()));
+    assert!(second.try_recv().is_err());
+    assert_eq!(depart(&mut state).calls[0].call, Call::Leave);
+}
+
+#[test]
+fn what_nobody_has_been_told_of_is_taken_back() {
+    let (mut state, now) = line();
+    let caller = call(&mut state, Call::Try, now);
+    let batch = depart(&mut state);
+    drop(caller);
+    let owed = arrive(&mut state, batch, vec![Done::Reply(true)], Vec::new(), now);
+    assert_eq!(owed, [Call::Leave]);
+}
+
+#[test]
+fn a_refusal_of_one_question_is_a_reason_for_the_others() {
+    let (mut state, now) = line();
+    let (mut first, mut second) = (join(&mut state, now), join(&mut state, now));
+    let batch = depart(&mut state);
+    let failed = vec![Got::Failed(refusal())];
+    arrive(&mut state, batch, Vec::new(), failed, now);
+    assert_eq!(first.try_recv().expect("it is told").err(), Some(refusal()));
+    assert!(second.try_recv().is_err());
+    assert_eq!(depart(&mut state).asks[0].ticket, 1);
+}
+
+#[test]
+fn who_would_be_served_asks_at_once() {
+    for serves in [false, true] {
+        let (mut state, now) = line();
+        let (_first, _second) = (join(&mut state, now), join(&mut state, now));
+        let batch = depart(&mut state);
+        state.primitive.serves = serves;
+        state.look = false;
+        arrive(&mut state, batch, Vec::new(), vec![Got::Granted(())], now);
+        assert_eq!(state.has_work(), serves);
+    }
+}
+
+/// A call of the same kind stays behind: that is not about who asks.
+#[test]
+fn those_who_wait_may_travel_in_front_of_calls_that_do_not_fit() {
+    let (mut state, now) = line();
+    let _calls = [
+        call(&mut state, Call::Leave, now),
+        call(&mut state, Call::Leave, now),
+    ];
+    let _waiter = join(&mut state, now);
+    let batch = depart(&mut state);
+    assert_eq!((batch.calls.len(), batch.asks.len()), (1, 1));
+}
+
+#[test]
+fn what_was_not_done_is_told_apart_from_what_is_unknown() {
+    let (mut state, now) = line();
+    let seen = |state: &State<Seat>| (state.primitive.undone, state.primitive.unknown);
+    let _waiter = join(&mut state, now);
+    let batch = depart(&mut state);
+    state.put_back(batch, now);
+    assert_eq!(seen(&state), (1, 0));
+    let batch = depart(&mut state);
+    state.give_up(&batch, now);
+    assert_eq!(seen(&state), (1, 1));
+    let batch = depart(&mut state);
+    let told = state.fail("name", batch, (&refusal(), None), now);
+    assert!(told.tell().is_empty());
+    assert_eq!(seen(&state), (2, 1));
+}
+
+/// What a later answer says it says of all questions before.
+#[test]
+fn an_answer_may_settle_an_earlier_doubt() {
+    let (mut state, now) = line();
+    let mut waiter = join(&mut state, now);
+    let batch = depart(&mut state);
+    state.give_up(&batch, now);
+    let batch = depart(&mut state);
+    arrive(&mut state, batch, Vec::new(), vec![Got::Nothing], now);
+    let told = state.close("name", true, now).tell();
+    assert!(told.is_empty());
+    let error = waiter.try_recv().expect("it is told").err();
+    assert!(matches!(error, Some(Error::ShutDown { .. })), "{error:?}");
+}

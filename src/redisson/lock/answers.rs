@@ -1,0 +1,242 @@
+//! What the answer to a batch means for those who asked, and for what the owners hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::primitive::{Held, Lock, renewed};
+use super::steps::{Claim, Granted, Known, Reply, Step, StepAnswer};
+use crate::api::Hold;
+use crate::engine::holds::{Count, Term};
+use crate::engine::once::{refused, refused_in_doubt};
+use crate::engine::primitive::{Batch, Done, Got, Look, Verdict};
+use crate::error::{Error, Result};
+use crate::transport::Refusal;
+
+/// What a batch has come to, as far as those are concerned who wait.
+#[derive(Default)]
+struct Seen {
+    /// The lock has come free.
+    freed: bool,
+    /// An owner did not hold what it gave back.
+    lost: bool,
+    /// Others have it.
+    busy: bool,
+    /// In what time it comes to its end, if nobody renews it or gives it back.
+    ends: Option<Duration>,
+}
+
+impl Seen {
+    fn note(&mut self, answer: &StepAnswer, known: &Known) {
+        match answer {
+            StepAnswer::Taken(..) => self.ends = Some(known.lease),
+            StepAnswer::Released(0) | StepAnswer::Forced(true) => self.freed = true,
+            StepAnswer::Released(_) => self.ends = Some(known.lease),
+            StepAnswer::NotHeld => self.lost = true,
+            StepAnswer::Busy { .. } => self.busy = true,
+            _ => {}
+        }
+    }
+}
+
+impl Lock {
+    /// Notes what the server has answered to the steps of `batch`, and how many hear the channel, where that was learned.
+    pub(super) fn arrive(
+        &mut self,
+        batch: &Batch<Self>,
+        listeners: Option<u64>,
+        answers: Vec<StepAnswer>,
+    ) -> Verdict<Self> {
+        let (under_way, now) = (std::mem::take(&mut self.under_way), batch.answered);
+        self.round_trip = now.saturating_duration_since(batch.sent.timer());
+        if let Some(listeners) = listeners {
+            let own = u64::from(batch.hears_at_last(self.keys.channel()));
+            self.sharing.told(listeners.saturating_sub(own));
+        }
+        let forced = answers.contains(&StepAnswer::Forced(true));
+        if doubtful(batch) || forced {
+            // It has left a fence.
+            self.fenced_until = now.checked_add(self.times.record_life);
+        }
+        self.taken_by = None;
+        let mut seen = Seen::default();
+        let mut answers = under_way.steps.into_iter().zip(answers);
+        let mut again = false;
+        // The last of the calls found the lock taken, or took it.
+        let mut is_taken = false;
+        let replies = batch.calls.iter().zip(&mut answers);
+        let replies = replies.map(|(_, ((step, known), answer))| {
+            if self.is_to_be_asked_again(&step, &answer, &known) {
+                again = true;
+                return Done::Again;
+            }
+            seen.note(&answer, &known);
+            is_taken = matches!(answer, StepAnswer::Busy { .. } | StepAnswer::Taken(..));
+            match self.settle(batch, step, answer, &known) {
+                Ok(reply) => Done::Reply(reply),
+                Err(error) => Done::Failed(error),
+            }
+        });
+        let replies: Vec<_> = replies.collect();
+        self.taken = (is_taken && !again).then_some(batch.sent.timer());
+        let grants = batch.asks.iter().zip(&mut answers);
+        let grants = grants.map(|(ask, ((step, known), answer))| {
+            match answer {
+                StepAnswer::Busy { next, .. } => self.herd.lost(self.sharing.others(), next),
+                StepAnswer::Taken(..) => self.herd.won(),
+                _ => {}
+            }
+            if self.is_to_be_asked_again(&step, &answer, &known) {
+                return Got::Again;
+            }
+            seen.note(&answer, &known);
+            if let StepAnswer::Busy { ttl, .. } = answer {
+                seen.ends = ttl;
+            }
+            if ask.last || matches!(answer, StepAnswer::Taken(..)) {
+                self.last_seen = Some(now);
+            }
+            match self.settle(batch, step, answer, &known) {
+                Ok(Reply::Taken(granted)) => Got::Granted(granted),
+                Ok(_) => Got::Nothing,
+                Err(error) => Got::Failed(error),
+            }
+        });
+        let grants: Vec<_> = grants.collect();
+        let held = self.holds.is_held(self.keys.object());
+        if under_way.echo && !forced && (held || !seen.freed) {
+            self.sharing.no_echo();
+        }
+        // A millisecond that Redis rounds off, and the way there.
+        let ends = seen.ends.map(|ends| ends + Duration::from_millis(1));
+        self.held = ends.filter(|_| held).map(|ends| Held {
+            fresh_until: now + self.times.window,
+            ends: now + ends,
+        });
+        let mut look = ends.map_or(Look::No, Look::Instead);
+        if seen.busy && !held {
+            self.sharing.others_have_it();
+        } else if (seen.freed || seen.lost) && !held {
+            if seen.freed {
+                self.sharing.freed(now, self.times.window);
+            }
+            look = self.look_when_others_had_it(now);
+        }
+        Verdict {
+            replies,
+            grants,
+            look,
+            stopped: None,
+            later: None,
+        }
+    }
+
+    /// Whether nothing was done, and another sending will do.
+    fn is_to_be_asked_again(&self, step: &Step, answer: &StepAnswer, known: &Known) -> bool {
+        match (step, answer) {
+            (Step::Acquire(claim), StepAnswer::Lost) => {
+                self.holds.lost(self.keys.object(), &claim.owner);
+                true
+            }
+            // What was done in front of it is done; alone it is tried again until the server can.
+            (step, answer) if answer.is_not_now() => {
+                self.note_refusal(step, known);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Notes what an answer means for the holds.
+    fn settle(
+        &mut self,
+        batch: &Batch<Self>,
+        step: Step,
+        answer: StepAnswer,
+        known: &Known,
+    ) -> Result<Reply> {
+        let doubtful = doubtful(batch);
+        let (holds, key, until) = (&self.holds, self.keys.object(), batch.sent + known.lease);
+        match (step, answer) {
+            (Step::Acquire(claim), StepAnswer::Taken(count, token)) => Ok(Reply::Taken(
+                self.granted(batch, claim, count, token, known),
+            )),
+            (Step::Acquire(claim), StepAnswer::Busy { .. }) => {
+                holds.lost(key, &claim.owner);
+                Ok(Reply::Busy)
+            }
+            (Step::Release(owner, _), StepAnswer::Released(left)) => {
+                holds.released(key, &owner, known.number, (left > 0).then_some(until));
+                Ok(Reply::Released)
+            }
+            // The first copy has done it.
+            (Step::Release(owner, _), StepAnswer::NotHeld)
+                if doubtful && known.holds == Count::Held(1) =>
+            {
+                holds.released(key, &owner, known.number, None);
+                Ok(Reply::Released)
+            }
+            // The first copy may have done it, and what was left has been lost since.
+            (Step::Release(owner, _), StepAnswer::NotHeld)
+                if doubtful && matches!(known.holds, Count::Held(2..)) =>
+            {
+                holds.lost(key, &owner);
+                Ok(Reply::Released)
+            }
+            (Step::Release(owner, _), StepAnswer::NotHeld) => {
+                holds.lost(key, &owner);
+                Err(self.not_held(&owner))
+            }
+            (Step::Force, StepAnswer::Forced(forced)) => {
+                holds.all_lost(key);
+                Ok(Reply::Forced(forced))
+            }
+            (step, StepAnswer::Refused(error)) => {
+                let refusal = Refusal::from_text(&error);
+                // Locks have no record, so it says nothing about an earlier sending.
+                match batch.unanswered {
+                    None => {
+                        self.note_refusal(&step, known);
+                        Err(refused(self.keys.name(), &refusal))
+                    }
+                    Some(waited) => {
+                        self.note_silence(&step, known);
+                        Err(refused_in_doubt(self.keys.name(), &refusal.detail, waited))
+                    }
+                }
+            }
+            (step, answer) => Err(Error::Server {
+                name: self.keys.name().to_owned(),
+                detail: format!("unexpected answer {answer:?} to {}", step.name()),
+            }),
+        }
+    }
+
+    /// Notes that `claim`'s owner has taken the lock.
+    fn granted(
+        &mut self,
+        batch: &Batch<Self>,
+        claim: Claim,
+        count: u32,
+        token: u64,
+        known: &Known,
+    ) -> Granted {
+        let Claim { owner, term, .. } = claim;
+        let (key, until) = (self.keys.object(), batch.sent + known.lease);
+        let renewing = renewed(self.times.watchdog);
+        let (lease, id) = self.holds.taken(key, &owner, term, until, renewing);
+        if count == 1 {
+            self.sharing.granted(batch.answered, self.times.window);
+            self.unserved_since = Some(batch.answered);
+        }
+        self.taken_by = Some(Arc::clone(&owner));
+        self.renews |= term == Term::Watched;
+        let token = claim.fenced.then_some(token);
+        let hold = Hold { lease, id, token };
+        Granted { owner, hold }
+    }
+}
+
+/// Whether an earlier sending, or an earlier batch, may have been carried out or still arrive.
+fn doubtful(batch: &Batch<Lock>) -> bool {
+    batch.doubtful || batch.unanswered.is_some()
+}

@@ -1,0 +1,133 @@
+//! What is noted when a batch departs, and when there is no answer to it.
+
+use std::time::Duration;
+
+use super::primitive::Lock;
+use super::steps::{Claim, Known, Step};
+use crate::engine::holds::{Count, Term};
+use crate::engine::primitive::{Batch, Primitive};
+
+/// What was known when the batch under way departed.
+#[derive(Default)]
+pub(super) struct UnderWay {
+    /// The calls, then the questions.
+    pub(super) steps: Vec<(Step, Known)>,
+    /// If it frees the lock, this client hears of it.
+    pub(super) echo: bool,
+    /// The client has been passed for so long that it is to be next.
+    pub(super) passed: Option<Duration>,
+}
+
+impl Lock {
+    pub(super) fn depart(&mut self, batch: &Batch<Self>) {
+        let now = batch.departed.timer();
+        self.taken = None;
+        let wants = |call: &Step| matches!(call, Step::Acquire(_));
+        if batch.waiting == 0 && batch.calls.iter().any(|queued| wants(&queued.call)) {
+            self.sharing.wanted_again(now);
+        }
+        let frees = batch.calls.iter().any(|queued| self.frees(&queued.call));
+        let echo = frees && batch.hears(self.keys.channel());
+        if echo {
+            self.sharing.expect_echo();
+        }
+        let mut passed = None;
+        if batch.asks.iter().any(|ask| !ask.last) {
+            self.herd.is_due(now);
+            passed = self.passed(now);
+        }
+        let calls = batch.calls.iter().map(|queued| queued.call.clone());
+        let asks = batch.asks.iter().map(|ask| {
+            Step::Acquire(Claim {
+                // The last try takes what is free.
+                waits: !ask.last,
+                ..ask.want.clone()
+            })
+        });
+        // One step an owner: what is noted of one says nothing about another.
+        let steps = calls.chain(asks).map(|step| {
+            let known = self.known(&step);
+            self.note_departure(batch, &step, &known);
+            (step, known)
+        });
+        self.under_way = UnderWay {
+            steps: steps.collect(),
+            echo,
+            passed,
+        };
+    }
+
+    /// What is known of the owner of `step`.
+    fn known(&self, step: &Step) -> Known {
+        let (holds, key) = (&self.holds, self.keys.object());
+        let lease = |term: Term| term.lease(self.times.watchdog);
+        let number = match step {
+            Step::Release(_, Some(id)) => Some(id.number()),
+            Step::Release(owner, None) => holds.latest(key, owner),
+            _ => None,
+        };
+        let lease = match step {
+            // A hold that is renewed does not end by another one that is not.
+            Step::Acquire(claim) if holds.is_watched(key, &claim.owner) => {
+                lease(claim.term).max(self.times.watchdog)
+            }
+            Step::Acquire(claim) => lease(claim.term),
+            Step::Release(owner, _) => holds
+                .term_without(key, owner, number)
+                .map_or(self.times.watchdog, lease),
+            Step::Force => self.times.watchdog,
+        };
+        Known {
+            holds: step
+                .owner()
+                .map_or(Count::Held(0), |owner| self.count(owner)),
+            lease,
+            number,
+        }
+    }
+
+    /// `step` departs with `batch`, and is noted with what it leaves held.
+    fn note_departure(&self, batch: &Batch<Self>, step: &Step, known: &Known) {
+        let (holds, key) = (&self.holds, self.keys.object());
+        let until = batch.departed + known.lease;
+        match step {
+            Step::Acquire(claim) => holds.departs(key, &claim.owner, until),
+            Step::Release(owner, _) => {
+                holds.leaves(key, owner, known.number, true);
+                if holds.term_without(key, owner, known.number).is_some() {
+                    holds.departs(key, owner, until);
+                }
+            }
+            Step::Force => {}
+        }
+    }
+
+    /// It has not taken effect.
+    pub(super) fn note_refusal(&self, step: &Step, known: &Known) {
+        let (holds, key) = (&self.holds, self.keys.object());
+        let Some(owner) = step.owner() else { return };
+        holds.stays(key, owner);
+        // A guard is spent when its unlock has failed; nobody else would give that hold back.
+        if let Step::Release(owner, None) = step {
+            holds.leaves(key, owner, known.number, false);
+        }
+    }
+
+    /// Nobody will know whether it has taken effect.
+    pub(super) fn note_silence(&self, step: &Step, known: &Known) {
+        if let Step::Release(owner, _) = step {
+            self.holds.given_up(self.keys.object(), owner, known.number);
+        }
+    }
+
+    /// There is no answer to what was under way.
+    pub(super) fn no_answer(&mut self, note: impl Fn(&Self, &Step, &Known)) {
+        let under_way = std::mem::take(&mut self.under_way);
+        for (step, known) in &under_way.steps {
+            note(self, step, known);
+        }
+        if under_way.echo {
+            self.sharing.no_echo();
+        }
+    }
+}
