@@ -12,7 +12,7 @@ use redis::AsyncCommands;
 use redisson_semaphore::{Client, RSemaphore};
 use support::clients::{LIMIT, RESPONSE_TIMEOUT, builder, connect, stored, until_stored};
 use support::polls::{poll_once, poll_times};
-use support::proxy::{LOST_REPLIES, Proxy};
+use support::proxy::Proxy;
 use support::server::RedisServer;
 use support::snapshot::snapshot;
 use support::waiters::{until, until_subscribers};
@@ -59,27 +59,6 @@ async fn dropped_after_every_number_of_polls<T>(
 }
 
 #[tokio::test]
-async fn acquire_dropped_after_every_number_of_polls() {
-    dropped_after_every_number_of_polls(async |s: RSemaphore| s.acquire(2).await, 5, 3).await;
-}
-
-#[tokio::test]
-async fn try_acquire_dropped_after_every_number_of_polls() {
-    dropped_after_every_number_of_polls(async |s: RSemaphore| s.try_acquire(2).await, 5, 3).await;
-}
-
-#[tokio::test]
-async fn try_acquire_for_dropped_after_every_number_of_polls() {
-    let call = async |s: RSemaphore| s.try_acquire_for(2, LIMIT).await;
-    dropped_after_every_number_of_polls(call, 5, 3).await;
-}
-
-#[tokio::test]
-async fn release_dropped_after_every_number_of_polls() {
-    dropped_after_every_number_of_polls(async |s: RSemaphore| s.release(2).await, 7, 7).await;
-}
-
-#[tokio::test]
 async fn add_dropped_after_every_number_of_polls() {
     dropped_after_every_number_of_polls(async |s: RSemaphore| s.add_permits(-7).await, -2, -2)
         .await;
@@ -88,67 +67,6 @@ async fn add_dropped_after_every_number_of_polls() {
 #[tokio::test]
 async fn drain_dropped_after_every_number_of_polls() {
     dropped_after_every_number_of_polls(async |s: RSemaphore| s.drain_permits().await, 0, 0).await;
-}
-
-#[tokio::test]
-async fn permit_dropped_after_every_number_of_polls() {
-    // The guard is dropped with the answer.
-    dropped_after_every_number_of_polls(async |s: RSemaphore| s.permit(2).await.map(drop), 5, 5)
-        .await;
-}
-
-#[tokio::test]
-async fn permit_release_dropped_after_every_number_of_polls() {
-    let server = RedisServer::start().await;
-    let client = connect(server.url()).await;
-    for polls in 0..MOST_POLLS {
-        let semaphore = client.semaphore(&format!("guard-{polls}"));
-        semaphore.try_set_permits(5).await.unwrap();
-        let permit = semaphore.permit(2).await.unwrap();
-        let answer = poll_times(permit.release(), polls).await;
-        until_stored(&server, semaphore.name(), 5).await;
-        assert_eq!(semaphore.available_permits().await, Ok(5));
-        if answer.is_some() {
-            return;
-        }
-    }
-    panic!("no answer within {MOST_POLLS} polls");
-}
-
-/// The answer is lost and the caller gone: what the repetition tells is given back.
-#[tokio::test]
-async fn dropped_after_the_server_has_acted_and_before_its_answer() {
-    let server = RedisServer::start().await;
-    connect(server.url())
-        .await
-        .semaphore("warm-up")
-        .release(1)
-        .await
-        .unwrap();
-    let proxy = Proxy::start(&server).await;
-    let client = connect(proxy.url()).await;
-    let semaphore = client.semaphore("unseen");
-    semaphore.try_set_permits(5).await.unwrap();
-    for (round, fate) in LOST_REPLIES.into_iter().cycle().take(6).enumerate() {
-        proxy.at_script(1, fate);
-        {
-            let call = async {
-                match round % 3 {
-                    0 => semaphore.acquire(2).await.map(|()| true),
-                    1 => semaphore.try_acquire(2).await,
-                    _ => semaphore.try_acquire_for(2, LIMIT).await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = proxy.until_struck(round as u64 + 1) => {}
-                answer = call => panic!("answered without a reply: {answer:?}"),
-            }
-        }
-        assert_eq!(stored(&server, "unseen").await, ["3"], "carried out");
-        until_stored(&server, "unseen", 5).await;
-        assert_eq!(semaphore.available_permits().await, Ok(5));
-    }
 }
 
 /// A call that was polled once and is then left alone, neither polled nor dropped, while the same task

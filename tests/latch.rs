@@ -1,4 +1,4 @@
-//! The count-down latch: what it does, what it costs, and what becomes of it in trouble.
+//! The count-down latch: what it does, what it costs, and trouble that only it has; the rest is in `tests/hazards`.
 
 mod support;
 
@@ -11,10 +11,10 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{
     Client, CountDownLatch, Effect, Error, NameMapper, RCountDownLatch, Result,
 };
-use support::clients::{LIMIT, NEVER, builder, connect, kill, limited, served, stored};
+use support::clients::{LIMIT, NEVER, builder, connect, limited, served, stored};
 use support::monitor::Monitor;
-use support::polls::{poll_once, poll_times};
-use support::proxy::{Fate, LOST_REPLIES, Proxy};
+use support::polls::poll_once;
+use support::proxy::{Fate, Proxy};
 use support::refusals::assert_clear;
 use support::server::RedisServer;
 use support::snapshot::{Snapshot, snapshot, snapshot_all};
@@ -461,264 +461,13 @@ async fn a_foreign_record_is_no_answer() {
     }
 }
 
-/// Every step on its way to the server and back, by what it answers and leaves.
-async fn sequence(url: String, name: &str) -> Vec<String> {
-    let client = builder(url)
-        .response_timeout(Duration::from_millis(60))
-        .connect()
-        .await
-        .unwrap();
-    let latch = client.count_down_latch(name);
-    let mut said = Vec::new();
-    let mut say = |answer: String| said.push(answer);
-    say(format!("{:?}", latch.try_set_count(3).await));
-    say(format!("{:?}", latch.try_set_count(4).await));
-    say(format!("{:?}", latch.count_down().await));
-    say(format!("{:?}", latch.wait_for(SHORT).await));
-    say(format!("{:?}", latch.count().await));
-    say(format!(
-        "{:?}",
-        tokio::join!(latch.count_down(), latch.count_down())
-    ));
-    say(format!("{:?}", latch.wait().await));
-    say(format!("{:?}", latch.try_set_count(2).await));
-    say(format!(
-        "{:?}",
-        tokio::join!(latch.wait(), latch.count_down(), latch.count_down())
-    ));
-    say(format!("{:?}", latch.try_set_count(1).await));
-    say(format!("{:?}", latch.delete().await));
-    say(format!("{:?}", latch.delete().await));
-    say(format!("{:?}", latch.try_set_count(7).await));
-    say(format!("{:?}", latch.count_down().await));
-    client.shutdown().await.unwrap();
-    said
-}
-
 /// A server that knows the script, and a proxy in front of it.
 async fn start() -> (RedisServer, Proxy) {
     let server = RedisServer::start().await;
-    sequence(server.url(), "warm-up").await;
+    let latch = connect(server.url()).await.count_down_latch("warm-up");
+    latch.try_set_count(1).await.unwrap();
     let proxy = Proxy::start(&server).await;
     (server, proxy)
-}
-
-/// Each script call in turn is disturbed: its reply is lost, or it never arrives, or it arrives behind its repetition.
-#[tokio::test]
-async fn every_call_takes_effect_once_whatever_is_lost() {
-    let (server, proxy) = start().await;
-    let undisturbed = sequence(proxy.url(), "undisturbed").await;
-    let scripts = proxy.scripts();
-    assert!(scripts >= 12, "{scripts} script calls");
-    for fate in LOST_REPLIES
-        .into_iter()
-        .chain([Fate::LoseRequest, Fate::HoldRequest])
-    {
-        for n in 1..=scripts {
-            let name = format!("{fate:?}-{n}");
-            let struck = proxy.struck();
-            proxy.at_script(n, fate);
-            let seen = timeout(LIMIT, sequence(proxy.url(), &name)).await;
-            assert_eq!(
-                seen.unwrap_or_else(|_| panic!("{name} hangs")),
-                undisturbed,
-                "{name}"
-            );
-            assert_eq!(stored(&server, &name).await, ["6"], "{name}");
-            // Calls made at the same time may travel together or not.
-            assert!(proxy.struck() > struck || n > 10, "{name} was not hit");
-            proxy.clear_fates();
-            if fate == Fate::HoldRequest && proxy.struck() > struck {
-                proxy.deliver(1).await;
-                assert_eq!(
-                    stored(&server, &name).await,
-                    ["6"],
-                    "{name}: it arrives late"
-                );
-            }
-        }
-    }
-}
-
-/// The caller's time is over before the server answers: it is told the truth, and what it has asked for happens once.
-#[tokio::test]
-async fn an_outcome_that_nobody_learns_in_time() {
-    let (server, proxy) = start().await;
-    let client = builder(proxy.url())
-        .response_timeout(Duration::from_millis(60))
-        .retry_window(Duration::from_millis(300))
-        .connect_timeout(Duration::from_millis(300))
-        .connect()
-        .await
-        .unwrap();
-    for lose in [Proxy::mute, Proxy::blackhole] {
-        let latch = client.count_down_latch("unknown");
-        latch.try_set_count(5).await.unwrap();
-        lose(&proxy);
-        let error = timeout(LIMIT, latch.count_down())
-            .await
-            .expect("it ends")
-            .unwrap_err();
-        assert_eq!(error.effect(), Effect::Unknown, "{error}");
-        // A wait has nothing to be unsure of.
-        let error = timeout(LIMIT, latch.wait())
-            .await
-            .expect("it ends")
-            .unwrap_err();
-        assert_eq!(error.effect(), Effect::None, "{error}");
-        proxy.clear();
-        until("it is settled", LIMIT, async || {
-            latch.count().await == Ok(4)
-        })
-        .await;
-        assert_eq!(stored(&server, "unknown").await, ["4"]);
-        until("it is deleted", LIMIT, async || {
-            latch.delete().await == Ok(true)
-        })
-        .await;
-    }
-    client.shutdown().await.unwrap();
-}
-
-/// Dropped after 0, 1, 2... polls; a count-down that was begun is carried out, and nothing else is left.
-#[tokio::test]
-async fn dropped_after_every_number_of_polls() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    for operation in 0..4 {
-        for polls in 0..100 {
-            let latch = client.count_down_latch(&format!("polls-{operation}-{polls}"));
-            latch.try_set_count(2).await.unwrap();
-            let elsewhere = latch.clone();
-            let call = async {
-                match operation {
-                    0 => latch.count_down().await.map(|()| true),
-                    1 => latch.wait_for(SHORT).await,
-                    2 => latch.try_set_count(9).await,
-                    _ => latch.delete().await,
-                }
-            };
-            let answer = poll_times(call, polls).await;
-            // Behind all that was queued.
-            let count = timeout(LIMIT, elsewhere.count())
-                .await
-                .expect("nobody is held up");
-            let begun = polls > 0;
-            let expected: &[i64] = match operation {
-                0 if begun => &[1],
-                3 if answer.is_some() => &[0],
-                3 if begun => &[0, 2],
-                _ => &[2],
-            };
-            assert!(
-                expected.contains(&count.unwrap()),
-                "{operation} after {polls}"
-            );
-            elsewhere.delete().await.unwrap();
-            if answer.is_some() {
-                assert!(polls > 1, "the call never waits: nothing was tested");
-                break;
-            }
-            // A waiter that has gone is not listened for for ever, nor asked for.
-            if operation == 1 && polls == 99 {
-                until_subscribers(&mut control, &channel(elsewhere.name()), 0).await;
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_call_left_alone_holds_nobody_up() {
-    let server = RedisServer::start().await;
-    let client = connect(server.url()).await;
-    let latch = client.count_down_latch("alone");
-    latch.try_set_count(100).await.unwrap();
-    for polls in 1..5 {
-        let mut waits = pin!(latch.wait());
-        let mut down = pin!(latch.count_down());
-        for _ in 0..polls {
-            assert!(poll_once(&mut waits).await.is_pending());
-            tokio::task::yield_now().await;
-        }
-        assert!(poll_once(&mut down).await.is_pending());
-        let others = async {
-            latch.count_down().await.unwrap();
-            assert_eq!(latch.wait_for(SHORT).await, Ok(false));
-            assert!(latch.exists().await.unwrap());
-        };
-        timeout(LIMIT, others).await.expect("others are held up");
-        timeout(LIMIT, down).await.expect("it is answered").unwrap();
-    }
-    assert_eq!(latch.count().await, Ok(92));
-}
-
-#[tokio::test]
-async fn who_waits_hears_of_an_opening_while_its_connections_are_gone() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    for kinds in [&["pubsub"][..], &["normal"], &["normal", "pubsub"]] {
-        let latch = client.count_down_latch("reconnect");
-        latch.try_set_count(1).await.unwrap();
-        let waits = waiter(&mut control, &latch).await;
-        let mut pipe = redis::pipe();
-        pipe.atomic();
-        for kind in kinds {
-            pipe.cmd("CLIENT")
-                .arg(&["KILL", "USER", "default", "TYPE", kind]);
-        }
-        pipe.del("reconnect").ignore();
-        pipe.cmd("PUBLISH")
-            .arg(channel("reconnect"))
-            .arg("0")
-            .ignore();
-        let _: Vec<i64> = pipe.query_async(&mut control).await.unwrap();
-        served(waits).await;
-    }
-    // One that waits on through it is there for the next opening.
-    let latch = client.count_down_latch("reconnect");
-    latch.try_set_count(1).await.unwrap();
-    let waits = waiter(&mut control, &latch).await;
-    assert_eq!(kill(&mut control, "pubsub").await, 1);
-    until_subscribers(&mut control, &channel("reconnect"), 1).await;
-    latch.count_down().await.unwrap();
-    served(waits).await;
-}
-
-#[tokio::test]
-async fn shutdown_tells_those_who_wait_and_carries_out_what_is_owed() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    let latch = client.count_down_latch("shutdown");
-    latch.try_set_count(5).await.unwrap();
-    let waits = waiter(&mut control, &latch).await;
-    let timed = latch.clone();
-    let timed = tokio::spawn(async move { timed.wait_for(NEVER).await });
-    until("both wait", LIMIT, async || latch.count().await == Ok(5)).await;
-    {
-        let mut down = pin!(latch.count_down());
-        assert!(poll_once(&mut down).await.is_pending());
-    }
-    client.shutdown().await.unwrap();
-    assert_eq!(
-        stored(&server, "shutdown").await,
-        ["4"],
-        "the dropped one is carried out"
-    );
-    let told = timeout(LIMIT, waits).await.unwrap().unwrap().unwrap_err();
-    assert!(matches!(told, Error::ShutDown { .. }), "{told}");
-    let told = timeout(LIMIT, timed).await.unwrap().unwrap().unwrap_err();
-    assert!(matches!(told, Error::ShutDown { .. }), "{told}");
-    let later = [
-        latch.wait().await.err(),
-        latch.count_down().await.err(),
-        latch.count().await.err(),
-    ];
-    for error in later {
-        assert!(matches!(error, Some(Error::ShutDown { .. })), "{error:?}");
-    }
 }
 
 /// A runtime that ends leaves nobody on another one waiting for a deadline that never comes.

@@ -1,4 +1,4 @@
-//! The semaphore with ids in trouble: commands that are forbidden, replies that are lost, callers and clients that go.
+//! The semaphore with ids in trouble that only it has; what is common to all primitives is in `tests/hazards`.
 
 mod support;
 
@@ -8,9 +8,9 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Effect, Error, Held, RPermitExpirableSemaphore, Result};
-use support::clients::{KINDS, LIMIT, NEVER, builder, connect, limited};
-use support::polls::{poll_once, poll_times};
-use support::proxy::{Fate, LOST_REPLIES, Proxy};
+use support::clients::{LIMIT, builder, connect, limited};
+use support::polls::poll_once;
+use support::proxy::{Fate, Proxy};
 use support::refusals::assert_clear;
 use support::server::RedisServer;
 use support::snapshot::{Snapshot, snapshot, snapshot_all};
@@ -18,8 +18,6 @@ use support::waiters::{channel, until, until_subscribers};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Over before anything happens.
-const SHORT: Duration = Duration::from_millis(30);
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn permits_key(name: &str) -> String {
@@ -28,10 +26,6 @@ fn permits_key(name: &str) -> String {
 
 fn record(name: &str, client: &Client) -> String {
     format!("redisson_sc_leased_once:{{{name}}}:{}", client.id())
-}
-
-fn ids(held: &[Held]) -> Vec<&str> {
-    held.iter().map(Held::id).collect()
 }
 
 /// The counter, and how many permits are held: together always as many as there are.
@@ -254,285 +248,14 @@ async fn who_may_not_listen_is_told() {
     assert_eq!(stored(&mut control, "deaf").await, (1, 0));
 }
 
-/// Every step on its way to the server and back, by what it answers and leaves.
-async fn sequence(url: String, name: &str) -> Vec<String> {
-    let client = builder(url)
-        .response_timeout(Duration::from_millis(60))
-        .connect()
-        .await
-        .unwrap();
-    let jobs = client.permit_expirable_semaphore(name);
-    let leased = jobs.clone().with_lease(HOUR);
-    let mut said = Vec::new();
-    let mut say = |answer: String| said.push(answer);
-    say(format!("{:?}", jobs.try_set_permits(5).await));
-    say(format!("{:?}", jobs.try_set_permits(6).await));
-    let one = jobs.acquire().await.unwrap();
-    let some = leased.try_acquire_many(3).await.unwrap().unwrap();
-    say(format!("{:?}", jobs.try_acquire_many(2).await));
-    say(format!("{:?}", leased.try_acquire_many_for(2, SHORT).await));
-    say(format!(
-        "{:?}",
-        jobs.update_lease_time(one.id(), Some(HOUR)).await
-    ));
-    say(format!("{:?}", jobs.available_permits().await));
-    say(format!("{:?}", jobs.try_release(one.id()).await));
-    say(format!("{:?}", jobs.try_release(one.id()).await));
-    say(format!("{:?}", jobs.release_many(&ids(&some[1..])).await));
-    let (two, three, released) = tokio::join!(
-        jobs.acquire(),
-        leased.acquire(),
-        jobs.try_release(some[0].id())
-    );
-    say(format!("{released:?}"));
-    say(format!("{:?}", jobs.set_permits(7).await));
-    say(format!("{:?}", jobs.add_permits(1).await));
-    say(format!("{:?}", jobs.expire(HOUR, None).await));
-    say(format!("{:?}", jobs.holders().await.unwrap().len()));
-    say(format!(
-        "{:?}",
-        jobs.try_release_many(&[two.unwrap().id(), three.unwrap().id()])
-            .await
-    ));
-    let guard = leased.permit().await.unwrap();
-    say(format!("{:?}", guard.release().await));
-    drop(leased.permit().await.unwrap());
-    jobs.acquire().await.unwrap();
-    client.shutdown().await.unwrap();
-    said
-}
-
 /// A server that knows the scripts, and a proxy in front of it.
 async fn start() -> (RedisServer, Proxy) {
     let server = RedisServer::start().await;
-    sequence(server.url(), "warm-up").await;
+    let client = connect(server.url()).await;
+    let jobs = client.permit_expirable_semaphore("warm-up");
+    jobs.try_set_permits(1).await.unwrap();
     let proxy = Proxy::start(&server).await;
     (server, proxy)
-}
-
-/// Each script call in turn is disturbed: its reply is lost, or it never arrives, or it arrives behind its repetition.
-#[tokio::test]
-async fn every_call_takes_effect_once_whatever_is_lost() {
-    let (server, proxy) = start().await;
-    let mut control = server.connection().await;
-    let undisturbed = sequence(proxy.url(), "undisturbed").await;
-    let scripts = proxy.scripts();
-    assert!(scripts >= 18, "{scripts} script calls");
-    for fate in LOST_REPLIES
-        .into_iter()
-        .chain([Fate::LoseRequest, Fate::HoldRequest])
-    {
-        for n in 1..=scripts {
-            let name = format!("{fate:?}-{n}");
-            let struck = proxy.struck();
-            proxy.at_script(n, fate);
-            let seen = timeout(LIMIT, sequence(proxy.url(), &name)).await;
-            let seen = seen.unwrap_or_else(|_| panic!("{name} hangs"));
-            assert_eq!(seen, undisturbed, "{name}");
-            assert_eq!(stored(&mut control, &name).await, (7, 1), "{name}");
-            // Calls made at the same time may travel together or not.
-            assert!(proxy.struck() > struck || n > 11, "{name} was not hit");
-            proxy.clear_fates();
-            if fate == Fate::HoldRequest && proxy.struck() > struck {
-                proxy.deliver(1).await;
-                assert_eq!(
-                    stored(&mut control, &name).await,
-                    (7, 1),
-                    "{name}: it arrives late"
-                );
-            }
-        }
-    }
-}
-
-/// The caller's time is over before the server answers: it is told the truth, and what it was granted comes back.
-#[tokio::test]
-async fn an_outcome_that_nobody_learns_in_time() {
-    let (server, proxy) = start().await;
-    let mut control = server.connection().await;
-    let client = builder(proxy.url())
-        .response_timeout(Duration::from_millis(60))
-        .retry_window(Duration::from_millis(300))
-        .connect_timeout(Duration::from_millis(300))
-        .connect()
-        .await
-        .unwrap();
-    for lose in [Proxy::mute, Proxy::blackhole] {
-        let jobs = client.permit_expirable_semaphore("unknown");
-        jobs.try_set_permits(5).await.unwrap();
-        let held = jobs.acquire_many(2).await.unwrap();
-        lose(&proxy);
-        for error in [
-            timeout(LIMIT, jobs.acquire_many(2))
-                .await
-                .expect("it ends")
-                .unwrap_err(),
-            timeout(LIMIT, jobs.release(held[0].id()))
-                .await
-                .expect("it ends")
-                .unwrap_err(),
-        ] {
-            // The second one waits behind the first, and may not have been sent.
-            assert!(
-                matches!(
-                    error,
-                    Error::OutcomeUnknown { .. } | Error::Unavailable { .. }
-                ),
-                "{error}"
-            );
-        }
-        proxy.clear();
-        // What was granted to nobody has come back; a release that was never sent is the caller's to repeat.
-        until("it is settled", LIMIT, async || {
-            let known = jobs.try_release(held[0].id()).await;
-            known.is_ok() && stored(&mut control, "unknown").await == (4, 1)
-        })
-        .await;
-        jobs.release(held[1].id()).await.unwrap();
-        assert_eq!(stored(&mut control, "unknown").await, (5, 0));
-    }
-    client.shutdown().await.unwrap();
-}
-
-/// Dropped after 0, 1, 2... polls; a release that was begun is carried out, and nothing is taken along.
-#[tokio::test]
-async fn dropped_after_every_number_of_polls() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    for operation in 0..5 {
-        for polls in 0..100 {
-            let name = format!("polls-{operation}-{polls}");
-            let jobs = client.permit_expirable_semaphore(&name);
-            jobs.try_set_permits(3).await.unwrap();
-            let held = jobs.acquire().await.unwrap();
-            let call = async {
-                match operation {
-                    0 => jobs.acquire_many(2).await.map(|held| held.len()),
-                    1 => jobs
-                        .try_acquire_many_for(3, SHORT)
-                        .await
-                        .map(|none| usize::from(none.is_some())),
-                    2 => jobs.try_release(held.id()).await.map(usize::from),
-                    3 => jobs
-                        .permit()
-                        .await
-                        .map(|guard| guard.forget().id().len() / 32),
-                    _ => jobs.permit().await.map(|_guard| 0),
-                }
-            };
-            let answer = poll_times(call, polls).await;
-            let expected = match (operation, answer.as_ref()) {
-                (0, Some(_)) => (0, 3),
-                (2, None) if polls == 0 => (2, 1),
-                (2, _) => (3, 0),
-                (3, Some(_)) => (1, 2),
-                _ => (2, 1),
-            };
-            until(&format!("{name} is as it was"), LIMIT, async || {
-                stored(&mut control, &name).await == expected
-            })
-            .await;
-            if answer.is_some() {
-                assert!(polls > 1, "the call never waits: nothing was tested");
-                break;
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_call_left_alone_holds_nobody_up() {
-    let server = RedisServer::start().await;
-    let client = connect(server.url()).await;
-    let jobs = client.permit_expirable_semaphore("alone");
-    jobs.try_set_permits(100).await.unwrap();
-    for polls in 1..5 {
-        let mut taking = pin!(jobs.acquire());
-        for _ in 0..polls {
-            if poll_once(&mut taking).await.is_ready() {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-        let others = async {
-            let held = jobs.acquire_many(3).await.unwrap();
-            jobs.release_many(&ids(&held)).await.unwrap();
-            assert!(jobs.exists().await.unwrap());
-        };
-        timeout(LIMIT, others).await.expect("others are held up");
-        timeout(LIMIT, taking)
-            .await
-            .expect("it is answered")
-            .unwrap();
-    }
-    assert_eq!(jobs.available_permits().await, Ok(96));
-}
-
-#[tokio::test]
-async fn who_waits_hears_of_a_permit_while_its_connections_are_gone() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    let jobs = client.permit_expirable_semaphore("reconnect");
-    jobs.try_set_permits(0).await.unwrap();
-    for kinds in KINDS {
-        let waits = waiter(&mut control, &jobs).await;
-        support::clients::kill_and_release(&mut control, kinds, "reconnect", 1).await;
-        ended(waits).await.unwrap();
-    }
-    assert_eq!(stored(&mut control, "reconnect").await, (0, 3));
-}
-
-#[tokio::test]
-async fn shutdown_tells_those_who_wait_and_carries_out_what_is_owed() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    let jobs = client.permit_expirable_semaphore("shutdown");
-    jobs.try_set_permits(3).await.unwrap();
-    let held = jobs.acquire_many(2).await.unwrap();
-    let guard = jobs.permit().await.unwrap();
-    let waits = waiter(&mut control, &jobs).await;
-    let timed = jobs.clone();
-    let timed = tokio::spawn(async move { timed.try_acquire_for(NEVER).await });
-    until("both wait", LIMIT, async || client.stats().waiting == 2).await;
-    {
-        let both = ids(&held);
-        let mut release = pin!(jobs.release_many(&both));
-        assert!(poll_once(&mut release).await.is_pending());
-        drop(guard);
-    }
-    client.shutdown().await.unwrap();
-    // Who waited may have been served before that.
-    let told = [
-        ended(waits).await,
-        timeout(LIMIT, timed)
-            .await
-            .unwrap()
-            .unwrap()
-            .map(|held| held.expect("it waits on")),
-    ];
-    let served = told.iter().filter(|told| told.is_ok()).count();
-    let (available, held) = stored(&mut control, "shutdown").await;
-    assert_eq!(
-        (available, held),
-        (3 - served as i64, served as i64),
-        "{told:?}"
-    );
-    for error in told.into_iter().filter_map(Result::err) {
-        // Whose question was under way may have been granted something, which is given back.
-        let told = matches!(error, Error::ShutDown { .. } | Error::OutcomeUnknown { .. });
-        assert!(told, "{error}");
-    }
-    for error in [
-        jobs.acquire().await.unwrap_err(),
-        jobs.try_acquire().await.unwrap_err(),
-        jobs.release("1234").await.unwrap_err(),
-        jobs.available_permits().await.unwrap_err(),
-    ] {
-        assert!(matches!(error, Error::ShutDown { .. }), "{error}");
-    }
 }
 
 /// Guards that are dropped while the server is away: their releases are added up, and none is forgotten.

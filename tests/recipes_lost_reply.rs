@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lock};
+use redisson_semaphore::{Client, ClientBuilder, Effect, Error};
 use support::log;
 use support::monitor::Monitor;
 use support::polls::poll_once;
 use support::server::RedisServer;
-use support::snapshot::snapshot_all;
 use support::waiters::{until, until_listening};
 use tokio::time::timeout;
 use tracing::Level;
 
-use support::proxy::{Fate, LOST_REPLIES, Proxy};
+use support::proxy::{Fate, Proxy};
 
 const LIMIT: Duration = Duration::from_secs(15);
 
@@ -38,186 +37,6 @@ async fn start() -> (RedisServer, Proxy) {
     }
     let proxy = Proxy::start(&server).await;
     (server, proxy)
-}
-
-const STEPS: usize = 13;
-
-/// All the sequence's calls, one after the other: what each answers, as text. `ids` are those held.
-async fn step(number: usize, semaphore: &Handle, lock: &dyn Lock, ids: &mut Vec<String>) -> String {
-    let kept = |held: Option<redisson_semaphore::Held>, ids: &mut Vec<String>| {
-        let slot = held.as_ref().map(|held| held.slot());
-        ids.extend(held.map(|held| held.id().to_owned()));
-        format!("{slot:?}")
-    };
-    match number {
-        0 => kept(Some(semaphore.acquire().await.unwrap()), ids),
-        1 => kept(semaphore.try_acquire().await.unwrap(), ids),
-        2 => kept(semaphore.try_acquire_for(LIMIT).await.unwrap(), ids),
-        3 => kept(semaphore.try_acquire().await.unwrap(), ids),
-        4 => format!("{:?}", semaphore.refresh(&ids[0]).await),
-        // Its first copy frees it, so a second one would find nothing.
-        5 => format!("{:?}", semaphore.release(&ids.remove(0)).await),
-        6 => format!("{:?}", semaphore.release("nobody").await),
-        7 => {
-            // The release serves the waiter.
-            let id = ids.remove(0);
-            kept(semaphore.try_acquire().await.unwrap(), ids);
-            let (held, released) = tokio::join!(semaphore.acquire(), semaphore.release(&id));
-            format!("{released:?} {}", kept(Some(held.unwrap()), ids).len())
-        }
-        8 => {
-            let permit = {
-                semaphore.release(&ids.remove(0)).await.unwrap();
-                semaphore.permit().await.unwrap()
-            };
-            format!("{:?}", permit.release().await)
-        }
-        9 => {
-            drop(semaphore.permit().await.unwrap());
-            format!("{}", semaphore.refresh("nobody").await.unwrap())
-        }
-        10 => format!("{:?}", semaphore.release_all().await),
-        11 => {
-            lock.lock().await.unwrap();
-            format!("{:?}", lock.try_lock().await)
-        }
-        12 => format!("{:?} {}", lock.unlock().await, lock.unlock().await.is_err()),
-        _ => unreachable!("there are {STEPS} steps"),
-    }
-}
-
-/// The sequence's results, and what it leaves behind.
-async fn outcome(
-    (server, proxy): &(RedisServer, Proxy),
-    layout: Layout,
-    name: &str,
-    after_each: impl AsyncFn(),
-) -> Vec<String> {
-    let client = builder(proxy.url()).connect().await.unwrap();
-    let semaphore = layout.make(&client, name, Shape::new(3));
-    let lock = client.string_lock(name);
-    let (mut results, mut ids) = (Vec::new(), Vec::new());
-    for number in 0..STEPS {
-        let result = timeout(LIMIT, step(number, &semaphore, &lock, &mut ids)).await;
-        results.push(result.unwrap_or_else(|_| panic!("step {number} hangs")));
-        after_each().await;
-    }
-    // What gives the record back is no part of it.
-    proxy.clear_fates();
-    client.shutdown().await.unwrap();
-    let mut control = server.connection().await;
-    let left = snapshot_all(&mut control).await;
-    // The record and the counter stay, and a token for a free permit.
-    let stays = ["_once", "counter", "numbers", "tokens"];
-    let mine = |key: &&String| key.contains(name) && !stays.iter().any(|stays| key.contains(stays));
-    results.push(format!(
-        "{:?}",
-        left.keys().filter(mine).collect::<Vec<_>>()
-    ));
-    results
-}
-
-async fn undisturbed(world: &(RedisServer, Proxy), layout: Layout) -> Vec<String> {
-    let mut results = outcome(world, layout, "undisturbed", async || {}).await;
-    // What is left bears the run's name.
-    results.pop();
-    results
-}
-
-/// Whether the sequence just carried out was too short to have an n-th script call.
-fn is_over(proxy: &Proxy, n: u64) -> bool {
-    let over = proxy.struck() < n;
-    assert!(!over || n > STEPS as u64, "script call {n} was not hit");
-    over
-}
-
-async fn each_reply_is_lost(layout: Layout, fate: Fate) {
-    let world = start().await;
-    let expected = undisturbed(&world, layout).await;
-    for n in 1.. {
-        world.1.at_script(n, fate);
-        let mut seen = outcome(&world, layout, &format!("reply-{n}-"), async || {}).await;
-        let left = seen.pop().expect("there are results");
-        assert_eq!(seen, expected, "the reply of script call {n} was lost");
-        assert!(!left.contains("reply"), "script call {n}: {left}");
-        if is_over(&world.1, n) {
-            return;
-        }
-    }
-}
-
-/// One test a layout and kind of loss.
-macro_rules! sweeps {
-    ($($name:ident: $layout:ident, $fate:literal;)*) => {$(
-        #[tokio::test]
-        async fn $name() {
-            each_reply_is_lost(Layout::$layout, LOST_REPLIES[$fate]).await;
-        }
-    )*};
-}
-
-sweeps! {
-    timestamp_replies_are_lost_with_their_connection: Timestamp, 0;
-    fair_replies_are_lost_with_their_connection: Fair, 0;
-    fair_replies_under_a_lock_are_lost_with_their_connection: FairUnderLock, 0;
-    fair_replies_with_tokens_are_lost_in_silence: FairWithTokens, 1;
-    set_replies_are_lost_in_silence: Set, 1;
-    slot_replies_are_lost_with_their_connection: Slots, 0;
-}
-
-/// Each request of the sequence is held back until its repetition has been answered, and delivered then.
-#[tokio::test]
-async fn each_request_arrives_again_at_once() {
-    let world = start().await;
-    let proxy = &world.1;
-    let expected = undisturbed(&world, Layout::Fair).await;
-    for n in 1.. {
-        proxy.at_script(n, Fate::HoldRequest);
-        let delivered = std::cell::Cell::new(false);
-        let deliver = async || {
-            if proxy.struck() == n && !delivered.replace(true) {
-                proxy.deliver(1).await;
-            }
-        };
-        let mut seen = outcome(&world, Layout::Fair, &format!("again-{n}-"), deliver).await;
-        let left = seen.pop().expect("there are results");
-        assert_eq!(seen, expected, "script call {n} arrived twice");
-        assert!(!left.contains("again"), "script call {n}: {left}");
-        if is_over(proxy, n) {
-            return;
-        }
-        assert!(delivered.get(), "script call {n} was not delivered");
-    }
-}
-
-/// The same, but delivered when the sequence is over: nobody becomes a holder by it.
-#[tokio::test]
-async fn each_request_arrives_again_at_the_end() {
-    for layout in [Layout::Set, Layout::Fair] {
-        let world = start().await;
-        let (server, proxy) = &world;
-        let mut control = server.connection().await;
-        let expected = undisturbed(&world, layout).await;
-        for n in 1.. {
-            proxy.at_script(n, Fate::HoldRequest);
-            let name = format!("late-{n}-");
-            let mut seen = outcome(&world, layout, &name, async || {}).await;
-            let left = seen.pop().expect("there are results");
-            assert_eq!(seen, expected, "script call {n} was held");
-            assert!(!left.contains("late"), "script call {n}: {left}");
-            if is_over(proxy, n) {
-                break;
-            }
-            let before = snapshot_all(&mut control).await;
-            proxy.deliver(1).await;
-            let after = snapshot_all(&mut control).await;
-            assert_eq!(
-                before.keys().collect::<Vec<_>>(),
-                after.keys().collect::<Vec<_>>(),
-                "script call {n} made or removed a key"
-            );
-        }
-    }
 }
 
 /// An operation whose outcome stays unknown to the caller; what is held once the server answers again.

@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,24 +15,6 @@ use support::clients::{
 use support::server::RedisServer;
 use support::waiters::{channel, until, until_subscribers, waiter};
 use tokio::time::{Instant, timeout};
-
-#[tokio::test]
-async fn permits_that_come_back_while_nobody_can_hear_it() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    for (number, kinds) in KINDS.into_iter().enumerate() {
-        let semaphore = client.semaphore(&format!("killed-{number}"));
-        for _ in 0..3 {
-            let first = waiter(&mut control, &semaphore, 1).await;
-            let second = waiter(&mut control, &semaphore, 2).await;
-            kill_and_release(&mut control, kinds, semaphore.name(), 3).await;
-            served(first).await;
-            served(second).await;
-            assert_eq!(stored(&server, semaphore.name()).await, ["0"]);
-        }
-    }
-}
 
 /// However far the caller has come: before its question, before the answer, before the subscription,
 /// before its confirmation, behind it.
@@ -53,30 +34,6 @@ async fn connections_killed_at_each_stage_of_waiting() {
         let name = format!("stage-{polls}");
         kill_and_release(&mut control, KINDS[2], &name, 1).await;
         served(task).await;
-        assert_eq!(stored(&server, &name).await, ["0"]);
-    }
-}
-
-/// The same with a caller that is polled by hand and carries its round out itself.
-#[tokio::test]
-async fn connections_killed_at_each_poll_of_a_caller() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    for polls in 0..40_u32 {
-        let client = connect(server.url()).await;
-        let name = format!("poll-{polls}");
-        let semaphore = client.semaphore(&name);
-        let mut call = pin!(semaphore.acquire(1));
-        for _ in 0..polls {
-            let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(call.as_mut().poll(cx)));
-            assert!(polled.await.is_pending(), "there are no permits");
-            tokio::task::yield_now().await;
-        }
-        kill_and_release(&mut control, KINDS[polls as usize % 3], &name, 1).await;
-        timeout(LIMIT, call)
-            .await
-            .unwrap_or_else(|_| panic!("not served, killed after {polls} polls"))
-            .unwrap();
         assert_eq!(stored(&server, &name).await, ["0"]);
     }
 }

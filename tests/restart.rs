@@ -3,15 +3,12 @@
 
 mod support;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use redisson_semaphore::{Client, Effect, Error};
 use support::clients::{LIMIT, builder, connect, kill_and_release, served, stored};
-use support::polls::poll_once;
 use support::refusals::assert_clear;
 use support::server::RedisServer;
 use support::waiters::{until, waiter};
@@ -208,38 +205,4 @@ async fn a_server_that_is_away_during_calls() {
     })
     .await;
     assert_eq!(stored(&server, "away").await, ["6"]);
-}
-
-/// However far the calls have come when the server dies: each takes effect once.
-#[tokio::test]
-async fn a_server_that_is_killed_at_each_poll_of_its_callers() {
-    let mut server = RedisServer::options().appendonly().start().await;
-    let client = connect(server.url()).await;
-    let (taken, given) = (client.semaphore("taken"), client.semaphore("given"));
-    taken.try_set_permits(100).await.unwrap();
-    for polls in 0..10 {
-        let calls = async { tokio::join!(taken.acquire(2), given.release(3)) };
-        let mut calls = pin!(calls);
-        let mut early = None;
-        for _ in 0..polls {
-            if let Poll::Ready(answers) = poll_once(&mut calls).await {
-                early = Some(answers);
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        server.kill().await;
-        server.restart().await;
-        let answers = match early {
-            Some(answers) => answers,
-            None => timeout(LIMIT, calls).await.expect("they are answered"),
-        };
-        assert_eq!(answers, (Ok(()), Ok(())), "killed after {polls} polls");
-        let rounds = polls + 1;
-        assert_eq!(
-            stored(&server, "taken").await,
-            [(100 - 2 * rounds).to_string()]
-        );
-        assert_eq!(stored(&server, "given").await, [(3 * rounds).to_string()]);
-    }
 }

@@ -5,7 +5,7 @@ mod support;
 use std::pin::Pin;
 use std::time::Duration;
 
-use redisson_semaphore::{Client, ConnectionState, Effect, Error, Permit, RSemaphore, Result};
+use redisson_semaphore::{Client, ConnectionState, Effect, Error, Permit, RSemaphore};
 use support::clients::{LIMIT, NEVER, builder, connect, stored, until_stored};
 use support::log;
 use support::polls::{poll_once, poll_times};
@@ -100,70 +100,6 @@ fn a_runtime_that_ends_at_any_moment_of_a_call_loses_no_release_and_panics_nowhe
         });
         assert!((0..=4).contains(&left), "{left} permits");
     }
-}
-
-#[tokio::test]
-async fn shutdown_tells_those_who_wait_and_carries_out_what_is_owed() {
-    let server = RedisServer::start().await;
-    let mut control = server.connection().await;
-    let client = connect(server.url()).await;
-    let semaphore = client.semaphore("shut");
-    semaphore.try_set_permits(6).await.unwrap();
-    let guards = [
-        semaphore.permit(1).await.unwrap(),
-        semaphore.permit(2).await.unwrap(),
-    ];
-    let kept = semaphore.permit(3).await.unwrap();
-    let waiting = semaphore.clone();
-    let untimed = tokio::spawn(async move { waiting.acquire(7).await });
-    let waiting = semaphore.clone();
-    let timed = tokio::spawn(async move { waiting.try_acquire_for(7, LIMIT).await });
-    until_subscribers(&mut control, "redisson_sc:{shut}", 1).await;
-    // Who has begun to listen looks once more: behind that there is no question of theirs under way.
-    for _ in 0..2 {
-        assert_eq!(semaphore.available_permits().await, Ok(0));
-    }
-    drop(guards);
-    timeout(LIMIT, client.shutdown())
-        .await
-        .expect("it ends")
-        .unwrap();
-    assert_eq!(stored(&server, "shut").await, ["3"]);
-
-    let shut_down = |told: Result<bool, Error>| {
-        let error = told.expect_err("the client has ended");
-        assert!(
-            matches!(&error, Error::ShutDown { name, .. } if name == "shut"),
-            "{error}"
-        );
-        assert!(error.to_string().contains("nothing took effect"), "{error}");
-    };
-    shut_down(untimed.await.unwrap().map(|()| true));
-    shut_down(timed.await.unwrap());
-    shut_down(semaphore.acquire(1).await.map(|()| true));
-    shut_down(semaphore.try_acquire(1).await);
-    shut_down(semaphore.try_acquire_for(1, LIMIT).await);
-    shut_down(semaphore.release(1).await.map(|()| true));
-    shut_down(semaphore.add_permits(1).await.map(|()| true));
-    shut_down(semaphore.drain_permits().await.map(|_| true));
-    shut_down(semaphore.available_permits().await.map(|_| true));
-    shut_down(semaphore.delete().await);
-    shut_down(client.semaphore("shut").try_set_permits(1).await);
-    shut_down(kept.release().await.map(|()| true));
-    assert_eq!(stored(&server, "shut").await, ["3"]);
-    // A second time does no harm, and names made after the end are closed as well.
-    client.shutdown().await.unwrap();
-    let error = client.semaphore("new").release(1).await.unwrap_err();
-    assert!(matches!(error, Error::ShutDown { .. }));
-    until("no connection for messages is left", LIMIT, async || {
-        let list: String = redis::cmd("CLIENT")
-            .arg(&["LIST", "TYPE", "pubsub"])
-            .query_async(&mut control)
-            .await
-            .unwrap();
-        list.trim().is_empty()
-    })
-    .await;
 }
 
 /// What is granted in the very moment of the end is given back.

@@ -41,12 +41,20 @@ impl Bound {
     }
 }
 
+fn name_of<S: Subject>(prefix: &str, call: &str) -> String {
+    format!("{}-{prefix}-{call}", S::NAME)
+}
+
 /// An object for each call that the bound ends.
-async fn prepared<S: Subject>(client: &Client, bound: Bound) -> Vec<(S, &'static str, Kind)> {
+async fn prepared<S: Subject>(
+    client: &Client,
+    bound: Bound,
+    prefix: &str,
+) -> Vec<(S, &'static str, Kind)> {
     let mut prepared = Vec::new();
     for &(call, kind) in S::CALLS {
         if bound.ends(call) {
-            let subject = S::new(client, &format!("{}-away-{call}", S::NAME));
+            let subject = S::new(client, &name_of::<S>(prefix, call));
             subject.prepare(call).await.unwrap();
             prepared.push((subject, call, kind));
         }
@@ -80,7 +88,7 @@ async fn stopped<S: Subject>(bound: Bound) {
     let client = bound.builder(server.url()).connect().await.unwrap();
     let expected = Expected::of::<S>(&client, &mut server.connection().await).await;
     let mut books = Books::new(expected);
-    let subjects = prepared::<S>(&client, bound).await;
+    let subjects = prepared::<S>(&client, bound, "away").await;
     server.stop().await;
     let mut state = client.connection_state();
     let down = |state: &ConnectionState| matches!(state, ConnectionState::Disconnected { .. });
@@ -103,7 +111,7 @@ async fn stopped<S: Subject>(bound: Bound) {
         let given = kind == Kind::Give;
         assert!(given || end == End::NotDone, "{what}: it was never sent");
         // What a watched guard owes comes back with the next answer about its semaphore.
-        let name = format!("{}-away-{call}", S::NAME);
+        let name = name_of::<S>("away", call);
         until("it is used", LIMIT, async || {
             pass::<S>(&client, &name).await.is_ok()
         })
@@ -113,76 +121,65 @@ async fn stopped<S: Subject>(bound: Bound) {
     books.close(&mut redis, client).await;
 }
 
-async fn stopped_for_a_window<S: Subject>() {
-    stopped::<S>(Bound::RetryWindow).await;
-}
-
-async fn stopped_for_a_time<S: Subject>() {
-    stopped::<S>(Bound::CallTimeout).await;
-}
-
-#[tokio::test]
-async fn with_the_server_away_every_call_ends_with_its_retry_window() {
-    for_every_subject!(stopped_for_a_window);
+async fn while_it_is_stopped<S: Subject>() {
+    tokio::join!(
+        stopped::<S>(Bound::RetryWindow),
+        stopped::<S>(Bound::CallTimeout)
+    );
 }
 
 #[tokio::test]
-async fn with_the_server_away_every_call_ends_at_its_time() {
-    for_every_subject!(stopped_for_a_time);
+async fn with_the_server_away_every_call_ends_and_what_was_not_sent_will_not_be() {
+    for_every_subject!(while_it_is_stopped);
 }
 
 /// Requests vanish, or are carried out and their answers vanish.
-async fn silent<S: Subject>(bound: Bound) {
-    for arrives in [false, true] {
-        let server = RedisServer::start().await;
-        let mut redis = server.connection().await;
-        let proxy = Proxy::start(&server).await;
-        let client = bound.builder(proxy.url()).connect().await.unwrap();
-        let mut books = Books::new(Expected::of::<S>(&client, &mut redis).await);
-        let subjects = prepared::<S>(&client, bound).await;
-        if arrives {
-            proxy.mute();
-        } else {
-            proxy.blackhole();
-        }
-        let all = tell_all(&subjects).await;
-        proxy.clear();
-        until("the client is back", LIMIT, async || {
-            client.semaphore("back").exists().await.is_ok()
+async fn silent<S: Subject>(bound: Bound, arrives: bool, server: &RedisServer, expected: Expected) {
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(server).await;
+    let client = bound.builder(proxy.url()).connect().await.unwrap();
+    let mut books = Books::new(expected);
+    let prefix = format!("{bound:?}-{arrives}");
+    let subjects = prepared::<S>(&client, bound, &prefix).await;
+    if arrives {
+        proxy.mute();
+    } else {
+        proxy.blackhole();
+    }
+    let all = tell_all(&subjects).await;
+    proxy.clear();
+    until("the client is back", LIMIT, async || {
+        client.semaphore("back").exists().await.is_ok()
+    })
+    .await;
+    for ((subject, call, kind), told) in subjects.into_iter().zip(all) {
+        let name = name_of::<S>(&prefix, call);
+        let what = format!("{name}: told {told:?}");
+        assert_told::<S>(&what, call, kind, &told);
+        let end = End::told(kind, &told);
+        until("it is used", LIMIT, async || {
+            pass::<S>(&client, &name).await.is_ok()
         })
         .await;
-        for ((subject, call, kind), told) in subjects.into_iter().zip(all) {
-            let what = format!(
-                "{bound:?}, arrives {arrives}, {} {call}: told {told:?}",
-                S::NAME
-            );
-            assert_told::<S>(&what, call, kind, &told);
-            let end = End::told(kind, &told);
-            let name = format!("{}-away-{call}", S::NAME);
-            until("it is used", LIMIT, async || {
-                pass::<S>(&client, &name).await.is_ok()
-            })
-            .await;
-            books.settled(&mut redis, what, subject, call, end).await;
-        }
-        books.close(&mut redis, client).await;
+        books.settled(&mut redis, what, subject, call, end).await;
     }
+    books.close(&mut redis, client).await;
 }
 
-async fn silent_for_a_window<S: Subject>() {
-    silent::<S>(Bound::RetryWindow).await;
-}
-
-async fn silent_for_a_time<S: Subject>() {
-    silent::<S>(Bound::CallTimeout).await;
+async fn while_it_is_silent<S: Subject>() {
+    let server = RedisServer::start().await;
+    let client = clients::connect(server.url()).await;
+    let expected = Expected::of::<S>(&client, &mut server.connection().await).await;
+    let one = |bound, arrives| silent::<S>(bound, arrives, &server, expected.clone());
+    tokio::join!(
+        one(Bound::RetryWindow, false),
+        one(Bound::RetryWindow, true),
+        one(Bound::CallTimeout, false),
+        one(Bound::CallTimeout, true),
+    );
 }
 
 #[tokio::test]
-async fn in_a_silent_network_every_call_ends_with_its_retry_window() {
-    for_every_subject!(silent_for_a_window);
-}
-
-#[tokio::test]
-async fn in_a_silent_network_every_call_ends_at_its_time() {
-    for_every_subject!(silent_for_a_time);
+async fn in_a_silent_network_every_call_ends_and_what_it_took_is_given_back() {
+    for_every_subject!(while_it_is_silent);
 }

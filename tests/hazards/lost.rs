@@ -1,5 +1,6 @@
 //! Requests and replies that are lost or late: each call takes effect once.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -11,111 +12,132 @@ use crate::subjects::for_every_subject;
 use crate::support::clients::{self, LIMIT, scripts};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
+use crate::support::snapshot::{Snapshot, snapshot_all};
 use crate::support::waiters::until;
 
 /// More requests than any call makes.
 const MOST: u64 = 20;
+/// How far times to live may be apart that are the same.
+const TOLERANCE: Duration = Duration::from_secs(60);
 
-/// Notices a lost reply at once.
 pub fn builder(url: String) -> ClientBuilder {
-    clients::builder(url)
-        .response_timeout(Duration::from_millis(60))
-        .lock_watchdog_timeout(HOUR)
+    clients::builder(url).lock_watchdog_timeout(HOUR)
 }
 
-async fn each_call_takes_effect_once<S: Subject>(fate: Fate, late: bool) {
-    let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
-    let proxy = Proxy::start(&server).await;
-    let client = builder(proxy.url()).connect().await.unwrap();
-    let mut books = Books::new(Expected::of::<S>(&client, &mut redis).await);
-    let mut hits = 0;
-    for (call, _) in S::CALLS {
-        for n in 1.. {
-            assert!(n < MOST, "{call} never ends to ask");
-            let name = format!("{}-{n}-{call}", S::NAME);
-            let what = format!("{name}: {fate:?} at request {n}");
-            let subject = S::new(&client, &name);
-            subject.prepare(call).await.unwrap();
-            let struck = proxy.struck();
-            proxy.at_script(n, fate);
-            assert_eq!(in_time(&subject, call).await, Ok(true), "{what}");
-            let other = S::new(&client, &name);
-            books
-                .settled(&mut redis, what.clone(), subject, call, End::Done)
-                .await;
-            let hit = proxy.struck() > struck;
-            proxy.clear_fates();
-            if !hit {
-                break;
+/// When it arrives what was held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    AtOnce,
+    /// Behind what another caller has done since.
+    BehindOthers,
+    /// When the client has been shut down.
+    AtTheEnd,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy)]
+struct Trouble {
+    fate: Fate,
+    arrival: Arrival,
+}
+
+const TROUBLES: [Trouble; 7] = [
+    Trouble::new(Fate::LoseReplyAndClose, Arrival::AtOnce),
+    Trouble::new(Fate::LoseReply, Arrival::AtOnce),
+    Trouble::new(Fate::LoseRequest, Arrival::AtOnce),
+    Trouble::new(Fate::HoldRequest, Arrival::AtOnce),
+    Trouble::new(Fate::HoldRequest, Arrival::BehindOthers),
+    Trouble::new(Fate::HoldRequest, Arrival::AtTheEnd),
+    Trouble::new(Fate::HoldReply, Arrival::BehindOthers),
+];
+
+impl Trouble {
+    const fn new(fate: Fate, arrival: Arrival) -> Trouble {
+        Trouble { fate, arrival }
+    }
+
+    /// Each request of each call, in turn.
+    async fn strikes<S: Subject>(self, server: &RedisServer, expected: Expected) {
+        let Trouble { fate, arrival } = self;
+        let holds = matches!(fate, Fate::HoldRequest | Fate::HoldReply);
+        let mut redis = server.connection().await;
+        let proxy = Proxy::start(server).await;
+        let client = builder(proxy.url()).connect().await.unwrap();
+        let mut books = Books::new(expected);
+        let mut hits = 0;
+        for (call, _) in S::CALLS {
+            for n in 1.. {
+                assert!(n < MOST, "{call} never ends to ask");
+                let name = format!("{}-{fate:?}-{arrival:?}-{n}-{call}", S::NAME);
+                let what = format!("{name}: {self:?} at request {n}");
+                let subject = S::new(&client, &name);
+                subject.prepare(call).await.unwrap();
+                let struck = proxy.struck();
+                proxy.at_script(n, fate);
+                assert_eq!(in_time(&subject, call).await, Ok(true), "{what}");
+                let other = S::new(&client, &name);
+                books
+                    .settled(&mut redis, what.clone(), subject, call, End::Done)
+                    .await;
+                let hit = proxy.struck() > struck;
+                proxy.clear_fates();
+                if !hit {
+                    break;
+                }
+                hits += 1;
+                if arrival == Arrival::BehindOthers {
+                    pass::<S>(&client, &name).await.unwrap();
+                }
+                if holds && arrival != Arrival::AtTheEnd {
+                    proxy.deliver(1).await;
+                }
+                let left = other.left(&mut redis).await;
+                assert_eq!(left, books.expected().after(call), "{what}, behind it");
             }
-            hits += 1;
-            if late {
-                pass::<S>(&client, &name).await.unwrap();
-            }
-            if fate == Fate::HoldRequest || fate == Fate::HoldReply {
-                proxy.deliver(1).await;
-            }
-            let left = other.left(&mut redis).await;
-            assert_eq!(left, books.expected().after(call), "{what}, behind it");
+        }
+        assert!(hits >= S::CALLS.len() / 2, "{hits} calls were hit");
+        books.close(&mut redis, client).await;
+        if arrival == Arrival::AtTheEnd {
+            arrives_at_the_end(&mut redis, &proxy, hits as u64).await;
         }
     }
-    assert!(hits >= S::CALLS.len() / 2, "{hits} calls were hit");
-    books.close(&mut redis, client).await;
 }
 
-async fn with_their_connection<S: Subject>() {
-    each_call_takes_effect_once::<S>(Fate::LoseReplyAndClose, false).await;
+/// Nobody becomes a holder by it, and no key is made or changed, but for the time until which a client is believed alive.
+async fn arrives_at_the_end(redis: &mut MultiplexedConnection, proxy: &Proxy, held: u64) {
+    // The others of this server are busy still.
+    let mine = |all: BTreeMap<String, Snapshot>| -> BTreeMap<String, Snapshot> {
+        let end = format!("{:?}", Arrival::AtTheEnd);
+        let named = |key: &str| key.contains(&end) && !key.starts_with("redisson_sc_alive:");
+        all.into_iter().filter(|(key, _)| named(key)).collect()
+    };
+    let before = mine(snapshot_all(redis).await);
+    proxy.deliver(held).await;
+    let after = mine(snapshot_all(redis).await);
+    assert!(!before.is_empty());
+    for (key, one) in &before {
+        let Some(two) = after.get(key) else {
+            // The last call of a client gives its fence back, where no copy of another one can arrive.
+            assert!(key.starts_with("redisson_lock_fence:"), "{key} has gone");
+            continue;
+        };
+        assert!(one.matches(two, TOLERANCE), "{key}: {one:?}, {two:?}");
+    }
+    let made = after.keys().find(|key| !before.contains_key(*key));
+    assert_eq!(made, None, "it is made");
 }
 
-async fn in_silence<S: Subject>() {
-    each_call_takes_effect_once::<S>(Fate::LoseReply, false).await;
+async fn each_call_takes_effect_once<S: Subject>() {
+    let server = RedisServer::start().await;
+    let client = builder(server.url()).connect().await.unwrap();
+    let expected = Expected::of::<S>(&client, &mut server.connection().await).await;
+    let troubles = TROUBLES.into_iter();
+    join_all(troubles.map(|trouble| trouble.strikes::<S>(&server, expected.clone()))).await;
 }
 
-async fn requests<S: Subject>() {
-    each_call_takes_effect_once::<S>(Fate::LoseRequest, false).await;
-}
-
-async fn late_requests<S: Subject>() {
-    each_call_takes_effect_once::<S>(Fate::HoldRequest, false).await;
-}
-
-async fn later_requests<S: Subject>() {
-    each_call_takes_effect_once::<S>(Fate::HoldRequest, true).await;
-}
-
-async fn late_replies<S: Subject>() {
-    each_call_takes_effect_once::<S>(Fate::HoldReply, true).await;
-}
-
-#[tokio::test]
-async fn replies_are_lost_with_their_connection() {
-    for_every_subject!(with_their_connection);
-}
-
-#[tokio::test]
-async fn replies_are_lost_in_silence() {
-    for_every_subject!(in_silence);
-}
-
-#[tokio::test]
-async fn requests_are_lost_with_their_connection() {
-    for_every_subject!(requests);
-}
-
-#[tokio::test]
-async fn requests_arrive_behind_their_repetition() {
-    for_every_subject!(late_requests);
-}
-
-#[tokio::test]
-async fn requests_arrive_behind_what_others_did_since() {
-    for_every_subject!(later_requests);
-}
-
-#[tokio::test]
-async fn replies_are_late() {
-    for_every_subject!(late_replies);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_lost_or_late_each_call_takes_effect_once() {
+    for_every_subject!(each_call_takes_effect_once);
 }
 
 /// Replies are lost, and the repetitions refused: nobody knows, and nobody is told that nothing happened.

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use redis::aio::MultiplexedConnection;
 use redisson_semaphore::Result;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -39,15 +40,46 @@ enum Loss {
     Silent,
     /// All end, and new ones are silent.
     Ended,
+    /// The server ends those of a type.
+    Killed(&'static str),
+}
+
+impl Loss {
+    const ALL: [Loss; 5] = [
+        Loss::Deaf,
+        Loss::Silent,
+        Loss::Ended,
+        Loss::Killed("pubsub"),
+        Loss::Killed("normal"),
+    ];
+
+    async fn strikes(self, proxy: &Proxy, redis: &mut MultiplexedConnection) {
+        match self {
+            Loss::Deaf => proxy.deafen(),
+            Loss::Silent => proxy.blackhole(),
+            Loss::Ended => {
+                proxy.blackhole();
+                proxy.cut();
+            }
+            Loss::Killed(kind) => {
+                let mut kill = redis::cmd("CLIENT");
+                kill.arg(&["KILL", "USER", "app", "TYPE", kind]);
+                kill.exec_async(redis).await.unwrap();
+            }
+        }
+    }
 }
 
 async fn while_nobody_hears_it<S: Subject>() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::options()
+        .user("app on >pw ~* &* +@all")
+        .start()
+        .await;
     let mut redis = server.connection().await;
     let proxy = Proxy::start(&server).await;
-    let client = builder(proxy.url()).connect().await.unwrap();
+    let client = builder(proxy.url_as("app", "pw")).connect().await.unwrap();
     let elsewhere = builder(server.url()).connect().await.unwrap();
-    for loss in [Loss::Deaf, Loss::Silent, Loss::Ended] {
+    for loss in Loss::ALL {
         for round in 0..2 {
             let name = format!("{}-{loss:?}-{round}", S::NAME);
             let holder = S::new(&elsewhere, &name);
@@ -61,16 +93,10 @@ async fn while_nobody_hears_it<S: Subject>() {
                 let tried = other.take(Some(std::time::Duration::ZERO)).await;
                 assert_eq!(tried, Ok(false), "{name}");
             }
-            match loss {
-                Loss::Deaf => proxy.deafen(),
-                Loss::Silent | Loss::Ended => proxy.blackhole(),
-            }
-            if let Loss::Ended = loss {
-                proxy.cut();
-            }
+            loss.strikes(&proxy, &mut redis).await;
             let lost = proxy.lost();
             holder.open().await.unwrap();
-            if !matches!(loss, Loss::Ended) {
+            if matches!(loss, Loss::Deaf | Loss::Silent) {
                 until("the message is lost", LIMIT, async || proxy.lost() > lost).await;
             }
             proxy.clear();

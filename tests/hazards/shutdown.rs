@@ -71,7 +71,10 @@ async fn waiters_and_debts<S: Subject>() {
     }
     for waits in waits {
         let told = timeout(LIMIT, waits).await.expect("it is told").unwrap();
-        told_of_the_end(&name, told);
+        match told {
+            Err(error) if S::LOOKS && error.effect() == Effect::Unknown => {}
+            told => told_of_the_end(&name, told),
+        }
     }
     assert_eq!(holder.left(&mut redis).await, closed);
     // Whoever comes later is told the same, and a second time does no harm.

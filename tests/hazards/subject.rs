@@ -47,6 +47,9 @@ pub trait Subject: Sized + Send + Sync + 'static {
     /// How the key begins that others hold for as long as they like, where every call that takes waits for that.
     const WAITS_FOR: Option<&'static str> = None;
 
+    /// Whoever waits looks again and again by itself: a question may be under way at any time.
+    const LOOKS: bool = false;
+
     /// A handle, made without I/O; an owner of its own.
     fn new(client: &Client, name: &str) -> Self;
 
@@ -81,6 +84,7 @@ pub trait Subject: Sized + Send + Sync + 'static {
 }
 
 /// What stands there before and behind each call where nothing goes wrong.
+#[derive(Clone)]
 pub struct Expected(BTreeMap<&'static str, [String; 2]>);
 
 impl Expected {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RCountDownLatch, Result};
 
-use crate::subject::Kind::{self, Change, Give, Look, Nothing};
+use crate::subject::Kind::{self, Change, Give, Look};
 use crate::subject::{SHORT, Subject};
 use crate::support::snapshot::snapshot;
 
@@ -16,8 +16,8 @@ impl Subject for Latch {
         ("count_down", Give),
         ("count_down, the last", Give),
         ("delete", Change),
-        ("wait", Nothing),
-        ("wait_for, in vain", Nothing),
+        ("wait", Look),
+        ("wait_for, in vain", Look),
         ("count", Look),
     ];
     const NEEDS: &'static [&'static str] = &["get", "set", "decrby", "del", "publish", "pttl"];

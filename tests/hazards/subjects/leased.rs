@@ -50,6 +50,7 @@ impl<const LAYOUT: usize> Subject for Leased<LAYOUT> {
         ("acquire", Take),
         ("try_acquire_for", Take),
         ("try_acquire_for, in vain", Nothing),
+        ("permit", Take),
         ("permit, dropped", Nothing),
         ("release", Give),
         ("permit's release", Give),
@@ -123,6 +124,11 @@ impl<const LAYOUT: usize> Subject for Leased<LAYOUT> {
             "acquire" => Ok(self.keep(Some(semaphore.acquire().await?))),
             "try_acquire_for" => Ok(self.keep(semaphore.try_acquire_for(SHORT).await?)),
             "try_acquire_for, in vain" => Ok(semaphore.try_acquire_for(SHORT).await?.is_none()),
+            "permit" => {
+                let guard = semaphore.permit().await?;
+                *self.guard.lock().unwrap() = Some(guard);
+                Ok(true)
+            }
             "permit, dropped" => semaphore.permit().await.map(|_| true),
             "release" => semaphore.release(&self.id()).await,
             "permit's release" => self.guard().release().await,

@@ -56,3 +56,29 @@ pub async fn together(all: Vec<(&'static str, LocalBoxFuture<'static, ()>)>) {
     let failed: Vec<_> = failed.map(|(name, _)| name).collect();
     assert!(failed.is_empty(), "failed: {failed:?}");
 }
+
+/// Every method of a client that makes a handle is used by a subject: no primitive is left out.
+#[test]
+fn no_primitive_is_left_out() {
+    let manifest = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(manifest.join(path)).expect("it is there");
+    let client = read("src/client/mod.rs");
+    let makes = |line: &&str| line.contains("pub fn ") && line.contains("(&self, name: &str");
+    let names = client.lines().filter(makes).map(|line| {
+        let (_, rest) = line.split_once("pub fn ").expect("seen just now");
+        rest.split('(').next().expect("there is a name")
+    });
+    let names: Vec<_> = names.collect();
+    assert!(names.len() >= 10, "{names:?}");
+    let folder = manifest.join("tests/hazards/subjects");
+    let mut subjects = read("tests/layouts/mod.rs");
+    for file in std::fs::read_dir(folder).expect("it is there") {
+        let path = file.expect("it can be read").path();
+        subjects += &std::fs::read_to_string(path).expect("it is text");
+    }
+    for name in names {
+        let used = [format!(".{name}(name"), format!(", {name});")];
+        let used = used.iter().any(|used| subjects.contains(used));
+        assert!(used, "no subject is made by `Client::{name}`");
+    }
+}

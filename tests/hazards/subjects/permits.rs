@@ -47,6 +47,7 @@ impl Subject for Permits {
         ("try_acquire", Take),
         ("try_acquire_for", Take),
         ("try_acquire_many_for, in vain", Nothing),
+        ("permit", Take),
         ("permit, dropped", Nothing),
         ("release", Give),
         ("try_release", Give),
@@ -108,6 +109,11 @@ impl Subject for Permits {
             "try_acquire_for" => Ok(self.keep(semaphore.try_acquire_for(SHORT).await?.map(one))),
             "try_acquire_many_for, in vain" => {
                 Ok(semaphore.try_acquire_many_for(3, SHORT).await?.is_none())
+            }
+            "permit" => {
+                let guard = semaphore.permit().await?;
+                *self.guard.lock().unwrap() = Some(guard);
+                Ok(true)
             }
             "permit, dropped" => semaphore.permit().await.map(|_| true),
             "release" => semaphore.release(&self.id()).await.map(|()| true),

@@ -31,6 +31,7 @@ impl Subject for StringLock {
     ];
     const NEEDS: &'static [&'static str] = &["get", "set", "time", "mget", "del"];
 
+    const LOOKS: bool = true;
     const ONCE: &'static [&'static str] = &["guard's unlock"];
 
     fn new(client: &Client, name: &str) -> Self {
