@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -321,6 +322,49 @@ async fn a_permit_kept_for_a_ghost_is_free_for_all_after_a_moment() {
             .unwrap();
     }
     assert!(served.load(Ordering::SeqCst));
+}
+
+/// Whoever has told the ghost looks whether it came; a client that is shut down does so for a moment only.
+#[tokio::test]
+async fn who_is_shut_down_does_not_look_for_ever_after_one_that_comes_again_and_again() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let client = Client::builder(server.url())
+        .safety_interval(HOUR)
+        .retry_window(Duration::from_secs(3))
+        .connect()
+        .await
+        .unwrap();
+    let semaphore = client.semaphore("recorded");
+    let mut ear = two_permits_and_a_ghost(&server, &mut connection).await;
+    for channel in ["redisson_sc:{recorded}", LINE] {
+        ear.subscribe(channel).await.unwrap();
+    }
+    let mut ghost = server.connection().await;
+    let ghost = tokio::spawn(async move {
+        let own = format!("{LINE}:{GHOST}");
+        let calls = ear.on_message();
+        let mut calls = calls.filter(|message| ready(message.get_channel_name() == own));
+        loop {
+            // It has asked, and waits on.
+            let now = now(&mut ghost).await;
+            let came = (now - 5_000_000).to_string();
+            stand(&mut ghost, GHOST.as_bytes(), &came).await;
+            let note = format!("2 {now} 0 20000 0 1");
+            write(&mut ghost, GHOST.as_bytes(), note.as_bytes()).await;
+            calls.next().await.expect("it is called");
+        }
+    });
+    let waiting = tokio::spawn(async move { semaphore.acquire(3).await });
+    until("it stands in line", PATIENCE, async || {
+        publish(&mut connection).await;
+        let line: Vec<String> = connection.zrange(LINE, 0, -1).await.unwrap();
+        line.iter().any(|id| id != GHOST)
+    })
+    .await;
+    assert_eq!(client.shutdown().await, Ok(()));
+    assert!(waiting.await.unwrap().is_err(), "it has been shut down");
+    ghost.abort();
 }
 
 /// A client that has asked a moment ago, and freezes then, stops the line as long as its large request did.

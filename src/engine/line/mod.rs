@@ -47,8 +47,8 @@ use super::keys::Keys;
 use super::listening::Listening;
 use super::nudge::Leavings;
 use super::once::{CLIENT_CLOSED, Trouble};
-use super::primitive::Ticket;
 use super::primitive::timer::Timer;
+use super::primitive::{LONGEST_OWED, Ticket};
 use super::registry::Shared;
 use super::request::Request;
 use super::turns::{self, Ear, Turns};
@@ -115,6 +115,8 @@ struct State {
     /// Counted as busy in the core.
     busy: bool,
     closed: bool,
+    /// Once it is closed, such a look is made by then, or not at all.
+    owes_until: Option<Instant>,
 }
 
 /// Something queued for the next round.
@@ -188,6 +190,7 @@ impl Line {
                 kept: None,
                 busy: false,
                 closed,
+                owes_until: None,
             }),
         })
     }
@@ -342,7 +345,9 @@ impl Shared for Line {
             // Where nothing was sent since then, the question was not; nor will it be, as those whom it names have left.
             let sent = (self.core.sent).since(state.sent_before, Some(self.keys.object()));
             let asking = state.asking.filter(|_| sent);
-            if state.turns.look_at().is_some() {
+            state.owes_until = Some(Instant::now() + LONGEST_OWED);
+            self.keep_as_needed(&mut state);
+            if state.kept.is_some() {
                 self.note_busy(&mut state);
             }
             state.waiters.take_line(asking)

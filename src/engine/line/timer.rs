@@ -34,6 +34,11 @@ impl Line {
     /// Nobody else may look whether others have come: it is done though the last handle may have gone. Whoever calls holds the
     /// line, too.
     pub(super) fn keep_as_needed(&self, state: &mut State) {
+        // Each look may be followed by one more: those who wait elsewhere would keep a closed client at it for ever.
+        let late = |at: Instant| state.owes_until.is_none_or(|until| at > until);
+        if state.closed && state.turns.look_at().is_some_and(late) {
+            state.turns.looks_no_more();
+        }
         if state.turns.look_at().is_none() {
             state.kept = None;
         } else if state.kept.is_none() {

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::transport::Reason;
 
 /// A shutdown waits for a call that is to be made by then.
-const LONGEST_OWED: Duration = Duration::from_millis(200);
+pub(crate) const LONGEST_OWED: Duration = Duration::from_millis(200);
 
 /// An answer, and what is known of the sending that it belongs to.
 pub(super) struct Answered<P: Primitive> {

@@ -73,6 +73,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+pub(crate) use endings::LONGEST_OWED;
 pub(crate) use envelope::Wire;
 pub(crate) use line::Line;
 
