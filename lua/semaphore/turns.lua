@@ -16,9 +16,8 @@
 --   whether they came, 0 if nobody is waited for; for how long a caller must have waited by now to be served within its
 --   process (may be less than nothing), "-" for none; how many strangers listen; how many clients stand in line; 1 if, beside
 --   strangers, this client is one of the first three. Or "turn:off": the server does not let the line be kept
--- Publishes: beside strangers "soon" to the client that is the third in line now, and "turn" to the first three where
---   strangers may be faster than one; to the channel of those who take part "+"
---   where permits were added that nobody in line can use, and "all" where no line may be kept
+-- Publishes: beside strangers "soon" to the client that is the third in line now, and "turn" to the first three where strangers may
+--   be faster than one; to those who take part "+" where permits were added that nobody can use, and "all" where no line may be kept
 -- Repeat-safe: yes, batch.lua keeps a record; a batch that leaves none has changed nothing but the line
 -- Invariant: nobody gets more than there is
 
