@@ -39,11 +39,12 @@ impl World {
                 robbed = Some(object);
             }
             Meddling::Rename(object) => {
-                let (key, aside) = (object.key(), "x");
-                if say(&["EXISTS", aside]) == Some(Reply::Int(1)) {
-                    say(&["RENAME", aside, &key]);
+                let key = object.key();
+                let aside = format!("x{key}");
+                if say(&["EXISTS", &aside]) == Some(Reply::Int(1)) {
+                    say(&["RENAME", &aside, &key]);
                 } else {
-                    say(&["RENAME", &key, aside]);
+                    say(&["RENAME", &key, &aside]);
                 }
                 robbed = Some(object);
             }
