@@ -153,7 +153,7 @@ async fn who_looks_or_gets_nothing_waits_for_no_replica() {
         assert!(lock.guard_for(wait).await.unwrap().is_none());
         assert!(lock.is_locked().await.unwrap());
         assert!(!client.lock("free").force_unlock().await.unwrap());
-        assert!(!client.lock("free").unlock().await.is_ok());
+        assert!(client.lock("free").unlock().await.is_err());
         assert!(leased.try_acquire().await.unwrap().is_none());
         assert!(!latch.try_set_count(2).await.unwrap());
         assert!(!latch.wait_for(wait).await.unwrap());
