@@ -48,6 +48,7 @@ mod engine;
 mod error;
 pub mod guide;
 mod lease;
+mod lua;
 pub mod memory;
 #[doc(hidden)]
 pub mod outside;

@@ -314,6 +314,13 @@ async fn calls_wait_for_a_slot_that_is_on_its_way() {
     cluster.move_keys(slot, 0, 1).await;
     // Asked for where it is going to be.
     assert_eq!(semaphore.exists().await, Ok(true));
+    // Who has little time is told why it is not enough, and that nothing has happened.
+    let hasty = of(cluster).call_timeout(Duration::from_millis(300));
+    let hasty = hasty.connect().await.unwrap();
+    let told = hasty.semaphore(name).try_acquire(1).await.unwrap_err();
+    assert!(matches!(told, Error::RefusedForNow { .. }), "{told:?}");
+    assert!(told.to_string().contains("TRYAGAIN"), "{told}");
+    assert_eq!(told.effect(), Effect::None);
     let call = tokio::spawn(async move { guard.release().await });
     // Its record may be on either side until the slot has arrived.
     until("it is told to come again", LIMIT, async || {
@@ -333,6 +340,48 @@ async fn calls_wait_for_a_slot_that_is_on_its_way() {
     cluster.move_slot(slot, 1, 0).await;
     semaphore.release(2).await.unwrap();
     assert_eq!(cluster.stored(name, 1).await.as_deref(), Some("2"));
+}
+
+/// What is held is renewed key by key while some keys of the slot are here and some are there.
+#[tokio::test]
+async fn locks_are_renewed_while_their_slot_is_on_its_way() {
+    let cluster = shared().await;
+    let tag = &cluster.name_at(0, "renewed").await;
+    let slot = cluster.slot(tag).await;
+    let lease = Duration::from_secs(6);
+    let client = of(cluster).lock_watchdog_timeout(lease);
+    let client = client.connect().await.unwrap();
+    let names = ["moved", "left"].map(|name| format!("{{{tag}}}:{name}"));
+    let mut guards = vec![];
+    for name in &names {
+        guards.push(client.lock(name).guard().await.unwrap());
+    }
+    cluster.begin_to_move(slot, 0, 1).await;
+    cluster.move_key(&names[0], 0, 1).await;
+    for (server, name) in [(1, &names[0]), (0, &names[1])] {
+        let left = async || {
+            let mut both = redis::pipe();
+            both.cmd("ASKING").ignore().cmd("PTTL").arg(name);
+            let connection = &mut cluster.servers[server].connection().await;
+            let (left,): (i64,) = both.query_async(connection).await.unwrap();
+            left
+        };
+        let mut lowest = left().await;
+        until("it is put off", LIMIT, async || {
+            let now = left().await;
+            let risen = now > lowest;
+            lowest = now;
+            risen
+        })
+        .await;
+    }
+    cluster.move_keys(slot, 0, 1).await;
+    cluster.end_move(slot, 0, 1).await;
+    for guard in guards {
+        assert!(!guard.is_lost());
+        guard.unlock().await.unwrap();
+    }
+    cluster.move_slot(slot, 1, 0).await;
 }
 
 /// Waiters and holders of three clients, and one slot goes round the masters.

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join_all, select_all};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Held, RPermitExpirableSemaphore, Result};
+use support::channel::Channel;
 use support::clients::{LIMIT, connect, limited, scripts};
 use support::server::RedisServer;
 use support::waiters::{channel, until, until_subscribers};
@@ -19,6 +20,7 @@ use tokio::time::timeout;
 
 const NAME: &str = "jobs";
 const LINE: &str = "redisson_sc_leased_turns:{jobs}";
+const NOTES: &str = "redisson_sc_leased_turns_notes:{jobs}";
 const HOLD: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -275,6 +277,73 @@ async fn a_line_that_may_not_be_kept() {
             told.unwrap_or_else(|_| panic!("{rules}: asleep"))
                 .unwrap()
                 .unwrap();
+        }
+    }
+}
+
+/// It has nothing to ask for: an answer that would count for it never comes.
+#[tokio::test]
+async fn who_is_called_into_a_line_that_may_not_be_kept_asks_no_more() {
+    let (server, client) = limited("~* &* +@all -hset").await;
+    let mut control = server.connection().await;
+    let jobs = client.permit_expirable_semaphore(NAME);
+    jobs.try_set_permits(1).await.unwrap();
+    let held = jobs.acquire().await.unwrap();
+    let _stranger = Channel::subscribe(&server, &channel(NAME)).await;
+    let waiting = acquire(&jobs);
+    let mut was_heard = false;
+    until(
+        "it has been called, and does not listen any more",
+        LIMIT,
+        async || {
+            // One after the other, to meet every moment.
+            for _ in 0..1_000 {
+                let heard: u64 = control.publish(LINE, "new").await.unwrap();
+                was_heard |= heard > 0;
+                if was_heard && heard == 0 {
+                    return true;
+                }
+            }
+            false
+        },
+    )
+    .await;
+    let before = scripts(&mut control).await;
+    // One that asks again at once asks hundreds of times meanwhile.
+    for _ in 0..2_000 {
+        let () = redis::cmd("PING").query_async(&mut control).await.unwrap();
+    }
+    let asked = scripts(&mut control).await - before;
+    assert!(asked <= 20, "{asked} scripts");
+    jobs.release(held.id()).await.unwrap();
+    granted(waiting).await;
+}
+
+/// There is no order, and nobody waits for one.
+#[tokio::test]
+async fn beside_a_key_that_holds_something_else_releases_are_answered() {
+    for key in [LINE, NOTES] {
+        let server = RedisServer::start().await;
+        let mut control = server.connection().await;
+        let _: () = control.set(key, "7").await.unwrap();
+        let clients = join_all((0..3).map(|_| connect(server.url()))).await;
+        let [first, second, releasing] = &clients[..] else {
+            unreachable!("there are three");
+        };
+        let jobs = releasing.permit_expirable_semaphore(NAME);
+        jobs.try_set_permits(1).await.unwrap();
+        let mut held = jobs.acquire().await.unwrap();
+        for _ in 0..4 {
+            let mut waiting: Vec<_> = [first, second]
+                .map(|client| acquire(&client.permit_expirable_semaphore(NAME)))
+                .into();
+            until_subscribers(&mut control, &channel(NAME), 2).await;
+            while !waiting.is_empty() {
+                jobs.release(held.id()).await.unwrap();
+                let served = timeout(LIMIT, select_all(waiting)).await;
+                let (next, _, others) = served.unwrap_or_else(|_| panic!("{key}: asleep"));
+                (held, waiting) = (next.unwrap().unwrap(), others);
+            }
         }
     }
 }

@@ -2,12 +2,14 @@
 
 mod support;
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures::future::join_all;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, LeasedSemaphore};
 use support::clients::{LIMIT, NEVER, builder, scripts, served, stored, until_stored};
-use support::cluster::ask;
+use support::cluster::{Cluster, ask};
+use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
 use support::waiters::{until, until_linked, waiter};
 
@@ -122,6 +124,137 @@ async fn many_share_one_wait() {
     assert!(0 < waits && waits * 4 < scripts, "{waits} for {scripts}");
 }
 
+/// Who gets nothing has nothing that a replica could lose.
+#[tokio::test]
+async fn who_looks_or_gets_nothing_waits_for_no_replica() {
+    let pair = Pair::start().await;
+    let (client, other) = (
+        pair.connect().await,
+        pair.builder().connect().await.unwrap(),
+    );
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(2).await.unwrap();
+    let _door = other.lock("door").guard().await.unwrap();
+    let leased = client.permit_expirable_semaphore("work");
+    leased.try_set_permits(0).await.unwrap();
+    let latch = client.count_down_latch("latch");
+    latch.try_set_count(1).await.unwrap();
+    let _slot = other.set_semaphore("slots", 1).acquire().await.unwrap();
+    pair.part().await;
+
+    let before = waits(&pair.master).await;
+    let wait = Duration::from_millis(10);
+    let lock = client.lock("door");
+    for _ in 0..3 {
+        assert!(!semaphore.try_acquire(3).await.unwrap());
+        assert!(!semaphore.try_set_permits(7).await.unwrap());
+        assert_eq!(semaphore.available_permits().await, Ok(2));
+        assert!(!lock.try_lock().await.unwrap());
+        assert!(lock.guard_for(wait).await.unwrap().is_none());
+        assert!(lock.is_locked().await.unwrap());
+        assert!(!client.lock("free").force_unlock().await.unwrap());
+        assert!(!client.lock("free").unlock().await.is_ok());
+        assert!(leased.try_acquire().await.unwrap().is_none());
+        assert!(!latch.try_set_count(2).await.unwrap());
+        assert!(!latch.wait_for(wait).await.unwrap());
+        let slots = client.set_semaphore("slots", 1);
+        assert!(
+            LeasedSemaphore::permit_for(&slots, wait)
+                .await
+                .unwrap()
+                .is_none()
+        );
+    }
+    assert_eq!(waits(&pair.master).await, before);
+    let error = semaphore.try_acquire(1).await.unwrap_err();
+    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+}
+
+/// What was done by a sending whose answer was lost is not on the replica either: the repetition, on another connection, asks
+/// for that.
+#[tokio::test]
+async fn what_is_answered_from_its_record_is_confirmed_too() {
+    let mut pair = Pair::start().await;
+    let proxy = Proxy::start(&pair.master).await;
+    let client = builder(proxy.url())
+        .call_timeout(BOUND)
+        .lock_watchdog_timeout(NEVER)
+        .wait_for_replicas(1)
+        .connect()
+        .await
+        .unwrap();
+    let seats = client.semaphore("seats");
+    let watched = client.semaphore("watched").watched();
+    let leased = client.permit_expirable_semaphore("work");
+    seats.try_set_permits(5).await.unwrap();
+    watched.try_set_permits(5).await.unwrap();
+    // Its place on record is made by the first call.
+    assert!(watched.try_acquire(1).await.unwrap());
+    leased.try_set_permits(5).await.unwrap();
+    let latch = client.count_down_latch("latch");
+    let lock = client.lock("door");
+    let slots = client.set_semaphore("slots", 5);
+
+    let lost = async |call: Pin<Box<dyn Future<Output = Option<Error>>>>| {
+        let struck = proxy.struck();
+        proxy.at_script(1, Fate::LoseReplyAndClose);
+        let error = call.await;
+        assert_eq!(proxy.struck(), struck + 1);
+        error
+    };
+    pair.replica.freeze();
+    let told = [
+        lost(Box::pin(async { seats.try_acquire(1).await.err() })).await,
+        lost(Box::pin(async { watched.try_acquire(1).await.err() })).await,
+        lost(Box::pin(async { leased.try_acquire().await.err() })).await,
+        lost(Box::pin(async { latch.try_set_count(1).await.err() })).await,
+        lost(Box::pin(async { lock.try_lock().await.err() })).await,
+        lost(Box::pin(async { slots.try_acquire().await.err() })).await,
+    ];
+    pair.replica.thaw();
+    for (number, error) in told.into_iter().enumerate() {
+        let error = error.unwrap_or_else(|| panic!("call {number} was not confirmed"));
+        assert!(
+            error.to_string().contains("0 of 1 replicas"),
+            "{number}: {error}"
+        );
+    }
+}
+
+/// Each master has replicas of its own.
+#[tokio::test]
+async fn each_master_of_a_cluster_is_waited_for() {
+    let mut cluster = Cluster::start().await;
+    let client = builder(cluster.url())
+        .call_timeout(BOUND)
+        .wait_for_replicas(1)
+        .connect()
+        .await
+        .unwrap();
+    let mut semaphores = vec![];
+    for master in 0..3 {
+        let name = cluster.name_at(master, "seats").await;
+        let semaphore = client.semaphore(&name);
+        semaphore.try_set_permits(2).await.unwrap();
+        assert!(semaphore.try_acquire(1).await.unwrap());
+        // At once: nobody else waits for it.
+        assert_eq!(
+            cluster.copied(master + 3, &name).await.as_deref(),
+            Some("1")
+        );
+        assert_eq!(waits(&cluster.servers[master]).await, 2);
+        semaphores.push(semaphore);
+    }
+    cluster.servers[3].freeze();
+    let told = semaphores[0].try_acquire(1).await.unwrap_err();
+    assert!(matches!(told, Error::OutcomeUnknown { .. }), "{told:?}");
+    assert!(told.to_string().contains("0 of 1 replicas"), "{told}");
+    for semaphore in &semaphores[1..] {
+        assert!(semaphore.try_acquire(1).await.unwrap());
+    }
+    cluster.servers[3].thaw();
+}
+
 /// What nobody has confirmed was granted to nobody.
 #[tokio::test]
 async fn what_no_replica_confirms_is_given_back_and_told() {
@@ -129,7 +262,7 @@ async fn what_no_replica_confirms_is_given_back_and_told() {
     let client = pair.connect().await;
     let semaphore = client.semaphore("seats");
     semaphore.try_set_permits(5).await.unwrap();
-    let lock = client.lock("door");
+    let (lock, other) = (client.lock("door"), client.lock("gate"));
     let leased = client.permit_expirable_semaphore("work");
     leased.try_set_permits(5).await.unwrap();
     let slots = client.set_semaphore("slots", 5);
@@ -142,7 +275,7 @@ async fn what_no_replica_confirms_is_given_back_and_told() {
     let (released, locked, timed, work, slot) = tokio::join!(
         guard.release(),
         lock.try_lock(),
-        lock.guard_for(wait),
+        other.guard_for(wait),
         leased.permit_for(wait),
         LeasedSemaphore::permit_for(&slots, wait),
     );
@@ -159,7 +292,9 @@ async fn what_no_replica_confirms_is_given_back_and_told() {
         assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
     }
     let gone = async |key: &str| ask::<i64>(&pair.master, &["EXISTS", key]).await == 0;
-    until("the lock is free", LIMIT, async || gone("door").await).await;
+    for lock in ["door", "gate"] {
+        until("the lock is free", LIMIT, async || gone(lock).await).await;
+    }
     until("the slot is free", LIMIT, async || gone("slots").await).await;
     until_stored(&pair.master, "work", 5).await;
     assert!(!line.is_finished());

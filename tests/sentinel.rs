@@ -58,6 +58,16 @@ async fn a_failover_on_order_is_followed_with_waiters_and_guards() {
     release_as_redisson(&mut deployment.servers[new].connection().await, "seats", 1).await;
     served(task).await;
     deployment.until_all_have("seats", "0").await;
+    // It has what it needs, and no more.
+    let ours = async |server, mark: &str| {
+        let list: String = asked(server, &["CLIENT", "LIST"]).await.unwrap();
+        list.matches(mark).count()
+    };
+    let named = format!("name={} ", sentinels::CLIENT);
+    assert_eq!(ours(&deployment.servers[new], &named).await, 2);
+    for sentinel in &deployment.sentinels {
+        assert!(ours(sentinel, "user=reader ").await <= 2);
+    }
 }
 
 #[tokio::test]

@@ -5,9 +5,10 @@ mod support;
 use futures::StreamExt;
 use redis::AsyncCommands;
 use redis::aio::{MultiplexedConnection, PubSub};
-use redisson_semaphore::{Client, RSemaphore, Result};
+use redisson_semaphore::{RSemaphore, Result};
 use support::channel::Channel;
 use support::clients::{LIMIT, connect, release_as_redisson, served};
+use support::monitor::{Command, Monitor};
 use support::server::RedisServer;
 use support::waiters::{channel, until};
 use tokio::task::JoinHandle;
@@ -34,7 +35,7 @@ struct Waiting {
     server: RedisServer,
     connection: MultiplexedConnection,
     _stranger: Channel,
-    clients: Vec<Client>,
+    clients: Vec<RSemaphore>,
     waiters: Vec<JoinHandle<Result<()>>>,
 }
 
@@ -45,8 +46,8 @@ impl Waiting {
         let stranger = Channel::subscribe(&server, &channel(NAME)).await;
         let (mut clients, mut waiters) = (Vec::new(), Vec::new());
         for number in 1..=count {
-            let client = connect(server.url()).await;
-            waiters.push(acquire(&client.semaphore(NAME)));
+            let client = connect(server.url()).await.semaphore(NAME);
+            waiters.push(acquire(&client));
             clients.push(client);
             until("it stands in line", LIMIT, async || {
                 let size: usize = connection.zcard(LINE).await.unwrap();
@@ -71,12 +72,16 @@ impl Waiting {
 
     /// Somebody who listens, stands in line since `since`, and does not come. What it hears.
     async fn ghost(&mut self, since: i64) -> PubSub {
+        self.ghost_called(GHOST, since).await
+    }
+
+    async fn ghost_called(&mut self, id: &str, since: i64) -> PubSub {
         let client = redis::Client::open(self.server.url()).unwrap();
         let mut ear = client.get_async_pubsub().await.unwrap();
-        ear.subscribe(format!("{LINE}:{GHOST}")).await.unwrap();
+        ear.subscribe(format!("{LINE}:{id}")).await.unwrap();
         let note = format!("1 {} 0 5000 0 1", now(&mut self.connection).await);
-        let _: () = self.connection.hset(NOTES, GHOST, note).await.unwrap();
-        let _: () = self.connection.zadd(LINE, GHOST, since).await.unwrap();
+        let _: () = self.connection.hset(NOTES, id, note).await.unwrap();
+        let _: () = self.connection.zadd(LINE, id, since).await.unwrap();
         ear
     }
 }
@@ -98,9 +103,9 @@ async fn who_has_come_near_the_head_of_the_line_is_told() {
     }
 }
 
-/// Strangers who have had more than they were owed would take what is kept: it is for whoever asks.
+/// Strangers who have had more than they were owed would take what they release themselves: it is for whoever asks.
 #[tokio::test]
-async fn beside_strangers_who_take_too_much_nothing_is_kept_for_somebody_else() {
+async fn what_strangers_release_who_take_too_much_is_not_kept_for_the_first() {
     for (owed, kept) in [(-8, false), (0, true)] {
         let mut world = Waiting::start(2).await;
         let first = now(&mut world.connection).await - 5_000_000;
@@ -129,19 +134,56 @@ async fn beside_strangers_who_take_too_much_nothing_is_kept_for_somebody_else() 
     }
 }
 
-/// The first of the line are told together, as strangers hear of it, too.
+/// Whether the script that released a permit has announced it on the semaphore's own channel.
+fn announced(commands: &[Command]) -> bool {
+    let releases = |command: &Command| command.args.iter().any(|word| word == "release");
+    let release = commands.iter().position(releases).expect("it was released");
+    let script = commands[release + 1..].iter();
+    script
+        .take_while(|command| command.is_lua())
+        .any(|command| command.name == "PUBLISH" && command.args[0] == channel(NAME))
+}
+
+/// Permits of ours go to ours, as long as some of them wait; strangers are asked again when they are due to some.
 #[tokio::test]
-async fn beside_strangers_who_take_too_much_several_are_told() {
-    let mut world = Waiting::start(2).await;
-    let latest = now(&mut world.connection).await + 3_600_000_000;
-    let ear = world.ghost(latest).await;
-    world.owe(-8).await;
-    // One for its own caller, and one for the other's.
-    world.clients[0].semaphore(NAME).release(2).await.unwrap();
-    for waiter in world.waiters.drain(..) {
-        served(waiter).await;
+async fn strangers_who_take_too_much_do_not_hear_of_our_releases() {
+    for (owed, heard) in [(-8, false), (0, true)] {
+        let mut world = Waiting::start(3).await;
+        let releasing = world.clients[0].clone();
+        // It knows of the others.
+        release_as_redisson(&mut world.connection, NAME, 1).await;
+        served(world.waiters.remove(0)).await;
+        world.owe(owed).await;
+        let mut monitor = Monitor::start(&world.server).await;
+        releasing.release(1).await.unwrap();
+        served(world.waiters.remove(0)).await;
+        let commands = monitor.until_marker().await;
+        assert_eq!(announced(&commands), heard, "{commands:?}");
+        // Nobody stands behind the last one.
+        world.owe(-8).await;
+        let mut monitor = Monitor::start(&world.server).await;
+        releasing.release(1).await.unwrap();
+        served(world.waiters.remove(0)).await;
+        assert!(announced(&monitor.until_marker().await));
     }
-    let told = timeout(LIMIT, ear.into_on_message().next()).await;
-    let told = told.expect("it is told").expect("the connection stands");
-    assert_eq!(told.get_payload::<String>().unwrap(), "turn");
+}
+
+/// Who releases looks after it.
+#[tokio::test]
+async fn strangers_hear_of_what_ours_do_not_come_for() {
+    let mut world = Waiting::start(1).await;
+    release_as_redisson(&mut world.connection, NAME, 1).await;
+    served(world.waiters.remove(0)).await;
+    let latest = now(&mut world.connection).await;
+    let mut ears = Vec::new();
+    for ghost in ["1", "2", "3"] {
+        let ghost = format!("{ghost:0>36}");
+        ears.push(world.ghost_called(&ghost, latest - 5_000_000).await);
+    }
+    world.owe(-8).await;
+    let mut stranger = Channel::subscribe(&world.server, &channel(NAME)).await;
+    let releasing = world.clients[0].clone();
+    releasing.release(1).await.unwrap();
+    let told = timeout(LIMIT, stranger.next()).await;
+    assert_eq!(told.expect("it hears of it").payload, "+1");
 }

@@ -15,8 +15,8 @@
 -- Returns: "done", and what the primitive answers; "none" for a number that was asked about, and will do nothing from now
 --   on; "stale" for a batch older than the record, and for one that is sent for the first time and is on record;
 --   "unreadable <text>" for something that does not belong there; "refused <error>": nothing has changed, by any sending;
---   "unrecorded <one of these>" where it should have been put on record by ARGV[4], and could not. An error, and this
---   sending has changed nothing
+--   "unrecorded <one of these>" where it should have been put on record by ARGV[4], and could not. In an array where nothing
+--   has changed: there is nothing that replicas could confirm. An error, and this sending has changed nothing
 -- Publishes: what the primitive says, before it is written: to the listeners it is one moment
 -- Repeat-safe: yes, the record answers a repeated sequence number
 -- Invariant: what is answered is what was written; after a refusal nothing has changed
@@ -38,18 +38,15 @@ end
 -- The answer to a batch that is on record, or that is asked about; else nothing, and the record as it stands.
 local function from_record()
   local old = redis.call('GET', RECORD)
-  if old then
-    local last, sequence = tonumber(string.match(old, '^(%d+) ')), tonumber(ARGV[2])
-    -- One that is sent for the first time can't be there: somebody else has written that, or this is a late copy.
-    if last == sequence and ARGV[4] == '1' then
-      local answer = string.sub(old, #ARGV[2] + 2)
-      -- Replicas are asked for the last thing that this connection has written.
-      put_on_record(answer)
-      return answer
-    end
-    if last == sequence then return 'stale' end
-    if last and last > sequence and ARGV[4] ~= '2' then return 'stale' end
+  local last, sequence = tonumber(string.match(old or '', '^(%d+) ')), tonumber(ARGV[2])
+  if last == sequence and ARGV[4] == '1' then
+    local answer = string.sub(old, #ARGV[2] + 2)
+    -- Replicas are asked for the last thing that this connection has written.
+    put_on_record(answer)
+    return answer
   end
+  -- One that is sent for the first time can't be there: somebody else has written that, or this is a late copy.
+  if last and (last == sequence or last > sequence and ARGV[4] ~= '2') then return 'stale' end
   if not ARGV[FIRST] then
     local recorded = put_on_record('none')
     return recorded.err and recorded or 'none'
@@ -68,7 +65,7 @@ local function carry_out(decide)
   local words, found = decide()
   if not words then return unreadable(found) end
   local answer = 'done ' .. words
-  if #commands == 0 and #messages == 0 and ARGV[4] == '0' then return answer end
+  if #commands == 0 and #messages == 0 and ARGV[4] == '0' then return { answer } end
 
   -- The record first: a server that can't or may not write says so before anything has changed.
   local recorded = put_on_record(answer)
@@ -116,7 +113,7 @@ local function carry_out_steps(work, undo)
     return type(words) == 'table' and words or redis.error_reply(text)
   end
   local answer = words and 'done ' .. words or unreadable(more)
-  if ARGV[4] == '0' and not (words and more) then return answer end
+  if ARGV[4] == '0' and not (words and more) then return { answer } end
   local recorded = put_on_record(answer)
   if not recorded.err then return answer end
   local left = undo(recorded.err)

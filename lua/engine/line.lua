@@ -8,7 +8,8 @@
 --   `mine`: the patience with this client, which then is not learned, and nobody is far; `life` of both keys; `fits(want, left)`: what a client takes
 --   of what is left, or nothing, then nobody stops the line; `settling`: for how long after it has asked a client need not
 --   listen yet; `say`: how it is published, if not without an error. The line has
---   `limit(all)`: who came by then comes before the next in line; everybody does before one that can use what is free, if `all` may. `keep(left)`: how many of the `left` permits the next in
+--   `before(since)`: who came by then comes before one who came at `since`; `limit(all)`: who came by then comes before the next in
+--   line; everybody does before one that has not been told and does not stop the line, if `all` may. `keep(left)`: how many of the `left` permits the next in
 --   line keeps, and is told of. `stops(since, ticket)`: whether the first of those who ask stops the line, as what is
 --   free does not do for it. `wait(rest)`: somebody is waited for. `note(field, value)`: to be written, too. `count()`:
 --   how many stand in line; `stands`: this client does already. `close(left, own)`: tells the others whom they fit, writes it all down, and returns how much
@@ -23,11 +24,11 @@
 
 local function open_line(key, notes, publish, id, now, asks, rules)
   local SLACK, SLACK_PART, say = rules.slack or 5000, rules.part or 0.1, rules.say or redis.pcall
-  local PATIENCE, FAR, LONGEST, REST = 5000, rules.mine and math.huge or 20000, rules.mine and 250000 or 150000, 3
+  local FAR, REST = rules.mine and math.huge or 20000, 3
   local PASSING, PASS, ALIVE = 5000000, 20000, 20000
   local max, min = math.max, math.min
   local places = open_places(key, notes, id, now, rules)
-  local me, place, spared = places.me, 1, nil
+  local me, place, spared, LONGEST = places.me, 1, nil, places.longest
   me.patience, places.without_me = max(me.patience, min(LONGEST, rules.mine or 0)), asks
   local line = { told = false, pause = 0, stands = places.stands, note = places.note, count = places.count }
   line.wait = function(rest) line.pause = max(1, line.pause > 0 and min(line.pause, rest) or rest) end
@@ -87,9 +88,10 @@ local function open_line(key, notes, publish, id, now, asks, rules)
     if rules.fits then return rules.fits(e.want, left) end
     return e.want <= left and e.want
   end
+  line.before = function(since) return (since + SLACK + now * SLACK_PART) / (1 + SLACK_PART) end
   line.limit = function(all)
     local e = places.at(place)
-    return e and not (all and e.stops == 0) and (e.since + SLACK + now * SLACK_PART) / (1 + SLACK_PART) or math.huge
+    return e and not (all and e.told == 0 and e.stops == 0) and line.before(e.since) or math.huge
   end
   line.keep = function(left)
     local e = places.at(place)

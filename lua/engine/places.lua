@@ -1,7 +1,8 @@
 -- Purpose: reads and writes the places in a line, and what is noted of the clients that stand there; src/engine/turns has the form
 -- Counterpart: extension: a part of scripts that serve clients in turn, before engine/line.lua
 -- Returns: nothing by itself; it defines `open_places(key, notes, id, now, rules)`, all as `open_line` has them. The places have
---   `me`: the place of the client that runs this; `stands`: it is in the line already; `far_again`, `stop_again`: two instants in the notes; `without_me`: the
+--   `me`: the place of the client that runs this; `longest`: no patience is longer, PATIENCE being the shortest; `stands`: it is in
+--   the line already; `far_again`, `stop_again`: two instants in the notes; `without_me`: the
 --   walk passes it; `at(i)`: the i-th place that is read, or nothing; `leave(place, forget)`: takes it out of the line;
 --   `note(field, value)`: to be written, too; `count()`: how many stand in line; `write(comes)`: writes down what is to be
 --   written, and puts `me` into the line if it `comes`; returns whether all that stays. A place has `id`; `since`, `want`, `seen`,
@@ -10,12 +11,12 @@
 -- Repeat-safe: yes, a repetition puts the client where it is already
 -- Invariant: what can't be read counts as missing; both keys vanish when they have not been used for a while
 
-local FAR_FIELD, STOP_FIELD = '+', '='
+local FAR_FIELD, STOP_FIELD, PATIENCE = '+', '=', 5000
 
 local function open_places(key, notes, id, now, rules)
   -- So many places are read, and so many clients are looked at where some are taken out; notes; and what is believed.
   local MOST, MOST_LOOKED_AT, MOST_NOTES, OLDEST = 64, 1000, 10000, 3600000000
-  local PATIENCE, LONGEST, LIFE = 5000, rules.mine and 250000 or 150000, rules.life or '60000'
+  local LONGEST, LIFE = rules.mine and 250000 or 150000, rules.life or '60000'
   local max, min, format = math.max, math.min, string.format
   local loaded, broken, fields = 0, false, {}
 
@@ -33,7 +34,8 @@ local function open_places(key, notes, id, now, rules)
   end
   local known = rules.mine and {} or redis.pcall('HMGET', notes, id, FAR_FIELD, STOP_FIELD)
   local places = {
-    me = read(id, now, known[1]), stands = known[1] and true, far_again = tonumber(known[2] or nil) or 0, stop_again = tonumber(known[3] or nil) or 0,
+    me = read(id, now, known[1]), longest = LONGEST, stands = known[1] and true,
+    far_again = tonumber(known[2] or nil) or 0, stop_again = tonumber(known[3] or nil) or 0,
   }
   if places.stop_again > now + OLDEST then places.stop_again = 0 end
 

@@ -26,7 +26,8 @@
 --   and the token, or 0 and the remaining time to live (-1: none), or for how long the lock is left to others, or -4 and
 --   the time to live if this client is next now, or -3 and 0 if the owner does not hold it, though it did. release: how many holds are left, -1 if there was none, and 0. force: 1 or 0, and 0. A step that is refused:
 --   -2 and the error.
---   "stale" and the fence for a sending older than that. An error, and nothing has changed, where the server takes no
+--   "stale" and the fence for a sending older than that. In an array where the lock is as it was: there is nothing that
+--   replicas could confirm. An error, and nothing has changed, where the server takes no
 --   changes at the time
 -- Publishes: "0" when the lock has become free
 -- Repeat-safe: yes, a repeated step sets the owner's count to the same as before, force sees by the fence that it has
@@ -126,7 +127,7 @@ for i = 7, #ARGV, 4 do
     if result == 1 and not forced then
       local told = free(redis.call('HGETALL', lock), true)
       if type(told) == 'table' then return told end
-      answer[1] = told
+      answer[1], changed = told, true
     end
     leaving = nil
   elseif kind == 'release' then
@@ -210,4 +211,4 @@ elseif counts then
   if not counted.err then answer[1] = counted[2] end
 end
 
-return answer
+return (changed or doubtful) and answer or { answer }

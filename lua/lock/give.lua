@@ -6,12 +6,12 @@
 -- KEYS[3] fence: string, there if late copies of this client's calls may arrive
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] owner
--- Returns: 1 and how many listeners there are; 0 for any other case, and nothing has changed
+-- Returns: 1 and how many listeners there are; 0 for any other case, in an array as nothing has changed
 -- Publishes: "0"
 -- Repeat-safe: no, a late copy finds the fence
 -- Invariant: only the owner's hold is given back
 
-if redis.call('HGET', KEYS[1], ARGV[2]) ~= '1' or redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
+if redis.call('HGET', KEYS[1], ARGV[2]) ~= '1' or redis.call('EXISTS', KEYS[3]) == 1 then return { 0 } end
 local ttl = redis.call('PTTL', KEYS[1])
 redis.call('DEL', KEYS[1])
 local listeners = redis.pcall(ARGV[1], KEYS[2], '0')

@@ -9,7 +9,7 @@
 -- ARGV[2] lease in milliseconds
 -- ARGV[3] publish command: PUBLISH or SPUBLISH; with the channel
 -- Returns: 1 taken; where others hold it, its remaining time to live (-1: none), and how many listen (-1: unknown); 0 for
---   any other case, and nothing has changed
+--   any other case. What is not 1 in an array, as nothing has changed: there is nothing that replicas could confirm
 -- Publishes: nothing
 -- Repeat-safe: no, a late copy finds the fence
 -- Invariant: at most one owner; always with a time to live
@@ -26,7 +26,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
 end
 
 local ttl = redis.call('PTTL', KEYS[1])
-if ttl == -2 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
+if ttl == -2 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return { 0 } end
 local counting = ARGV[3] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
 local counted = KEYS[4] and redis.pcall('PUBSUB', counting, KEYS[4]) or { err = 'not asked for' }
-return { ttl, counted.err and -1 or counted[2] }
+return { { ttl, counted.err and -1 or counted[2] } }

@@ -28,9 +28,11 @@
 --   "stale" for a batch older than the record, and for one sent for the first time that is there already;
 --   "unreadable <text>" for a counter that is no integer;
 --   "refused <error>" for a key of another type, and for a repeated number that ended with an error
+--   In an array where no permit has changed hands: there is nothing that replicas could confirm
 -- Publishes: the new total, 2^31-1 at the most, where permits were added and some are left, then "0" for each
 --   further permit added, as long as somebody hears it, so that each async waiter of a JVM is started. With "+"
---   before each where turns are kept, as those who take part are told in another way; nothing then if no other listens
+--   before each where turns are kept, as those who take part are told in another way; nothing then if no other listens, or is
+--   to hear of it
 -- Repeat-safe: yes, the record answers a repeated sequence number; once that was asked about, it does nothing any more
 -- Invariant: the counter changes by exactly what the results say, keeps its time to live, and stays
 --   within 32 bits; after an error nothing has changed. Nothing depends on what KEYS[4] holds but who comes first
@@ -131,7 +133,7 @@ end
 
 if failure then
   changed = false
-elseif announce and total > 0 and not (turn and turn.strangers == 0) then
+elseif announce and total > 0 and not (turn and (turn.strangers == 0 or turn.silent)) then
   -- A JVM would take a larger number for a negative one.
   local heard = redis.pcall(ARGV[1], KEYS[2], sign .. (total > HIGHEST and '2147483647' or number))
   failure = type(heard) == 'table' and heard
@@ -169,4 +171,5 @@ if failure then
   return failure
 end
 
-return listeners .. ' ' .. answer .. word
+answer = listeners .. ' ' .. answer .. word
+return recorded and answer or { answer }

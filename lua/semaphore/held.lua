@@ -16,11 +16,13 @@
 
 if #KEYS == 4 and #ARGV == 5 then
   local entry = redis.pcall('HGET', KEYS[4], ARGV[5])
-  KEYS[4], ARGV[5] = nil, nil
   if type(entry) == 'string' then
     local permits, number, total = string.match(entry, '^(%d+) [^\n]*\n(%d+) (%d+)$')
-    if number == ARGV[2] then return '-1 ' .. total .. ' 1 held:' .. permits end
+    -- Replicas are asked for the last thing that this connection has written.
+    local written = number == ARGV[2] and redis.pcall('HSET', KEYS[4], ARGV[5], entry)
+    if written then return '-1 ' .. total .. ' 1 held:' .. permits end
   end
+  KEYS[4], ARGV[5] = nil, nil
 elseif #KEYS == 4 and #ARGV == 9 and ARGV[9] == '0' and ARGV[4] == '0' and ARGV[7] == '1'
   and (ARGV[5] == '*acquire' or ARGV[5] == '*release') then
   local pcall, ARGV = redis.pcall, ARGV

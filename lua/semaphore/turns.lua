@@ -11,13 +11,12 @@
 --   listeners are this client itself; 1: nobody may pass the first in line; how many callers were served without
 --   Redis, and how many messages of strangers were heard, meanwhile
 -- Returns: nothing by itself; it defines for batch.lua `listeners`, `steps_end`, `strict` and, where others listen,
---   `turn`, `due` and `close_turn`, whose word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>": 1 if callers
+--   `turn`, `due` and `close_turn`, behind which `turn.silent` says that strangers are not to hear of what is free, and whose word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>": 1 if callers
 --   were held back from what is free; 1 if somebody was told of it, and after how many microseconds it is to be seen
 --   whether they came, 0 if nobody is waited for; for how long a caller must have waited by now to be served within its
 --   process (may be less than nothing), "-" for none; how many strangers listen; how many clients stand in line; 1 if, beside
 --   strangers, this client is one of the first three. Or "turn:off": the server does not let the line be kept
--- Publishes: beside strangers "soon" to the client that is the third in line now, and "turn" to the first three when
---   strangers would take what has come free; to the channel of those who take part "+"
+-- Publishes: beside strangers "soon" to the client that is the third in line now; to the channel of those who take part "+"
 --   where permits were added that nobody in line can use, and "all" where no line may be kept
 -- Repeat-safe: yes, batch.lua keeps a record; a batch that leaves none has changed nothing but the line
 -- Invariant: nobody gets more than there is
@@ -37,7 +36,7 @@ elseif KEYS[5] then
   if gone[1] then redis.pcall('ZREM', KEYS[4], unpack(gone)) end
 end
 if time and not time.err then
-  local PATIENCE, MOST_OWED, LEAST_WEIGHT, NEAR = 5000, 8, 1 / 32, 3
+  local MOST_OWED, LEAST_WEIGHT, NEAR, CROWD = 8, 1 / 32, 3, 16
   local floor, min, max = math.floor, math.min, math.max
   local now = time[1] * 1000000 + time[2]
   local head, last = now - ARGV[steps_end + 1], now - ARGV[steps_end + 2]
@@ -73,9 +72,9 @@ if time and not time.err then
     overdrawn = owed < 1 - MOST_OWED
   end
 
-  -- Strangers who have had too much take what is kept for somebody before that one comes: whoever asks is to be faster. Who comes
-  -- anew is so three times of four, or a client would hand on what it has to itself for as long as it can.
-  local at_once = overdrawn and (line.stands or now % 4 > 0)
+  -- What strangers release who have had too much, they take again before the first in line comes: whoever stands there and
+  -- asks is to be faster.
+  local at_once = overdrawn and line.stands
 
   -- How many of those who ask came by `instant`; they are taken to have come evenly.
   local function came_by(instant)
@@ -86,14 +85,14 @@ if time and not time.err then
 
   -- How many of `count` callers may take `amount` permits each.
   due = function(total, amount, count)
-    local result = 0
+    local result, all = 0, at_once and total <= before
     if turn.stops then count = 0 end
     while result < count and total - kept - result * amount >= amount do
       local left = total - kept - result * amount
-      local may = min(count, came_by(line.limit(at_once)) - asked, floor(left / amount) + result)
+      local may = min(count, came_by(line.limit(all)) - asked, floor(left / amount) + result)
       if may > result then
         result = may
-      elseif line.limit(at_once) == math.huge then
+      elseif line.limit(all) == math.huge then
         break
       else
         kept = kept + line.keep(left)
@@ -121,7 +120,7 @@ if time and not time.err then
         since = 0
       end
       if keeps then line.wait(since + PATIENCE - now) end
-      owed = min(MOST_OWED, owed + grants * weight * strangers / clients)
+      owed = min(MOST_OWED, owed + grants * weight * max(strangers / clients, overdrawn and 1 / CROWD or 0))
       line.note('*', string.format('%.0f %.4f %.4f %.0f %.4f', total, owed, weight, since, unreleased))
     end
     local left = line.close(max(0, total - kept), {
@@ -139,10 +138,9 @@ if time and not time.err then
       if near[i] and near[i] ~= client then redis.pcall(ARGV[1], KEYS[4] .. ':' .. near[i], word) end
     end
     if grants > 0 then tell(NEAR, 'soon') end
-    for i = 1, overdrawn and announces and NEAR or 0 do tell(i, 'turn') end
+    turn.silent = overdrawn and left == 0 and near[2]
     local is_near = near[1] == client or near[2] == client or near[NEAR] == client
-    local keep = line.first and now - line.first - 5000 or -5000
-    keep = (strangers > 0 and owed > 0 or turn.stops) and '-' or string.format('%.0f', keep / 1.1)
+    local keep = (strangers > 0 and owed > 0 or turn.stops) and '-' or string.format('%.0f', now - line.before(line.first or now))
     return string.format(' turn:%d:%d:%.0f:%s:%.0f:%.0f:%d', held and 1 or 0, line.told and 1 or 0, line.pause,
       keep, strangers, clients, is_near and 1 or 0)
   end

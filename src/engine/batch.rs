@@ -22,30 +22,13 @@ use super::turns::{Report, Verdict};
 use super::waiters::Reply;
 use super::watchdog::Entry;
 use crate::error::Error;
+use crate::lua;
 use crate::transport::Value;
 
-static BATCH: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("../../lua/semaphore/counter.lua"),
-        include_str!("../../lua/engine/places.lua"),
-        include_str!("../../lua/engine/line.lua"),
-        include_str!("../../lua/semaphore/turns.lua"),
-        include_str!("../../lua/semaphore/batch.lua"),
-    ))
-});
+static BATCH: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SEMAPHORE));
 
 /// The same where calls are about permits on record.
-static WATCHED: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("../../lua/semaphore/held.lua"),
-        include_str!("../../lua/semaphore/counter.lua"),
-        include_str!("../../lua/semaphore/holders.lua"),
-        include_str!("../../lua/engine/places.lua"),
-        include_str!("../../lua/engine/line.lua"),
-        include_str!("../../lua/semaphore/turns.lua"),
-        include_str!("../../lua/semaphore/batch.lua"),
-    ))
-});
+static WATCHED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::WATCHED));
 
 /// A batch takes this many calls at the most.
 pub(crate) const MOST_CALLS: usize = 4096;

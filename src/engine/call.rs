@@ -285,7 +285,7 @@ impl Bound<'_> {
         let detail = match &*core.connection.state().borrow() {
             ConnectionState::Disconnected { detail } => detail.clone(),
             _ => {
-                let lag = core.lag_since(self.began);
+                let lag = core.lag.since(self.began);
                 lag.unwrap_or_else(|| "its time is over".to_owned())
             }
         };
@@ -293,7 +293,7 @@ impl Bound<'_> {
         let dropped = self.call.dropped;
         let untouched = dropped == Dropped::Withdrawn && !core.sent.since(self.sent, self.call.key);
         if untouched || dropped == Dropped::Harmless {
-            if let Some(refusal) = core.refusing.last_since(self.began) {
+            if let Some(refusal) = core.refusing.latest.since(self.began) {
                 return refused(&name, &refusal);
             }
             return Error::Unavailable {

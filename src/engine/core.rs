@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::coalesce::Coalescer;
 use super::holds::Holds;
+use super::latest::Latest;
 use super::records::Records;
 use super::refusing::Refusing;
 use super::registry::Registry;
@@ -20,7 +21,6 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside::{self, Runtime};
 use crate::stats::{Counters, Stats};
-use crate::sync::Mutex;
 use crate::transport::{Connection, Endpoint};
 
 /// The shared part of a client: its connections, its identity, its objects.
@@ -38,8 +38,8 @@ pub(crate) struct Core {
     pub(crate) holds: Holds,
     pub(crate) coalescer: Coalescer,
     pub(crate) refusing: Refusing,
-    /// What was said last of replicas that do not confirm, and when.
-    lag: Mutex<Option<(Instant, String)>>,
+    /// What was said of replicas that do not confirm.
+    pub(crate) lag: Latest<String>,
     pub(crate) records: Records,
     pub(crate) unheard: Unheard,
     pub(crate) watchdog: Arc<Watchdog>,
@@ -101,7 +101,7 @@ impl Core {
             holds: Holds::default(),
             coalescer: Coalescer::new(mapped_id),
             refusing: Refusing::default(),
-            lag: Mutex::default(),
+            lag: Latest::default(),
             records: Records::default(),
             unheard: Unheard::default(),
             watchdog: Arc::default(),
@@ -140,18 +140,6 @@ impl Core {
     pub(crate) fn look(&self) -> Stats {
         let reconnections = self.connection.reconnects();
         self.stats.look(self.objects.waiting(), reconnections)
-    }
-
-    /// Too few replicas have confirmed a call.
-    pub(crate) fn note_lag(&self, detail: &str) {
-        *self.lag.lock() = Some((Instant::now(), detail.to_owned()));
-    }
-
-    /// What was said of that since then.
-    pub(crate) fn lag_since(&self, since: Instant) -> Option<String> {
-        let lag = self.lag.lock();
-        let (_, detail) = lag.as_ref().filter(|(at, _)| *at >= since)?;
-        Some(detail.clone())
     }
 
     /// The number of the next owner of a lock.

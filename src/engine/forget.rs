@@ -13,10 +13,10 @@ use futures::{StreamExt, stream};
 use super::core::Core;
 use super::records::TOGETHER;
 use super::request::{Arg, Request, Script};
+use crate::lua;
 use crate::transport::Failure;
 
-static FORGET: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../lua/engine/forget.lua")));
+static FORGET: LazyLock<Script> = LazyLock::new(|| Script::new(lua::FORGET));
 
 /// A record is left for one of these at least, and for two at the most.
 const PACE: Duration = Duration::from_secs(3);

@@ -22,6 +22,7 @@ mod forget;
 pub(crate) mod holds;
 pub(crate) mod in_hand;
 pub(crate) mod keys;
+mod latest;
 pub(crate) mod line;
 pub(crate) mod listening;
 pub(crate) mod lock;

@@ -185,7 +185,7 @@ impl Core {
                 } => {
                     unconfirmed = answer;
                     if unconfirmed.is_some() {
-                        self.note_lag(&detail);
+                        self.lag.note(detail.clone());
                     }
                     first_sent.get_or_insert(sent);
                     if let Some(record) = request.record() {
@@ -301,7 +301,7 @@ impl Core {
         first_sent.age() >= self.config.repeat_horizon()
     }
 
-    /// `confirmed`: if replicas are wanted, they are waited for.
+    /// `confirmed`: if replicas are wanted, they are waited for, unless a script says that nothing has changed.
     async fn attempt(
         &self,
         route: Route<'_>,
@@ -309,7 +309,8 @@ impl Core {
         confirmed: bool,
     ) -> Result<Value, Failure> {
         let messages = self.connection.messages();
-        let how = |command: Command| match confirmed && !request.is_plain() {
+        let confirmed = confirmed && !request.is_plain();
+        let how = |command: Command| match confirmed {
             true => command.confirmed(),
             false => command,
         };
@@ -325,7 +326,10 @@ impl Core {
         {
             self.wakeups.renew();
         }
-        answer
+        match confirmed {
+            true => answer.map(Value::bare),
+            false => answer,
+        }
     }
 }
 

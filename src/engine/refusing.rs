@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::latest::Latest;
 use crate::sync::Mutex;
 use crate::transport::Refusal;
 
@@ -15,7 +16,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(crate) struct Refusing {
     episode: Mutex<Option<Episode>>,
-    last: Mutex<Option<(Instant, Refusal)>>,
+    pub(crate) latest: Latest<Refusal>,
 }
 
 struct Episode {
@@ -28,7 +29,7 @@ impl Refusing {
     /// The server has refused a request that it may carry out later.
     pub(crate) fn note(&self, server: &str, refusal: &Refusal) {
         let now = Instant::now();
-        *self.last.lock() = Some((now, refusal.clone()));
+        self.latest.note(refusal.clone());
         let mut episode = self.episode.lock();
         let began = match &mut *episode {
             Some(known) if now.saturating_duration_since(known.told) < SILENCE => return,
@@ -46,13 +47,6 @@ impl Refusing {
         let since = now.saturating_duration_since(began);
         let why = &refusal.detail;
         tracing::warn!(%server, %why, ?since, "the server refuses for now");
-    }
-
-    /// What it has said last, if that was after `since`.
-    pub(crate) fn last_since(&self, since: Instant) -> Option<Refusal> {
-        let last = self.last.lock();
-        let (_, refusal) = last.as_ref().filter(|(at, _)| *at >= since)?;
-        Some(refusal.clone())
     }
 
     /// A request has been carried out that it had refused.

@@ -5,7 +5,8 @@
 //! more of a kind (and of a slot, in a cluster) with one script call, and several calls at a time: one after the other, many
 //! calls to a server far away would take longer than a lock lasts. What could not be renewed, as the server
 //! did not answer or did not let it happen, is tried again soon, not only in the next period. A call that is refused for good, as it is for the
-//! sake of one key that the server forbids, is made again in halves until that key is alone: the others are renewed.
+//! sake of one key that the server forbids, is made again in halves until that key is alone: the others are renewed. So is one
+//! whose keys are at two nodes of a cluster, as their slot is on its way: each of them is at one.
 //! What the server says is not held any more is told as lost; what could not be renewed in time is lost by its lease's
 //! own clock.
 
@@ -85,7 +86,7 @@ impl Core {
                 tracing::error!(?other, "unexpected answer to a renewal");
                 return Renewed::Not(places(some));
             }
-            Err(Failure::Refused(refusal)) if is_about_a_key(&refusal) => {
+            Err(Failure::Refused(refusal)) if is_about_a_key(&refusal) || refusal.parts_keys() => {
                 let [Renewal { place, .. }] = &*some else {
                     return Renewed::Refused(places(some));
                 };
@@ -134,7 +135,7 @@ enum Renewed {
     Answered,
     /// These are to be tried again.
     Not(Vec<Place>),
-    /// Several were refused for good: it may be about one of them.
+    /// Several were refused: it may be about one of them.
     Refused(Vec<Place>),
 }
 

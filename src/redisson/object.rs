@@ -11,10 +11,10 @@ use crate::engine::keys::Keys;
 use crate::engine::once::refused;
 use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
 use crate::error::{Error, Result};
+use crate::lua;
 use crate::transport::{Command, Refusal, Value};
 
-static ONCE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../lua/engine/once.lua")));
+static ONCE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::ONCE));
 
 /// Where in the script's arguments the sequence number stands.
 const SEQUENCE: usize = 0;

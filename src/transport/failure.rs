@@ -105,6 +105,11 @@ impl Refusal {
         matches!(self.reason, Reason::NotNow | Reason::ReadOnly)
     }
 
+    /// Whether a call with one of the keys may be carried out: some of them are at another node of a cluster already.
+    pub(crate) fn parts_keys(&self) -> bool {
+        self.reason == Reason::NotNow && self.detail.starts_with("TRYAGAIN")
+    }
+
     /// Whether it settles a call; `doubtful` says that an earlier copy may have been carried out.
     ///
     /// What a script finds wrong with its object it says after a look into the record, so the earlier copy

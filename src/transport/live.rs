@@ -114,7 +114,7 @@ impl Live {
         let sent = Moment::now();
         let answer = self.answered(command, asking).await?;
         match &self.confirming {
-            Some(confirming) if command.is_confirmed() => {
+            Some(confirming) if command.is_confirmed() && !answer.is_of_no_change() => {
                 Box::pin(self.confirm(confirming, answer, sent)).await
             }
             _ => Ok(answer),

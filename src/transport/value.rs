@@ -14,6 +14,21 @@ pub(crate) enum Value {
     Other,
 }
 
+impl Value {
+    /// Whether it is that of a script that has changed nothing: those that replicas are waited for put it into an array then.
+    pub(super) fn is_of_no_change(&self) -> bool {
+        matches!(self, Value::Array(items) if items.len() == 1)
+    }
+
+    /// The answer of a script that replicas are waited for.
+    pub(crate) fn bare(self) -> Self {
+        match self {
+            Value::Array(mut items) if items.len() == 1 => items.swap_remove(0),
+            value => value,
+        }
+    }
+}
+
 impl From<redis::Value> for Value {
     fn from(value: redis::Value) -> Self {
         match value {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::judge::{Fault, Judge, Rules};
 use super::net::Doings;
-use super::plan::{LinkFault, Plan, ServerFault, What};
+use super::plan::{Layout, LinkFault, Plan, Recipe, ServerFault, Settings, What};
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 
@@ -54,6 +54,7 @@ pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
             () = first_fault(&judge) => {}
             () = last_act(&world, &judge, plan) => {}
         }
+        judge.lock().unwrap().trace.close();
         judge
     });
     drop(runtime);
@@ -77,7 +78,12 @@ fn rules(plan: &Plan) -> Rules {
     let tampered = is(|what| matches!(what, What::Meddle(_) | What::Server(ServerFault::Evict(_))));
     let far = is(|what| matches!(what, What::Link(_, LinkFault::Far(_))));
     let farthest = settings.latency.iter().max().copied().unwrap_or_default();
-    let round_trip = farthest.mul_f64(2.0 * (1.0 + settings.jitter));
+    let round_trip = settings.round_trip(farthest);
+    let distances = plan.events.iter().filter_map(|event| match &event.what {
+        What::Link(_, LinkFault::Far(latency)) => Some(settings.near_enough(*latency)),
+        _ => None,
+    });
+    let crossing = settings.crossing(distances.fold(farthest, Duration::max));
     let leases = plan.events.iter().filter_map(|event| match &event.what {
         What::Call(_, call) => call.lease.max(call.nested.and_then(|(lease, _)| lease)),
         _ => None,
@@ -97,14 +103,31 @@ fn rules(plan: &Plan) -> Rules {
         forgetful: is(|what| matches!(what, What::Server(fault) if fault.forgets())),
         watchdog: settings.watchdog,
         clients: settings.clients,
+        objects: settings.permits.len() + settings.locks + settings.recipes.len() + 2,
+        looks: looks(settings),
         longest_lease: leases.max().unwrap_or_default().max(settings.watchdog),
+        crossing,
     }
+}
+
+/// What is kept is put off, and who waits at a recipe looks again; each of them twice, as their client may be told in between.
+fn looks(settings: &Settings) -> f64 {
+    let in_a_second = |period: Duration| 2.0 / period.as_secs_f64();
+    let polled = |recipe: &&Recipe| recipe.layout != Layout::Expirable;
+    let recipes = settings.recipes.iter().filter(polled);
+    let recipes: f64 = recipes.map(|recipe| in_a_second(recipe.check)).sum();
+    in_a_second(settings.watchdog / 3) + recipes
 }
 
 async fn first_fault(judge: &Mutex<Judge>) {
     while judge.lock().unwrap().fault.is_none() {
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+fn tasks() -> usize {
+    let metrics = tokio::runtime::Handle::current().metrics();
+    metrics.num_alive_tasks()
 }
 
 /// Healing, liveness, quiet, and the end.
@@ -160,6 +183,12 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             format!("{more} commands in 30 s, with nobody there"),
         );
     }
+    let (keys, bytes) = world.borrow_mut().size();
+    let made = world.borrow().connections_made();
+    judge.lock().unwrap().judge_size(&keys, bytes, made);
+    if !world.borrow().stage.somebody_died() {
+        judge.lock().unwrap().judge_tasks(tasks());
+    }
     judge.lock().unwrap().judge_records();
     for (key, _) in world.borrow_mut().keys() {
         // Whoever kept one has died with it, long ago.
@@ -177,15 +206,11 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     // What was closed has to arrive.
     sleep(Duration::from_secs(60)).await;
     let open = world.borrow().connections();
-    if open > 0 {
-        judge
-            .lock()
-            .unwrap()
-            .accuse("leftovers", format!("{open} connections are open"));
+    if !open.is_empty() {
+        let detail = format!("connections stay open: {}", open.join(", "));
+        judge.lock().unwrap().accuse("leftovers", detail);
     }
-    let tasks = tokio::runtime::Handle::current()
-        .metrics()
-        .num_alive_tasks();
+    let tasks = tasks();
     if tasks > 0 && !world.borrow().stage.somebody_died() {
         judge
             .lock()

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::judge::Object;
 use super::jvm;
 use super::plan::{
-    Ask, Call, Event, Give, Life, LinkFault, Meddling, Plan, ServerFault, Settings, What,
+    Ask, Call, Event, Give, Layout, Life, LinkFault, Meddling, Plan, Recipe, ServerFault, Settings,
+    What,
 };
 
 /// All of them, by name.
@@ -35,11 +36,24 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             "a release made long ago is lost when it is sent at last",
             released_long_ago(),
         ),
+        (
+            "a client is called into a line that may not be kept",
+            called_in_vain(),
+        ),
+        (
+            "a text stands where the record of permits was",
+            record_overwritten(),
+        ),
+        (
+            "a client shuts down while others pass a permit round",
+            leaves_a_busy_line(),
+        ),
     ]
 }
 
 const LOCK: Object = Object::Lock(0);
 const SEMAPHORE: Object = Object::Semaphore(0);
+const PERMIT: Object = Object::Recipe(0);
 
 fn at(millis: u64, what: What) -> Event {
     let at = Duration::from_millis(millis);
@@ -115,6 +129,74 @@ fn record_evicted() -> Plan {
         vec![
             calls(1000, 0, keeps(SEMAPHORE, 14_000)),
             at(2000, What::Server(evicts)),
+        ],
+    )
+}
+
+/// The last release of a client has told somebody, and it looks whether they come.
+fn leaves_a_busy_line() -> Plan {
+    let mut settings = Settings::plain(3, 1);
+    settings.retry_window = Duration::from_secs(1);
+    settings.recipes = vec![Recipe {
+        layout: Layout::FairUnderLock,
+        limit: 1,
+        timeout: Duration::from_secs(10),
+        check: Duration::from_millis(20),
+    }];
+    let again = |rounds: u32, hold: u64| Call {
+        rounds,
+        ..keeps(PERMIT, hold)
+    };
+    let ends = Life::ShutDown { drop_callers: true };
+    plan(
+        settings,
+        vec![
+            calls(1000, 1, keeps(PERMIT, 8000)),
+            calls(1500, 2, again(20, 260)),
+            calls(2000, 0, again(20, 260)),
+            at(4000, What::Life(1, ends)),
+        ],
+    )
+}
+
+fn record_overwritten() -> Plan {
+    let mut settings = Settings::plain(1, 1);
+    settings.watched = vec![true];
+    let writes = Meddling::Scribble(1, "9999999999999999 9999999999999999999 a:b:c");
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps(SEMAPHORE, 14_000)),
+            at(2000, What::Meddle(writes)),
+        ],
+    )
+}
+
+/// The server may not be written to while a client waits, and its subscriptions are made anew.
+fn called_in_vain() -> Plan {
+    let mut settings = Settings::plain(2, 1);
+    settings.recipes = vec![Recipe {
+        layout: Layout::Expirable,
+        limit: 1,
+        timeout: Duration::from_secs(3),
+        check: Duration::from_millis(20),
+    }];
+    let held = keeps(PERMIT, 4700);
+    let waits = |ask: u64, rounds: u32| Call {
+        ask: Ask::For(Duration::from_millis(ask)),
+        rounds,
+        pause: Duration::from_millis(4),
+        ..keeps(PERMIT, 2000)
+    };
+    let read_only = ServerFault::ReadOnly(Duration::from_millis(1100));
+    plan(
+        settings,
+        vec![
+            calls(2000, 1, held),
+            calls(2600, 0, waits(830, 26)),
+            at(4800, What::Server(read_only)),
+            calls(5300, 0, keeps(SEMAPHORE, 10)),
+            calls(5800, 0, waits(345, 1)),
         ],
     )
 }

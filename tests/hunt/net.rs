@@ -29,7 +29,7 @@ pub struct Done {
 /// Somebody wants to connect.
 pub struct Dial {
     pub host: String,
-    pub answer: oneshot::Sender<io::Result<Wire>>,
+    pub answer: oneshot::Sender<io::Result<End>>,
 }
 
 impl Doings {
@@ -55,10 +55,10 @@ impl Doings {
             let (answer, answered) = oneshot::channel();
             doings.note(|done| done.dials.push(Dial { host, answer }));
             // A world that has ended answers nobody.
-            let wire = answered
+            let end = answered
                 .await
                 .unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
-            Ok(Box::new(End { wire, doings }) as Box<dyn Stream>)
+            Ok(Box::new(end) as Box<dyn Stream>)
         })
     }
 }
@@ -107,6 +107,12 @@ impl Wire {
         }
     }
 
+    /// What a client gets of it; once that is dropped, by whomever, it is closed.
+    pub fn end(self, doings: &Doings) -> End {
+        let doings = doings.clone();
+        End { wire: self, doings }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
@@ -123,7 +129,7 @@ impl Wire {
 }
 
 /// The client's end.
-struct End {
+pub struct End {
     wire: Wire,
     doings: Doings,
 }

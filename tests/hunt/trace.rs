@@ -15,6 +15,7 @@ pub struct Trace {
     whole: bool,
     lines: VecDeque<String>,
     count: u64,
+    closed: bool,
     digest: u64,
 }
 
@@ -25,6 +26,7 @@ impl Trace {
             whole,
             lines: VecDeque::new(),
             count: 0,
+            closed: false,
             digest: 0xcbf2_9ce4_8422_2325,
         }
     }
@@ -33,7 +35,15 @@ impl Trace {
         self.began.elapsed()
     }
 
+    /// The history is over: in which order a runtime drops its tasks depends on how many there have been before it.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
     pub fn note(&mut self, what: Arguments<'_>) {
+        if self.closed {
+            return;
+        }
         let now = self.now();
         let mut line = String::with_capacity(96);
         let _ = write!(

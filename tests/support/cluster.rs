@@ -221,26 +221,31 @@ impl Cluster {
     /// Moves the keys of `slot` that are there now, one by one.
     pub async fn move_keys(&self, slot: u16, from: usize, to: usize) {
         let slot = slot.to_string();
-        let port = self.servers[to].port().to_string();
         loop {
             let source = &self.servers[from];
             let keys: Vec<String> = ask(source, &["CLUSTER", "GETKEYSINSLOT", &slot, "1"]).await;
             let Some(key) = keys.first() else { return };
-            let words = [
-                "MIGRATE",
-                "127.0.0.1",
-                &port,
-                "",
-                "0",
-                "5000",
-                "AUTH2",
-                "harness",
-                "harness",
-                "KEYS",
-                key,
-            ];
-            let _: String = ask(source, &words).await;
+            self.move_key(key, from, to).await;
         }
+    }
+
+    /// Moves one key of a slot that is on its way.
+    pub async fn move_key(&self, key: &str, from: usize, to: usize) {
+        let port = self.servers[to].port().to_string();
+        let words = [
+            "MIGRATE",
+            "127.0.0.1",
+            &port,
+            "",
+            "0",
+            "5000",
+            "AUTH2",
+            "harness",
+            "harness",
+            "KEYS",
+            key,
+        ];
+        let _: String = ask(&self.servers[from], &words).await;
     }
 
     /// Ends the move: first where it goes to, as it has to be.
@@ -274,14 +279,18 @@ impl Cluster {
     /// Waits until a replica has `value` for `name`.
     pub async fn until_copied(&self, replica: usize, name: &str, value: &str) {
         until("the replica is in step", PATIENCE, async || {
-            let mut connection = self.servers[replica].connection().await;
-            let mut both = redis::pipe();
-            both.cmd("READONLY").ignore().cmd("GET").arg(name);
-            let (stored,): (Option<String>,) =
-                both.query_async(&mut connection).await.expect("it answers");
-            stored.as_deref() == Some(value)
+            self.copied(replica, name).await.as_deref() == Some(value)
         })
         .await;
+    }
+
+    /// What a replica has for `name`.
+    pub async fn copied(&self, replica: usize, name: &str) -> Option<String> {
+        let mut connection = self.servers[replica].connection().await;
+        let mut both = redis::pipe();
+        both.cmd("READONLY").ignore().cmd("GET").arg(name);
+        let (stored,) = both.query_async(&mut connection).await.expect("it answers");
+        stored
     }
 
     async fn slot_by_other(&self, name: &str, but: usize) -> u16 {

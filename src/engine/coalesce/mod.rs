@@ -22,15 +22,14 @@ use super::core::Core;
 use super::request::{Arg, Request, Script};
 use super::sync::yield_now;
 use crate::clock::Moment;
+use crate::lua;
 use crate::sync::{Mutex, MutexGuard};
 use crate::transport::{Backoff, Failure, Reason, Refusal, Value};
 
 pub(crate) use answer::Outcome;
 
-static LONE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../../lua/semaphore/lone.lua")));
-static SETTLE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../../lua/semaphore/settle.lua")));
+static LONE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LONE));
+static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SETTLE));
 
 /// One script carries so many calls at the most: with all of them one took 0.3 ms (redis-server 7.0.15, 2 cores of an
 /// AMD EPYC).

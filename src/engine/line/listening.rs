@@ -9,6 +9,7 @@ use crate::engine::drive;
 use crate::engine::keys::TurnKeys;
 use crate::engine::nudge::{self, Left, Seen, Series};
 use crate::engine::once::refused;
+use crate::engine::primitive::Look;
 use crate::engine::turns::{Call, Ear};
 use crate::engine::wakeups::{Listener, Wake};
 
@@ -61,18 +62,10 @@ impl Line {
             state.turns.forget();
             return;
         }
-        if !all && state.turns.is_in_line() && !self.answers(&mut state, now) {
-            return;
-        }
-        // Perhaps it is this client who has begun it.
-        if all && state.turns.has_just_come(now) {
-            return;
-        }
-        state.turns.call(now);
-        // The answer to a question that is under way tells whether it stands there.
-        let comes = state.coming;
+        let asks = state.coming;
+        let look = state.turns.call(all, asks, now);
         drop(state);
-        if !comes {
+        if self.looks(look, now) {
             self.has_its_turn();
         }
     }
@@ -95,18 +88,12 @@ impl Line {
         waiting
     }
 
-    /// Whether this client looks now at a message that is for everybody. It may be left to others: as they may have gone, it
-    /// looks later then.
-    fn answers(&self, state: &mut State, now: Instant) -> bool {
-        if state.turns.answers(now) {
-            return true;
+    /// Whether those who wait look now; where they are to look later, that is seen to.
+    fn looks(&self, look: Look, now: Instant) -> bool {
+        if let Look::After(pause) = look {
+            self.look_late_at(now + pause);
         }
-        if !state.waiters.is_empty()
-            && let Some(at) = state.turns.looks_late(now)
-        {
-            self.look_late_at(at);
-        }
-        false
+        look == Look::Now
     }
 
     fn look_late_at(&self, at: Instant) {
@@ -241,10 +228,12 @@ impl Listener for Line {
                 look = !state.turns.takes_part(now);
             }
             // A zero follows the announcement of the same permits.
-            Wake::Message(payload) if payload == b"0" => look = self.answers(&mut state, now),
+            Wake::Message(payload) if payload == b"0" => {
+                look = self.looks(state.turns.message(now), now)
+            }
             Wake::Message(_) => {
                 state.turns.heard();
-                look = self.answers(&mut state, now);
+                look = self.looks(state.turns.message(now), now);
                 // Whoever has sent it sees to the others.
                 (state.unprompted, state.looking_unprompted) = (false, false);
             }

@@ -22,13 +22,13 @@ use tokio::time::Instant;
 use super::command::Commands;
 use super::line::Line;
 use super::request::{Arg, Request, Script};
+use crate::lua;
 use crate::transport::{Failure, Value};
 
 use series::{FEW_STEPS, STEPS, Stands};
 pub(crate) use series::{LATE, Series};
 
-static NUDGE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../../lua/semaphore/nudge.lua")));
+static NUDGE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::NUDGE));
 
 /// A nudge starts this many waiters of a client at the most.
 const MOST: u32 = 256;

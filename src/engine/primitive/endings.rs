@@ -78,6 +78,7 @@ impl<P: Primitive> State<P> {
         }
         self.note(look, now);
         self.later = later.and_then(|(time, call)| Some((now.checked_add(time)?, call)));
+        self.settle_later();
         told
     }
 
@@ -166,11 +167,19 @@ impl<P: Primitive> State<P> {
     /// Nobody waits from now on. What was asked for is carried out, and what is to be done later, unless that is long.
     pub(super) fn close(&mut self, name: &str, now: Instant) -> Told<P> {
         self.closed = true;
-        self.later.take_if(|(then, _)| *then > now + LONGEST_OWED);
+        self.owes_until = Some(now + LONGEST_OWED);
+        self.settle_later();
         let trouble = Trouble::unknown(CLIENT_CLOSED);
         self.end_waits(self.waiters.tickets(), now, |wait, since| {
             wait.ended(&trouble, name, since)
         })
+    }
+
+    /// Each answer may ask for one more call: those who wait elsewhere would keep a closed client at it for ever.
+    fn settle_later(&mut self) {
+        let (closed, until) = (self.closed, self.owes_until);
+        let late = |then: Instant| closed && until.is_none_or(|until| then > until);
+        self.later.take_if(|(then, _)| late(*then));
     }
 
     /// Nobody carries anything out any more. Also says what is owed.

@@ -97,8 +97,8 @@ impl<P: Primitive> Line<P> {
                 let told = {
                     let mut inner = self.lock();
                     let state = &mut inner.state;
-                    // A copy may still arrive.
-                    state.doubtful |= unanswered;
+                    // A copy may still arrive; or nobody knows what the answer has said.
+                    state.doubtful |= unanswered || doubt.is_some();
                     let errors = (&error, doubt.as_ref());
                     let told = state.fail(self.keys.name(), batch.take(), errors, Instant::now());
                     self.listen_as_needed(&mut inner, &[]);
@@ -203,7 +203,6 @@ impl<P: Primitive> Line<P> {
         let waited = waited.or(done.then_some(Duration::ZERO));
         if done {
             log::unknown(self.keys.name(), &batch.contents());
-            self.lock().state.give_up(batch, Instant::now());
         }
         Ended::Failed {
             error: unexpected_answer(self.name(), value, None),

@@ -74,6 +74,8 @@ pub(super) struct State<P: Primitive> {
     /// A batch was given up whose copies may still reach the server.
     pub(super) doubtful: bool,
     pub(super) closed: bool,
+    /// Once it is closed, a call that is to be made later is made by then, or not at all.
+    pub(super) owes_until: Option<Instant>,
 }
 
 impl<P: Primitive> State<P> {
@@ -91,6 +93,7 @@ impl<P: Primitive> State<P> {
             singly: 0,
             doubtful: false,
             closed,
+            owes_until: None,
         }
     }
 

@@ -41,10 +41,12 @@
 //! nothing the debt is forgotten, and grows half as fast from then on, and twice as fast again when they take some. As long
 //! as they are owed anything all releases go through Redis.
 //!
-//! When they have had more than seven permits more than that, they take what is kept before that one comes for whom it is. Then the
-//! first three of the line are told, and nothing is kept, unless for a request that stops the line: what is free is for whoever asks and
-//! stands in line, and, three times of four, for who comes anew. That costs the order, and leaves ours a share beside a JVM
-//! whose threads take again at once.
+//! When they have had more than seven permits more than that, a release of ours is not announced to them, where it is kept for the
+//! first in line and at least two stand there: so permits go from ours to ours, in their order, and who releases looks
+//! twice whether they were taken, for its turn and as a [nudge](super::nudge), which strangers hear. What strangers release they
+//! would take again before the first in line comes: it is for whoever asks and stands there. For every sixteen permits of ours, or
+//! fewer, they are owed one then, as a JVM may have many threads. So ours have a share beside a JVM whose threads take again at
+//! once, and it has one beside a crowd of ours.
 //!
 //! Who only tries (`try_acquire`) takes what is free.
 //!
@@ -87,6 +89,8 @@ use tokio::time::Instant;
 pub(crate) use ear::{Call, Ear};
 pub(crate) use place::{Place, Said, Standing};
 pub(crate) use report::{Report, Verdict};
+
+use super::primitive::Look;
 
 /// What a client knows of others is believed for this long while its callers wait.
 const FRESH: Duration = Duration::from_millis(20);
@@ -156,14 +160,19 @@ impl Turns {
 
     /// Whether the next batch carries a report. `answered`: the server has told some that they have to wait.
     pub(crate) fn wants_report(&self, now: Instant, answered: bool) -> bool {
-        let known = self.learned.is_some_and(|at| is_fresh(at, now));
         let reason = self.in_line || self.called.is_some() || self.others > 0;
-        self.are_kept(now) && (reason || answered && !known)
+        self.are_kept(now) && (reason || answered && !self.knows(now))
     }
 
     /// Whether a question asked without a report at `now` leaves nothing open: nobody else listens, or turns are not kept.
     pub(crate) fn knows_enough(&self, now: Instant) -> bool {
-        !self.are_kept(now) || self.learned.is_some_and(|at| is_fresh(at, now))
+        !self.are_kept(now) || self.knows(now)
+    }
+
+    /// Whether what it knows of others is believed.
+    fn knows(&self, now: Instant) -> bool {
+        let fresh = |at| now.saturating_duration_since(at) < FRESH;
+        self.learned.is_some_and(fresh)
     }
 
     /// Whether the rule is to be kept.
@@ -212,20 +221,32 @@ impl Turns {
         self.near = true;
     }
 
-    /// Others have begun a line in which it is to stand.
-    pub(crate) fn call(&mut self, now: Instant) {
+    /// A line has begun: whoever waits is to stand in it. Or it can't use what is free: some of `all` are to look. `asks`: a
+    /// question is under way whose answer tells whether this client stands there.
+    pub(crate) fn call(&mut self, all: bool, asks: bool, now: Instant) -> Look {
+        if !all && self.in_line && !self.answers(now) {
+            return self.looks_late(now);
+        }
+        // Perhaps it is this client who has begun it.
+        if all && self.in_line && self.knows(now) {
+            return Look::No;
+        }
         // Where no line is kept, no answer would ever count for it.
         self.called = self.are_kept(now).then_some(now);
+        if asks { Look::No } else { Look::Now }
+    }
+
+    /// A message is for everybody: some answer it at once.
+    pub(crate) fn message(&mut self, now: Instant) -> Look {
+        if self.answers(now) {
+            return Look::Now;
+        }
+        self.looks_late(now)
     }
 
     /// Whether it is still to ask for that reason.
     pub(crate) fn is_called(&self) -> bool {
         self.called.is_some()
-    }
-
-    /// Whether it has come into the line a moment ago.
-    pub(crate) fn has_just_come(&self, now: Instant) -> bool {
-        self.in_line && self.learned.is_some_and(|at| is_fresh(at, now))
     }
 
     /// Completes what a batch reports; `own`: how many of the listeners are this client.
@@ -255,25 +276,33 @@ impl Turns {
         self.held
     }
 
-    /// Whether this client looks at a message that is for everybody.
-    pub(crate) fn answers(&self, now: Instant) -> bool {
+    /// Whether this client is one of the few who look when any of them may.
+    fn answers(&self, now: Instant) -> bool {
         let by_chance = || fastrand::f64() * f64::from(self.clients) < ANSWERS;
         !self.takes_part(now) || self.near || by_chance()
     }
 
     /// When this client looks at a message that others are to answer, in case that they are not there any more; unless it
     /// does so anyway. All together some fifty times a second.
-    pub(crate) fn looks_late(&mut self, now: Instant) -> Option<Instant> {
+    fn looks_late(&mut self, now: Instant) -> Look {
         if self.late_look.is_some() {
-            return None;
+            return Look::No;
         }
-        let at = now + self.delay();
-        Some(*self.late_look.insert(at))
+        let delay = self.late();
+        self.late_look = Some(now + delay);
+        Look::After(delay)
     }
 
-    /// By how much it comes later than others with what any of them may do.
-    pub(crate) fn delay(&self) -> Duration {
+    fn late(&self) -> Duration {
         (LATE * self.clients).mul_f64(fastrand::f64())
+    }
+
+    /// By how much it comes later than others with what any of them may do; a few come at once.
+    pub(crate) fn delay(&self, now: Instant) -> Duration {
+        if self.answers(now) {
+            return Duration::ZERO;
+        }
+        self.late()
     }
 
     /// When this client looks whether those came who were told.
@@ -354,10 +383,6 @@ impl Turns {
         }
         Some(*self.look_at.insert(due))
     }
-}
-
-fn is_fresh(learned: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(learned) < FRESH
 }
 
 #[cfg(test)]
@@ -495,17 +520,62 @@ mod tests {
         let later = now + Duration::from_millis(1);
         let mut turns = Turns::default();
         turns.seen(0, later);
-        turns.call(now);
+        assert_eq!(turns.call(true, false, now), Look::Now);
         assert!(turns.wants_report(later, false), "whatever is believed");
         turns.answered(None, false, true, later, later);
         assert!(turns.is_called(), "nobody has asked");
         turns.answered(None, true, true, now, later);
         assert!(!turns.is_called(), "nobody is there any more");
-        turns.call(later);
+        let look = turns.call(true, true, later);
+        assert_eq!(look, Look::No, "a question is under way");
         turns.answered(None, true, true, now, later);
         assert!(turns.is_called(), "it was answered before");
         turns.answered(kept(0), true, true, now, later);
         assert!(!turns.is_called() && turns.is_in_line());
+        assert_eq!(
+            turns.call(true, false, later),
+            Look::No,
+            "by itself, perhaps"
+        );
+        assert!(!turns.is_called());
+        assert_eq!(turns.call(true, false, later + FRESH), Look::Now);
+        assert!(turns.is_called());
+    }
+
+    /// No answer would ever count for it: it would ask again at once, without end.
+    #[test]
+    fn who_is_called_where_no_line_is_kept_has_nothing_to_ask_for() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        turns.seen(1, now);
+        turns.call(true, true, now);
+        turns.answered(verdict("turn:off"), true, true, now, now);
+        assert!(!turns.is_called(), "called before the answer");
+        assert_eq!(turns.call(true, false, now), Look::Now, "it looks once");
+        assert!(!turns.is_called(), "called behind it");
+        turns.call(true, true, now + REFUSED);
+        assert!(turns.is_called(), "it is tried again");
+        turns.switch_off();
+        assert!(!turns.is_called());
+    }
+
+    #[test]
+    fn who_leaves_a_message_to_others_looks_later_and_once() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        turns.answered(verdict("turn:0:0:0:0:0:1000000000:0"), true, true, now, now);
+        let look = turns.message(now);
+        let Look::After(pause) = look else {
+            panic!("left to others: {look:?}");
+        };
+        assert_eq!(turns.message(now), Look::No, "it looks anyway");
+        assert_eq!(
+            turns.call(false, false, now),
+            Look::No,
+            "so it does for this"
+        );
+        assert!(turns.is_late_look(now + pause) && !turns.is_late_look(now + pause));
+        assert!(matches!(turns.call(false, false, now), Look::After(_)));
+        turns.comes_near();
+        assert_eq!(turns.message(now), Look::Now);
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Place {
                 if payload != b"0" {
                     self.turns.heard();
                 }
-                self.answers(now)
+                self.turns.message(now)
             }
             Wake::Look if self.turns.looks(self.safety_interval) => Look::Now,
             Wake::Confirmed => {
@@ -136,41 +136,15 @@ impl Place {
         of_turns
     }
 
-    /// A line has begun: whoever waits is to stand in it. Or it can't use what is free: some of `all` are to look.
+    /// A message for all who take part.
     fn called(&mut self, all: bool, now: Instant) -> Look {
-        if !all && self.turns.is_in_line() && !self.turns.answers(now) {
-            return self.looks_late(now);
-        }
-        // Perhaps it is this client who has begun it.
-        if all && self.turns.has_just_come(now) {
-            return Look::No;
-        }
-        self.turns.call(now);
-        // The answer to a question that is under way tells whether it stands there.
-        let coming = self.report.is_some_and(|report| report.named > 0);
-        if coming { Look::No } else { Look::Now }
-    }
-
-    fn answers(&mut self, now: Instant) -> Look {
-        if self.turns.answers(now) {
-            return Look::Now;
-        }
-        self.looks_late(now)
-    }
-
-    fn looks_late(&mut self, now: Instant) -> Look {
-        let at = self.turns.looks_late(now);
-        at.map_or(Look::No, |at| {
-            Look::After(at.saturating_duration_since(now))
-        })
+        let asks = self.report.is_some_and(|report| report.named > 0);
+        self.turns.call(all, asks, now)
     }
 
     /// By how much this client comes later than others who know the same, so that some do and not all.
     pub(crate) fn delay(&self, now: Instant) -> Duration {
-        if self.turns.answers(now) {
-            return Duration::ZERO;
-        }
-        self.turns.delay()
+        self.turns.delay(now)
     }
 
     /// `batch` departs, `of_waiters` being what there is to say of those who wait.

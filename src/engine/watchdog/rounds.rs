@@ -21,11 +21,11 @@ use crate::engine::line::Line;
 use crate::engine::once::{refused, unexpected_answer};
 use crate::engine::request::{Arg, Request, Script};
 use crate::error::{Error, Result};
+use crate::lua;
 use crate::sync::{Mutex, MutexGuard};
 use crate::transport::{Command, Failure, Reason, Refusal, Value};
 
-static RECLAIM: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../../lua/semaphore/reclaim.lua")));
+static RECLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RECLAIM));
 
 /// One script call looks after this many semaphores at the most.
 const MOST_KEYS: usize = 100;

@@ -15,14 +15,10 @@ use crate::engine::primitive::{Line, Primitive};
 use crate::engine::request::Script;
 use crate::engine::{self, Core};
 use crate::error::Result;
+use crate::lua;
 use steps::{Call, Latch};
 
-static STEPS: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("../../../lua/engine/envelope.lua"),
-        include_str!("../../../lua/latch/steps.lua"),
-    ))
-});
+static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LATCH));
 
 /// A count-down latch shared with Java's `RCountDownLatch` of the same name.
 ///

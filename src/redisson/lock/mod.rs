@@ -20,16 +20,13 @@ use crate::engine::lock::{Claim, Kind, LockLine, Term, Usual};
 use crate::engine::request::Script;
 use crate::error::Result;
 use crate::lease::Lease;
+use crate::lua;
 use crate::stats::{Holding, What};
 
-static STEPS: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../../lua/lock/batch.lua")));
-static TAKE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../../lua/lock/take.lua")));
-static GIVE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../../lua/lock/give.lua")));
-static RENEWAL: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../../lua/lock/renew.lua")));
+static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
+static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::TAKE));
+static GIVE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::GIVE));
+static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_LOCKS));
 
 static KIND: Kind = Kind {
     name: "lock",

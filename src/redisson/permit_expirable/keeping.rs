@@ -13,9 +13,9 @@ use crate::engine::holds::{Renewing, Term};
 use crate::engine::request::{Arg, Script};
 use crate::error::{Effect, Result};
 use crate::lease::Lease;
+use crate::lua;
 
-static RENEWAL: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../../lua/permit_expirable/renew.lua")));
+static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_PERMITS));
 
 /// One script call renews so many at the most: it took 0.5 ms (redis-server 7.0.15, 2 cores of an AMD EPYC).
 const MOST_RENEWED: usize = 250;

@@ -22,22 +22,13 @@ use crate::engine::request::Script;
 use crate::engine::turns::Place;
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
+use crate::lua;
 use crate::stats::What;
 use calls::{Call, Counted, Grant, Reply, Want};
 use ids::Id;
 use primitive::{MOST_AT_ONCE, PermitExpirable};
 
-static STEPS: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("../../../lua/permit_expirable/lone.lua"),
-        include_str!("../../../lua/engine/envelope.lua"),
-        include_str!("../../../lua/engine/places.lua"),
-        include_str!("../../../lua/engine/line.lua"),
-        include_str!("../../../lua/permit_expirable/counter.lua"),
-        include_str!("../../../lua/semaphore/turns.lua"),
-        include_str!("../../../lua/permit_expirable/steps.lua"),
-    ))
-});
+static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 
 /// A semaphore whose permits have ids and leases, shared with Java's `RPermitExpirableSemaphore` of the same name.
 ///

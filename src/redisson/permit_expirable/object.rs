@@ -13,14 +13,10 @@ use crate::engine::keys::Keys;
 use crate::engine::primitive::Line;
 use crate::engine::request::{Arg, Script};
 use crate::error::{Error, Result};
+use crate::lua;
 use crate::redisson::object::{ExpireCondition, Object, expirable_methods, since_1970};
 
-static KEYS: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("../../../lua/engine/envelope.lua"),
-        include_str!("../../../lua/permit_expirable/keys.lua"),
-    ))
-});
+static KEYS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS_KEYS));
 
 expirable_methods!(RPermitExpirableSemaphore);
 

@@ -1,7 +1,7 @@
 //! Calls that change a semaphore and hold nothing.
 
 use redisson_semaphore::Effect;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Actor;
 use crate::admin::{self, Ended};
@@ -13,17 +13,17 @@ impl Actor {
         let client = self.client().await;
         let semaphore = client.semaphore(admin::KEY);
         let party = client.count_down_latch(admin::LATCH);
-        let (number, cut_off) = {
+        let number = {
             let mut judge = self.judge();
             judge.note(format_args!("c{} asks for {:?}", self.host, admin.what));
-            let number = judge.ledger(latch).begins(self.host, admin.what);
-            (number, judge.is_cut_off(self.host))
+            judge.ledger(latch).begins(self.host, admin.what)
         };
         let asked = Asked {
             actor: self,
             latch,
             number,
-            cut_off: cut_off && !admin.what.is_owed(),
+            since: Instant::now(),
+            is_owed: admin.what.is_owed(),
         };
         let asking = async {
             match admin.what {
@@ -68,8 +68,9 @@ struct Asked<'a> {
     actor: &'a Actor,
     latch: bool,
     number: u64,
-    /// Nothing could be sent when it was made, and nobody would carry it out later.
-    cut_off: bool,
+    since: Instant,
+    /// It is carried out later, though its caller has gone.
+    is_owed: bool,
 }
 
 impl Asked<'_> {
@@ -77,6 +78,7 @@ impl Asked<'_> {
         self.actor
             .judge()
             .admin_ends(self.latch, self.actor.host, self.number, ended);
+        std::mem::forget(self);
     }
 }
 
@@ -85,8 +87,9 @@ impl Drop for Asked<'_> {
         let actor = self.actor;
         let mut judge = actor.judge();
         // What was never sent is not wanted any more.
-        let never_sent = self.cut_off && judge.is_cut_off(actor.host);
-        let ended = if never_sent {
+        let cut_off = judge.cut_off_since(actor.host);
+        let never_sent = cut_off.is_some_and(|from| from <= self.since);
+        let ended = if never_sent && !self.is_owed {
             Ended::Not
         } else {
             Ended::Unknown

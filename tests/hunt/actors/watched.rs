@@ -89,7 +89,10 @@ impl<'a> OnRecord<'a> {
             Error::NotHeld { .. } => judge.is_refused(object, actor.host),
             // It stays on record until its time is up.
             Error::ShutDown { .. } => judge.strands(object, actor.host, permits.into()),
-            error => judge.failed(actor.host, "release", &error),
+            error => {
+                judge.failed(actor.host, "release", &error);
+                judge.keeps_on_record(object, actor.host);
+            }
         }
     }
 }

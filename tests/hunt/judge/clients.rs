@@ -1,6 +1,7 @@
 //! Clients: when something is wrong with them, how they end, and what they may tell their callers.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use redisson_semaphore::{Effect, Error};
 use tokio::time::Instant;
@@ -14,8 +15,8 @@ pub(super) struct Client {
     pub(super) excused: bool,
     /// Its shutdown has begun.
     pub(super) closing: bool,
-    /// Until then nothing can be sent.
-    pub(super) cut_off: Option<Instant>,
+    /// From when until when nothing can be sent.
+    pub(super) cut_off: Option<(Instant, Instant)>,
     pub(super) ended: bool,
     pub(super) ended_at: Option<Instant>,
     /// Until when locks may be held for calls whose outcome nobody knows.
@@ -27,6 +28,9 @@ pub(super) struct Client {
     /// What it was left with, after its shutdown.
     pub(super) stranded: BTreeMap<usize, i64>,
 }
+
+/// Calls that may have been carried out are repeated for longer than this.
+const REPEATED: Duration = Duration::from_secs(240);
 
 impl Judge {
     pub fn starts(&mut self, host: Host) {
@@ -60,13 +64,22 @@ impl Judge {
 
     /// Nothing that the client sends reaches anybody until then.
     pub fn cuts_off(&mut self, host: Host, until: Instant) {
+        let now = Instant::now();
         let client = self.clients.entry(host).or_default();
-        client.cut_off = client.cut_off.max(Some(until));
+        let still = client.cut_off.filter(|(_, until)| now < *until);
+        let (from, before) = still.unwrap_or((now, until));
+        let until = until.max(before);
+        client.cut_off = Some((from, until));
+        if until - from > REPEATED {
+            self.loses_what_is_under_way(host);
+        }
     }
 
-    pub fn is_cut_off(&self, host: Host) -> bool {
-        let until = self.clients.get(&host).and_then(|client| client.cut_off);
-        until.is_some_and(|until| Instant::now() < until)
+    /// Since when nothing that the client sends has reached anybody.
+    pub fn cut_off_since(&self, host: Host) -> Option<Instant> {
+        let cut_off = self.clients.get(&host).and_then(|client| client.cut_off);
+        let (from, _) = cut_off.filter(|(_, until)| Instant::now() < *until)?;
+        Some(from)
     }
 
     pub fn has_healed(&self) -> bool {

@@ -8,6 +8,8 @@ use super::Judge;
 const MOST_SCRIPTS: f64 = 12.0;
 /// Clients that are told that it is their turn, for each grant.
 const MOST_TURNS: f64 = 1.25;
+/// Messages for each grant, to each client: it may be told to all of them that there is something.
+const MOST_MESSAGES: f64 = 1.0;
 /// Nobody waits for so many times as long as half of all do.
 const MOST_TIMES: u32 = 4;
 /// Whatever the others wait.
@@ -16,7 +18,8 @@ const ANYWAY: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(super) struct Crowd {
     pub(super) scripts: u64,
-    /// How often somebody was told that it is its turn.
+    /// What clients have been told, and how often that it was their turn.
+    pub(super) messages: u64,
     pub(super) turns: u64,
     pub(super) waits: Vec<Duration>,
 }
@@ -41,8 +44,9 @@ impl Judge {
         let median = median.copied().unwrap_or_default();
         let each = |count: u64| count as f64 / waits.len() as f64;
         let (scripts, turns) = (each(self.crowd.scripts), each(self.crowd.turns));
+        let messages = each(self.crowd.messages);
         self.note(format_args!(
-            "{} grants, {scripts:.1} scripts and {turns:.1} turns each, waits of {median:?}, {longest:?} at the most",
+            "{} grants, {scripts:.1} scripts, {messages:.1} messages and {turns:.1} turns each, waits of {median:?}, {longest:?} at the most",
             waits.len()
         ));
         if scripts > MOST_SCRIPTS {
@@ -50,6 +54,10 @@ impl Judge {
         }
         if turns > MOST_TURNS {
             self.accuse("cost", format!("{turns:.1} turns are told for each grant"));
+        }
+        if messages > MOST_MESSAGES * self.rules.clients as f64 + turns {
+            let detail = format!("{messages:.1} messages are sent for each grant");
+            self.accuse("cost", detail);
         }
         if longest > median * MOST_TIMES + ANYWAY {
             let detail = format!("somebody has waited for {longest:?}, half of all for {median:?}");

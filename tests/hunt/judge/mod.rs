@@ -86,14 +86,25 @@ pub struct Rules {
     pub watchdog: Duration,
     /// How many there are.
     pub clients: usize,
+    /// How many things there are to share.
+    pub objects: usize,
+    /// How often each of them looks after something in a second, whatever happens.
+    pub looks: f64,
     /// The longest lease there is.
     pub longest_lease: Duration,
+    /// How long the longest script takes on its way, where it does not fit into what may be under way at once.
+    pub crossing: Duration,
 }
 
 impl Rules {
     /// Permits may be lost, or there twice.
     fn inexact(&self) -> bool {
         self.meddled || self.forgetful
+    }
+
+    /// Whether what lasts so long from its sending on can be renewed in time, though its script has to be sent first.
+    fn can_keep(&self, lasts: Duration) -> bool {
+        self.crossing < lasts / 3
     }
 }
 

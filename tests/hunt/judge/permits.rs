@@ -24,6 +24,8 @@ pub(super) struct Ledger {
     pub(super) doubts: BTreeMap<Host, Instant>,
     /// Those that were told last that nothing was done, and have had and asked for nothing since.
     pub(super) denied: BTreeSet<Host>,
+    /// The clients of whom a release, or an answer, was under way when they were cut off for longer than it is repeated.
+    pub(super) given_up: BTreeSet<Host>,
     /// Since when there is enough for each waiting caller.
     pub(super) ample_since: Option<Instant>,
     /// Who has changed the counter last.
@@ -128,6 +130,15 @@ impl Judge {
         }
     }
 
+    /// What the client has taken for nobody now may stay so.
+    pub(super) fn loses_what_is_under_way(&mut self, host: Host) {
+        for ledger in &mut self.ledgers {
+            if ledger.in_excess(host) > 0 {
+                ledger.given_up.insert(host);
+            }
+        }
+    }
+
     /// Permits are in hand.
     pub fn holds(&mut self, number: u64, object: usize, host: Host, permits: i64) {
         self.granted += 1;
@@ -144,7 +155,9 @@ impl Judge {
         let held = ledger.held.entry(host).or_default();
         *held += permits;
         let (held, taken) = (*held, -ledger.net.get(&host).copied().unwrap_or_default());
-        if held > taken && !self.rules.inexact() {
+        // Whoever has lost what is on record may not know.
+        let robbed = self.watched.is_watched(object) && self.records_are_robbed();
+        if held > taken && !self.rules.inexact() && !robbed {
             self.accuse(
                 "holders",
                 format!("callers of c{host} hold {held} of s{object}, but it has taken {taken}"),
@@ -181,7 +194,7 @@ impl Judge {
         for number in 0..self.ledgers.len() {
             let ledger = &self.ledgers[number];
             let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
-            if self.has_lost_some(number, host) {
+            if self.has_lost_some(number, host) || ledger.given_up.contains(&host) {
                 continue;
             }
             let taken = -of(&ledger.net);
@@ -208,7 +221,7 @@ impl Judge {
         let alive = |host: &Host| {
             *host != OPERATOR && !self.has_ended(*host) && (!watched || *host >= jvm::FIRST)
         };
-        if self.rules.forgetful {
+        if self.rules.inexact() {
             let held = ledger.held.iter().filter(|(host, _)| alive(host));
             let held: i64 = held.map(|(_, held)| held).sum();
             // What is just being given back is there twice for a moment: rather too many.
@@ -218,7 +231,10 @@ impl Judge {
             .net
             .iter()
             .filter(|(host, _)| alive(host))
-            .map(|(_, net)| -net)
+            .map(|(host, net)| match ledger.given_up.contains(host) {
+                true => ledger.held.get(host).copied().unwrap_or_default(),
+                false => -net,
+            })
             .sum();
         ledger.permits - ledger.counter - recorded - taken
     }

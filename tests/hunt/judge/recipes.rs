@@ -103,9 +103,10 @@ impl Judge {
         self.note(format_args!(
             "c{host} is told that it has lost one of r{recipe}"
         ));
-        let lasts = lasts.unwrap_or_default() + Duration::from_secs(1);
+        let lasts = lasts.unwrap_or_default();
         let well = self.clients.get(&host).and_then(|client| client.well_since);
-        let well = well.is_none_or(|well| well + lasts < Instant::now());
+        let well = well.is_none_or(|well| well + lasts + Duration::from_secs(1) < Instant::now())
+            && self.rules.can_keep(lasts);
         if well && !self.rules.meddled && !self.is_permit_robbed(recipe) && !self.closing(host) {
             self.accuse(
                 "kept",

@@ -42,8 +42,8 @@ const JVM_PATIENCE: Duration = Duration::from_secs(75);
 /// Nobody is passed by so many who came later.
 const MOST_PASSED: u32 = 100;
 
-/// That may be a matter of milliseconds where there are many permits.
-const PASSED_FOR: Duration = Duration::from_secs(1);
+/// That may be a matter of milliseconds where there are many permits, and in between there may be those who hold all.
+const PASSED_FOR: Duration = Duration::from_secs(2);
 /// A client whose callers have waited for a lock for five seconds is next.
 const PASSED_FOR_A_LOCK: Duration = Duration::from_secs(7);
 

@@ -14,7 +14,7 @@ pub(super) struct Watched {
     held: BTreeMap<u64, Held>,
     /// Those that have a handle of one, or had.
     watch: BTreeSet<(usize, Host)>,
-    /// Clients that have lost some: what is on record of them need not be in anybody's hand.
+    /// Clients that have lost some, or could not give it back: what is on record of them need not be in anybody's hand.
     have_lost: BTreeSet<(usize, Host)>,
     /// Until when holders may not know that what is on record has been changed by others, or that the clock steps.
     robbed: Option<Instant>,
@@ -70,14 +70,13 @@ impl Judge {
             permits,
             permit,
         };
-        let lost = held.is_lost();
-        self.watched.held.insert(number, held);
         self.drop_lost();
-        if lost {
+        if held.is_lost() {
             // Who was not polled for longer than it lasts is told so together with its grant.
             self.granted += 1;
-            self.watched.held.remove(&number);
+            self.watched.have_lost.insert((object, host));
         } else {
+            self.watched.held.insert(number, held);
             self.holds(call, object, host, permits);
         }
         number
@@ -114,6 +113,11 @@ impl Judge {
         }
     }
 
+    /// A release has not been carried out: what is on record comes back by itself, some time.
+    pub fn keeps_on_record(&mut self, object: usize, host: Host) {
+        self.watched.have_lost.insert((object, host));
+    }
+
     /// A caller is told that it has lost what it holds.
     pub fn loses(&mut self, number: u64) {
         self.drop_lost();
@@ -138,6 +142,7 @@ impl Judge {
         let lasts = self.rules.watchdog + Duration::from_secs(1);
         let well = self.clients.get(&host).and_then(|client| client.well_since);
         well.is_some_and(|well| well + lasts < Instant::now())
+            && self.rules.can_keep(self.rules.watchdog)
             && !self.rules.meddled
             && !self.records_are_robbed()
             && !self.closing(host)
@@ -149,7 +154,7 @@ impl Judge {
         self.watched.robbed = self.watched.robbed.max(Some(until));
     }
 
-    fn records_are_robbed(&self) -> bool {
+    pub(super) fn records_are_robbed(&self) -> bool {
         let until = self.watched.robbed;
         until.is_some_and(|until| Instant::now() <= until)
     }

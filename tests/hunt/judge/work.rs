@@ -12,6 +12,13 @@ const MOST_COMMANDS: u64 = 6_000;
 /// Within a second, while nothing else happens; besides what each client renews, and looks after, by itself.
 const MOST_SCRIPTS: u32 = 150;
 
+/// In the server, for each client at each object, when it is quiet; and for each connection there has been, as calls that
+/// it has left without an answer have records that are not used again.
+const MOST_BYTES: i64 = 250;
+
+/// Of each client, when it is quiet.
+const MOST_TASKS: usize = 8;
+
 impl Judge {
     /// A command has been carried out. `calls`: it is none of those that ask whether the server is there.
     pub fn count_command(&mut self, calls: bool) {
@@ -30,16 +37,16 @@ impl Judge {
         }
     }
 
-    /// A client has been told that it is its turn.
-    pub fn turn_is_told(&mut self) {
-        self.crowd.turns += 1;
+    /// A client has got a message. `turn`: it says that it is its turn.
+    pub fn is_told(&mut self, turn: bool) {
+        self.crowd.messages += 1;
+        self.crowd.turns += u64::from(turn);
     }
 
     /// A script has been carried out.
     pub fn script(&mut self) {
         self.crowd.scripts += 1;
-        let rounds = 2.0 * 3.0 / self.rules.watchdog.as_secs_f64();
-        let most = MOST_SCRIPTS + (self.rules.clients as f64 * rounds) as u32;
+        let most = MOST_SCRIPTS + (self.rules.clients as f64 * self.rules.looks) as u32;
         let (since, count) = &mut self.vain;
         if since.elapsed() > Duration::from_secs(1) {
             self.vain = (Instant::now(), 0);
@@ -51,6 +58,27 @@ impl Judge {
                 "storm",
                 format!("{most} scripts within a second, and nothing else"),
             );
+        }
+    }
+
+    /// What is left in the server when it has been quiet for long.
+    pub fn judge_size(&mut self, keys: &[String], bytes: i64, connections: usize) {
+        let (count, clients) = (keys.len(), self.clients.len());
+        self.note(format_args!("it is quiet: {count} keys of {bytes} bytes"));
+        let places = clients * self.rules.objects + connections;
+        if bytes > MOST_BYTES * i64::try_from(places).expect("a few") {
+            let keys = keys.join(" ");
+            let detail = format!("{bytes} bytes are left of {clients} clients: {keys}");
+            self.accuse("size", detail);
+        }
+    }
+
+    /// What goes on in clients then, all of which are there.
+    pub fn judge_tasks(&mut self, tasks: usize) {
+        let clients = self.clients.len();
+        if tasks > MOST_TASKS * clients {
+            let detail = format!("{tasks} tasks are left of {clients} clients");
+            self.accuse("size", detail);
         }
     }
 

@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::calls::crowding;
 use super::chance::{chance, millis, pick};
-use super::settings::Settings;
+use super::settings::{MOST_UNDER_WAY, Settings};
 use super::{Event, Plan, What};
 use crate::judge::Object;
 
@@ -24,7 +24,7 @@ impl Plan {
             .collect();
         settings.jitter = pick(rng, &[0.0, 0.5]);
         settings.without_turns = vec![false; clients];
-        settings.window = 1 << 20;
+        settings.window = MOST_UNDER_WAY;
         settings.response_timeout = Duration::from_secs(3);
         settings.safety_interval = Duration::from_secs(5);
         settings.healing = Duration::from_secs(10);

@@ -51,6 +51,8 @@ pub enum ServerFault {
     ReadOnly(Duration),
     OutOfMemory(Duration),
     NoReplicas(Duration),
+    /// It can't write to its disk.
+    CannotSave(Duration),
     Loading(Duration),
     Busy(Duration),
     FlushScripts,
@@ -102,7 +104,7 @@ impl ServerFault {
 pub(super) fn server_fault(rng: &mut Rng) -> ServerFault {
     let most = pick(rng, &[50, 1000, 5000]);
     let time = millis(rng, 1..most);
-    match rng.u32(..10) {
+    match rng.u32(..11) {
         0 => ServerFault::Restart {
             down: time,
             lost: some(rng),
@@ -117,6 +119,7 @@ pub(super) fn server_fault(rng: &mut Rng) -> ServerFault {
         5 => ServerFault::Loading(time),
         6 => ServerFault::Busy(time),
         8 => ServerFault::Clock(rng.i64(-2000..2000)),
+        10 => ServerFault::CannotSave(time),
         9 if rng.bool() => ServerFault::Evict(pick(rng, &EVICTED)),
         _ => ServerFault::FlushScripts,
     }

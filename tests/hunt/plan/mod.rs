@@ -23,7 +23,7 @@ pub use self::meddling::Meddling;
 use self::meddling::meddling;
 use self::mood::Mood;
 pub use self::recipes::{Layout, Peer, Recipe};
-pub use self::settings::Settings;
+pub use self::settings::{MOST_UNDER_WAY, Settings};
 use super::jvm;
 
 /// One history in so many is about a crowd of clients, and takes as long as fifty others.

@@ -6,6 +6,10 @@ use fastrand::Rng;
 
 use super::chance::{chance, millis, pick};
 use super::recipes::Recipe;
+use crate::sim::scripts;
+
+/// Without a limit that anybody would notice.
+pub const MOST_UNDER_WAY: usize = 1 << 20;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -49,6 +53,25 @@ impl Settings {
         Duration::from_secs(2) + self.stops
     }
 
+    /// How long a question and its answer take, from so far away.
+    pub fn round_trip(&self, latency: Duration) -> Duration {
+        latency.mul_f64(2.0 * (1.0 + self.jitter))
+    }
+
+    /// How long the longest script takes on its way, of which only so much may be under way at once, and its answer.
+    pub fn crossing(&self, latency: Duration) -> Duration {
+        let longest = scripts::ALL.iter().map(|(_, source)| source.len()).max();
+        let windows = longest.unwrap_or_default() / self.window + 1;
+        self.round_trip(latency) * u32::try_from(windows).expect("a few")
+    }
+
+    /// Farther than that, answers would come when nobody waits for them any more, and nothing could be served.
+    pub fn near_enough(&self, latency: Duration) -> Duration {
+        let most = self.response_timeout.as_secs_f64() / 2.0;
+        let farthest = most / self.crossing(Duration::from_secs(1)).as_secs_f64();
+        latency.min(Duration::from_secs_f64(farthest))
+    }
+
     /// So many clients with a semaphore of so many permits, near the server, and nobody else.
     pub fn plain(clients: usize, permits: i64) -> Settings {
         Settings {
@@ -63,7 +86,7 @@ impl Settings {
             jvms: 0,
             latency: vec![Duration::from_millis(1); clients],
             jitter: 0.0,
-            window: 1 << 20,
+            window: MOST_UNDER_WAY,
             retry_window: Duration::from_secs(3),
             response_timeout: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(1),
@@ -81,7 +104,7 @@ impl Settings {
         let semaphores = pick(rng, &[1, 1, 1, 2, 3]);
         let most = pick(rng, &[1, 2, 3, 6]);
         let response_timeout = pick(rng, &[300, 1000, 3000]);
-        Settings {
+        let mut settings = Settings {
             clients,
             permits: (0..semaphores).map(|_| rng.i64(1..=most)).collect(),
             watched: (0..semaphores).map(|_| chance(rng, 30)).collect(),
@@ -97,7 +120,7 @@ impl Settings {
                 .map(|_| millis(rng, 0..4) + Duration::from_micros(100))
                 .collect(),
             jitter: pick(rng, &[0.0, 0.5, 2.0, 20.0]),
-            window: pick(rng, &[1 << 20, 1 << 20, 16_384, 2048]),
+            window: pick(rng, &[MOST_UNDER_WAY, MOST_UNDER_WAY, 16_384, 2048]),
             retry_window: Duration::from_millis(pick(rng, &[1000, 3000, 10_000, 30_000])),
             response_timeout: Duration::from_millis(response_timeout),
             connect_timeout: Duration::from_millis(pick(rng, &[1000, 3000])),
@@ -107,6 +130,11 @@ impl Settings {
             without_turns: (0..clients).map(|_| chance(rng, 15)).collect(),
             stops: Duration::ZERO,
             healing: millis(rng, 12_000..18_000),
+        };
+        let farthest = settings.latency.iter().max().copied().unwrap_or_default();
+        while settings.near_enough(farthest) < farthest && settings.window < MOST_UNDER_WAY {
+            settings.window *= 2;
         }
+        settings
     }
 }

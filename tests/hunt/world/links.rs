@@ -38,6 +38,8 @@ impl World {
         }
         let number = self.wires.len();
         let connection = self.server.connect();
+        self.judge()
+            .note(format_args!("c{host}/{number} is being made"));
         let wire = Wire::new(number, self.settings.window);
         self.by_connection.insert(connection, number);
         self.wires.push(Conn {
@@ -99,6 +101,9 @@ impl World {
         if let Some(connection) = self.wires[number].connection.take() {
             self.server.disconnect(connection);
             self.by_connection.remove(&connection);
+            let host = self.wires[number].host;
+            self.judge()
+                .note(format_args!("c{host}/{number} is closed"));
         }
     }
 
@@ -260,11 +265,8 @@ impl World {
                     }
                 }
             }
-            // Farther than that, answers would come when nobody waits for them any more, and nothing could be served.
             LinkFault::Far(latency) => {
-                let round_trips = 4.0 * (1.0 + self.settings.jitter);
-                let farthest = self.settings.response_timeout.div_f64(round_trips);
-                self.hosts[host].latency = latency.min(farthest);
+                self.hosts[host].latency = self.settings.near_enough(latency);
             }
         }
     }

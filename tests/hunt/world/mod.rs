@@ -26,8 +26,8 @@ use tokio::time::Instant;
 use crate::actors::Stage;
 use crate::judge::{Host, Judge, Object, Wanted};
 use crate::jvm;
-use crate::net::{Doings, Wire};
-use crate::plan::{Call, Life, Plan, Settings, What};
+use crate::net::{Doings, End, Wire};
+use crate::plan::{Call, Life, MOST_UNDER_WAY, Plan, Settings, What};
 use crate::process::Process;
 use crate::sim::server::{ConnectionId, Faults, Server};
 
@@ -106,7 +106,7 @@ enum Happening {
     /// A peer does its next step.
     Peer(usize, peers::Step),
     /// The server has answered the dial.
-    Connected(oneshot::Sender<io::Result<Wire>>, io::Result<Wire>),
+    Connected(oneshot::Sender<io::Result<End>>, io::Result<Wire>),
     /// The first of what is on its way to the server.
     Arrives(usize),
     /// The client's end of the connection is known to the server.
@@ -249,12 +249,8 @@ impl World {
             Happening::Peer(number, step) => self.peer_steps(number, step, now),
             Happening::JvmListens(jvm) => self.jvm_listens(jvm, now),
             Happening::Connected(answer, wire) => {
-                let number = wire.as_ref().ok().map(|wire| wire.number);
-                if answer.send(wire).is_err()
-                    && let Some(number) = number
-                {
-                    self.close_server_side(number);
-                }
+                // It is closed again where nobody waits for it any more.
+                drop(answer.send(wire.map(|wire| wire.end(&self.doings))));
             }
             Happening::Arrives(number) => self.arrives(number, now),
             Happening::Closed(number) => {
@@ -386,9 +382,9 @@ impl World {
         self.server.faults(|faults| *faults = Faults::default());
         self.down_until = now;
         // A script that takes longer to be sent than an answer is waited for is never sent.
-        self.settings.window = 1 << 20;
+        self.settings.window = MOST_UNDER_WAY;
         for conn in &self.wires {
-            conn.wire.change(|state| state.window = 1 << 20);
+            conn.wire.change(|state| state.window = MOST_UNDER_WAY);
         }
         for host in 0..self.hosts.len() {
             let place = self.stage.place(host);

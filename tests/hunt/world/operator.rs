@@ -99,6 +99,8 @@ impl World {
         self.judge()
             .note(format_args!("operator writes {text:?} into {key}"));
         self.ask(&["SET", key, text, "PX", "60000"]);
+        // Whose record it was need not know before it is put off the next time.
+        self.judge().robs_records();
     }
 
     /// The operator opens the latch, as a deletion of Redisson's does.

@@ -61,7 +61,14 @@ impl World {
         self.look_at_counters(None);
         // Ours look as often as peers try, as long as these hand their lock round.
         self.judge().something_happens();
+        let is_script = self.settings.recipes[plan.recipe].layout == Layout::Expirable;
+        if is_script {
+            self.server.begin();
+        }
         let next = self.peer_does(number, step);
+        if is_script {
+            self.server.end();
+        }
         let (after, next) = match next {
             Some(Step::Release) if plan.dies && self.peers[number].rounds == 1 => return,
             Some(Step::Release) => (plan.hold, Step::Release),

@@ -49,7 +49,7 @@ impl World {
         let renews = is_call
             && matches!(
                 scripts::name_of(words[1]),
-                Some("RENEW" | "RENEW_PERMITS" | "RECLAIM")
+                Some("RENEW_LOCKS" | "RENEW_PERMITS" | "RECLAIM")
             );
         if is_call && !renews {
             self.judge().script();
@@ -89,8 +89,8 @@ impl World {
             let mut bytes = Vec::new();
             for message in &pushed {
                 message.encode(&mut bytes);
-                if is_turn(message) {
-                    self.judge().turn_is_told();
+                if let Some(payload) = told(message) {
+                    self.judge().is_told(payload == b"turn");
                 }
             }
             let host = self.wires[number].host;
@@ -171,6 +171,10 @@ impl World {
             ServerFault::NoReplicas(time) => {
                 self.server.faults(|faults| faults.too_few_replicas = true);
                 passing(self, time, |faults| faults.too_few_replicas = false);
+            }
+            ServerFault::CannotSave(time) => {
+                self.server.faults(|faults| faults.cannot_save = true);
+                passing(self, time, |faults| faults.cannot_save = false);
             }
             ServerFault::Loading(time) => {
                 self.server.faults(|faults| faults.loading = true);
@@ -260,11 +264,31 @@ impl World {
         }
     }
 
-    /// How many are open, but for those of processes that have stopped.
-    pub fn connections(&self) -> usize {
+    /// Those that are open, but for those of processes that have stopped for good.
+    pub fn connections(&self) -> Vec<String> {
         let open = self.open(None).into_iter();
-        open.filter(|number| !self.hosts[self.wires[*number].host].frozen)
-            .count()
+        let of_somebody = open.map(|number| (self.wires[number].host, number));
+        of_somebody
+            .filter(|(host, _)| !self.hosts[*host].frozen)
+            .map(|(host, number)| format!("c{host}/{number}"))
+            .collect()
+    }
+
+    /// How many connections there have been.
+    pub fn connections_made(&self) -> usize {
+        self.wires.len()
+    }
+
+    /// The keys, and how many bytes they take.
+    pub fn size(&mut self) -> (Vec<String>, i64) {
+        let keys = self.keys().into_iter().map(|(key, _)| key);
+        let keys: Vec<String> = keys.collect();
+        let of = |key: &String| match self.ask(&["MEMORY", "USAGE", key]) {
+            Some(Reply::Int(bytes)) => bytes,
+            _ => 0,
+        };
+        let bytes = keys.iter().map(of).sum();
+        (keys, bytes)
     }
 
     /// All keys, with their times to live in milliseconds.
@@ -286,12 +310,17 @@ impl World {
     }
 }
 
-/// Whether a client is told that it is its turn.
-fn is_turn(message: &Reply) -> bool {
+/// What a message says; the confirmations of subscriptions are none.
+fn told(message: &Reply) -> Option<&[u8]> {
     let Reply::Array(parts) = message else {
-        return false;
+        return None;
     };
-    matches!(parts.last(), Some(Reply::Bulk(payload)) if payload == b"turn")
+    match &parts[..] {
+        [Reply::Bulk(kind), .., Reply::Bulk(payload)] if kind.ends_with(b"message") => {
+            Some(payload)
+        }
+        _ => None,
+    }
 }
 
 /// The first whole request, and how long it is.

@@ -6,8 +6,8 @@ use fastrand::Rng;
 use super::commands::{CHANNELS, KEYS, MEMBERS, choose};
 use super::step::{Mood, Words};
 use crate::sim::scripts::{
-    FAIR, GIVE, LOCK, LONE, NUDGE, ONCE, RENEW, SEMAPHORE, SET, SETTLE, SLOTS, TAKE, TIMESTAMP,
-    digest,
+    FAIR, GIVE, LOCK, LONE, NUDGE, ONCE, RENEW_LOCKS, SEMAPHORE, SET, SETTLE, SLOTS, TAKE,
+    TIMESTAMP, digest,
 };
 
 /// Records of two clients; the end is the client's id.
@@ -266,7 +266,7 @@ fn give(rng: &mut Rng) -> Call {
 
 fn renew(rng: &mut Rng) -> Call {
     Call {
-        source: RENEW,
+        source: RENEW_LOCKS,
         keys: texts(&["lock", "hash"]),
         arguments: texts(&[
             choose(rng, LEASES),

@@ -38,6 +38,8 @@ pub struct Keyspace {
     history: VecDeque<Vec<Change>>,
     /// What the command being carried out has changed so far.
     current: Vec<Change>,
+    /// It is a part of something larger.
+    unfinished: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -53,6 +55,7 @@ impl Default for Keyspace {
             databases: vec![BTreeMap::new(); DATABASES],
             history: VecDeque::new(),
             current: Vec::new(),
+            unfinished: false,
         }
     }
 }
@@ -100,6 +103,9 @@ impl Keyspace {
 
     /// Ends a command: what it has changed is one write.
     pub fn commit(&mut self) {
+        if self.unfinished {
+            return;
+        }
         let mut changes = std::mem::take(&mut self.current);
         changes.retain(
             |change| match (&change.before, self.get(change.database, &change.key)) {
@@ -114,6 +120,16 @@ impl Keyspace {
             self.history.pop_front();
         }
         self.history.push_back(changes);
+    }
+
+    /// The commands that follow are parts of one write, to the end of it.
+    pub fn begin(&mut self) {
+        self.unfinished = true;
+    }
+
+    pub fn end(&mut self) {
+        self.unfinished = false;
+        self.commit();
     }
 
     /// What has been written so far is not lost any more.

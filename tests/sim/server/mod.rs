@@ -177,6 +177,15 @@ impl Server {
         self.core.borrow_mut().keys = snapshot.0.clone();
     }
 
+    /// The commands that follow are one write, as those of a script are, until [`Self::end`].
+    pub fn begin(&mut self) {
+        self.core.borrow_mut().keys.begin();
+    }
+
+    pub fn end(&mut self) {
+        self.core.borrow_mut().keys.end();
+    }
+
     /// What is stored now is on disk, and on all replicas.
     pub fn save(&mut self) {
         self.core.borrow_mut().keys.save();

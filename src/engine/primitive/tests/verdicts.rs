@@ -129,6 +129,26 @@ fn a_call_that_follows_is_made_in_time_unless_a_later_answer_says_otherwise() {
 }
 
 #[test]
+fn a_closed_line_makes_calls_that_follow_for_a_moment_only() {
+    let (mut state, began) = (state::<Gate>(), Instant::now());
+    let pause = Duration::from_millis(20);
+    let _ = state.close("name", began).tell();
+    state.call(Down(3), None, began);
+    let (mut now, mut made) = (began, 0);
+    while state.has_work() && made < 100 {
+        let batch = depart(&mut state);
+        made += 1;
+        let mut verdict = verdict(&batch, || Got::Nothing);
+        verdict.later = Some((pause, Down(3)));
+        arrive(&mut state, batch, verdict, now);
+        now += pause;
+        state.ring(now);
+    }
+    assert_eq!(made, 11, "the call itself, and those of 200 ms");
+    assert_eq!(state.alarm(), None);
+}
+
+#[test]
 fn a_batch_says_who_waited_when_it_departed() {
     let (mut state, now) = (state::<Gate>(), Instant::now());
     let first = join(&mut state, None, now);

@@ -1,0 +1,248 @@
+//! [`Client`]: connections, identity, and handles to objects.
+
+mod builder;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+pub use builder::ClientBuilder;
+
+use crate::api::Answer;
+use crate::engine::Core;
+use crate::error::Result;
+use crate::recipes::{FairSemaphore, SetSemaphore, SlotSemaphore, StringLock, TimestampSemaphore};
+use crate::redisson::{RCountDownLatch, RFencedLock, RLock, RPermitExpirableSemaphore, RSemaphore};
+use crate::state::ConnectionState;
+use crate::stats::Stats;
+
+/// A client of one Redis server: two connections, however many objects and waiters; or of a cluster: two to each of its
+/// masters.
+///
+/// One connection carries commands; a second one, made when the first caller has to wait, hears wake-ups.
+/// A connection that is lost comes back by itself for as long as that takes, with growing, jittered
+/// pauses; calls wait for it through the [`retry_window`](ClientBuilder::retry_window), and callers that
+/// stand in line for permits wait on.
+///
+/// Cheap to clone; the clones are one client. When the last clone and the last handle are gone, and what
+/// they owe has been carried out, the connections are closed; waiters left asleep elsewhere may keep them open
+/// for about a minute. A client belongs to the tokio runtime that it was made in.
+#[derive(Clone)]
+pub struct Client {
+    core: Arc<Core>,
+}
+
+impl Client {
+    /// Connects with the default settings.
+    ///
+    /// `url` is `redis://[[user]:password@]host[:port][/database]`, with reserved characters of user and password
+    /// percent-encoded (`%40` for `@`), `rediss://` for the same by TLS (with the feature `tls-rustls`),
+    /// `redis+unix:///path[?db=..&user=..&pass=..]`, or, of a cluster, `redis+cluster://[[user]:password@]host[:port],..` with
+    /// one of its nodes or several (`rediss+cluster://` by TLS); or, of a master and replicas that nobody watches over but those who run
+    /// them, `redis+replicated://[[user]:password@]host[:port],..[/database]` (`rediss+replicated://`).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ClientBuilder::connect`].
+    pub async fn connect(url: impl Into<String>) -> Result<Self> {
+        Self::builder(url).connect().await
+    }
+
+    /// All settings, to be changed before [`connect`](ClientBuilder::connect).
+    pub fn builder(url: impl Into<String>) -> ClientBuilder {
+        ClientBuilder::new(url.into())
+    }
+
+    /// The semaphore called `name`: a handle, made without I/O. Redisson: `getSemaphore(String)`.
+    ///
+    /// A name that cannot be used is told by the first operation; names have 64 KiB at the most, those of all objects.
+    #[must_use]
+    pub fn semaphore(&self, name: &str) -> RSemaphore {
+        RSemaphore::new(&self.core, name)
+    }
+
+    /// The lock called `name`: a handle, made without I/O, that is an owner of its own. Redisson: `getLock(String)`.
+    ///
+    /// A name that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn lock(&self, name: &str) -> RLock {
+        RLock::new(&self.core, name)
+    }
+
+    /// The lock called `name` that gives fencing tokens: a handle as [`lock`](Self::lock) makes one. Redisson:
+    /// `getFencedLock(String)`.
+    #[must_use]
+    pub fn fenced_lock(&self, name: &str) -> RFencedLock {
+        RFencedLock::new(&self.core, name)
+    }
+
+    /// The count-down latch called `name`: a handle, made without I/O. Redisson: `getCountDownLatch(String)`.
+    ///
+    /// A name that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn count_down_latch(&self, name: &str) -> RCountDownLatch {
+        RCountDownLatch::new(&self.core, name)
+    }
+
+    /// The semaphore called `name` whose permits have ids and leases: a handle, made without I/O. Redisson:
+    /// `getPermitExpirableSemaphore(String)`.
+    ///
+    /// A name that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn permit_expirable_semaphore(&self, name: &str) -> RPermitExpirableSemaphore {
+        RPermitExpirableSemaphore::new(&self.core, name)
+    }
+
+    /// The timestamp semaphore called `name`, of the classic recipes: a handle, made without I/O.
+    ///
+    /// A name or setting that cannot be used is told by the first operation.
+    #[must_use]
+    pub fn timestamp_semaphore(&self, name: &str, limit: u32) -> TimestampSemaphore {
+        TimestampSemaphore::new(&self.core, name, limit)
+    }
+
+    /// The fair semaphore called `name`, of the classic recipes: a handle, made without I/O.
+    #[must_use]
+    pub fn fair_semaphore(&self, name: &str, limit: u32) -> FairSemaphore {
+        FairSemaphore::new(&self.core, name, limit)
+    }
+
+    /// The set semaphore called `name`, of the classic recipes: a handle, made without I/O.
+    #[must_use]
+    pub fn set_semaphore(&self, name: &str, limit: u32) -> SetSemaphore {
+        SetSemaphore::new(&self.core, name, limit)
+    }
+
+    /// The slot strings called `name`, of the classic recipes: a handle, made without I/O.
+    #[must_use]
+    pub fn slot_semaphore(&self, name: &str, limit: u32) -> SlotSemaphore {
+        SlotSemaphore::new(&self.core, name, limit)
+    }
+
+    /// The string lock `lock:name`, of the classic recipes: a handle, made without I/O, that is an owner of its own.
+    #[must_use]
+    pub fn string_lock(&self, name: &str) -> StringLock {
+        StringLock::new(&self.core, name)
+    }
+
+    /// The client's id, a random UUID: it stands in the keys of its records.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.core.id()
+    }
+
+    /// Asks the server whether it is there: for a readiness probe. Nothing is waited for but the answer, and that for the
+    /// response time-out; Redis: `PING`, which the ACL may forbid.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] at once where there is no connection at the moment, and when no answer comes;
+    /// [`Error::RefusedForNow`], [`Error::Authentication`] or [`Error::Tls`] where that is why;
+    /// [`Error::ShutDown`] after the shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time.
+    pub async fn ping(&self) -> Result<()> {
+        self.core.ping().await
+    }
+
+    /// Sends a command that only looks, once, and hands the answer back: for tools, which show what no object tells.
+    ///
+    /// The words stand as they are: keys are not mapped. Nothing is repeated, and nothing is waited for but the answer, and that
+    /// for the response time-out. A command that changes something may have done so although an error is told: that is what
+    /// the objects are for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] at once where there is no connection at the moment, and when no answer comes;
+    /// [`Error::Server`], [`Error::PermissionDenied`] and the others where the server refuses;
+    /// [`Error::ShutDown`] after the shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time.
+    pub async fn ask(&self, words: &[&str]) -> Result<Answer> {
+        self.core.ask(words).await
+    }
+
+    /// Whether the connection for commands stands, and each change of that, without asking the server.
+    ///
+    /// It says nothing about the connection for wake-ups, which is there only while somebody waits.
+    #[must_use]
+    pub fn connection_state(&self) -> watch::Receiver<ConnectionState> {
+        self.core.connection.state()
+    }
+
+    /// What has become of this client's calls so far, and how things stand: cheap, without I/O.
+    ///
+    /// With the feature `metrics` the same numbers go to the recorder of the [`metrics`](https://docs.rs/metrics) facade once a second, and all
+    /// clients of a process add up: the counters `redisson_semaphore_granted_total`, `_refused_total`, `_failed_total`, `_outcomes_unknown_total`,
+    /// `_lost_total`, `_retries_total` and `_reconnections_total`, and the gauges `redisson_semaphore_waiting`, `_held_permits` and
+    /// `_held_locks`. As they come, the histograms `redisson_semaphore_wait_seconds` (of what was granted) and
+    /// `redisson_semaphore_hold_seconds` (of guards) are told, with the label `what`, which is `permits` or `lock`: of more than 10,000 a second a sample of
+    /// about so many. Names of objects are no labels, as they may be many. The recorder has to be there before the client is made.
+    ///
+    /// With the feature `spans` there is a span of [`tracing`](https://docs.rs/tracing) at the level `INFO` for each wait, `wait`, and one for as long as a
+    /// guard holds something, `hold`: with the `name` of the object, `what`, and the `amount` of permits.
+    ///
+    /// ```no_run
+    /// # async fn watch(client: redisson_semaphore::Client) {
+    /// let stats = client.stats();
+    /// println!("{} wait, {} permits are held", stats.waiting, stats.held_permits);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.look()
+    }
+
+    /// Carries out what is owed, above all the releases of dropped guards, and ends.
+    ///
+    /// Callers that wait for permits are told [`Error::ShutDown`], and so is every later call. A guard
+    /// that is dropped after this can't give its permits back, and neither can a call that has been granted some and was
+    /// left unpolled until now. A second call waits for the first one, and is told
+    /// the same.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unfinished`] if something could not be carried out within the retry window. A call in doubt whose
+    /// callers have been told so already has had its window: it gets one more chance, not another window.
+    pub async fn shutdown(&self) -> Result<()> {
+        self.core.shutdown(None).await
+    }
+
+    /// As [`shutdown`](Self::shutdown), but ends after `limit`, whatever is owed by then: for a service that has only so
+    /// long before it is killed. What could not be carried out in time is not carried out any more.
+    ///
+    /// Where several shut the client down, the shortest limit counts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unfinished`] if something could not be carried out within `limit`, or the retry window where that is shorter.
+    ///
+    /// # Cancel safety
+    ///
+    /// A shutdown that has begun goes on with the next call; wait for one of them to its end.
+    pub async fn shutdown_for(&self, limit: Duration) -> Result<()> {
+        self.core.shutdown(Some(limit)).await
+    }
+}
+
+#[cfg(feature = "blocking")]
+impl Client {
+    /// `end` is dropped when nobody uses the client any more, and it owes nothing.
+    pub(crate) fn ends_with(&self, end: tokio::sync::oneshot::Sender<()>) {
+        let _ = self.core.end.set(end);
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! The scripts, put together from the files of `lua/`: several begin with the same parts.
+
+macro_rules! lua {
+    ($($file:literal),+ $(,)?) => {
+        concat!($(include_str!(concat!("../lua/", $file, ".lua"))),+)
+    };
+}
+/// Serves clients in turn.
+macro_rules! line {
+    () => {
+        lua!("engine/places", "engine/line")
+    };
+}
+/// The semaphore's batch, behind what reads its counter.
+macro_rules! semaphore {
+    () => {
+        concat!(line!(), lua!("semaphore/turns", "semaphore/batch"))
+    };
+}
+/// A recipe's, whose store is kept by `$file`.
+macro_rules! recipe {
+    ($($file:literal),+) => {
+        concat!(
+            lua!("engine/envelope"),
+            line!(),
+            lua!("recipes/ids", $($file,)+ "recipes/batch"),
+        )
+    };
+}
+
+pub(crate) const ONCE: &str = lua!("engine/once");
+pub(crate) const FORGET: &str = lua!("engine/forget");
+
+pub(crate) const SEMAPHORE: &str = concat!(lua!("semaphore/counter"), semaphore!());
+/// The same where calls are about permits on record.
+pub(crate) const WATCHED: &str = concat!(
+    lua!("semaphore/held", "semaphore/counter", "semaphore/holders"),
+    semaphore!(),
+);
+pub(crate) const RECLAIM: &str = lua!("semaphore/reclaim");
+pub(crate) const LONE: &str = lua!("semaphore/lone");
+pub(crate) const SETTLE: &str = lua!("semaphore/settle");
+pub(crate) const NUDGE: &str = lua!("semaphore/nudge");
+
+pub(crate) const LOCK: &str = lua!("lock/batch");
+pub(crate) const TAKE: &str = lua!("lock/take");
+pub(crate) const GIVE: &str = lua!("lock/give");
+pub(crate) const RENEW_LOCKS: &str = lua!("lock/renew");
+
+pub(crate) const LATCH: &str = lua!("engine/envelope", "latch/steps");
+
+pub(crate) const PERMITS: &str = concat!(
+    lua!("permit_expirable/lone", "engine/envelope"),
+    line!(),
+    lua!(
+        "permit_expirable/counter",
+        "semaphore/turns",
+        "permit_expirable/steps",
+    ),
+);
+pub(crate) const PERMITS_KEYS: &str = lua!("engine/envelope", "permit_expirable/keys");
+pub(crate) const RENEW_PERMITS: &str = lua!("permit_expirable/renew");
+
+pub(crate) const TIMESTAMP: &str = recipe!("recipes/times", "recipes/timestamp");
+pub(crate) const FAIR: &str = recipe!("recipes/times", "recipes/fair");
+pub(crate) const SET: &str = recipe!("recipes/set");
+pub(crate) const SLOTS: &str = recipe!("recipes/slots");
