@@ -39,6 +39,7 @@ impl<P: Primitive> State<P> {
             }
         }
         let asked = !batch.asks.is_empty();
+        self.told = batch.end;
         self.named.clear();
         for (ask, grant) in batch.asks.into_iter().zip(grants) {
             let waits = self.waiters.get(ask.ticket);

@@ -74,6 +74,8 @@ pub(super) struct State<P: Primitive> {
     /// A batch was given up whose copies may still reach the server.
     pub(super) doubtful: bool,
     pub(super) closed: bool,
+    /// Who has an earlier ticket than this was there when a batch departed that has been answered.
+    pub(super) told: Ticket,
     /// Once it is closed, a call that is to be made later is made by then, or not at all.
     pub(super) owes_until: Option<Instant>,
 }
@@ -93,6 +95,7 @@ impl<P: Primitive> State<P> {
             singly: 0,
             doubtful: false,
             closed,
+            told: 0,
             owes_until: None,
         }
     }
@@ -176,7 +179,8 @@ impl<P: Primitive> State<P> {
     /// Whether the channels are to be heard: somebody has been told to wait. Who has not been may never have to, and asks: of a crowd
     /// that finds what it wants somebody has always just come.
     pub(super) fn listens(&mut self) -> bool {
-        let told = self.waiters.somebody_was_told_to_wait();
+        let first = self.waiters.first_to_stay();
+        let told = first.is_some_and(|(ticket, _)| ticket < self.told);
         self.look |= !told && !self.waiters.is_empty();
         told
     }
