@@ -23,8 +23,7 @@
 --   list: behind whom to go on, "-": nobody; for each ",<id in hex>=<milliseconds left, -1: without end>"
 --   Where turns are kept and others listen, a last word follows, see semaphore/turns.lua
 -- Publishes: where some have become free and are left: how many, 2^31-1 at the most; then "0" for each further one. With "+"
---   before each where turns are kept, as those who take part are told in another way; nothing then if no other listens, nor
---   where this client, which waits, is the only one
+--   before each where turns are kept, as those who take part are told in another way; nothing then if no other listens
 -- Repeat-safe: yes, by envelope.lua
 -- Invariant: a permit is either counted in the counter, or its id is in the zset
 
@@ -314,13 +313,7 @@ return carry_out(function()
   for first = 1, #gone, CHUNK do write('ZREM', PERMITS, unpack(gone, first, min(#gone, first + CHUNK - 1))) end
   if life > 0 then write('PEXPIRE', PERMITS, life) end
   local word = turn and close_turn(total, added > 0 and total > 0) or ''
-  local announces = added > 0 and total > 0 and not (turn and turn.strangers == 0)
-  if announces and KEYS[5] and not turn then
-    -- What has been said of who listens may be over.
-    local all, own = count_listeners(KEYS[4] .. ':' .. client)
-    announces = all ~= own or all < 0
-  end
-  if announces then
+  if added > 0 and total > 0 and not (turn and turn.strangers == 0) then
     local sign = turn and '+' or ''
     publish(sign .. format('%.0f', min(total, HIGHEST)))
     publish(sign .. '0', min(added, total, MOST_ZEROS) - 1)

@@ -43,6 +43,7 @@ impl<P: Primitive> State<P> {
         }
         self.call_again(again);
         let asked = !batch.asks.is_empty();
+        self.told = self.told.max(batch.end);
         self.named.clear();
         for (ask, grant) in batch.asks.into_iter().zip(grants) {
             let waits = self.waiters.get(ask.ticket);

@@ -193,9 +193,8 @@ impl<P: Primitive> Line<P> {
         if inner.state.closed {
             return Err(self.shut_down());
         }
-        let waited = inner.state.waits_unasked;
         let added = add(&mut inner.state);
-        if inner.state.waits_unasked && !waited {
+        if std::mem::take(&mut inner.state.waits_unasked) {
             let heard = std::mem::take(&mut inner.heard);
             self.listen_as_needed(&mut inner, &heard);
             inner.heard = heard;

@@ -63,7 +63,7 @@ pub(super) struct State<P: Primitive> {
     pub(super) look: bool,
     /// There will be one then.
     pub(super) look_at: Option<Instant>,
-    /// Somebody waits for that who has not been told to, or has done so since somebody was there all the time.
+    /// Somebody has just come who waits for that, as an earlier answer has told it to.
     pub(super) waits_unasked: bool,
     /// A call that is made then.
     pub(super) later: Option<(Instant, P::Call)>,
@@ -78,6 +78,8 @@ pub(super) struct State<P: Primitive> {
     /// A batch was given up whose copies may still reach the server.
     pub(super) doubtful: bool,
     pub(super) closed: bool,
+    /// Who has an earlier ticket than this was there when a batch departed that has been answered.
+    pub(super) told: Ticket,
     /// Once it is closed, a call that is to be made later is made by then, or not at all.
     pub(super) owes_until: Option<Instant>,
 }
@@ -99,6 +101,7 @@ impl<P: Primitive> State<P> {
             settled: Told::nobody(),
             doubtful: false,
             closed,
+            told: 0,
             owes_until: None,
         }
     }
@@ -160,8 +163,18 @@ impl<P: Primitive> State<P> {
         }
         let look = self.primitive.joins(&want, &self.waiters, now);
         self.note(look, now);
-        self.waits_unasked |= matches!(look, Look::After(_) | Look::Instead(_));
-        self.waiters.join(want, reply, deadline, now)
+        let ticket = self.waiters.join(want, reply, deadline, now);
+        if matches!(look, Look::After(_) | Look::Instead(_)) {
+            // An earlier answer has told it to wait.
+            self.waits_unasked = true;
+            self.told = ticket + 1;
+            if !self.waiters.ends(ticket)
+                && let Some(waiter) = self.waiters.get_mut(ticket)
+            {
+                waiter.unanswered = None;
+            }
+        }
+        ticket
     }
 
     /// A caller does not wait any more.
@@ -187,13 +200,13 @@ impl<P: Primitive> State<P> {
         Some((waiter.reply, waiter.unanswered.unwrap_or(now)))
     }
 
-    /// Whether the channels are to be heard: somebody has been told to wait, or knows that it has to. Who has not been may never have to, and asks: of a crowd
+    /// Whether the channels are to be heard: somebody has been told to wait. Who has not been may never have to, and asks: of a crowd
     /// that finds what it wants somebody has always just come.
     pub(super) fn listens(&mut self) -> bool {
-        self.waits_unasked &= !self.waiters.is_empty();
-        let listens = self.waits_unasked || self.waiters.somebody_was_told_to_wait();
-        self.look |= !listens && !self.waiters.is_empty();
-        listens
+        let first = self.waiters.first_to_stay();
+        let told = first.is_some_and(|(ticket, _)| ticket < self.told);
+        self.look |= !told && !self.waiters.is_empty();
+        told
     }
 
     /// Something is told of a channel, which those who wait hear or not.

@@ -136,12 +136,6 @@ impl<W, R> Waiters<W, R> {
         all.find(|(ticket, _)| !self.ending.contains(ticket))
     }
 
-    /// Whether anybody has been told to wait who does so still: those are in front of all who have not been.
-    pub(crate) fn somebody_was_told_to_wait(&self) -> bool {
-        let first = self.first_to_stay();
-        first.is_some_and(|(ticket, _)| self.by_ticket[&ticket].unanswered.is_none())
-    }
-
     /// Whether the first of all has been told to wait.
     pub(crate) fn somebody_was_answered(&self) -> bool {
         let mut all = self.by_ticket.values();
