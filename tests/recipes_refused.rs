@@ -5,11 +5,14 @@ mod support;
 
 use std::time::Duration;
 
-use layouts::{Layout, Shape};
+use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
-use redisson_semaphore::{Client, Error};
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, Error, Held};
+use support::clients::limited;
 use support::server::RedisServer;
 use support::waiters::until;
+use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -41,7 +44,7 @@ async fn a_user_with_the_commands_that_are_needed() {
         assert_eq!(one.holders().await.unwrap().len(), 1);
         assert!(one.refresh(permit.id()).await.unwrap());
         assert!(permit.release().await.unwrap());
-        let permit = tokio::time::timeout(LIMIT, waiter).await.unwrap();
+        let permit = timeout(LIMIT, waiter).await.unwrap();
         drop(permit.unwrap().unwrap());
         one.release_all().await.unwrap();
     }
@@ -153,7 +156,7 @@ async fn a_server_without_memory() {
         let held = hasty.holders().await.unwrap();
         assert_eq!(held.len(), 1, "{layout:?}");
         limit("0").await;
-        let two = tokio::time::timeout(LIMIT, waiter).await.unwrap();
+        let two = timeout(LIMIT, waiter).await.unwrap();
         let two = two.unwrap().unwrap();
         assert!(hasty.release(one.id()).await.unwrap());
         assert!(hasty.release(two.id()).await.unwrap());
@@ -161,5 +164,80 @@ async fn a_server_without_memory() {
             hasty.holders().await.unwrap().is_empty()
         })
         .await;
+    }
+}
+
+async fn allow(control: &mut MultiplexedConnection, rule: &str) {
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "app", "+@all", rule])
+        .exec_async(control)
+        .await
+        .unwrap();
+}
+
+/// A semaphore of two permits, and who has them.
+async fn both_taken(layout: Layout, client: &Client) -> (Handle, [Held; 2]) {
+    let semaphore = layout.make(client, "subject", Shape::new(2));
+    let both = [
+        semaphore.acquire().await.unwrap(),
+        semaphore.acquire().await.unwrap(),
+    ];
+    (semaphore, both)
+}
+
+/// Calls that are made together, of which one is refused: what the other is told is what has happened.
+#[tokio::test]
+async fn a_refused_refresh_takes_no_release_along() {
+    for layout in layouts::ALL {
+        let (server, client) = limited("~* &* +@all").await;
+        let mut control = server.connection().await;
+        let (semaphore, [one, two]) = both_taken(layout, &client).await;
+        let command = match layout {
+            Layout::Set => "-smismember",
+            Layout::Slots => "-pexpire",
+            _ => "-zadd",
+        };
+        allow(&mut control, command).await;
+        // The other two travel together, behind the first one.
+        let calls = futures::future::join3(
+            semaphore.holders(),
+            semaphore.release(one.id()),
+            semaphore.refresh(two.id()),
+        );
+        let (_, released, refreshed) = timeout(LIMIT, calls).await.expect("a call hangs");
+        allow(&mut control, "+@all").await;
+        let what = format!("{layout:?}: {released:?}, {refreshed:?}");
+        let held = semaphore.holders().await.unwrap();
+        let is_held = |id| held.iter().any(|holder| holder.id() == id);
+        match released {
+            Ok(released) => assert!(released && !is_held(one.id()), "{what}"),
+            Err(_) => assert!(is_held(one.id()), "{what}"),
+        }
+        assert!(is_held(two.id()), "{what}");
+        assert!(refreshed.is_err() || layout == Layout::Slots, "{what}");
+    }
+}
+
+/// The same with an acquisition that can't be put on record, and for what can be released without.
+#[tokio::test]
+async fn a_refused_acquisition_takes_no_release_along() {
+    for layout in layouts::ALL {
+        let (server, client) = limited("~* &* +@all").await;
+        let mut control = server.connection().await;
+        let (semaphore, [one, two]) = both_taken(layout, &client).await;
+        allow(&mut control, "-set").await;
+        let calls = futures::future::join3(
+            semaphore.holders(),
+            semaphore.release(one.id()),
+            semaphore.acquire(),
+        );
+        let (_, released, acquired) = timeout(LIMIT, calls).await.expect("a call hangs");
+        allow(&mut control, "+@all").await;
+        assert_eq!(released, Ok(true), "{layout:?}: {acquired:?}");
+        let error = acquired.unwrap_err();
+        assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
+        let held = semaphore.holders().await.unwrap();
+        let held: Vec<_> = held.iter().map(|holder| holder.id()).collect();
+        assert_eq!(held, [two.id()], "{layout:?}");
     }
 }

@@ -1,12 +1,18 @@
 //! Redisson's own configuration: the same file is read by a JVM and by this crate, and what is wrong with one is told.
 
+// Not every part of them is used here.
+#[allow(dead_code)]
+mod certificates;
+mod sentinels;
 mod support;
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redisson_semaphore::{Client, Error, NameMapper, RedissonYaml};
+use certificates::Authority;
+use redisson_semaphore::{Client, Error, NameMapper, RedissonYaml, Tls};
+use sentinels::{Deployment, MASTER};
 use serde_json::json;
 use support::clients::{LIMIT, served, stored};
 use support::cluster::Cluster;
@@ -159,6 +165,80 @@ async fn a_cluster_is_found_by_the_same_file() {
     let peer = JavaPeer::start_with("4.7.0", "redis://", &["--yaml", file.path()]).await;
     share(&client, &peer, "seats").await;
     peer.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_are_found_by_the_same_file() {
+    let deployment = Deployment::start().await;
+    for sentinel in &deployment.sentinels {
+        sentinels::let_all_in(sentinel).await;
+    }
+    let addresses: Vec<String> = (deployment.sentinels.iter())
+        .map(|sentinel| format!("  - \"redis://127.0.0.1:{}\"\n", sentinel.port()))
+        .collect();
+    let text = format!(
+        "sentinelServersConfig:\n  masterName: \"{MASTER}\"\n  sentinelAddresses:\n{}  sentinelUsername: redisson\n  \
+         sentinelPassword: redisson\n  masterConnectionMinimumIdleSize: 1\n  slaveConnectionMinimumIdleSize: 1\n",
+        addresses.concat()
+    );
+    let file = File::new(&text);
+    let client = Client::from_redisson_yaml(file.path()).await.unwrap();
+    let peer = JavaPeer::start_with("4.7.0", "redis://", &["--yaml", file.path()]).await;
+    share(&client, &peer, "seats").await;
+    deployment.until_all_have("seats", "0").await;
+    peer.shutdown().await;
+}
+
+/// A JVM's key store is not read here: the authority is told beside the file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_and_sentinels_are_reached_by_tls_by_the_same_file() {
+    const HOST: &str = "127.0.0.1";
+    let authority = Authority::new();
+    let certificate = authority.certificate(HOST);
+    let (chain, key) = (&certificate.chain_file, &certificate.key_file);
+    let server = RedisServer::options().tls(&authority.file(), chain, key, false);
+    let server = server.start().await;
+    let sentinel = sentinels::sentinel()
+        .tls(&authority.file(), chain, key, false)
+        .setting("tls-replication", "yes")
+        .start()
+        .await;
+    sentinels::monitor(&sentinel, MASTER, server.tls_port(), "harness", 1).await;
+    sentinels::let_all_in(&sentinel).await;
+    let single = format!(
+        "singleServerConfig:\n  address: rediss://{HOST}:{}\n  connectionMinimumIdleSize: 1\n",
+        server.tls_port()
+    );
+    let watched = format!(
+        "sentinelServersConfig:\n  masterName: {MASTER}\n  sentinelAddresses: [\"rediss://{HOST}:{}\"]\n  \
+         sentinelUsername: redisson\n  sentinelPassword: redisson\n  checkSentinelsList: false\n",
+        sentinel.tls_port()
+    );
+    let store = authority.truststore();
+    let store = store.to_str().expect("plain characters");
+    let trusted = |indent: &str| {
+        format!("{indent}sslTruststore: file:{store}\n{indent}sslTruststorePassword: truststore\n")
+    };
+    for (number, (version, text)) in [
+        ("4.7.0", single.clone() + &trusted("")),
+        ("3.27.2", single + &trusted("  ")),
+        ("4.7.0", watched + &trusted("")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let file = File::new(&text);
+        let (builder, ignored) = RedissonYaml::file(file.path()).unwrap().builder().unwrap();
+        let stores = ignored
+            .iter()
+            .filter(|setting| setting.reason.contains("key stores"));
+        assert_eq!(stores.count(), 1, "{ignored:?}");
+        let builder = builder.tls(Tls::new().trust_only(authority.pem()));
+        let client = builder.connect().await.unwrap();
+        let peer = JavaPeer::start_with(version, "redis://", &["--yaml", file.path()]).await;
+        share(&client, &peer, &format!("seats-{number}")).await;
+        peer.shutdown().await;
+    }
 }
 
 #[tokio::test]
@@ -363,7 +443,7 @@ fn what_is_wrong_is_told_with_its_line_and_its_name() {
         ),
         (
             "sentinelServersConfig:\n  sentinelAddresses: [redis://h:1]\n",
-            2,
+            1,
             "masterName is missing",
         ),
         (

@@ -153,7 +153,7 @@ async fn who_looks_or_gets_nothing_waits_for_no_replica() {
         assert!(lock.guard_for(wait).await.unwrap().is_none());
         assert!(lock.is_locked().await.unwrap());
         assert!(!client.lock("free").force_unlock().await.unwrap());
-        assert!(!client.lock("free").unlock().await.is_ok());
+        assert!(client.lock("free").unlock().await.is_err());
         assert!(leased.try_acquire().await.unwrap().is_none());
         assert!(!latch.try_set_count(2).await.unwrap());
         assert!(!latch.wait_for(wait).await.unwrap());
@@ -262,20 +262,21 @@ async fn what_no_replica_confirms_is_given_back_and_told() {
     let client = pair.connect().await;
     let semaphore = client.semaphore("seats");
     semaphore.try_set_permits(5).await.unwrap();
-    let (lock, other) = (client.lock("door"), client.lock("gate"));
+    let (lock, gate) = (client.lock("door"), client.lock("gate"));
     let leased = client.permit_expirable_semaphore("work");
     leased.try_set_permits(5).await.unwrap();
     let slots = client.set_semaphore("slots", 5);
-    // One that has to wait, and goes on waiting.
+    // One that has to wait, and goes on waiting. What one caller of a client gives to the next is no change.
     let guard = semaphore.permit(5).await.unwrap();
-    let line = waiter(&mut pair.master.connection().await, &semaphore, 5).await;
+    let other = pair.connect().await.semaphore("seats");
+    let line = waiter(&mut pair.master.connection().await, &other, 5).await;
     pair.part().await;
 
     let wait = Duration::from_millis(10);
     let (released, locked, timed, work, slot) = tokio::join!(
         guard.release(),
         lock.try_lock(),
-        other.guard_for(wait),
+        gate.guard_for(wait),
         leased.permit_for(wait),
         LeasedSemaphore::permit_for(&slots, wait),
     );

@@ -257,13 +257,8 @@ async fn what_cannot_work_is_told() {
 async fn a_jvm_follows_the_same_sentinels() {
     let deployment = Deployment::start().await;
     let client: Client = deployment.builder().connect().await.unwrap();
-    // Redisson asks them for more than our clients.
     for sentinel in &deployment.sentinels {
-        let _: () = redis::cmd("ACL")
-            .arg(&["SETUSER", "default", "on", "nopass", "~*", "&*", "+@all"])
-            .query_async(&mut sentinel.connection().await)
-            .await
-            .unwrap();
+        sentinels::let_all_in(sentinel).await;
     }
     let url = deployment.sentinels[0].url();
     let peer = JavaPeer::start_with("4.7.0", &url, &["--sentinel-of", MASTER]).await;

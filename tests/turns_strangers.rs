@@ -66,7 +66,12 @@ impl Waiting {
 
     /// Strangers are owed so many permits.
     async fn owe(&mut self, permits: i64) {
-        let account = format!("0 {permits}.0000 1.0000 0 0.0000");
+        self.account(permits, 0).await;
+    }
+
+    /// And have taken so many since the last script.
+    async fn account(&mut self, owed: i64, taken: i64) {
+        let account = format!("{taken} {owed}.0000 1.0000 0 0.0000");
         let _: () = self.connection.hset(NOTES, "*", account).await.unwrap();
     }
 
@@ -166,6 +171,23 @@ async fn strangers_who_take_too_much_do_not_hear_of_our_releases() {
         served(world.waiters.remove(0)).await;
         assert!(announced(&monitor.until_marker().await));
     }
+}
+
+/// The first of the line are told together where strangers are busy, as these may be faster than the first.
+#[tokio::test]
+async fn beside_strangers_who_take_too_much_several_are_told() {
+    let mut world = Waiting::start(2).await;
+    let latest = now(&mut world.connection).await + 3_600_000_000;
+    let ear = world.ghost(latest).await;
+    world.account(-8, 1).await;
+    // One for its own caller, and one for the other's.
+    world.clients[0].release(2).await.unwrap();
+    for waiter in world.waiters.drain(..) {
+        served(waiter).await;
+    }
+    let told = timeout(LIMIT, ear.into_on_message().next()).await;
+    let told = told.expect("it is told").expect("the connection stands");
+    assert_eq!(told.get_payload::<String>().unwrap(), "turn");
 }
 
 /// Who releases looks after it.

@@ -20,6 +20,7 @@
 mod contestant;
 mod figures;
 mod meter;
+mod pinger;
 mod program;
 mod publish;
 mod report;

@@ -10,6 +10,7 @@ mod certificates;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+use std::cell::Cell;
 use std::error::Error;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,7 +78,7 @@ async fn cluster() -> Result<()> {
     Ok(())
 }
 
-/// One semaphore, and 64 of them.
+/// One semaphore, 64, and one for each caller: then every call travels.
 async fn tls() -> Result<()> {
     let authority = Authority::new();
     let certificate = authority.certificate("127.0.0.1");
@@ -95,7 +96,7 @@ async fn tls() -> Result<()> {
         .tls(Tls::new().trust_only(authority.pem()))
         .connect()
         .await?;
-    for semaphores in [1, SEMAPHORES] {
+    for semaphores in [1, SEMAPHORES, CALLERS] {
         let make = |client: &Client| -> Vec<RSemaphore> {
             let all = 0..semaphores;
             all.map(|number| client.semaphore(&format!("bench-{number}")))
@@ -105,9 +106,10 @@ async fn tls() -> Result<()> {
         for semaphore in &plain {
             semaphore.try_set_permits(AMPLE).await?;
         }
+        let (with_cpu, without_cpu) = (Load::default(), Load::default());
         let (with, without) = in_turns(
-            || pairs(&secured, async |semaphore| pair(semaphore).await),
-            || pairs(&plain, async |semaphore| pair(semaphore).await),
+            || with_cpu.of(&server, &secured),
+            || without_cpu.of(&server, &plain),
         )
         .await?;
         println!("semaphores: {semaphores}, {CALLERS} callers, pairs/s:");
@@ -115,8 +117,48 @@ async fn tls() -> Result<()> {
             "  by TLS {with:.0}, without {without:.0}: {:.0} % less",
             100.0 * (1.0 - with / without)
         );
+        println!(
+            "  the server's CPU for a pair: {:.2} µs by TLS, {:.2} without",
+            with_cpu.of_pair(),
+            without_cpu.of_pair()
+        );
     }
     Ok(())
+}
+
+/// What a server had to do for pairs of calls. Other than their rate, that hardly depends on what else the machine does.
+#[derive(Default)]
+struct Load {
+    pairs: Cell<f64>,
+    micros: Cell<f64>,
+}
+
+impl Load {
+    async fn of(&self, server: &RedisServer, semaphores: &[RSemaphore]) -> Result<f64> {
+        let (before, began) = (cpu(server).await?, Instant::now());
+        let rate = pairs(semaphores, async |semaphore| pair(semaphore).await).await?;
+        let done = rate * began.elapsed().as_secs_f64();
+        self.pairs.set(self.pairs.get() + done);
+        self.micros
+            .set(self.micros.get() + cpu(server).await? - before);
+        Ok(rate)
+    }
+
+    fn of_pair(&self) -> f64 {
+        self.micros.get() / self.pairs.get()
+    }
+}
+
+/// In microseconds.
+async fn cpu(server: &RedisServer) -> Result<f64> {
+    let mut info = redis::cmd("INFO");
+    let connection = &mut server.connection().await;
+    let info: String = info.arg("cpu").query_async(connection).await?;
+    let of = |name: &str| -> f64 {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0)
+    };
+    Ok((of("used_cpu_sys:") + of("used_cpu_user:")) * 1e6)
 }
 
 async fn pair(semaphore: &RSemaphore) -> Result<()> {

@@ -9,7 +9,7 @@
 --   of what is left, or nothing, then nobody stops the line; `settling`: for how long after it has asked a client need not
 --   listen yet; `say`: how it is published, if not without an error. The line has
 --   `before(since)`: who came by then comes before one who came at `since`; `limit(all)`: who came by then comes before the next in
---   line; everybody does before one that has not been told and does not stop the line, if `all` may. `keep(left)`: how many of the `left` permits the next in
+--   line; everybody does before one that does not stop the line, if `all` may. `keep(left)`: how many of the `left` permits the next in
 --   line keeps, and is told of. `stops(since, ticket)`: whether the first of those who ask stops the line, as what is
 --   free does not do for it. `wait(rest)`: somebody is waited for. `note(field, value)`: to be written, too. `count()`:
 --   how many stand in line; `stands`: this client does already. `close(left, own)`: tells the others whom they fit, writes it all down, and returns how much
@@ -91,7 +91,7 @@ local function open_line(key, notes, publish, id, now, asks, rules)
   line.before = function(since) return (since + SLACK + now * SLACK_PART) / (1 + SLACK_PART) end
   line.limit = function(all)
     local e = places.at(place)
-    return e and not (all and e.told == 0 and e.stops == 0) and line.before(e.since) or math.huge
+    return e and not (all and e.stops == 0) and line.before(e.since) or math.huge
   end
   line.keep = function(left)
     local e = places.at(place)

@@ -28,7 +28,7 @@
 --   "stale" for a batch older than the record, and for one sent for the first time that is there already;
 --   "unreadable <text>" for a counter that is no integer;
 --   "refused <error>" for a key of another type, and for a repeated number that ended with an error
---   In an array where no permit has changed hands: there is nothing that replicas could confirm
+--   In an array where the counter is as it was: there is nothing that replicas could confirm
 -- Publishes: the new total, 2^31-1 at the most, where permits were added and some are left, then "0" for each
 --   further permit added, as long as somebody hears it, so that each async waiter of a JVM is started. With "+"
 --   before each where turns are kept, as those who take part are told in another way; nothing then if no other listens, or is

@@ -16,7 +16,8 @@
 --   whether they came, 0 if nobody is waited for; for how long a caller must have waited by now to be served within its
 --   process (may be less than nothing), "-" for none; how many strangers listen; how many clients stand in line; 1 if, beside
 --   strangers, this client is one of the first three. Or "turn:off": the server does not let the line be kept
--- Publishes: beside strangers "soon" to the client that is the third in line now; to the channel of those who take part "+"
+-- Publishes: beside strangers "soon" to the client that is the third in line now, and "turn" to the first three where
+--   strangers may be faster than one; to the channel of those who take part "+"
 --   where permits were added that nobody in line can use, and "all" where no line may be kept
 -- Repeat-safe: yes, batch.lua keeps a record; a batch that leaves none has changed nothing but the line
 -- Invariant: nobody gets more than there is
@@ -49,7 +50,7 @@ if time and not time.err then
 
   -- What strangers are owed, less what they have taken since the last script: as many as they have released or the
   -- counter has fallen by, whichever is more in the long run.
-  local counter, owed, weight, since, unreleased, overdrawn
+  local counter, owed, weight, since, unreleased, overdrawn, contested
   if strangers > 0 then
     local account = redis.pcall('HGET', KEYS[5], '*')
     local n = {}
@@ -70,11 +71,12 @@ if time and not time.err then
     owed = max(-MOST_OWED, owed - took)
     kept = max(0, floor(owed))
     overdrawn = owed < 1 - MOST_OWED
+    contested = overdrawn and took > 0
   end
 
-  -- What strangers release who have had too much, they take again before the first in line comes: whoever stands there and
-  -- asks is to be faster.
-  local at_once = overdrawn and line.stands
+  -- Where strangers who have had too much are busy, they take what is free before the first in line comes: whoever stands there
+  -- and asks is to be faster.
+  local at_once = contested and line.stands
 
   -- How many of those who ask came by `instant`; they are taken to have come evenly.
   local function came_by(instant)
@@ -139,6 +141,7 @@ if time and not time.err then
     end
     if grants > 0 then tell(NEAR, 'soon') end
     turn.silent = overdrawn and left == 0 and near[2]
+    for i = 2, contested and turn.silent and announces and NEAR or 0 do tell(i, 'turn') end
     local is_near = near[1] == client or near[2] == client or near[NEAR] == client
     local keep = (strangers > 0 and owed > 0 or turn.stops) and '-' or string.format('%.0f', now - line.before(line.first or now))
     return string.format(' turn:%d:%d:%.0f:%s:%.0f:%.0f:%d', held and 1 or 0, line.told and 1 or 0, line.pause,

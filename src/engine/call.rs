@@ -163,6 +163,7 @@ impl Core {
             core: self,
             future,
             kind,
+            harmless: call.dropped == Dropped::Harmless,
             bound: limit.map(|limit| {
                 Box::new(Bound {
                     call,
@@ -225,6 +226,8 @@ pub(crate) struct Calling<'a, F, K> {
     core: &'a Core,
     future: Pin<&'a mut F>,
     kind: K,
+    /// It changes nothing, whatever has become of it.
+    harmless: bool,
     /// Boxed, so that the others are small.
     bound: Option<Box<Bound<'a>>>,
 }
@@ -251,6 +254,7 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
         let this = &mut *self;
         let answer = match this.future.as_mut().poll(cx) {
+            Poll::Ready(Err(error)) if this.harmless => Err(without_effect(error)),
             Poll::Ready(answer) => answer,
             Poll::Pending => {
                 let bound = this.bound.as_mut();
@@ -265,6 +269,23 @@ where
             Err(error) => this.core.stats.note_failed(error),
         }
         Poll::Ready(answer)
+    }
+}
+
+/// The error of a call that changes nothing, and was not answered in time: it is in no doubt about that.
+fn without_effect(error: Error) -> Error {
+    match error {
+        Error::OutcomeUnknown {
+            name,
+            waited,
+            detail,
+            ..
+        } => Error::Unavailable {
+            name,
+            waited,
+            detail,
+        },
+        other => other,
     }
 }
 

@@ -4,7 +4,8 @@
 //! one that does not fit may pass it, until the larger one has been passed for [`PASSING_LIMIT`]; then
 //! the line stops until that one is served.
 //!
-//! Who is at the end of its wait stands in line no more, but keeps its ticket until it is answered: a question that
+//! Tickets, deadlines and who has been answered are those of every line, [`primitive::waiters`](super::primitive::waiters). Who
+//! is at the end of its wait stands in line no more, but keeps its ticket until it is answered: a question that
 //! names it may be on its way. The next one names it among those who take what is left, and is its last.
 
 use std::collections::BTreeMap;
@@ -13,48 +14,43 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::claim::{Claim, Run};
+use super::claim::Claim;
+use super::primitive::{Ticket, waiters};
 use super::turns::Report;
 use crate::api::PASSING_LIMIT;
 use crate::error::Result;
 
 /// A claim names this many waiters at first; more as long as all that were named are served.
 const FIRST_REACH: usize = 16;
-const LONGEST_REACH: usize = 4096;
+pub(super) const LONGEST_REACH: usize = 4096;
 /// A claim has this many runs at the most: it bounds the script's time and the request's size.
-const MOST_RUNS: usize = 64;
+pub(super) const MOST_RUNS: usize = 64;
 
 /// Where the answer to a caller goes. Who gets permits is told 1, or, where they are on record, the number of the life
 /// that they are on record under.
 pub(crate) type Reply = oneshot::Sender<Result<i64>>;
 
-/// One caller.
-pub(crate) struct Waiter {
+/// What a caller waits for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Want {
     pub(crate) permits: u32,
     /// What it takes is on record.
     pub(crate) recorded: bool,
-    pub(crate) reply: Reply,
     /// When it came.
     pub(crate) since: Instant,
-    /// Whether it waits for an answer since then, or has joined without asking.
-    pub(crate) asked: bool,
-    /// A question that named it has never been answered, and never will be.
-    pub(crate) doubtful: bool,
 }
+
+/// One caller.
+pub(crate) type Waiter = waiters::Waiter<Want, Reply>;
 
 /// The line.
 pub(crate) struct Waiters {
-    by_ticket: BTreeMap<u64, Waiter>,
-    /// Those at the end of their wait, and since when.
-    ending: BTreeMap<u64, (Waiter, Instant)>,
-    /// How many wait for each amount.
+    pub(super) all: waiters::Waiters<Want, Reply>,
+    /// How many want each amount.
     amounts: BTreeMap<u32, usize>,
-    next_ticket: u64,
-    /// The server has answered all that joined before this one, if only by serving others first.
-    answered_before: u64,
     /// The waiter that others have passed, and since when.
-    passed: Option<(u64, Instant)>,
-    reach: usize,
+    passed: Option<(Ticket, Instant)>,
+    pub(super) reach: usize,
 }
 
 /// Who leaves when a claim has been answered.
@@ -69,97 +65,99 @@ pub(crate) struct Served {
 impl Waiters {
     pub(crate) fn new() -> Self {
         Waiters {
-            by_ticket: BTreeMap::new(),
-            ending: BTreeMap::new(),
+            all: waiters::Waiters::default(),
             amounts: BTreeMap::new(),
-            next_ticket: 0,
-            answered_before: 0,
             passed: None,
             reach: FIRST_REACH,
         }
     }
 
-    /// Whether nobody stands in line.
     /// How many callers there are, also at the end of their wait.
     pub(crate) fn len(&self) -> usize {
-        self.by_ticket.len() + self.ending.len()
+        self.all.len()
     }
 
+    /// Whether nobody stands in line.
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_ticket.is_empty()
+        !self.all.somebody_stays()
     }
 
     /// Whether somebody is at the end of its wait and has to ask for the last time.
     pub(crate) fn somebody_ends(&self) -> bool {
-        !self.ending.is_empty()
+        self.all.somebody_ends()
     }
 
-    /// Joins the end of the line.
-    pub(crate) fn join(&mut self, waiter: Waiter) -> u64 {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        *self.amounts.entry(waiter.permits).or_default() += 1;
-        self.by_ticket.insert(ticket, waiter);
+    /// Joins the end of the line, until `deadline` if there is one. Who does not `ask` is told what those before it are.
+    pub(crate) fn join(
+        &mut self,
+        want: Want,
+        reply: Reply,
+        deadline: Option<Instant>,
+        asks: bool,
+    ) -> Ticket {
+        *self.amounts.entry(want.permits).or_default() += 1;
+        let last = self.all.last_unanswered().filter(|_| !asks);
+        let ticket = self.all.join(want, reply, deadline, want.since);
+        if let Some(waiter) = self.all.get_mut(ticket)
+            && let Some(unanswered) = last
+        {
+            waiter.unanswered = unanswered;
+        }
         ticket
     }
 
     /// Leaves, served or not.
-    pub(crate) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
-        if let Some(waiter) = self.leave_line(ticket) {
-            return Some(waiter);
-        }
-        self.ending.remove(&ticket).map(|(waiter, _)| waiter)
-    }
-
-    fn leave_line(&mut self, ticket: u64) -> Option<Waiter> {
-        let waiter = self.by_ticket.remove(&ticket)?;
-        if let Some(count) = self.amounts.get_mut(&waiter.permits) {
+    pub(crate) fn leave(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.all.remove(ticket)?;
+        if let Some(count) = self.amounts.get_mut(&waiter.want.permits) {
             *count -= 1;
             if *count == 0 {
-                self.amounts.remove(&waiter.permits);
+                self.amounts.remove(&waiter.want.permits);
             }
         }
         Some(waiter)
     }
 
-    /// The wait of `ticket` is over: it asks for the last time. Whether it was still there.
-    pub(crate) fn end(&mut self, ticket: u64, now: Instant) -> bool {
-        let waiter = self.leave_line(ticket);
-        let there = waiter.is_some();
-        self.ending
-            .extend(waiter.map(|waiter| (ticket, (waiter, now))));
-        there
+    fn leave_all(&mut self, tickets: Vec<Ticket>) -> Vec<Waiter> {
+        let each = tickets.into_iter();
+        each.filter_map(|ticket| self.leave(ticket)).collect()
     }
 
-    /// Empties the line; those at the end of their wait are still answered.
-    pub(crate) fn take_line(&mut self) -> Vec<Waiter> {
-        self.amounts.clear();
-        std::mem::take(&mut self.by_ticket).into_values().collect()
+    /// Those whose time is not up.
+    pub(super) fn standing(&self) -> impl Iterator<Item = (Ticket, &Want)> {
+        self.all
+            .iter()
+            .filter(|(ticket, _)| !self.all.ends(*ticket))
     }
 
-    /// The same: those up to the ticket `asking`, whom the question under way may name, and the others.
-    pub(crate) fn take_line_apart(&mut self, asking: Option<u64>) -> (Vec<Waiter>, Vec<Waiter>) {
-        let others = match asking {
-            Some(last) => self.by_ticket.split_off(&(last + 1)),
-            None => std::mem::take(&mut self.by_ticket),
-        };
-        (self.take_line(), others.into_values().collect())
+    /// When the next wait ends.
+    pub(crate) fn first_deadline(&self) -> Option<Instant> {
+        self.all.first_deadline()
+    }
+
+    /// Time has passed. Whether somebody asks for the last time from now on.
+    pub(crate) fn end_overdue(&mut self, now: Instant) -> bool {
+        self.all.end_overdue(now)
+    }
+
+    /// Empties the line; those at the end of their wait are still answered. Those up to the ticket `asking`, whom the
+    /// question under way may name, and the others.
+    pub(crate) fn take_line(&mut self, asking: Option<Ticket>) -> (Vec<Waiter>, Vec<Waiter>) {
+        let may_ask = |ticket: &Ticket| asking.is_some_and(|last| *ticket <= last);
+        let tickets: Vec<_> = self.standing().map(|(ticket, _)| ticket).collect();
+        let (asking, others) = tickets.into_iter().partition(may_ask);
+        (self.leave_all(asking), self.leave_all(others))
     }
 
     /// Takes out all, those at the end of their wait, too.
     pub(crate) fn take_all(&mut self) -> Vec<Waiter> {
-        let ending = std::mem::take(&mut self.ending).into_values();
-        let mut all = self.take_line();
-        all.extend(ending.map(|(waiter, _)| waiter));
-        all
+        self.amounts.clear();
+        self.all.take_all()
     }
 
     /// Takes out those that `claim` names.
     pub(crate) fn take_named(&mut self, claim: &Claim) -> Vec<Waiter> {
-        claim
-            .tickets()
-            .filter_map(|ticket| self.leave(ticket))
-            .collect()
+        self.leave_all(claim.tickets().collect())
     }
 
     /// Takes out those that `claim`, which has failed, stands for: what stops the first ones in line stops all.
@@ -167,7 +165,7 @@ impl Waiters {
         let mut failed = if claim.runs.is_empty() {
             Vec::new()
         } else {
-            self.take_line()
+            self.take_line(None).1
         };
         failed.extend(self.take_named(claim));
         failed
@@ -175,35 +173,30 @@ impl Waiters {
 
     /// Takes out those that wait although they have had their answer.
     pub(crate) fn take_answered(&mut self) -> Vec<Waiter> {
-        let answered = |(ticket, waiter): (&u64, &Waiter)| {
-            (*ticket < self.answered_before || !waiter.asked).then_some(*ticket)
-        };
-        let tickets: Vec<u64> = self.by_ticket.iter().filter_map(answered).collect();
-        tickets
-            .into_iter()
-            .filter_map(|ticket| self.leave(ticket))
-            .collect()
+        self.leave_all(self.all.answered_ones())
     }
 
     /// The first in line.
-    pub(crate) fn first(&self) -> Option<&Waiter> {
-        self.by_ticket.values().next()
+    pub(crate) fn first(&self) -> Option<&Want> {
+        self.all.first_to_stay().map(|(_, want)| want)
     }
 
     /// What the server is told about them, and about those of `claim`, for the rule of turns.
     pub(crate) fn report(&self, claim: &Claim, now: Instant) -> Report {
-        let waited = |waiter: Option<&Waiter>| {
-            waiter.map_or(Duration::ZERO, |waiter| {
-                now.saturating_duration_since(waiter.since)
+        let waited = |want: Option<&Want>| {
+            want.map_or(Duration::ZERO, |want| {
+                now.saturating_duration_since(want.since)
             })
         };
         let last = claim.runs.last().and_then(|run| run.tickets.last());
+        let last = last.and_then(|ticket| self.all.get(*ticket));
+        let first = self.all.first_to_stay();
         Report {
-            head: waited(self.by_ticket.values().next()),
-            last: waited(last.and_then(|ticket| self.by_ticket.get(ticket))),
+            head: waited(first.map(|(_, want)| want)),
+            last: waited(last.map(|waiter| &waiter.want)),
             named: claim.runs.iter().map(|run| run.tickets.len()).sum(),
-            waiting: self.by_ticket.len(),
-            ticket: self.by_ticket.keys().next().map_or(0, |first| first + 1),
+            waiting: self.all.len_staying(),
+            ticket: first.map_or(0, |(ticket, _)| ticket + 1),
             strict: claim.strict,
             ..Report::default()
         }
@@ -211,114 +204,50 @@ impl Waiters {
 
     /// Whether somebody goes on waiting after the server's answer.
     pub(crate) fn somebody_was_answered(&self) -> bool {
-        self.by_ticket
-            .keys()
-            .next()
-            .is_some_and(|first| *first < self.answered_before)
+        let first = self.all.first_to_stay();
+        let first = first.and_then(|(ticket, _)| self.all.get(ticket));
+        first.is_some_and(|first| first.unanswered.is_none())
     }
 
-    /// Takes out those without any answer for longer than `window`; also says when the next one's time
-    /// is up.
+    /// Takes out those without any answer for longer than `window`, the server having been silent since `began` at the
+    /// latest; also says when the next one's time is up.
     pub(crate) fn take_overdue(
         &mut self,
+        began: Instant,
         now: Instant,
         window: Duration,
-    ) -> (Vec<(u64, Waiter)>, Option<Instant>) {
-        let mut overdue = Vec::new();
-        let mut next = None;
-        let unanswered = |(ticket, waiter): (&u64, &Waiter)| {
-            let unanswered = waiter.asked && *ticket >= self.answered_before;
-            unanswered.then_some((*ticket, waiter.since))
-        };
-        let standing = self.by_ticket.iter().filter_map(unanswered);
-        let ending = self
-            .ending
-            .iter()
-            .map(|(ticket, (_, since))| (*ticket, *since));
-        for (ticket, since) in standing.chain(ending) {
-            let due = since + window;
-            if due <= now {
-                overdue.push(ticket);
-            } else {
-                next = Some(next.map_or(due, |next: Instant| next.min(due)));
-            }
-        }
+    ) -> (Vec<(Ticket, Waiter)>, Option<Instant>) {
+        let (overdue, next) = self.all.overdue(began, now, window);
         let waiters = overdue
             .into_iter()
-            .filter_map(|ticket| Some((ticket, self.leave(ticket)?)))
+            .filter_map(|(ticket, _)| Some((ticket, self.leave(ticket)?)))
             .collect();
         (waiters, next)
     }
 
     /// Whether somebody whom `claim` names has gone.
     pub(crate) fn somebody_has_left(&self, claim: &Claim) -> bool {
-        let here =
-            |ticket| self.by_ticket.contains_key(&ticket) || self.ending.contains_key(&ticket);
-        !claim.tickets().all(here)
+        claim.tickets().any(|ticket| self.all.get(ticket).is_none())
     }
 
     /// `claim` was sent, and what has become of it will never be known.
     pub(crate) fn note_doubt(&mut self, claim: &Claim) {
         for ticket in claim.tickets() {
-            if let Some(waiter) = self.by_ticket.get_mut(&ticket) {
-                waiter.doubtful = true;
-            } else if let Some((waiter, _)) = self.ending.get_mut(&ticket) {
-                waiter.doubtful = true;
-            }
-        }
-    }
-
-    /// Who asks next: the first ones. With `free`, the permits that were free when these could not use them, those
-    /// behind whom they fit come in addition.
-    pub(crate) fn claim(&self, now: Instant, free: Option<i64>) -> Claim {
-        let strict = self.must_not_pass(now);
-        let free = free.filter(|_| !strict);
-        let mut claim = Claim {
-            strict,
-            searched: free,
-            end: self.next_ticket,
-            ..Claim::default()
-        };
-        let near = if free.is_some() {
-            MOST_RUNS / 2
-        } else {
-            MOST_RUNS
-        };
-        let mut first_behind = 0;
-        for (ticket, waiter) in self.by_ticket.iter().take(self.reach) {
-            if !claim.name(*ticket, waiter, near) {
-                break;
-            }
-            first_behind = ticket + 1;
-        }
-        if let Some(free) = free {
-            let behind = self.by_ticket.range(first_behind..);
-            let fitting = behind.filter(|(_, waiter)| i64::from(waiter.permits) <= free);
-            for (ticket, waiter) in fitting.take(self.reach) {
-                if !claim.name(*ticket, waiter, MOST_RUNS) {
-                    break;
-                }
-            }
-        }
-        claim
-    }
-
-    /// Adds those at the end of their wait to `claim`, as many as it has room for.
-    pub(crate) fn name_ending(&self, claim: &mut Claim) {
-        for (ticket, (waiter, _)) in self.ending.iter().take(LONGEST_REACH) {
-            let full = claim.last.len() == MOST_RUNS;
-            let run = claim.last.iter_mut().find(|run| run.suits(waiter));
-            match run {
-                Some(run) => run.tickets.push(*ticket),
-                None if full => break,
-                None => claim.last.push(Run::of(*ticket, waiter)),
+            if let Some(waiter) = self.all.get_mut(ticket) {
+                waiter.in_doubt = true;
             }
         }
     }
 
     /// Takes out those that a claim has served, `served[i]` of the i-th run, and those who have asked for the last time;
-    /// notes who was passed.
-    pub(crate) fn serve(&mut self, claim: &Claim, served: &[usize], now: Instant) -> Served {
+    /// notes who was passed. It departed at `sent`.
+    pub(crate) fn serve(
+        &mut self,
+        claim: &Claim,
+        served: &[usize],
+        sent: Instant,
+        now: Instant,
+    ) -> Served {
         let mut out = Served::default();
         let mut count = 0;
         let mut all = true;
@@ -343,7 +272,7 @@ impl Waiters {
                 (count * 2).clamp(FIRST_REACH, LONGEST_REACH)
             };
         }
-        self.answered_before = self.answered_before.max(claim.end);
+        self.all.answered(sent);
         self.note_passing(claim, served, now);
         out
     }
@@ -362,34 +291,36 @@ impl Waiters {
         let mut rest = permits;
         let mut tickets = Vec::new();
         let mut passed = None;
-        for (ticket, waiter) in self.by_ticket.iter().take(MOST_RUNS) {
-            if waiter.permits <= rest && waiter.recorded == recorded {
-                rest -= waiter.permits;
-                tickets.push(*ticket);
+        for (ticket, want) in self.standing().take(MOST_RUNS) {
+            if want.permits <= rest && want.recorded == recorded {
+                rest -= want.permits;
+                tickets.push(ticket);
                 if rest == 0 {
                     break;
                 }
-            } else if strict || i64::from(waiter.permits) <= free.saturating_add(rest.into()) {
+            } else if strict || i64::from(want.permits) <= free.saturating_add(rest.into()) {
                 break;
             } else {
-                passed.get_or_insert(*ticket);
+                passed.get_or_insert(ticket);
             }
         }
         if rest > 0 {
             return Vec::new();
         }
-        let served = tickets
-            .iter()
-            .filter_map(|ticket| self.leave_line(*ticket))
-            .collect();
-        if passed.is_some_and(|passed| tickets.last() > Some(&passed)) {
+        let passed = passed.is_some_and(|passed| tickets.last() > Some(&passed));
+        let served = self.leave_all(tickets);
+        if passed {
             self.note_passed(now);
         }
         served
     }
 
+    fn head(&self) -> Option<Ticket> {
+        self.all.first_to_stay().map(|(ticket, _)| ticket)
+    }
+
     fn note_passing(&mut self, claim: &Claim, served: &[usize], now: Instant) {
-        let head = self.by_ticket.keys().next().copied();
+        let head = self.head();
         let passed = claim
             .runs
             .iter()
@@ -402,23 +333,22 @@ impl Waiters {
 
     /// The first in line has been passed; the limit counts from the first time.
     fn note_passed(&mut self, now: Instant) {
-        let head = self.by_ticket.keys().next().copied();
+        let head = self.head();
         if self.passed.map(|(ticket, _)| ticket) != head {
             self.passed = head.map(|head| (head, now));
         }
     }
 
-    fn must_not_pass(&self, now: Instant) -> bool {
-        let head = self.by_ticket.keys().next();
+    pub(super) fn must_not_pass(&self, now: Instant) -> bool {
         self.passed.is_some_and(|(ticket, since)| {
-            Some(&ticket) == head && now.saturating_duration_since(since) >= PASSING_LIMIT
+            Some(ticket) == self.head() && now.saturating_duration_since(since) >= PASSING_LIMIT
         })
     }
 
     /// Whether somebody could be served with `free` permits.
     pub(crate) fn somebody_fits(&self, free: i64, now: Instant) -> bool {
         let wanted = if self.must_not_pass(now) {
-            self.by_ticket.values().next().map(|waiter| waiter.permits)
+            self.first().map(|want| want.permits)
         } else {
             self.amounts.keys().next().copied()
         };
@@ -429,6 +359,7 @@ impl Waiters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::claim::Run;
 
     /// A line of those who want so many each, and where they are answered.
     fn line(amounts: &[u32]) -> (Waiters, Vec<oneshot::Receiver<Result<i64>>>) {
@@ -437,14 +368,12 @@ mod tests {
         for permits in amounts {
             let (reply, answer) = oneshot::channel();
             answers.push(answer);
-            waiters.join(Waiter {
+            let want = Want {
                 permits: *permits,
                 recorded: false,
-                reply,
                 since: Instant::now(),
-                asked: true,
-                doubtful: false,
-            });
+            };
+            waiters.join(want, reply, None, true);
         }
         (waiters, answers)
     }
@@ -461,14 +390,14 @@ mod tests {
         let now = Instant::now();
         let claim = waiters.claim(now, None);
         assert_eq!(named(&claim.runs), [(5, FIRST_REACH)]);
-        waiters.serve(&claim, &[0], now);
+        waiters.serve(&claim, &[0], now, now);
         assert!(!claim.is_in_vain(&[0], 3), "nobody has been searched for");
         let claim = waiters.claim(now, Some(3));
         assert_eq!(named(&claim.runs), [(5, FIRST_REACH), (1, 1), (2, 1)]);
         assert!(claim.is_in_vain(&[0, 0, 0], 3));
         assert!(!claim.is_in_vain(&[0, 0, 0], 2), "less is free now");
         assert!(!claim.is_in_vain(&[0, 1, 0], 3), "somebody was served");
-        let served = waiters.serve(&claim, &[0, 1, 1], now);
+        let served = waiters.serve(&claim, &[0, 1, 1], now, now);
         assert_eq!(served.granted.len(), 2);
         assert!(served.refused.is_empty(), "the others go on waiting");
     }
@@ -486,17 +415,37 @@ mod tests {
         let (mut waiters, _answers) = line(&[2, 1, 2]);
         let now = Instant::now();
         let under_way = waiters.claim(now, None);
-        assert!(waiters.end(0, now) && waiters.end(2, now));
+        assert!(waiters.all.end_wait(0, now) && waiters.all.end_wait(2, now));
         assert!(!waiters.somebody_has_left(&under_way), "they can be served");
         let mut last = waiters.claim(now, None);
         waiters.name_ending(&mut last);
         assert_eq!(named(&last.runs), [(1, 1)]);
         assert_eq!(named(&last.last), [(2, 2)]);
         assert!(last.names(0) && last.names(1) && last.names(2));
-        let served = waiters.serve(&last, &[0, 1], now);
+        let served = waiters.serve(&last, &[0, 1], now, now);
         assert_eq!(served.granted.len(), 1);
         assert_eq!(served.refused.len(), 1);
         assert!(!waiters.somebody_ends() && !waiters.is_empty());
-        assert!(!waiters.end(0, now), "its answer is on its way");
+        assert!(!waiters.all.end_wait(0, now), "its answer is on its way");
+    }
+
+    #[test]
+    fn who_joins_without_asking_is_answered_with_those_before_it() {
+        let (mut waiters, _answers) = line(&[1]);
+        let (reply, _answer) = oneshot::channel();
+        let (came, now) = (Instant::now(), Instant::now() + Duration::from_secs(1));
+        let want = Want {
+            permits: 1,
+            recorded: false,
+            since: now,
+        };
+        waiters.join(want, reply, None, false);
+        waiters.serve(&waiters.claim(came, None), &[0], came, came);
+        let (reply, _late) = oneshot::channel();
+        waiters.join(want, reply, None, true);
+        let (overdue, _) = waiters.take_overdue(now, now + Duration::from_secs(9), Duration::ZERO);
+        let overdue: Vec<_> = overdue.into_iter().map(|(ticket, _)| ticket).collect();
+        assert_eq!(overdue, [2], "nobody has answered anything since it came");
+        assert_eq!(waiters.take_answered().len(), 2);
     }
 }

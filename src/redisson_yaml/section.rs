@@ -13,6 +13,8 @@ const DAY: u32 = 86_400_000;
 pub(super) struct Section {
     /// `singleServerConfig.`; nothing for the whole file.
     prefix: String,
+    /// Where it stands.
+    line: usize,
     entries: Vec<Entry>,
 }
 
@@ -26,17 +28,19 @@ pub(super) struct Setting {
 
 impl Section {
     pub(super) fn whole(document: Node) -> Result<Self, Fault> {
-        Section::of(String::new(), document)
+        Section::of(String::new(), document.line, document)
     }
 
-    fn of(prefix: String, node: Node) -> Result<Self, Fault> {
-        match node.value {
-            Value::Map(entries) => Ok(Section { prefix, entries }),
-            _ => Err(fault(
-                node.line,
-                format!("{prefix}: no settings (name: value)"),
-            )),
-        }
+    fn of(prefix: String, line: usize, node: Node) -> Result<Self, Fault> {
+        let Value::Map(entries) = node.value else {
+            let what = format!("{prefix}: no settings (name: value)");
+            return Err(fault(node.line, what));
+        };
+        Ok(Section {
+            prefix,
+            line,
+            entries,
+        })
     }
 
     /// The setting called `key`; nothing where it is `null`.
@@ -49,6 +53,15 @@ impl Section {
             node: value,
         };
         (!matches!(setting.node.value, Value::Null)).then_some(setting)
+    }
+
+    /// Of the whole of it.
+    pub(super) fn fault(&self, what: String) -> Fault {
+        fault(self.line, what)
+    }
+
+    pub(super) fn missing(&self, key: &str) -> Fault {
+        self.fault(format!("{}{key} is missing", self.prefix))
     }
 
     /// Where a setting stands.
@@ -70,13 +83,12 @@ impl Section {
         self.take(key).map(|setting| setting.time()).transpose()
     }
 
-    pub(super) fn section(&mut self, key: &str) -> Result<Option<(Section, usize)>, Fault> {
+    pub(super) fn section(&mut self, key: &str) -> Result<Option<Section>, Fault> {
         let Some(setting) = self.take(key) else {
             return Ok(None);
         };
-        let line = setting.line;
-        let prefix = format!("{}.", setting.key);
-        Section::of(prefix, setting.node).map(|section| Some((section, line)))
+        let (line, prefix) = (setting.line, format!("{}.", setting.key));
+        Section::of(prefix, line, setting.node).map(Some)
     }
 
     /// What is left must be one of the settings that are `ignored`.

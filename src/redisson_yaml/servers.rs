@@ -74,9 +74,9 @@ pub(super) fn read(
 fn mode(common: &mut Section) -> Result<(Mode, Section), Fault> {
     let mut found: Option<(&str, Mode, Section)> = None;
     for (key, mode) in MODES {
-        if let Some((section, line)) = common.section(key)? {
+        if let Some(section) = common.section(key)? {
             if let Some((other, ..)) = found {
-                return Err(fault(line, format!("{key}: there is {other} already")));
+                return Err(section.fault(format!("{key}: there is {other} already")));
             }
             found = Some((key, *mode, section));
         }
@@ -94,14 +94,8 @@ fn mode(common: &mut Section) -> Result<(Mode, Section), Fault> {
 }
 
 /// The addresses that are given as `key`, at least one.
-fn addresses(servers: &mut Section, mode: Mode, key: &str) -> Result<Vec<Address>, Fault> {
-    let Some(setting) = servers.take(key) else {
-        let (section, _) = MODES
-            .iter()
-            .find(|(_, known)| *known == mode)
-            .unwrap_or(&MODES[0]);
-        return Err(fault(1, format!("{section}.{key} is missing")));
-    };
+fn addresses(servers: &mut Section, key: &str) -> Result<Vec<Address>, Fault> {
+    let setting = servers.take(key).ok_or_else(|| servers.missing(key))?;
     let mut addresses = Vec::new();
     for (line, text) in setting.list()? {
         let address = Address::read(&text);
@@ -124,7 +118,7 @@ fn places(mode: Mode, servers: &mut Section) -> Result<(ClientBuilder, Vec<Addre
         Mode::MasterSlave => "masterAddress",
     };
     let line = servers.line(key).unwrap_or(1);
-    let addresses = addresses(servers, mode, key)?;
+    let addresses = addresses(servers, key)?;
     let scheme = if addresses.iter().any(|address| address.tls) {
         "rediss"
     } else {
@@ -163,7 +157,7 @@ fn places(mode: Mode, servers: &mut Section) -> Result<(ClientBuilder, Vec<Addre
             }
         }
         Mode::Replicated => Client::builder(format!("{scheme}+replicated://{hosts}")),
-        Mode::Sentinel => sentinels(servers, scheme, line, &addresses)?,
+        Mode::Sentinel => sentinels(servers, scheme, &addresses)?,
     };
     Ok((builder, addresses))
 }
@@ -172,12 +166,10 @@ fn places(mode: Mode, servers: &mut Section) -> Result<(ClientBuilder, Vec<Addre
 fn sentinels(
     servers: &mut Section,
     scheme: &str,
-    line: usize,
     addresses: &[Address],
 ) -> Result<ClientBuilder, Fault> {
-    let Some(setting) = servers.take("masterName") else {
-        return Err(fault(line, "sentinelServersConfig.masterName is missing"));
-    };
+    let setting = servers.take("masterName");
+    let setting = setting.ok_or_else(|| servers.missing("masterName"))?;
     let master = setting.text()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if master.is_empty() || !master.chars().all(plain) {

@@ -6,39 +6,45 @@ use std::time::Duration;
 /// there and has no default stays as it is.
 pub(super) fn substitute(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut done = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find("${") {
-        let (before, variable) = rest.split_at(start);
-        done.push_str(before);
-        let end = variable.find('}');
-        let replaced = end.and_then(|end| {
-            let (name, default) = parse(&variable[2..end])?;
-            let value = value(name).or_else(|| default.map(str::to_owned))?;
-            Some((value, end + 1))
-        });
-        let (value, length) = replaced.unwrap_or_else(|| ("${".to_owned(), 2));
-        done.push_str(&value);
-        rest = &variable[length..];
+    for line in text.split_inclusive('\n') {
+        // No variable ends behind the last brace: each beginning before it is looked at once.
+        let (mut rest, tail) = line.split_at(line.rfind('}').map_or(0, |last| last + 1));
+        while let Some((before, behind)) = rest.split_once("${") {
+            done.push_str(before);
+            let replaced = variable(behind).and_then(|(name, default, rest)| {
+                let value = value(name).or_else(|| default.map(str::to_owned))?;
+                Some((value, rest))
+            });
+            let (value, behind) = replaced.unwrap_or_else(|| ("${".to_owned(), behind));
+            done.push_str(&value);
+            rest = behind;
+        }
+        done.push_str(rest);
+        done.push_str(tail);
     }
-    done + rest
+    done
 }
 
 /// The variable that `text` still has.
 pub(super) fn unresolved(text: &str) -> Option<&str> {
-    let (_, rest) = text.split_once("${")?;
-    let (variable, _) = rest.split_once('}')?;
-    parse(variable).map(|(name, _)| name)
+    let mut beginnings = text.split("${").skip(1);
+    beginnings.find_map(|behind| variable(behind).map(|(name, ..)| name))
 }
 
-/// Name and default.
-fn parse(variable: &str) -> Option<(&str, Option<&str>)> {
-    let (name, default) = match variable.split_once(":-") {
-        Some((name, default)) => (name, Some(default)),
-        None => (variable, None),
-    };
+/// The variable that begins behind its `${`: name, default, and what stands behind it.
+fn variable(text: &str) -> Option<(&str, Option<&str>, &str)> {
     let known = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-    let fits = !name.is_empty() && name.chars().all(known);
-    (fits && !variable.contains('\n')).then_some((name, default))
+    let (name, rest) = text.split_at(
+        text.find(|c: char| !known(c))
+            .filter(|length| *length > 0)?,
+    );
+    match rest.strip_prefix(":-") {
+        Some(rest) => {
+            let (default, rest) = rest.split_once('}')?;
+            Some((name, Some(default), rest))
+        }
+        None => Some((name, None, rest.strip_prefix('}')?)),
+    }
 }
 
 /// `PT0.1S`, `PT1M30S`, `P1DT2H`: what `java.time.Duration` reads, but for less than nothing.
@@ -86,7 +92,22 @@ mod tests {
             assert_eq!(substitute(text, value), expected, "{text}");
         }
         assert_eq!(unresolved("redis://${NONE}:1"), Some("NONE"));
+        assert_eq!(unresolved("${ ${NONE}"), Some("NONE"));
         assert_eq!(unresolved("a$b{c} ${} ${x y}"), None);
+    }
+
+    /// This would take hours if each beginning looked for its end.
+    #[test]
+    fn many_beginnings_are_looked_at_once() {
+        for beginning in ["${", "${a", "${a:-", "${:-"] {
+            let text = beginning.repeat(1_000_000);
+            assert!(substitute(&text, |_| None) == text, "{beginning}");
+            let ended = format!("{text}}}");
+            assert!(
+                substitute(&ended, |_| None).len() <= ended.len(),
+                "{beginning}"
+            );
+        }
     }
 
     #[test]

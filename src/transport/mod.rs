@@ -10,6 +10,8 @@ mod confirm;
 mod connection;
 mod endpoint;
 mod failure;
+#[cfg(feature = "tls-rustls")]
+mod gather;
 #[cfg(feature = "redis-rs")]
 mod given;
 mod handshake;

@@ -52,6 +52,7 @@ mod with_rustls {
 
     use crate::outside::Stream;
     use crate::tls::{self, Certificate};
+    use crate::transport::gather::Gathering;
 
     /// What it takes to speak TLS with a server.
     #[derive(Clone)]
@@ -103,7 +104,7 @@ mod with_rustls {
                 None => server_name(host)?,
             };
             let stream = self.connector.connect(name, stream).await?;
-            Ok(Box::new(stream))
+            Ok(Box::new(Gathering::new(stream)))
         }
     }
 

@@ -201,7 +201,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     }
     let actors = world.borrow().stage.actors();
     for actor in actors {
-        actor.shut_down(true).await;
+        actor.shut_down(true, None).await;
     }
     // What was closed has to arrive.
     sleep(Duration::from_secs(60)).await;

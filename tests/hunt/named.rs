@@ -147,7 +147,10 @@ fn leaves_a_busy_line() -> Plan {
         rounds,
         ..keeps(PERMIT, hold)
     };
-    let ends = Life::ShutDown { drop_callers: true };
+    let ends = Life::ShutDown {
+        drop_callers: true,
+        limit: None,
+    };
     plan(
         settings,
         vec![

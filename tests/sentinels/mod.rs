@@ -197,6 +197,15 @@ pub(crate) fn url(sentinel: &RedisServer) -> String {
     sentinel.url_as("reader", "read")
 }
 
+/// Redisson asks a sentinel for more than our clients, and comes without a password first.
+pub(crate) async fn let_all_in(sentinel: &RedisServer) {
+    let _: () = redis::cmd("ACL")
+        .arg(&["SETUSER", "default", "on", "nopass", "~*", "&*", "+@all"])
+        .query_async(&mut sentinel.connection().await)
+        .await
+        .expect("the harness may do that");
+}
+
 /// Sets a sentinel over a master, and makes it hasty.
 pub(crate) async fn monitor(
     sentinel: &RedisServer,

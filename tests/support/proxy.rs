@@ -5,7 +5,7 @@
 //! from the middle of a stream: a connection that has lost one reply carries no further ones.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ enum Weather {
     Clear,
     /// Requests pass, replies do not.
     Mute,
+    /// Nothing passes on connections for messages.
+    Deaf,
     /// Nothing passes.
     Black,
 }
@@ -67,6 +69,8 @@ struct Shared {
     /// Rises with each [`Proxy::deliver`].
     deliveries: watch::Sender<u64>,
     opened: AtomicU64,
+    /// Replies and messages that were lost to the weather.
+    lost: AtomicU64,
     /// By how much all replies are late, in milliseconds.
     late: AtomicU64,
 }
@@ -92,6 +96,7 @@ impl Proxy {
             cuts: watch::Sender::new(0),
             deliveries: watch::Sender::new(0),
             opened: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             late: AtomicU64::new(0),
         });
         let acceptor = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
@@ -137,6 +142,11 @@ impl Proxy {
     /// How many connections have been opened so far.
     pub fn opened(&self) -> u64 {
         self.shared.opened.load(Ordering::SeqCst)
+    }
+
+    /// How many replies and messages have been lost while nothing passed.
+    pub fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::SeqCst)
     }
 
     /// Decides on the `n`-th script call from now on; the next one is the first.
@@ -203,8 +213,13 @@ impl Proxy {
         self.shared.weather.send_replace(Weather::Black);
     }
 
-    /// Ends [`mute`](Self::mute) and [`blackhole`](Self::blackhole); connections that have lost something
-    /// are closed.
+    /// From now on everything is lost on connections that have subscribed to a channel, or do.
+    pub fn deafen(&self) {
+        self.shared.weather.send_replace(Weather::Deaf);
+    }
+
+    /// Ends [`mute`](Self::mute), [`blackhole`](Self::blackhole) and [`deafen`](Self::deafen); connections that have lost
+    /// something are closed.
     pub fn clear(&self) {
         self.shared.weather.send_replace(Weather::Clear);
     }
@@ -268,6 +283,7 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
         shared,
         awaited: Mutex::default(),
         lossy: watch::Sender::new(false),
+        listens: AtomicBool::new(false),
         closed: Notify::new(),
     };
     let down = async {
@@ -314,10 +330,26 @@ struct Link {
     awaited: Mutex<VecDeque<Option<Fate>>>,
     /// Something has been lost: nothing may follow.
     lossy: watch::Sender<bool>,
+    /// It is for messages.
+    listens: AtomicBool,
     closed: Notify,
 }
 
 impl Link {
+    /// Whether nothing passes here now.
+    fn is_black(&self) -> bool {
+        match self.shared.weather() {
+            Weather::Black => true,
+            Weather::Deaf => self.listens.load(Ordering::SeqCst),
+            Weather::Clear | Weather::Mute => false,
+        }
+    }
+
+    /// Whether replies are lost here now.
+    fn is_mute(&self) -> bool {
+        self.is_black() || self.shared.weather() == Weather::Mute
+    }
+
     /// Returns when the weather has cleared after something was lost to it.
     async fn until_cleared(&self) {
         let mut lossy = self.lossy.subscribe();
@@ -342,7 +374,10 @@ impl Link {
                 }
             };
             let request: Vec<u8> = bytes.drain(..length).collect();
-            if self.shared.weather() == Weather::Black {
+            if name_of(&request).eq_ignore_ascii_case(b"SUBSCRIBE") {
+                self.listens.store(true, Ordering::SeqCst);
+            }
+            if self.is_black() {
                 self.lossy.send_replace(true);
                 continue;
             }
@@ -404,8 +439,9 @@ impl Link {
                     }
                 }
             }
-            if self.shared.weather() != Weather::Clear {
+            if self.is_mute() {
                 self.lossy.send_replace(true);
+                self.shared.lost.fetch_add(1, Ordering::SeqCst);
             }
             if !mute && !*self.lossy.borrow() {
                 // A client that has gone needs no reply, but what it has sent is still carried out.
@@ -441,8 +477,12 @@ fn frame(bytes: &[u8]) -> Option<usize> {
 }
 
 /// `*n`, `$length`, name.
-fn is_script_call(request: &[u8]) -> bool {
+fn name_of(request: &[u8]) -> &[u8] {
     let name = request.split(|byte| *byte == b'\n').nth(2);
-    let name = name.unwrap_or_default().trim_ascii_end();
+    name.unwrap_or_default().trim_ascii_end()
+}
+
+fn is_script_call(request: &[u8]) -> bool {
+    let name = name_of(request);
     name.eq_ignore_ascii_case(b"EVAL") || name.eq_ignore_ascii_case(b"EVALSHA")
 }

@@ -39,6 +39,9 @@ pub(crate) static REDIS_PER_PAIR: Metric =
     metric("redis_cpu_micros_per_pair", "Redis µs/pair", Unit::Precise);
 pub(crate) static SCRIPTS_PER_PAIR: Metric =
     metric("scripts_per_pair", "scripts/pair", Unit::Precise);
+/// Of the server's time, what it takes in scripts.
+pub(crate) static SCRIPT_TIME_PER_PAIR: Metric =
+    metric("script_micros_per_pair", "script µs/pair", Unit::Precise);
 pub(crate) static CLIENT_PER_PAIR: Metric = metric(
     "client_cpu_micros_per_pair",
     "client µs/pair",

@@ -52,6 +52,9 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
     let held = &metric::PERMIT_USE;
     let (scripts, redis) = (&metric::SCRIPTS_PER_PAIR, &metric::REDIS_PER_PAIR);
     let clients = |count, metric: &Metric| report.value("turns-clients", &format!("{count} clients"), metric);
+    let busy = |workload, count, metric: &Metric|
+        report.value(workload, &format!("{count} clients, a busy server"), metric).map(|micros| micros / 1e3);
+    let beside_jvm = |row| report.value("turns-beside-jvm", row, &metric::LEAST_SHARE);
     let large = |held| report.value("turns-large", held, max).map(|micros| micros / 1e6);
     let lock = |row| report.value("turns-lock", row, &metric::LEAST_SHARE);
     let longest_of_lock = |row, javas| ratio(("turns-lock", row, max), (javas, max));
@@ -119,8 +122,18 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
         target("1,000 clients, 1 permit: server time a grant in ms", clients("1,000", redis).map(|micros| micros / 1e3), AtMost(0.5)),
         target("1,000 clients, 1 permit: 99.9 % of the scripts in ms",
             clients("1,000", &metric::SCRIPT_P999).map(|micros| micros / 1e3), AtMost(0.3)),
+        target("300 clients, 1 permit, a busy server: its time in scripts a grant in ms",
+            busy("turns-clients", "300", &metric::SCRIPT_TIME_PER_PAIR), AtMost(0.4)),
+        target("1,000 clients, 1 permit, a busy server: its time in scripts a grant in ms",
+            busy("turns-clients", "1,000", &metric::SCRIPT_TIME_PER_PAIR), AtMost(0.5)),
         target("1,000 clients waiting for a fair semaphore: server time a look in ms",
             report.value("turns-fair-waiting", "1,000 clients", &metric::REDIS_PER_SCRIPT).map(|micros| micros / 1e3), AtMost(0.1)),
+        target("1,000 clients waiting for a fair semaphore, a busy server: its time a look in ms",
+            busy("turns-fair-waiting", "1,000", &metric::REDIS_PER_SCRIPT), AtMost(0.1)),
+        target("60 clients beside a JVM of 4 threads, 1 permit: least share of a caller of ours, x equal",
+            beside_jvm("60 clients, 1 permits"), AtLeast(0.7)),
+        target("60 clients beside a JVM of 4 threads, 4 permits: least share of a caller of ours, x equal",
+            beside_jvm("60 clients, 4 permits"), AtLeast(0.7)),
         target("8 of 8 permits beside 16 callers, held 4 ms: longest wait in s", large("held 4 ms"), AtMost(5.5)),
         target("8 of 8 permits beside 16 callers, held 20 ms: longest wait in s", large("held 20 ms"), AtMost(5.5)),
         target("8 of 8 permits beside 16 callers, held 100 ms: longest wait in s", large("held 100 ms"), AtMost(5.5)),

@@ -1,6 +1,7 @@
 //! Many clients, one caller each, want the same thing: what a grant or a look costs the server.
 //!
-//! The server is measured while all of them are at it, neither while they come nor while they go.
+//! The server is measured while all of them are at it, neither while they come nor while they go. On a machine with nothing else
+//! to do its processor sleeps between scripts; what they cost one that is awake is measured beside a pinger.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use crate::Result;
 use crate::contestant::Contestant::{self, Fair, Ours, RedissonSync};
 use crate::figures::numbers::grouped;
 use crate::meter::{self, ServerUse};
+use crate::pinger::Pinger;
 use crate::report::Report;
 use crate::report::metric::{self, Numbers};
 use crate::sample::{Crowd, measure_each};
@@ -29,7 +31,7 @@ const FOR_GOOD: Duration = Duration::from_secs(45);
 /// Until all have asked.
 const ARRIVAL: Duration = Duration::from_secs(2);
 
-/// What the server did for them in a while.
+/// What the server did in a while.
 struct Use {
     seconds: f64,
     grants: f64,
@@ -46,19 +48,26 @@ pub(crate) async fn semaphore(stage: &mut Stage, report: &mut Report) -> Result<
         SEMAPHORE,
         "many clients, one caller each, 1 permit held 10 ms",
     );
-    for &clients in stage.settings.clients {
-        let name = format!("bench:{SEMAPHORE}:{clients}");
+    let all = stage.settings.clients.iter();
+    for (&clients, busy) in all.flat_map(|clients| [(clients, false), (clients, true)]) {
+        let name = format!("bench:{SEMAPHORE}:{clients}:{busy}");
         stage.set(&name, 1).await?;
-        let seen = watch(stage, Ours, &name, clients, HOLD).await?;
+        let seen = watch(stage, Ours, &name, clients, HOLD, busy).await?;
         let per_grant = |amount: f64| amount / seen.grants.max(1.0);
         let mut numbers = vec![
             (&metric::PAIRS_PER_SECOND, seen.grants / seen.seconds),
             (&metric::SCRIPTS_PER_PAIR, per_grant(seen.scripts)),
-            (&metric::COMMANDS_PER_PAIR, per_grant(seen.commands)),
-            (&metric::REDIS_PER_PAIR, per_grant(seen.cpu_micros)),
+            (&metric::SCRIPT_TIME_PER_PAIR, per_grant(seen.script_micros)),
         ];
+        // Else those are mostly the pinger's.
+        if !busy {
+            numbers.extend([
+                (&metric::COMMANDS_PER_PAIR, per_grant(seen.commands)),
+                (&metric::REDIS_PER_PAIR, per_grant(seen.cpu_micros)),
+            ]);
+        }
         numbers.extend(seen.of_scripts());
-        report.add(format!("{} clients", grouped(clients as f64)), numbers);
+        report.add(title(clients, busy), numbers);
     }
     report.end();
     Ok(())
@@ -70,19 +79,21 @@ pub(crate) async fn fair(stage: &mut Stage, report: &mut Report) -> Result<()> {
         FAIR,
         "many clients wait for one fair semaphore, and nobody releases",
     );
-    // The name says that there are eight permits.
-    let name = format!("bench:{FAIR}:scarce");
-    let seen = watch(stage, Fair, &name, clients, FOR_GOOD).await?;
-    let mut numbers = vec![
-        (&metric::SCRIPTS_PER_SECOND, seen.scripts / seen.seconds),
-        (
-            &metric::REDIS_PER_SCRIPT,
-            // Of its other work, a server with few looks has more to do.
-            seen.script_micros / seen.scripts.max(1.0),
-        ),
-    ];
-    numbers.extend(seen.of_scripts());
-    report.add(format!("{} clients", grouped(clients as f64)), numbers);
+    for busy in [false, true] {
+        // The name says that there are eight permits.
+        let name = format!("bench:{FAIR}:{busy}:scarce");
+        let seen = watch(stage, Fair, &name, clients, FOR_GOOD, busy).await?;
+        let mut numbers = vec![
+            (&metric::SCRIPTS_PER_SECOND, seen.scripts / seen.seconds),
+            (
+                &metric::REDIS_PER_SCRIPT,
+                // Of its other work, a server with few looks has more to do.
+                seen.script_micros / seen.scripts.max(1.0),
+            ),
+        ];
+        numbers.extend(seen.of_scripts());
+        report.add(title(clients, busy), numbers);
+    }
     report.end();
     Ok(())
 }
@@ -125,14 +136,21 @@ pub(crate) async fn beside_jvm(stage: &mut Stage, report: &mut Report) -> Result
     Ok(())
 }
 
-/// Measures the server while so many clients are at work, in a process that is ended then.
+fn title(clients: u64, busy: bool) -> String {
+    let server = if busy { ", a busy server" } else { "" };
+    format!("{} clients{server}", grouped(clients as f64))
+}
+
+/// Measures the server while so many clients are at work, in a process that is ended then; it may be `busy` with something else.
 async fn watch(
     stage: &mut Stage,
     contestant: Contestant,
     name: &str,
     clients: u64,
     hold: Duration,
+    busy: bool,
 ) -> Result<Use> {
+    let _pinger = busy.then(|| Pinger::start(&stage.redis));
     let program = stage.start_clients(contestant.make(), clients).await?;
     let mut crowd = crowd_fields(contestant, name, clients, FOR_GOOD);
     crowd["holdMicros"] = json!(hold.as_micros() as u64);

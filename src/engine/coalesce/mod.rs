@@ -9,6 +9,22 @@
 //! what has become of the lane's last script (see [`once`](super::once) for why). A script whose answer is lost is not
 //! sent again: `lua/semaphore/settle.lua` asks the lane's record about it and puts an end to it, and calls that were
 //! not carried out go on alone, as every call does that is no usual case. Its lane is not used again.
+//!
+//! # What it is worth
+//!
+//! 1,000 semaphores with a caller each, acquire and release in turn; processor time a pair, the median of five rounds taken in
+//! turns (redis-server 7.0.15, redis crate 1.8.1, 2 cores of an AMD EPYC, loaded by others, which such times stand better than rates):
+//!
+//! | How such calls travel | server | client | scripts |
+//! |---|---|---|---|
+//! | together, a record a lane: as here | 3.2 µs | 4.3 µs | 0.03 |
+//! | together, each with the record of its own semaphore, read by one `MGET` | 6.8 µs | 6.9 µs | 0.03 |
+//! | each by itself, in a short first branch of the batch's script | 9.8 µs | 11.1 µs | 2 |
+//! | two scripts over the redis crate, neither of them done once | 4.3 µs | 6.2 µs | 2 |
+//!
+//! So without it such callers get less than half of what a plain client does, and with it as much. One caller alone has
+//! nothing of it, and loses nothing. It is off in a cluster, where no script may name two of these semaphores, and where
+//! replicas are waited for; and for a while where the server refuses such a script.
 
 mod answer;
 

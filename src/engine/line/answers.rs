@@ -55,7 +55,7 @@ impl Line {
             let mut state = self.lock();
             let before = std::mem::replace(&mut state.available, available);
             let found = std::mem::take(&mut state.looking_unprompted) && available > before;
-            let served_now = state.waiters.serve(&claim, &served, now);
+            let served_now = (state.waiters).serve(&claim, &served, batch.departed, now);
             let recorded = entry.as_ref().map(|entry| {
                 let (life, steps) = (entry.life, batch.steps().zip(of_steps()));
                 self.balance(&mut state, life, sent.held, steps, &served_now.granted)
@@ -88,12 +88,9 @@ impl Line {
             if let Some(report) = batch.report {
                 let waiting = report.waiting > claim.served_in_line(&served);
                 let asked = !claim.runs.is_empty();
-                let due = state
+                state
                     .turns
                     .answered(sent.verdict, asked, waiting, sent.at, now);
-                if let Some(due) = due {
-                    self.look_again_at(due);
-                }
                 state.look |= state.turns.is_called();
             }
             let left = available > 0 && (adds || found);
@@ -107,6 +104,7 @@ impl Line {
             if asleep && !nudge {
                 self.left_more.notify_one();
             }
+            self.unlock(state);
             (served_now, nudge, unheard, recorded)
         };
 
@@ -124,7 +122,7 @@ impl Line {
             }
         }
         for waiter in refused {
-            let answer = if waiter.doubtful {
+            let answer = if waiter.in_doubt {
                 Err(self.never_answered(&waiter, now))
             } else {
                 Ok(0)
@@ -225,7 +223,7 @@ impl Line {
             true
         });
         self.lock().spend(&spent);
-        if let Some(due) = self.tell_waiters(trouble, &batch.claim) {
+        if let Some(due) = self.tell_waiters(trouble, &batch.claim, batch.departed) {
             later(due);
         }
         if let Some(due) = self.tell_calls(trouble) {
@@ -245,23 +243,28 @@ impl Line {
 
     /// The same for those who stand in line or are at the end of their wait, of whom `claim` names some; when the next
     /// one's time is up.
-    fn tell_waiters(&self, trouble: &Trouble<'_>, claim: &Claim) -> Option<Instant> {
+    fn tell_waiters(
+        &self,
+        trouble: &Trouble<'_>,
+        claim: &Claim,
+        began: Instant,
+    ) -> Option<Instant> {
         let window = self.core.config.retry_window;
-        let (overdue, due) = self.lock().waiters.take_overdue(trouble.now, window);
+        let (overdue, due) = self.lock().waiters.take_overdue(began, trouble.now, window);
         for (ticket, waiter) in overdue {
             let known = Trouble {
-                doubtful: waiter.doubtful || trouble.doubtful && claim.names(ticket),
+                doubtful: waiter.in_doubt || trouble.doubtful && claim.names(ticket),
                 ..*trouble
             };
-            let error = known.error(self.name(), "acquire", waiter.since);
+            let error = known.error(self.name(), "acquire", waiter.want.since);
             let _ = waiter.reply.send(Err(error));
         }
         due
     }
 
     /// The same for all who wait behind: their calls have not been sent at all.
-    pub(super) fn tell_queued(&self, trouble: &Trouble<'_>) {
-        self.tell_waiters(trouble, &Claim::default());
+    pub(super) fn tell_queued(&self, trouble: &Trouble<'_>, began: Instant) {
+        self.tell_waiters(trouble, &Claim::default(), began);
         self.tell_calls(trouble);
     }
 
@@ -274,7 +277,7 @@ impl Line {
             detail: "an earlier question was never answered",
             now,
         };
-        trouble.error(self.name(), "acquire", waiter.since)
+        trouble.error(self.name(), "acquire", waiter.want.since)
     }
 
     /// The same for the calls that are queued. When the next one's time is up.
@@ -325,7 +328,7 @@ impl Carries for Line {
         let claim = std::mem::take(&mut batch.claim);
         let waiters = self.lock().waiters.take_named(&claim);
         for waiter in waiters {
-            let error = trouble.error(name, "acquire", waiter.since);
+            let error = trouble.error(name, "acquire", waiter.want.since);
             let _ = waiter.reply.send(Err(error));
         }
         for call in batch.into_steps().flat_map(|step| step.calls) {

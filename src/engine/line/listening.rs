@@ -64,8 +64,8 @@ impl Line {
         }
         let asks = state.coming;
         let look = state.turns.call(all, asks, now);
-        drop(state);
-        if self.looks(look, now) {
+        self.unlock(state);
+        if look == Look::Now {
             self.has_its_turn();
         }
     }
@@ -75,39 +75,15 @@ impl Line {
         self.lock().turns.comes_near();
     }
 
-    /// The turn of this client has come: those who wait look. Whether there are any.
-    pub(crate) fn has_its_turn(self: &Arc<Self>) -> bool {
+    /// The turn of this client has come: those who wait look.
+    pub(crate) fn has_its_turn(self: &Arc<Self>) {
         let mut state = self.lock();
-        let waiting = !state.waiters.is_empty();
-        if waiting {
+        if !state.waiters.is_empty() {
             state.look = true;
             self.note_busy(&mut state);
             drop(state);
             drive::kick(self);
         }
-        waiting
-    }
-
-    /// Whether those who wait look now; where they are to look later, that is seen to.
-    fn looks(&self, look: Look, now: Instant) -> bool {
-        if let Look::After(pause) = look {
-            self.look_late_at(now + pause);
-        }
-        look == Look::Now
-    }
-
-    fn look_late_at(&self, at: Instant) {
-        let line = self.itself.clone();
-        self.core.runtime.spawn(async move {
-            tokio::time::sleep_until(at).await;
-            let Some(line) = line.upgrade() else {
-                return;
-            };
-            let due = line.lock().turns.is_late_look(at);
-            if due {
-                line.has_its_turn();
-            }
-        });
     }
 
     pub(super) fn listener(&self) -> Weak<dyn Listener> {
@@ -229,11 +205,11 @@ impl Listener for Line {
             }
             // A zero follows the announcement of the same permits.
             Wake::Message(payload) if payload == b"0" => {
-                look = self.looks(state.turns.message(now), now)
+                look = state.turns.message(now) == Look::Now;
             }
             Wake::Message(_) => {
                 state.turns.heard();
-                look = self.looks(state.turns.message(now), now);
+                look = state.turns.message(now) == Look::Now;
                 // Whoever has sent it sees to the others.
                 (state.unprompted, state.looking_unprompted) = (false, false);
             }
@@ -255,6 +231,7 @@ impl Listener for Line {
             }
         }
         if !look {
+            self.unlock(state);
             return;
         }
         state.look = true;

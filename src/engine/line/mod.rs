@@ -15,17 +15,21 @@
 //! | `round.rs` | what a round takes along, and how it is carried out |
 //! | `alone.rs` | the short form of a round with one call |
 //! | `answers.rs` | who is told what when a batch has been answered, refused, or kept waiting |
+//! | `hand_over.rs` | what is served within the process |
 //! | `listening.rs` | the line's ear on its channel, and when a nudge is due |
 //! | `recorded.rs` | what guards have on record |
 //! | `seat.rs` | a caller's place, and what its drop gives back |
+//! | `timer.rs` | what is due though nothing happens |
 
 mod alone;
 mod answers;
+mod hand_over;
 pub(crate) mod listening;
 mod queue;
 mod recorded;
 mod round;
 mod seat;
+mod timer;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
@@ -43,10 +47,12 @@ use super::keys::Keys;
 use super::listening::Listening;
 use super::nudge::Leavings;
 use super::once::{CLIENT_CLOSED, Trouble};
+use super::primitive::Ticket;
+use super::primitive::timer::Timer;
 use super::registry::Shared;
 use super::request::Request;
 use super::turns::{self, Ear, Turns};
-use super::waiters::{Waiter, Waiters};
+use super::waiters::{Waiter, Waiters, Want};
 use super::watchdog::Life;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
@@ -76,7 +82,7 @@ struct State {
     queue: Queue,
     waiters: Waiters,
     /// The last ticket of those in line whom the question under way names.
-    asking: Option<u64>,
+    asking: Option<Ticket>,
     /// How many requests the client had sent before that question.
     sent_before: u64,
     /// The question under way puts this client into the line of those who take turns.
@@ -100,6 +106,12 @@ struct State {
     doubtful: bool,
     /// Under what the permits of guards are on record.
     life: Option<Life>,
+    /// The deadlines of those who wait, and the looks that are due by themselves.
+    timer: Timer,
+    /// It is to be seen whether those have come who were told.
+    tends: bool,
+    /// While that is due later.
+    kept: Option<Arc<Line>>,
     /// Counted as busy in the core.
     busy: bool,
     closed: bool,
@@ -117,10 +129,11 @@ impl State {
         self.waiters.is_empty() && self.turns.is_in_line()
     }
 
-    /// Whether a release of `permits` may serve the first in line without Redis.
-    fn first_may_keep(&self, permits: u32) -> bool {
-        let may_keep = |first: &Waiter| self.turns.may_keep(first.since, first.permits <= permits);
-        self.waiters.first().is_some_and(may_keep)
+    /// Whether there is something for a round to carry out.
+    fn has_work(&self) -> bool {
+        let claims = self.look && !self.waiters.is_empty();
+        let owed = self.tends || self.is_awaited_in_vain();
+        !self.queue.is_empty() || claims || owed || self.waiters.somebody_ends()
     }
 }
 
@@ -129,9 +142,6 @@ enum Task {
     Batch(Batch),
     Command(Command),
 }
-
-/// Beside others a permit may be handed on for so many times as long: whose turn it is, is known then.
-const AMONG_OTHERS: u32 = 4;
 
 /// What the client's registry knows lines by.
 const KIND: &str = "semaphore";
@@ -173,6 +183,9 @@ impl Line {
                 looking_unprompted: false,
                 doubtful: false,
                 life: None,
+                timer: Timer::default(),
+                tends: false,
+                kept: None,
                 busy: false,
                 closed,
             }),
@@ -238,72 +251,13 @@ impl Line {
         }
     }
 
-    /// Lets a release serve waiting callers of this process without Redis; whether it did. What is on record serves only
-    /// those whose is to be, and stays there.
-    ///
-    /// It is as if the release and their acquisitions had run back to back, which leaves the counter as it
-    /// is. That holds while the counter is not negative, so it must have been seen a moment ago: after
-    /// `local_hand_over` the next release goes to Redis.
-    fn hand_over(self: &Arc<Self>, operation: Operation) -> bool {
-        let (permits, life) = match operation {
-            Operation::Release(permits) => (permits, None),
-            Operation::GiveBack(permits, life) => (permits, Some(life)),
-            _ => return false,
-        };
-        let window = self.core.config.local_hand_over;
-        let mut state = self.lock();
-        if state.closed || state.waiters.is_empty() || window.is_zero() || state.available < 0 {
-            return false;
-        }
-        let now = Instant::now();
-        let others = state.turns.others_listen();
-        let window = if others {
-            AMONG_OTHERS * window
-        } else {
-            window
-        };
-        let known_for = state.seen.map(|seen| now.saturating_duration_since(seen));
-        let fresh = known_for.is_some_and(|age| age < window);
-        if !fresh || !state.first_may_keep(permits) {
-            return false;
-        }
-        if life.is_some_and(|life| state.live() != Some(life)) {
-            return false;
-        }
-        let free = state.available;
-        let served = (state.waiters).serve_exactly(permits, life.is_some(), free, now);
-        let handed_over = !served.is_empty();
-        state.turns.handed_over(served.len());
-        // A large request that has been served may have stood in the way of smaller ones.
-        let fits = handed_over && state.waiters.somebody_fits(state.available, now);
-        // What is known of others is asked for again before it does not allow to go on.
-        let due = known_for.is_some_and(|age| {
-            age >= window / 2 || age >= window / 20 && !state.first_may_keep(permits)
-        });
-        let look = fits || due && others && !state.waiters.is_empty();
-        if look {
-            state.look = true;
-            self.note_busy(&mut state);
-        }
-        self.leave_if_unneeded(&mut state);
-        drop(state);
-        if look {
-            drive::kick(self);
-        } else if handed_over {
-            drive::let_caller_go(self);
-        }
-        let granted = life.map_or(1, u64::cast_signed);
-        for waiter in served {
-            let undoing = Operation::undoing(waiter.permits, granted, waiter.recorded);
-            if waiter.reply.send(Ok(granted)).is_err() {
-                self.call_detached(undoing);
-            }
-        }
-        handed_over
-    }
-
-    /// Joins the line of those who wait for `permits` permits, which are to be on record.
-    pub(crate) fn join(self: &Arc<Self>, permits: u32, recorded: bool) -> Result<Seat> {
+    /// Joins the line of those who wait for `permits` permits, which are to be on record, until `deadline` if there is one.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        permits: u32,
+        recorded: bool,
+        deadline: Option<Instant>,
+    ) -> Result<Seat> {
         let (reply, answer) = oneshot::channel();
         let mut state = self.lock();
         if state.closed {
@@ -316,16 +270,14 @@ impl Line {
             && state.listening.is_confirmed()
             && (i64::from(permits) > state.available || state.turns.is_held());
         state.look |= !wait_quietly;
-        let ticket = state.waiters.join(Waiter {
+        let want = Want {
             permits,
             recorded,
-            reply,
             since: now,
-            asked: !wait_quietly,
-            doubtful: false,
-        });
+        };
+        let ticket = state.waiters.join(want, reply, deadline, !wait_quietly);
         self.note_busy(&mut state);
-        drop(state);
+        self.unlock(state);
         Ok(Seat::new(self, permits, recorded, answer, Some(ticket)))
     }
 
@@ -390,12 +342,15 @@ impl Shared for Line {
             // Where nothing was sent since then, the question was not; nor will it be, as those whom it names have left.
             let sent = (self.core.sent).since(state.sent_before, Some(self.keys.object()));
             let asking = state.asking.filter(|_| sent);
-            state.waiters.take_line_apart(asking)
+            if state.turns.look_at().is_some() {
+                self.note_busy(&mut state);
+            }
+            state.waiters.take_line(asking)
         };
         // What they may be granted still is given back.
         let trouble = Trouble::unknown(CLIENT_CLOSED);
         for waiter in asking {
-            let error = trouble.error(self.name(), "acquire", waiter.since);
+            let error = trouble.error(self.name(), "acquire", waiter.want.since);
             let _ = waiter.reply.send(Err(error));
         }
         tell_all(waiters, &self.shut_down());
@@ -405,6 +360,7 @@ impl Shared for Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
+        self.lock().timer.end();
         self.core.objects.forget(KIND, self.keys.object());
     }
 }

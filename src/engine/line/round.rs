@@ -2,41 +2,23 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::alone::Alone;
 use super::answers::Sent;
 use super::{Line, Queue, Queued, State, Task};
 use crate::engine::answer;
-use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS, Operation, StepResult};
+use crate::engine::batch::{Answer, Batch, Call, MOST_CALLS, StepResult};
 use crate::engine::claim::Claim;
 use crate::engine::coalesce::Outcome;
 use crate::engine::command::Command;
-use crate::engine::drive::{self, Driver, Round, Rounds};
+use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::in_hand::InHand;
 use crate::engine::log;
 use crate::engine::once::{Ending, MOST_DISOWNED, Trouble, refused, unexpected_answer};
 use crate::error::Error;
 use crate::transport::{Reason, Refusal, Value};
-
-/// A shutdown waits for looks that are due by then.
-const LONGEST_OWED_LOOK: Duration = Duration::from_millis(200);
-
-/// A look at whether others have come who were told.
-struct OwedLook {
-    line: Arc<Line>,
-    /// As busy, in the core.
-    counted: bool,
-}
-
-impl Drop for OwedLook {
-    fn drop(&mut self) {
-        self.line.core.note_idle(&mut self.counted);
-    }
-}
 
 impl Line {
     /// Takes what the next round carries out. Calls that give back what was lost meanwhile are not carried out: they are put
@@ -68,7 +50,7 @@ impl Line {
         }
         let answered = state.waiters.somebody_was_answered();
         let reports = state.turns.wants_report(now, answered);
-        let awaited_in_vain = state.is_awaited_in_vain();
+        let tends = std::mem::take(&mut state.tends) && reports || state.is_awaited_in_vain();
         let mut claim = Claim::default();
         if state.look && !state.waiters.is_empty() {
             let free = state.free.take();
@@ -82,54 +64,12 @@ impl Line {
         state.waiters.name_ending(&mut claim);
         let own = u64::from(self.is_counted(state));
         let report = reports.then(|| state.turns.report(state.waiters.report(&claim, now), own));
-        let mut batch = Batch::form(&mut calls, claim, report);
+        let mut batch = Batch::form(&mut calls, claim, report, now);
         if batch.is_recorded() {
             batch.entry = Some(self.entry(state));
         }
         state.queue.put_back(calls.into_iter());
-        (batch.len() > 0 || awaited_in_vain).then_some(Task::Batch(batch))
-    }
-
-    /// Looks at `instant` whether those came who were told that it is their turn. Nobody else may, so it happens also if
-    /// the last handle has gone; and a shutdown waits for it, as for all that is owed, unless that takes long.
-    pub(super) fn look_again_at(&self, instant: Instant) {
-        let Some(line) = self.itself.upgrade() else {
-            return;
-        };
-        let mut look = OwedLook {
-            line,
-            counted: false,
-        };
-        if instant <= Instant::now() + LONGEST_OWED_LOOK {
-            self.core.note_busy(&mut look.counted);
-        }
-        self.core.runtime.spawn(async move {
-            tokio::time::sleep_until(instant).await;
-            let line = &look.line;
-            let due = line.lock().turns.is_due(instant);
-            if due && !line.has_its_turn() {
-                line.look_for_others().await;
-            }
-        });
-    }
-
-    /// Asks Redis for their sake alone.
-    async fn look_for_others(self: &Arc<Self>) {
-        let (reply, answer) = oneshot::channel();
-        {
-            let mut state = self.lock();
-            if self.core.is_finished() {
-                return;
-            }
-            state.queue.push(Queued::Call(Call {
-                operation: Operation::Available,
-                reply: Some(reply),
-                since: Instant::now(),
-            }));
-            self.note_busy(&mut state);
-        }
-        drive::kick(self);
-        let _ = answer.await;
+        (batch.len() > 0 || tends).then_some(Task::Batch(batch))
     }
 
     async fn carry_out_batch(&self, batch: Batch) {
@@ -286,7 +226,8 @@ impl Line {
     }
 
     async fn carry_out_command(&self, command: Command) {
-        let others = |trouble: &Trouble<'_>| self.tell_queued(trouble);
+        let began = Instant::now();
+        let others = |trouble: &Trouble<'_>| self.tell_queued(trouble, began);
         if !self
             .core
             .carry_out_command(&self.keys, command, others)
@@ -319,11 +260,12 @@ impl Rounds for Line {
         if let Some(life) = &mut state.life {
             life.under_way = false;
         }
-        let claims = state.look && !state.waiters.is_empty();
-        let ends = state.waiters.somebody_ends();
-        if !state.queue.is_empty() || claims || ends || state.is_awaited_in_vain() {
+        if state.has_work() {
             self.note_busy(&mut state);
             return true;
+        }
+        if state.closed && state.turns.look_at().is_some() {
+            return false;
         }
         // Callers that wait for permits are not owed anything.
         self.core.note_idle(&mut state.busy);
@@ -334,6 +276,8 @@ impl Rounds for Line {
         let (mut queue, waiters) = {
             let mut state = self.lock();
             state.closed = true;
+            state.turns.looks_no_more();
+            self.keep_as_needed(&mut state);
             self.core.note_idle(&mut state.busy);
             (
                 std::mem::replace(&mut state.queue, Queue::new()),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::Line;
 use crate::engine::answer::answer_of;
@@ -42,45 +41,12 @@ impl Seat {
         }
     }
 
-    /// Waits for the answer.
-    pub(crate) async fn served(&mut self) -> Result<i64> {
+    /// Waits for the answer; 0 says no.
+    pub(crate) async fn served(mut self) -> Result<i64> {
         let answer = answer_of(&mut self.inline, &mut self.answer).await;
         self.ticket = None;
         self.permits = 0;
         answer.unwrap_or_else(|| Err(self.line.shut_down()))
-    }
-
-    /// Waits for the answer until `deadline`, and then for the answer to one last question; 0 if that is no.
-    pub(crate) async fn served_until(&mut self, deadline: Instant) -> Result<i64> {
-        match tokio::time::timeout_at(deadline, self.served()).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                self.end_wait();
-                self.served().await
-            }
-        }
-    }
-
-    /// The wait is over: the next question is the last one. Until that is answered the caller keeps its ticket, as a
-    /// question that names it may be on its way.
-    fn end_wait(&mut self) {
-        let Some(ticket) = self.ticket else {
-            return;
-        };
-        let mut state = self.line.lock();
-        // Not there any more: the answer is on its way.
-        if !state.waiters.end(ticket, Instant::now()) {
-            return;
-        }
-        self.line.way_is_free(&mut state);
-        self.line.note_busy(&mut state);
-        drop(state);
-        // The round that is under way, if it is this caller's own, must go on while it waits.
-        if self.inline.is_none() {
-            self.inline = self.line.drive();
-        } else {
-            drive::kick(&self.line);
-        }
     }
 }
 

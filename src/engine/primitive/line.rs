@@ -43,8 +43,6 @@ pub(crate) struct Line<P: Primitive> {
 pub(super) struct Inner<P: Primitive> {
     pub(super) state: State<P>,
     pub(super) channels: Channels,
-    /// They are heard.
-    listens: bool,
     timer: Timer,
     /// Counted as busy in the core.
     pub(super) busy: bool,
@@ -85,7 +83,6 @@ impl<P: Primitive> Line<P> {
                 inner: Mutex::new(Inner {
                     state: State::new(primitive, closed),
                     channels: Channels::default(),
-                    listens: false,
                     timer: Timer::default(),
                     busy: false,
                     kept: None,
@@ -266,25 +263,15 @@ impl<P: Primitive> Line<P> {
         };
     }
 
-    /// The channels are heard from when somebody has been told to wait until nobody is left: who has not been, may never have to, and
-    /// of a crowd that finds what it wants somebody has always just come. `heard` were when those asked last.
+    /// The channels are heard as long as somebody waits who has been told to; `heard` were when those asked last.
     pub(super) fn listen_as_needed(&self, inner: &mut Inner<P>, heard: &[String]) {
         let Inner {
-            state,
-            channels,
-            listens,
-            ..
+            state, channels, ..
         } = inner;
-        let State {
-            primitive, waiters, ..
-        } = state;
-        *listens = match *listens {
-            true => !waiters.is_empty(),
-            false => waiters.somebody_was_told_to_wait(),
-        };
-        let wanted = match *listens {
-            true => primitive.channels(self.keys.channel(), waiters),
-            false => Vec::new(),
+        let wanted = if state.listens() {
+            state.primitive.channels(self.keys.channel(), &state.waiters)
+        } else {
+            Vec::new()
         };
         let listener: Weak<dyn Listener> = self.itself.clone();
         state.look |= channels.set(&self.core.wakeups, &listener, wanted, heard);

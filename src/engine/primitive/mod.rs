@@ -35,7 +35,22 @@
 //! | `unknown` | release of the ids | the holds are given up | - (the record settles it) |
 //! | look `After` | first expiry, peers' lock, pace | the holder's end, the others' time | a pause for others |
 //!
-//! What the semaphore needs besides: to serve a waiter inside the process (hand-over), and to travel with others' calls.
+//! The semaphore's waiters and timer are those of this line already ([`waiters`], [`timer`]). What its rounds need besides, in the order in which it would be moved:
+//!
+//! 1. Its ears: [`Channels`](channels::Channels) and a [`Place`](super::turns::Place) hear what `line/listening.rs` and
+//!    `turns/ear.rs` do. A place must then say how many strangers it has seen, and until when callers may be served within the
+//!    process; `soon` is no reason to look.
+//! 2. Hand-over: a call that has come may serve those who wait, before it is queued:
+//!    `fn serves(&mut self, call, waiters) -> Option<Vec<(Ticket, Grant)>>`. What the primitive then knows (the counter behind the
+//!    last batch, and when that was sent) is its own; a grant that nobody takes is given back, as ever.
+//! 3. Steps instead of calls: 4,096 equal calls are three arguments because equal neighbours are merged when the batch is formed, and
+//!    answered by a count. `Batch` keeps each call by itself; `encode` and `decode` of permits with ids merge them twice
+//!    (`steps`), which costs the semaphore, at half a microsecond a pair, more than its whole round. So the order of a batch (what frees
+//!    first, those who wait, those who try) and its runs are to be kept in `Batch`.
+//! 4. A short form for one call alone ([`coalesce`](super::coalesce)): a hook before the request is made, whose answer is either
+//!    the primitive's words or nothing.
+//! 5. What is special to it stays so, behind an answer: nudges and what nobody heard (`nudge`, `unheard`) are told of what is left; the
+//!    watchdog's entry travels as further keys, as the primitive's `keys` can say, and `gone` is an answer that makes the same calls again.
 
 mod channels;
 mod endings;

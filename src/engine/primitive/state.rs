@@ -187,6 +187,14 @@ impl<P: Primitive> State<P> {
         Some((waiter.reply, waiter.unanswered.unwrap_or(now)))
     }
 
+    /// Whether the channels are to be heard: somebody has been told to wait. Who has not been may never have to, and asks: of a crowd
+    /// that finds what it wants somebody has always just come.
+    pub(super) fn listens(&mut self) -> bool {
+        let told = self.waiters.somebody_was_told_to_wait();
+        self.look |= !told && !self.waiters.is_empty();
+        told
+    }
+
     /// Something is told of a channel, which those who wait hear or not.
     pub(super) fn heard(&mut self, channel: &str, wake: &Wake, hear: bool, now: Instant) {
         let look = self.primitive.heard(channel, wake, now);

@@ -107,6 +107,22 @@ impl<W, R> Waiters<W, R> {
         self.by_ticket.keys().next().copied()
     }
 
+    /// Whether somebody's time is not up.
+    pub(crate) fn somebody_stays(&self) -> bool {
+        self.len_staying() > 0
+    }
+
+    /// How many there are whose time is not up.
+    pub(crate) fn len_staying(&self) -> usize {
+        self.by_ticket.len() - self.ending.len()
+    }
+
+    /// Since when the last one waits for an answer, if it does; nothing if there is nobody.
+    pub(crate) fn last_unanswered(&self) -> Option<Option<Instant>> {
+        let last = self.by_ticket.values().next_back();
+        last.map(|last| last.unanswered)
+    }
+
     /// The first of those whose time is not up.
     pub(crate) fn first_to_stay(&self) -> Option<(Ticket, &W)> {
         let mut all = self.iter();
@@ -133,14 +149,16 @@ impl<W, R> Waiters<W, R> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Time has passed.
-    pub(crate) fn end_overdue(&mut self, now: Instant) {
+    /// Time has passed. Whether somebody's is up.
+    pub(crate) fn end_overdue(&mut self, now: Instant) -> bool {
+        let mut some = false;
         while let Some((deadline, ticket)) = self.deadlines.first().copied()
             && deadline <= now
         {
             self.deadlines.pop_first();
-            self.end_wait(ticket, now);
+            some |= self.end_wait(ticket, now);
         }
+        some
     }
 
     /// The time of this one is up; `false` if it is not there any more.

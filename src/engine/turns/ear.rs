@@ -34,7 +34,7 @@ impl Listener for Ear {
         };
         match (self.hears, wake) {
             (Call::Turn, Wake::Message(payload)) if payload == b"soon" => line.comes_near(),
-            (Call::Turn, Wake::Message(_)) => drop(line.has_its_turn()),
+            (Call::Turn, Wake::Message(_)) => line.has_its_turn(),
             (Call::NewLine, Wake::Message(payload)) => {
                 line.is_to_come(!payload.starts_with(FOR_OTHERS));
             }

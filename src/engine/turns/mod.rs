@@ -42,11 +42,11 @@
 //! as they are owed anything all releases go through Redis.
 //!
 //! When they have had more than seven permits more than that, a release of ours is not announced to them, where it is kept for the
-//! first in line and at least two stand there: so permits go from ours to ours, in their order, and who releases looks
-//! twice whether they were taken, for its turn and as a [nudge](super::nudge), which strangers hear. What strangers release they
-//! would take again before the first in line comes: it is for whoever asks and stands there. For every sixteen permits of ours, or
-//! fewer, they are owed one then, as a JVM may have many threads. So ours have a share beside a JVM whose threads take again at
-//! once, and it has one beside a crowd of ours.
+//! first in line and at least two stand there: so permits go from ours to ours, and who releases looks twice whether they were
+//! taken, for the turn's sake and as a [nudge](super::nudge), which strangers hear. Where they have taken or released some just before,
+//! they take what is free before the first comes: the first three are told, and it is for whoever stands in line and asks, which
+//! costs a part of the order. For every sixteen permits of ours, or fewer, they are owed one then, as a JVM may have many threads. So
+//! ours have a share beside a JVM whose threads take again at once, and it has one beside a crowd of ours.
 //!
 //! Who only tries (`try_acquire`) takes what is free.
 //!
@@ -261,14 +261,9 @@ impl Turns {
         }
     }
 
-    /// Whether it is to be looked at `instant` whether others came: no answer has said since that they did. It is asked
-    /// once.
-    pub(crate) fn is_due(&mut self, instant: Instant) -> bool {
-        let due = self.look_at == Some(instant);
-        if due {
-            self.look_at = None;
-        }
-        due
+    /// Whether it is to be looked by `now` whether others came: no answer has said that they did. It is asked once.
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        self.look_at.take_if(|at| *at <= now).is_some()
     }
 
     /// Whether callers of this process are held back while permits are free: they will be told.
@@ -310,13 +305,19 @@ impl Turns {
         self.look_at
     }
 
-    /// Whether the look at `instant` is still to be made: no answer has come since. It is asked once.
-    pub(crate) fn is_late_look(&mut self, instant: Instant) -> bool {
-        let due = self.late_look == Some(instant);
-        if due {
-            self.late_look = None;
-        }
-        due
+    /// When this client looks at a message that others were to answer; no answer has come since.
+    pub(crate) fn late_look(&self) -> Option<Instant> {
+        self.late_look
+    }
+
+    /// Whether that time has come. It is asked once.
+    pub(crate) fn is_late_look(&mut self, now: Instant) -> bool {
+        self.late_look.take_if(|at| *at <= now).is_some()
+    }
+
+    /// There is nobody any more who could.
+    pub(crate) fn looks_no_more(&mut self) {
+        (self.look_at, self.late_look) = (None, None);
     }
 
     /// Whether this client looks by itself, once in `interval`.

@@ -310,7 +310,13 @@ impl RSemaphore {
 
     /// Waits for permits, which are to be on record; the number that they are granted by.
     async fn acquire_number(&self, permits: u32, recorded: bool) -> Result<i64> {
-        let waiting = async { self.line.join(permits, recorded)?.served().await.map(Some) };
+        let waiting = async {
+            self.line
+                .join(permits, recorded, None)?
+                .served()
+                .await
+                .map(Some)
+        };
         let call = Call::new(self.name(), "acquire", Wait::Forever, Dropped::Withdrawn)
             .about(self.line.keys().object());
         let waiting = pin!(waiting);
@@ -341,8 +347,8 @@ impl RSemaphore {
         deadline: tokio::time::Instant,
     ) -> Result<Option<i64>> {
         let waiting = async {
-            let mut seat = self.line.join(permits, recorded)?;
-            seat.served_until(deadline).await.map(granted)
+            let seat = self.line.join(permits, recorded, Some(deadline))?;
+            seat.served().await.map(granted)
         };
         let call = Call::new(self.name(), "acquire", Wait::For(wait), Dropped::Withdrawn)
             .about(self.line.keys().object());

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::RSemaphore;
 use crate::api::{OnRecord, PermitHolder};
 use crate::engine::batch::Operation;
@@ -150,8 +152,10 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(());
         }
-        let given_back = self.run(Operation::GiveBack(permits, record.life)).await?;
-        if given_back == 1 {
+        let began = Instant::now();
+        let given_back = self.run(Operation::GiveBack(permits, record.life)).await;
+        let given_back = given_back.map_err(|error| comes_back_by_itself(error, began.elapsed()));
+        if given_back? == 1 {
             return Ok(());
         }
         Err(self.core().stats.failed(Error::NotHeld {
@@ -168,5 +172,21 @@ impl RSemaphore {
     pub(super) fn forget_recorded(&self, permits: u32, record: &OnRecord) {
         self.line
             .call_detached(Operation::Forget(permits, record.life));
+    }
+}
+
+/// The error of a guard's release that was given up after so long. The record says that it holds nothing any more, so the next
+/// answer of the server shows that too much is on record, and it is given back: nobody may release it again.
+fn comes_back_by_itself(error: Error, waited: Duration) -> Error {
+    match error {
+        Error::Unavailable { name, detail, .. } | Error::RefusedForNow { name, detail, .. } => {
+            Error::OutcomeUnknown {
+                name,
+                operation: "release",
+                waited,
+                detail,
+            }
+        }
+        other => other,
     }
 }

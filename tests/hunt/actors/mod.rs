@@ -140,8 +140,11 @@ impl Stage {
                 actor.drop_callers();
                 actor.put(None);
             }
-            Life::ShutDown { drop_callers } => {
-                tokio::spawn(async move { actor.shut_down(drop_callers).await });
+            Life::ShutDown {
+                drop_callers,
+                limit,
+            } => {
+                tokio::spawn(async move { actor.shut_down(drop_callers, limit).await });
             }
         }
     }
@@ -209,7 +212,7 @@ impl Actor {
         self.there.notify_waiters();
     }
 
-    pub async fn shut_down(&self, drop_callers: bool) {
+    pub async fn shut_down(&self, drop_callers: bool, limit: Option<Duration>) {
         self.judge().shuts_down(self.host);
         // Without a client they would go on trying to connect.
         if drop_callers || self.known().is_none() {
@@ -220,18 +223,24 @@ impl Actor {
         let client = self.known();
         if let Some(client) = client {
             let began = Instant::now();
-            let result = client.shutdown().await;
+            let result = match limit {
+                Some(limit) => client.shutdown_for(limit).await,
+                None => client.shutdown().await,
+            };
             let took = began.elapsed();
             let mut judge = self.judge();
-            if took > self.settings.retry_window + self.settings.slack() {
+            let window = self.settings.retry_window + self.settings.slack();
+            // The limit is not a matter of what others do.
+            let most = limit.map_or(window, |limit| window.min(limit + Duration::from_millis(5)));
+            if took > most {
                 judge.accuse(
                     "ends",
                     format!("the shutdown of c{} took {took:?}", self.host),
                 );
             }
-            judge.has_shut_down(self.host, &result);
+            judge.has_shut_down(self.host, &result, limit.is_some());
         } else {
-            self.judge().has_shut_down(self.host, &Ok(()));
+            self.judge().has_shut_down(self.host, &Ok(()), false);
         }
         self.put(None);
     }

@@ -40,6 +40,11 @@ impl Judge {
         }
     }
 
+    /// Within one script it may have been open, whatever it is after that.
+    pub fn latch_is_set_again(&mut self) {
+        self.open_at = Some(Instant::now());
+    }
+
     /// Somebody who has waited for the latch since then goes on.
     pub fn passes_latch(&mut self, host: Host, since: Instant) {
         let open = self.open_at.is_some_and(|open| open >= since);

@@ -124,8 +124,8 @@ impl Judge {
         client.closes_well = client.well_since.is_some_and(|well| well < Instant::now());
     }
 
-    /// The client has been shut down.
-    pub fn has_shut_down(&mut self, host: Host, result: &Result<(), Error>) {
+    /// The client has been shut down. `in_haste`: it was given less time than it may take.
+    pub fn has_shut_down(&mut self, host: Host, result: &Result<(), Error>, in_haste: bool) {
         self.trace
             .note(format_args!("c{host} has shut down: {result:?}"));
         let client = self.clients.entry(host).or_default();
@@ -133,10 +133,11 @@ impl Judge {
         client.ended_at = Some(Instant::now());
         client.excused |= result.is_err();
         let still_well = client.well_since.is_some_and(|well| well < Instant::now());
-        if client.closes_well && still_well && result.is_err() {
+        let well = client.closes_well && still_well;
+        if well && result.is_err() && !in_haste {
             self.accuse("ends", format!("the shutdown of c{host}: {result:?}"));
         }
-        self.settle(host);
+        self.settle(host, well);
     }
 
     pub fn has_ended(&self, host: Host) -> bool {

@@ -8,8 +8,8 @@ use super::Judge;
 const MOST_SCRIPTS: f64 = 12.0;
 /// Clients that are told that it is their turn, for each grant.
 const MOST_TURNS: f64 = 1.25;
-/// Messages for each grant, to each client: it may be told to all of them that there is something.
-const MOST_MESSAGES: f64 = 1.0;
+/// Messages for each grant, to each client: all of them may be told that there is something, and that there is a line.
+const MOST_MESSAGES: f64 = 2.0;
 /// Nobody waits for so many times as long as half of all do.
 const MOST_TIMES: u32 = 4;
 /// Whatever the others wait.

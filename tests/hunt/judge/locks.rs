@@ -159,8 +159,8 @@ impl Judge {
 
     /// An owner has been told that it has given the lock back.
     pub fn has_unlocked(&mut self, object: usize, host: Host, owner: &str) {
-        let of_owner =
-            |held: &HeldLock| held.object == object && held.owner == owner && !held.lease.is_lost();
+        // Another hold of it may be lost, and be there until its lease ends.
+        let of_owner = |held: &HeldLock| held.object == object && held.owner == owner;
         let client = self.clients.get(&host);
         let in_doubt = client.and_then(|client| client.locks_in_doubt.get(&object));
         let in_doubt = in_doubt.is_some_and(|until| Instant::now() <= *until);

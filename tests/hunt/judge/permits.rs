@@ -185,8 +185,8 @@ impl Judge {
             .unwrap_or_default()
     }
 
-    /// Nothing is owed any more.
-    pub(super) fn settle(&mut self, host: Host) {
+    /// Nothing is owed any more. `well`: nothing was wrong to the end.
+    pub(super) fn settle(&mut self, host: Host, well: bool) {
         let client = &self.clients[&host];
         if client.excused || self.rules.inexact() {
             return;
@@ -194,7 +194,9 @@ impl Judge {
         for number in 0..self.ledgers.len() {
             let ledger = &self.ledgers[number];
             let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
-            if self.has_lost_some(number, host) || ledger.given_up.contains(&host) {
+            // What is on record, and could not be put off any more, comes back by itself.
+            let lapses = !well && ledger.recorded.contains_key(&host);
+            if lapses || self.has_lost_some(number, host) || ledger.given_up.contains(&host) {
                 continue;
             }
             let taken = -of(&ledger.net);

@@ -6,6 +6,7 @@ use fastrand::Rng;
 
 use super::calls::crowding;
 use super::chance::{chance, millis, pick};
+use super::recipes::{Layout, Recipe};
 use super::settings::{MOST_UNDER_WAY, Settings};
 use super::{Event, Plan, What};
 use crate::judge::Object;
@@ -19,6 +20,16 @@ impl Plan {
         settings.watched = vec![chance(rng, 20)];
         (settings.locks, settings.jvms, settings.latch) = (0, 0, false);
         settings.recipes.clear();
+        let mut object = Object::Semaphore(0);
+        if chance(rng, 25) {
+            object = Object::Recipe(0);
+            settings.recipes.push(Recipe {
+                layout: Layout::Expirable,
+                limit: rng.u32(1..8),
+                timeout: Duration::from_secs(10),
+                check: Duration::from_millis(100),
+            });
+        }
         settings.latency = (0..clients)
             .map(|_| Duration::from_micros(rng.u64(100..1500)))
             .collect();
@@ -32,7 +43,7 @@ impl Plan {
         let hold = millis(rng, 1..10);
         let mut events = Vec::new();
         for place in 0..clients {
-            let mut call = crowding(rng, Object::Semaphore(0), &settings);
+            let mut call = crowding(rng, object, &settings);
             (call.permits, call.rounds, call.hold) = (1, 4, hold);
             events.push(Event {
                 at: millis(rng, 1000..1500),

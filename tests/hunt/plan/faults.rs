@@ -68,8 +68,11 @@ pub enum Life {
     Die,
     /// Its process stops for good, with its connections open.
     Freeze,
-    /// It shuts down; whether its callers are dropped before.
-    ShutDown { drop_callers: bool },
+    /// It shuts down, at the latest after this; whether its callers are dropped before.
+    ShutDown {
+        drop_callers: bool,
+        limit: Option<Duration>,
+    },
 }
 
 const EVICTED: [&str; 8] = [

@@ -14,6 +14,8 @@ use crate::judge::Object;
 pub enum Meddling {
     /// Deletes a semaphore's or lock's key.
     Delete(Object),
+    /// Gives it another name; or what has that name its own again.
+    Rename(Object),
     /// Lets it expire.
     Expire(Object, Duration),
     /// Takes all permits of a semaphore.
@@ -62,10 +64,11 @@ pub(super) fn meddling(rng: &mut Rng, settings: &Settings) -> Meddling {
         }
         _ => Object::Semaphore(semaphore),
     };
-    match (rng.u32(..7), lock) {
+    match (rng.u32(..8), lock) {
         (0, _) => Meddling::Delete(object),
         (1, _) => Meddling::Expire(object, millis(rng, 1..3000)),
         (2, _) => Meddling::Empty(semaphore),
+        (7, _) => Meddling::Rename(object),
         (3 | 4, Some(lock)) => Meddling::Uncount(lock),
         (5, _) if rng.bool() => Meddling::Eavesdrop,
         (5, _) => {

@@ -116,7 +116,11 @@ impl Plan {
             } else {
                 // A call that is not polled keeps what it was granted: that is not to be judged.
                 let drop_callers = chance(rng, 60) || mood.stalls > 0;
-                Life::ShutDown { drop_callers }
+                let limit = chance(rng, 25).then(|| up_to(rng, &[3, 100, 2000]));
+                Life::ShutDown {
+                    drop_callers,
+                    limit,
+                }
             };
             let what = What::Life(rng.usize(..settings.clients), life);
             events.push(Event { at, what });

@@ -16,6 +16,7 @@ use crate::judge::Object;
 /// Callers of all clients want the same, again and again.
 pub(super) fn crowd(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
     let object = match settings.locks {
+        _ if !settings.recipes.is_empty() && chance(rng, 25) => Object::Recipe(0),
         1.. if rng.bool() => Object::Lock(0),
         _ => Object::Semaphore(0),
     };

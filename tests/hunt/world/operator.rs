@@ -38,6 +38,15 @@ impl World {
                 say(&["DEL", &object.key()]);
                 robbed = Some(object);
             }
+            Meddling::Rename(object) => {
+                let (key, aside) = (object.key(), "x");
+                if say(&["EXISTS", aside]) == Some(Reply::Int(1)) {
+                    say(&["RENAME", aside, &key]);
+                } else {
+                    say(&["RENAME", &key, aside]);
+                }
+                robbed = Some(object);
+            }
             Meddling::Expire(object, time) => {
                 say(&["PEXPIRE", &object.key(), &time.as_millis().to_string()]);
                 robbed = Some(object);

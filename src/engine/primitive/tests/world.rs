@@ -16,6 +16,9 @@ use crate::error::Result;
 /// How long a caller waits that has a deadline.
 pub(super) const WAIT: Duration = Duration::from_secs(10);
 
+/// Between one step and the next.
+const MOMENT: Duration = Duration::from_micros(1);
+
 /// What can happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
@@ -50,7 +53,10 @@ enum Caller<P: Subject> {
 pub(super) struct World<P: Subject> {
     pub(super) state: State<P>,
     pub(super) server: P::Server,
-    flight: Option<(Batch<P>, Vec<String>)>,
+    /// What is under way, and since when.
+    flight: Option<(Batch<P>, Vec<String>, Instant)>,
+    /// The channels are heard.
+    listens: bool,
     callers: Vec<Caller<P>>,
     outsider: bool,
     now: Instant,
@@ -66,6 +72,7 @@ impl<P: Subject> World<P> {
             state: state(),
             server: P::Server::default(),
             flight: None,
+            listens: false,
             callers: (0..callers).map(|_| Caller::Absent).collect(),
             outsider: true,
             now: Instant::now(),
@@ -103,6 +110,7 @@ impl<P: Subject> World<P> {
     }
 
     pub(super) fn step(&mut self, step: Step) {
+        self.now += MOMENT;
         match step {
             Step::Arrive(caller) => self.join(caller, None),
             Step::ArriveFor(caller) => self.join(caller, Some(self.now + WAIT)),
@@ -123,11 +131,11 @@ impl<P: Subject> World<P> {
             }
             Step::Answer => self.answer(),
             Step::Again => {
-                let (batch, _) = self.flight.take().expect("it is under way");
+                let (batch, ..) = self.flight.take().expect("it is under way");
                 self.state.put_back(batch, self.now);
             }
             Step::LoseReply | Step::LoseRequest => {
-                let (batch, steps) = self.flight.take().expect("it is under way");
+                let (batch, steps, _) = self.flight.take().expect("it is under way");
                 if step == Step::LoseReply {
                     let (_, published) = self.server.execute(&steps);
                     self.publish(published);
@@ -155,13 +163,14 @@ impl<P: Subject> World<P> {
                 self.state.owe(P::give_back(grant), self.now);
             } else {
                 self.state.leave(ticket, self.now);
+                self.listens = self.state.listens();
             }
         }
     }
 
     /// Who listens hears it.
     fn publish(&mut self, channels: Vec<String>) {
-        for channel in channels {
+        for channel in channels.into_iter().filter(|_| self.listens) {
             let heard = self.state.primitive.channels("own", &self.state.waiters);
             if heard.contains(&channel) {
                 let message = Wake::Message(Vec::new());
@@ -171,17 +180,19 @@ impl<P: Subject> World<P> {
     }
 
     fn answer(&mut self) {
-        let (batch, steps) = self.flight.take().expect("it is under way");
+        let (batch, steps, sent) = self.flight.take().expect("it is under way");
         let (answer, published) = self.server.execute(&steps);
         let mut words = answer.split_ascii_whitespace();
         let verdict = self.state.primitive.decode(&batch, &mut words);
         let answered = Answered {
             verdict: verdict.unwrap_or_else(|| panic!("{answer:?} is not read")),
-            sent: self.now,
+            sent,
             now: self.now,
         };
         assert_eq!(words.next(), None, "{answer:?} is read to its end");
         let told = self.state.arrive("name", batch, answered);
+        // Nothing is said between the answer and this.
+        self.listens = self.state.listens();
         self.tell(told);
         // What it has published has been heard behind it.
         self.publish(published);
@@ -220,7 +231,8 @@ impl<P: Subject> World<P> {
                 let mut args = Vec::new();
                 self.state.primitive.encode(&batch, &mut args);
                 assert!(!args.is_empty(), "a batch has a step");
-                self.flight = Some((batch, args.into_iter().map(word).collect()));
+                let steps = args.into_iter().map(word).collect();
+                self.flight = Some((batch, steps, self.now));
             }
             Some(Task::Command(_)) => unreachable!("there are none here"),
             None => assert!(!self.state.has_work(), "it would depart for ever"),

@@ -1,0 +1,188 @@
+//! A server that is away, and a network that swallows everything: each call ends, and what it is told of its effect is true.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use redisson_semaphore::{Client, ClientBuilder, ConnectionState, Effect, Result};
+use tokio::time::timeout;
+
+use crate::subject::{
+    Books, End, Expected, HOUR, Kind, SHORT, Subject, in_time, pass, waits_without_limit,
+};
+use crate::subjects::for_every_subject;
+use crate::support::clients::{self, LIMIT};
+use crate::support::proxy::Proxy;
+use crate::support::server::RedisServer;
+use crate::support::waiters::until;
+
+/// What ends a call that is not answered.
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    RetryWindow,
+    CallTimeout,
+}
+
+impl Bound {
+    fn builder(self, url: String) -> ClientBuilder {
+        let builder = clients::builder(url)
+            .connect_timeout(Duration::from_millis(300))
+            .lock_watchdog_timeout(HOUR);
+        match self {
+            Bound::RetryWindow => builder.retry_window(Duration::from_secs(2)),
+            Bound::CallTimeout => builder
+                .retry_window(HOUR)
+                .call_timeout(Duration::from_secs(3)),
+        }
+    }
+
+    /// Whether it ends this call: one that waits without a limit ends with its retry window alone.
+    fn ends(self, call: &str) -> bool {
+        matches!(self, Bound::RetryWindow) || !waits_without_limit(call)
+    }
+}
+
+/// An object for each call that the bound ends.
+async fn prepared<S: Subject>(client: &Client, bound: Bound) -> Vec<(S, &'static str, Kind)> {
+    let mut prepared = Vec::new();
+    for &(call, kind) in S::CALLS {
+        if bound.ends(call) {
+            let subject = S::new(client, &format!("{}-away-{call}", S::NAME));
+            subject.prepare(call).await.unwrap();
+            prepared.push((subject, call, kind));
+        }
+    }
+    prepared
+}
+
+/// All calls at once.
+async fn tell_all<S: Subject>(prepared: &[(S, &'static str, Kind)]) -> Vec<Result<bool>> {
+    let calls = prepared.iter();
+    join_all(calls.map(|(subject, call, _)| in_time(subject, call))).await
+}
+
+/// It ends with an error that says what it is about, unless it is done in the background.
+fn assert_told<S: Subject>(what: &str, call: &str, kind: Kind, told: &Result<bool>) {
+    match told {
+        Ok(_) => assert!(call.ends_with("drop"), "{what}: it waits for nobody"),
+        Err(error) => {
+            assert!(error.is_unavailable(), "{what}");
+            assert!(error.to_string().contains(S::NAME), "{what}");
+            let again = error.effect() == Effect::None;
+            assert_eq!(error.is_retryable(), again, "{what}");
+            assert!(again || kind != Kind::Look, "{what}");
+        }
+    }
+}
+
+/// Nothing is sent, and the client knows.
+async fn stopped<S: Subject>(bound: Bound) {
+    let mut server = RedisServer::options().appendonly().start().await;
+    let client = bound.builder(server.url()).connect().await.unwrap();
+    let expected = Expected::of::<S>(&client, &mut server.connection().await).await;
+    let mut books = Books::new(expected);
+    let subjects = prepared::<S>(&client, bound).await;
+    server.stop().await;
+    let mut state = client.connection_state();
+    let down = |state: &ConnectionState| matches!(state, ConnectionState::Disconnected { .. });
+    let noticed = timeout(LIMIT, state.wait_for(down)).await;
+    noticed.expect("it is noticed").unwrap();
+    let all = tell_all(&subjects).await;
+    let waits = S::new(&client, &format!("{}-away-waits", S::NAME));
+    let told = timeout(LIMIT, waits.take(Some(SHORT))).await;
+    let error = told.expect("it has a bound").unwrap_err();
+    assert_eq!(error.effect(), Effect::None, "{error}");
+    server.restart().await;
+    let mut redis = server.connection().await;
+    let up = |state: &ConnectionState| matches!(state, ConnectionState::Connected);
+    let noticed = timeout(LIMIT, state.wait_for(up)).await;
+    noticed.expect("it comes back").unwrap();
+    for ((subject, call, kind), told) in subjects.into_iter().zip(all) {
+        let what = format!("{bound:?}, {} {call}: told {told:?}", S::NAME);
+        assert_told::<S>(&what, call, kind, &told);
+        let end = End::told(kind, &told);
+        let given = kind == Kind::Give;
+        assert!(given || end == End::NotDone, "{what}: it was never sent");
+        // What a watched guard owes comes back with the next answer about its semaphore.
+        let name = format!("{}-away-{call}", S::NAME);
+        until("it is used", LIMIT, async || {
+            pass::<S>(&client, &name).await.is_ok()
+        })
+        .await;
+        books.settled(&mut redis, what, subject, call, end).await;
+    }
+    books.close(&mut redis, client).await;
+}
+
+async fn stopped_for_a_window<S: Subject>() {
+    stopped::<S>(Bound::RetryWindow).await;
+}
+
+async fn stopped_for_a_time<S: Subject>() {
+    stopped::<S>(Bound::CallTimeout).await;
+}
+
+#[tokio::test]
+async fn with_the_server_away_every_call_ends_with_its_retry_window() {
+    for_every_subject!(stopped_for_a_window);
+}
+
+#[tokio::test]
+async fn with_the_server_away_every_call_ends_at_its_time() {
+    for_every_subject!(stopped_for_a_time);
+}
+
+/// Requests vanish, or are carried out and their answers vanish.
+async fn silent<S: Subject>(bound: Bound) {
+    for arrives in [false, true] {
+        let server = RedisServer::start().await;
+        let mut redis = server.connection().await;
+        let proxy = Proxy::start(&server).await;
+        let client = bound.builder(proxy.url()).connect().await.unwrap();
+        let mut books = Books::new(Expected::of::<S>(&client, &mut redis).await);
+        let subjects = prepared::<S>(&client, bound).await;
+        if arrives {
+            proxy.mute();
+        } else {
+            proxy.blackhole();
+        }
+        let all = tell_all(&subjects).await;
+        proxy.clear();
+        until("the client is back", LIMIT, async || {
+            client.semaphore("back").exists().await.is_ok()
+        })
+        .await;
+        for ((subject, call, kind), told) in subjects.into_iter().zip(all) {
+            let what = format!(
+                "{bound:?}, arrives {arrives}, {} {call}: told {told:?}",
+                S::NAME
+            );
+            assert_told::<S>(&what, call, kind, &told);
+            let end = End::told(kind, &told);
+            let name = format!("{}-away-{call}", S::NAME);
+            until("it is used", LIMIT, async || {
+                pass::<S>(&client, &name).await.is_ok()
+            })
+            .await;
+            books.settled(&mut redis, what, subject, call, end).await;
+        }
+        books.close(&mut redis, client).await;
+    }
+}
+
+async fn silent_for_a_window<S: Subject>() {
+    silent::<S>(Bound::RetryWindow).await;
+}
+
+async fn silent_for_a_time<S: Subject>() {
+    silent::<S>(Bound::CallTimeout).await;
+}
+
+#[tokio::test]
+async fn in_a_silent_network_every_call_ends_with_its_retry_window() {
+    for_every_subject!(silent_for_a_window);
+}
+
+#[tokio::test]
+async fn in_a_silent_network_every_call_ends_at_its_time() {
+    for_every_subject!(silent_for_a_time);
+}

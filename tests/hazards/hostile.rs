@@ -1,0 +1,175 @@
+//! Values that nobody of ours has written, in every key that is read: nobody panics, every call ends and says what it is about,
+//! whoever is told that nothing took effect has changed nothing, and all is well when the value has gone.
+
+use std::collections::BTreeSet;
+use std::panic;
+use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::Effect;
+
+use crate::lost::builder;
+use crate::subject::{Expected, Subject, waits_without_limit};
+use crate::subjects::for_every_subject;
+use crate::support::clients::LIMIT;
+use crate::support::monitor::{Command, Monitor};
+use crate::support::server::RedisServer;
+use crate::support::snapshot::{Snapshot, snapshot};
+use tokio::time::timeout;
+
+/// How each is written into a key.
+const VALUES: [&[&str]; 12] = [
+    &["RPUSH", "nobody's"],
+    &["HSET", "nobody's", "value"],
+    &["ZADD", "1e300", "nobody's"],
+    &["SADD", "nobody's"],
+    &["SET", ""],
+    &["SET", "no number"],
+    &["SET", "1.5"],
+    &["SET", "-9"],
+    &["SET", "-9223372036854775808"],
+    &["SET", "9223372036854775807"],
+    &["SET", "99999999999999999999"],
+    &["SET", "1 -1 0 999"],
+];
+
+/// How many of them are tried with each call and key.
+const EACH: usize = 3;
+/// How far times to live may be apart that are the same.
+const TOLERANCE: Duration = Duration::from_secs(60);
+/// A call that waits for as long as it takes, because so it is told, is dropped then.
+const PATIENCE: Duration = Duration::from_millis(60);
+
+/// All that has panicked in the library, in whatever task.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts them from now on; tokio would keep those of its tasks to itself.
+fn count_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |panicked| {
+            // A test that fails panics, too.
+            let ours = |file: &str| !file.starts_with("tests/");
+            let ours = panicked.location().is_some_and(|place| ours(place.file()));
+            PANICS.fetch_add(ours.into(), Ordering::SeqCst);
+            usual(panicked);
+        }));
+    });
+}
+
+/// Which keys the scripts are given.
+fn keys_of(commands: &[Command]) -> BTreeSet<String> {
+    let scripts = commands
+        .iter()
+        .filter(|command| command.name.starts_with("EVAL"));
+    let mut all = BTreeSet::new();
+    for script in scripts {
+        let count: usize = script.args[1].parse().unwrap();
+        all.extend(script.args[2..][..count].iter().cloned());
+    }
+    all
+}
+
+async fn write(redis: &mut MultiplexedConnection, key: &str, value: &[&str]) {
+    let mut pipe = redis::pipe();
+    pipe.atomic().cmd("DEL").arg(key).ignore();
+    pipe.cmd(value[0]).arg(key).arg(&value[1..]).ignore();
+    // Slots without an end are given one.
+    pipe.pexpire(key, 3_600_000).ignore();
+    let _: () = pipe.query_async(redis).await.unwrap();
+}
+
+async fn read(redis: &mut MultiplexedConnection, keys: &[&String]) -> Vec<Snapshot> {
+    let mut all = Vec::new();
+    for key in keys {
+        all.push(snapshot(redis, key).await);
+    }
+    all
+}
+
+async fn in_each_key<S: Subject>() {
+    count_panics();
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let mut monitor = Monitor::start(&server).await;
+    let teacher = builder(server.url()).connect().await.unwrap();
+    Expected::of::<S>(&teacher, &mut redis).await;
+    let (mut tried, mut refused) = (0, 0);
+    for (number, (call, _)) in S::CALLS.iter().enumerate() {
+        if call.ends_with("drop") {
+            continue;
+        }
+        let client = builder(server.url()).connect().await.unwrap();
+        // A call on an object like those that follow tells which keys are read.
+        let taught = format!("taught-{number}-name");
+        let subject = S::new(&client, &taught);
+        monitor.until_marker().await;
+        subject.prepare(call).await.unwrap();
+        assert_eq!(subject.call(call).await, Ok(true));
+        let keys = keys_of(&monitor.until_marker().await);
+        assert!(!keys.is_empty());
+        for (place, key) in keys.iter().enumerate() {
+            // Each value comes about with each key, at this call or another.
+            let values = VALUES.iter().cycle().skip(number * EACH + place).take(EACH);
+            for value in values {
+                tried += 1;
+                let name = format!("hostile-{tried}-name");
+                let here = |key: &String| key.replace(&taught, &name);
+                let (key, keys): (_, Vec<_>) = (here(key), keys.iter().map(here).collect());
+                // A client's own records tell of refusals, too.
+                let others = |other: &&String| **other == key || !other.contains(client.id());
+                let others: Vec<_> = keys.iter().filter(others).collect();
+                let what = format!("{} {call}: {value:?} in {key}", S::NAME);
+                let subject = S::new(&client, &name);
+                subject.prepare(call).await.unwrap();
+                write(&mut redis, &key, value).await;
+                let before = read(&mut redis, &others).await;
+                let waits = waits_without_limit(call)
+                    || S::WAITS_FOR.is_some_and(|lock| key.starts_with(lock));
+                let limit = if waits { PATIENCE } else { LIMIT };
+                let told = timeout(limit, subject.call(call)).await;
+                assert_eq!(PANICS.load(Ordering::SeqCst), 0, "panicked: {what}");
+                let Ok(told) = told else {
+                    assert!(waits, "{what}: it hangs");
+                    continue;
+                };
+                if let Err(error) = told {
+                    refused += 1;
+                    let what = format!("{what}: told {error}");
+                    assert!(error.to_string().contains(&name), "{what}");
+                    assert!(!error.is_retryable(), "{what}");
+                    if error.effect() == Effect::None {
+                        let after = read(&mut redis, &others).await;
+                        let same = before.iter().zip(&after);
+                        let same = same.map(|(one, two)| one.matches(two, TOLERANCE));
+                        assert!(same.min() == Some(true), "{what}: {before:?}, {after:?}");
+                    }
+                }
+                // Whoever comes next finds all well where the value has gone.
+                let _: () = redis.del(&keys).await.unwrap();
+                drop(subject);
+                let next = S::new(&client, &name);
+                let next =
+                    async { next.prepare(call).await.is_ok() && next.call(call).await == Ok(true) };
+                let next = timeout(LIMIT, next)
+                    .await
+                    .unwrap_or_else(|_| panic!("{what}: then it hangs"));
+                assert!(next, "{what}: then it is refused");
+            }
+        }
+        timeout(LIMIT, client.shutdown())
+            .await
+            .expect("it ends")
+            .unwrap();
+    }
+    assert!(refused > 0, "nobody minds");
+}
+
+#[tokio::test]
+async fn values_that_nobody_of_ours_has_written() {
+    for_every_subject!(in_each_key);
+}

@@ -1,0 +1,145 @@
+//! Connections that end: whoever waits goes on waiting, and is let in as soon as somebody can be. Nothing is found by slow
+//! looking here.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use redisson_semaphore::Result;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::lost::builder;
+use crate::subject::{Subject, until_heard};
+use crate::subjects::for_every_subject;
+use crate::support::clients::LIMIT;
+use crate::support::polls::poll_once;
+use crate::support::proxy::Proxy;
+use crate::support::server::RedisServer;
+use crate::support::waiters::until;
+
+/// Takes in a task.
+pub fn waiting<S: Subject>(subject: &Arc<S>) -> JoinHandle<Result<bool>> {
+    let subject = Arc::clone(subject);
+    tokio::spawn(async move { subject.take(None).await })
+}
+
+pub async fn let_in(what: &str, task: JoinHandle<Result<bool>>) {
+    let told = timeout(LIMIT, task).await;
+    let told = told.unwrap_or_else(|_| panic!("{what}: it is not let in"));
+    assert_eq!(told.unwrap(), Ok(true), "{what}");
+}
+
+/// What becomes of a client's connections while it cannot hear that it is let in.
+#[derive(Debug, Clone, Copy)]
+enum Loss {
+    /// Those for messages fall silent.
+    Deaf,
+    /// All fall silent.
+    Silent,
+    /// All end, and new ones are silent.
+    Ended,
+}
+
+async fn while_nobody_hears_it<S: Subject>() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url()).connect().await.unwrap();
+    let elsewhere = builder(server.url()).connect().await.unwrap();
+    for loss in [Loss::Deaf, Loss::Silent, Loss::Ended] {
+        for round in 0..2 {
+            let name = format!("{}-{loss:?}-{round}", S::NAME);
+            let holder = S::new(&elsewhere, &name);
+            holder.close().await.unwrap();
+            let subject = Arc::new(S::new(&client, &name));
+            let waits = waiting(&subject);
+            until_heard(&mut redis, &name).await;
+            if round == 0 {
+                // Answered behind the waiter's own questions.
+                let other = S::new(&client, &name);
+                let tried = other.take(Some(std::time::Duration::ZERO)).await;
+                assert_eq!(tried, Ok(false), "{name}");
+            }
+            match loss {
+                Loss::Deaf => proxy.deafen(),
+                Loss::Silent | Loss::Ended => proxy.blackhole(),
+            }
+            if let Loss::Ended = loss {
+                proxy.cut();
+            }
+            let lost = proxy.lost();
+            holder.open().await.unwrap();
+            if !matches!(loss, Loss::Ended) {
+                until("the message is lost", LIMIT, async || proxy.lost() > lost).await;
+            }
+            proxy.clear();
+            let_in(&name, waits).await;
+            subject.give().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn let_in_while_nobody_hears_it() {
+    for_every_subject!(while_nobody_hears_it);
+}
+
+/// However far the caller has come.
+async fn at_each_poll<S: Subject>() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let elsewhere = builder(server.url()).connect().await.unwrap();
+    for polls in 0..16 {
+        let name = format!("{}-{polls}", S::NAME);
+        let holder = S::new(&elsewhere, &name);
+        holder.close().await.unwrap();
+        // Those that are known to hear are in the other test: each of these begins to.
+        let client = builder(proxy.url()).connect().await.unwrap();
+        let subject = S::new(&client, &name);
+        let mut call = pin!(subject.take(None));
+        for _ in 0..polls {
+            assert!(poll_once(&mut call).await == Poll::Pending, "{name}");
+            tokio::task::yield_now().await;
+        }
+        proxy.cut();
+        holder.open().await.unwrap();
+        let told = timeout(LIMIT, call).await;
+        let told = told.unwrap_or_else(|_| panic!("{name}: not let in"));
+        assert_eq!(told, Ok(true), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn connections_that_end_at_each_poll_of_a_caller() {
+    for_every_subject!(at_each_poll);
+}
+
+/// Whoever waits on through it is there for whatever comes next.
+async fn waits_on<S: Subject>() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url()).connect().await.unwrap();
+    let elsewhere = builder(server.url()).connect().await.unwrap();
+    let name = format!("{}-waits-on", S::NAME);
+    let holder = S::new(&elsewhere, &name);
+    holder.close().await.unwrap();
+    let subject = Arc::new(S::new(&client, &name));
+    let waits = waiting(&subject);
+    for _ in 0..3 {
+        until_heard(&mut redis, &name).await;
+        let opened = proxy.opened();
+        proxy.cut();
+        until("it is back", LIMIT, async || proxy.opened() > opened + 1).await;
+    }
+    until_heard(&mut redis, &name).await;
+    assert!(!waits.is_finished());
+    holder.open().await.unwrap();
+    let_in(&name, waits).await;
+}
+
+#[tokio::test]
+async fn whoever_waits_goes_on_waiting() {
+    for_every_subject!(waits_on);
+}

@@ -1,0 +1,107 @@
+//! Each command that the scripts of a primitive use is forbidden in turn: what is told and what has happened agree. Whoever
+//! is refused has changed nothing, and goes on when it is allowed again.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::Error;
+
+use crate::subject::{Books, End, Expected, Subject, in_time};
+use crate::subjects::for_every_subject;
+use crate::support::clients::limited;
+use crate::support::monitor::Monitor;
+use crate::support::refusals::assert_clear;
+use crate::support::snapshot::{Snapshot, snapshot};
+
+/// How far times to live may be apart that are the same.
+const TOLERANCE: Duration = Duration::from_secs(60);
+
+async fn snapshots(redis: &mut MultiplexedConnection, keys: &[String]) -> Vec<Snapshot> {
+    let mut all = Vec::new();
+    for key in keys {
+        all.push(snapshot(redis, key).await);
+    }
+    all
+}
+
+async fn allow(redis: &mut MultiplexedConnection, rule: &str) {
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "app", "+@all", rule])
+        .exec_async(redis)
+        .await
+        .unwrap();
+}
+
+/// Those that scripts have used since the last look.
+async fn commands(monitor: &mut Monitor) -> BTreeSet<String> {
+    let commands = monitor.until_marker().await.into_iter();
+    let of_scripts = commands.filter(|command| command.is_lua());
+    of_scripts
+        .map(|command| command.name.to_lowercase())
+        .collect()
+}
+
+async fn each_command_in_turn<S: Subject>() {
+    let (server, client) = limited("~* &* +@all").await;
+    let mut redis = server.connection().await;
+    let mut monitor = Monitor::start(&server).await;
+    let mut books = Books::new(Expected::of::<S>(&client, &mut redis).await);
+    let commands = commands(&mut monitor).await;
+    drop(monitor);
+    for command in S::NEEDS {
+        assert!(
+            commands.contains(*command),
+            "{} does not use {command}: {commands:?}",
+            S::NAME
+        );
+    }
+    for command in &commands {
+        let mut refused = 0;
+        for (call, _) in S::CALLS {
+            if call.ends_with("drop") {
+                // It is told nothing, and tried again until it works.
+                continue;
+            }
+            let name = format!("{}-{command}-{call}", S::NAME);
+            let subject = S::new(&client, &name);
+            subject.prepare(call).await.unwrap();
+            let keys = subject.keys();
+            let before = snapshots(&mut redis, &keys).await;
+            allow(&mut redis, &format!("-{command}")).await;
+            let told = in_time(&subject, call).await;
+            allow(&mut redis, "+@all").await;
+            let what = format!("{name}: {command} is forbidden, and it is told {told:?}");
+            let Err(error) = told else {
+                assert_eq!(told, Ok(true), "{what}");
+                continue;
+            };
+            refused += 1;
+            assert!(matches!(error, Error::PermissionDenied { .. }), "{what}");
+            assert_clear(&error, &name);
+            let after = snapshots(&mut redis, &keys).await;
+            let same = before.iter().zip(&after);
+            let same = same.map(|(one, two)| one.matches(two, TOLERANCE));
+            assert!(same.min() == Some(true), "{what}: {before:?}, {after:?}");
+            if S::ONCE.contains(call) {
+                continue;
+            }
+            let what = format!("{what}, and then it is allowed again");
+            assert_eq!(in_time(&subject, call).await, Ok(true), "{what}");
+            books
+                .settled(&mut redis, what, subject, call, End::Done)
+                .await;
+        }
+        // What serves nothing but the order of callers is done without.
+        assert!(
+            refused > 0 || !S::NEEDS.contains(&&**command),
+            "{command} is forbidden, and nobody is refused"
+        );
+    }
+    books.close(&mut redis, client).await;
+}
+
+#[tokio::test]
+async fn each_command_is_refused_in_turn() {
+    for_every_subject!(each_command_in_turn);
+}

@@ -1,0 +1,123 @@
+use std::sync::Mutex;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, LockGuard, RFencedLock, RLock, Result};
+
+use crate::subject::Kind::{self, Change, Give, Look, Nothing, Take};
+use crate::subject::{HOUR, SHORT, Subject};
+use crate::support::snapshot::snapshot;
+
+/// Two owners of a lock, and a guard of the first one.
+macro_rules! lock {
+    ($subject:ident, $name:literal, $lock:ident, $make:ident) => {
+        pub struct $subject {
+            one: $lock,
+            two: $lock,
+            guard: Mutex<Option<LockGuard>>,
+        }
+
+        impl Subject for $subject {
+            const NAME: &'static str = $name;
+            const CALLS: &'static [(&'static str, Kind)] = &[
+                ("try_lock", Take),
+                ("lock", Take),
+                ("lock_with_lease", Take),
+                ("lock, again", Take),
+                ("try_lock_for, in vain", Nothing),
+                ("guard, dropped", Nothing),
+                ("unlock", Give),
+                ("unlock, one of two", Give),
+                ("guard's unlock", Give),
+                ("guard's drop", Give),
+                ("hold_count", Look),
+                ("is_locked", Look),
+                ("force_unlock", Change),
+            ];
+            const NEEDS: &'static [&'static str] =
+                &["hset", "pexpire", "pttl", "del", "hget", "publish"];
+
+            const ONCE: &'static [&'static str] = &["guard's unlock"];
+
+            fn new(client: &Client, name: &str) -> Self {
+                $subject {
+                    one: client.$make(name),
+                    two: client.$make(name),
+                    guard: Mutex::default(),
+                }
+            }
+
+            fn keys(&self) -> Vec<String> {
+                vec![self.one.name().to_owned()]
+            }
+
+            /// How often it is held.
+            async fn left(&self, redis: &mut MultiplexedConnection) -> String {
+                let holders = snapshot(redis, self.one.name()).await.value;
+                let holds: Vec<_> = holders.iter().map(|one| one.rsplit('=').next()).collect();
+                format!("{holds:?}")
+            }
+
+            async fn prepare(&self, call: &'static str) -> Result<()> {
+                match call {
+                    "try_lock" | "lock" | "lock_with_lease" | "guard, dropped" => {}
+                    "guard's unlock" | "guard's drop" => {
+                        let guard = self.one.guard().await?;
+                        *self.guard.lock().unwrap() = Some(guard);
+                    }
+                    "unlock, one of two" => {
+                        self.one.lock().await?;
+                        self.one.lock().await?;
+                    }
+                    _ => self.one.lock().await?,
+                }
+                Ok(())
+            }
+
+            async fn call(&self, call: &'static str) -> Result<bool> {
+                let held = || {
+                    let guard = self.guard.lock().unwrap().take();
+                    guard.expect("it is held")
+                };
+                match call {
+                    "try_lock" => self.one.try_lock().await,
+                    "lock_with_lease" => self.one.lock_with_lease(HOUR).await.map(|()| true),
+                    "lock" | "lock, again" => self.one.lock().await.map(|()| true),
+                    "try_lock_for, in vain" => Ok(!self.two.try_lock_for(SHORT).await?),
+                    "guard, dropped" => self.one.guard().await.map(|_| true),
+                    "guard's unlock" => held().unlock().await.map(|()| true),
+                    "hold_count" => Ok(self.one.hold_count().await? == 1),
+                    "is_locked" => self.two.is_locked().await,
+                    "force_unlock" => self.two.force_unlock().await,
+                    "guard's drop" => {
+                        drop(held());
+                        Ok(true)
+                    }
+                    _ => self.one.unlock().await.map(|()| true),
+                }
+            }
+
+            async fn close(&self) -> Result<()> {
+                self.one.lock().await
+            }
+
+            async fn open(&self) -> Result<()> {
+                self.one.unlock().await
+            }
+
+            async fn take(&self, limit: Option<Duration>) -> Result<bool> {
+                match limit {
+                    None => self.one.lock().await.map(|()| true),
+                    Some(limit) => self.one.try_lock_for(limit).await,
+                }
+            }
+
+            async fn give(&self) -> Result<()> {
+                self.one.unlock().await
+            }
+        }
+    };
+}
+
+lock!(Lock, "lock", RLock, lock);
+lock!(Fenced, "fenced", RFencedLock, fenced_lock);
