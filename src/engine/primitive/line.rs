@@ -195,7 +195,6 @@ impl<P: Primitive> Line<P> {
         }
         let added = add(&mut inner.state);
         if std::mem::take(&mut inner.state.waits_unasked) {
-            inner.listens = true;
             let heard = std::mem::take(&mut inner.heard);
             self.listen_as_needed(&mut inner, &heard);
             inner.heard = heard;
@@ -269,7 +268,9 @@ impl<P: Primitive> Line<P> {
             state, channels, ..
         } = inner;
         let wanted = if state.listens() {
-            state.primitive.channels(self.keys.channel(), &state.waiters)
+            state
+                .primitive
+                .channels(self.keys.channel(), &state.waiters)
         } else {
             Vec::new()
         };

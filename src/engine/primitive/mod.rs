@@ -453,7 +453,10 @@ type Reply<P> = oneshot::Sender<Result<Outcome<P>>>;
 
 /// What is to be told to callers when the lock is free.
 #[must_use]
-struct Told<P: Primitive>(Vec<(Option<Reply<P>>, Result<Outcome<P>>)>);
+struct Told<P: Primitive>(Vec<OneTold<P>>);
+
+/// What one caller is told, if there is one still.
+type OneTold<P> = (Option<Reply<P>>, Result<Outcome<P>>);
 
 impl<P: Primitive> Told<P> {
     fn nobody() -> Self {

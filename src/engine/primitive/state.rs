@@ -160,8 +160,17 @@ impl<P: Primitive> State<P> {
         }
         let look = self.primitive.joins(&want, &self.waiters, now);
         self.note(look, now);
-        self.waits_unasked |= matches!(look, Look::After(_) | Look::Instead(_));
-        self.waiters.join(want, reply, deadline, now)
+        let ticket = self.waiters.join(want, reply, deadline, now);
+        if matches!(look, Look::After(_) | Look::Instead(_)) {
+            // An earlier answer has told it to.
+            self.waits_unasked = true;
+            if !self.waiters.ends(ticket)
+                && let Some(waiter) = self.waiters.get_mut(ticket)
+            {
+                waiter.unanswered = None;
+            }
+        }
+        ticket
     }
 
     /// A caller does not wait any more.

@@ -103,6 +103,13 @@ impl<W, R> Waiters<W, R> {
         Some(waiter)
     }
 
+    /// Takes all out, in the order of arrival.
+    pub(crate) fn take_all(&mut self) -> Vec<Waiter<W, R>> {
+        self.deadlines.clear();
+        self.ending.clear();
+        std::mem::take(&mut self.by_ticket).into_values().collect()
+    }
+
     pub(crate) fn first(&self) -> Option<Ticket> {
         self.by_ticket.keys().next().copied()
     }
