@@ -118,6 +118,11 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         Self::WAIT
     }
 
+    /// The same with all that somebody needs who repairs by hand.
+    fn wait_details(want: &Self::Want) -> String {
+        Self::wait(want).to_owned()
+    }
+
     /// Whether a call is carried out although its caller has gone.
     fn is_owed(call: &Self::Call) -> bool;
 
@@ -337,7 +342,14 @@ impl<P: Primitive> Batch<P> {
     fn contents(&self) -> String {
         let calls = self.calls.iter();
         let calls = calls.map(|queued| (P::details(&queued.call), 1));
-        let asks = (!self.asks.is_empty()).then(|| (P::WAIT.to_owned(), self.asks.len()));
+        let mut asks: Vec<(String, usize)> = Vec::new();
+        for ask in &self.asks {
+            let details = P::wait_details(&ask.want);
+            match asks.last_mut() {
+                Some((last, count)) if *last == details => *count += 1,
+                _ => asks.push((details, 1)),
+            }
+        }
         super::log::list_of(calls.chain(asks))
     }
 }

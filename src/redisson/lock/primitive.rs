@@ -199,6 +199,10 @@ impl Primitive for Lock {
         call.to_string()
     }
 
+    fn wait_details(want: &Claim) -> String {
+        Step::Acquire(want.clone()).to_string()
+    }
+
     fn is_owed(call: &Step) -> bool {
         matches!(call, Step::Release(..))
     }
