@@ -407,7 +407,7 @@ async fn who_could_not_ask_is_told_that_nothing_was_sent() {
     let mut state = client.connection_state();
     let gone = |state: &ConnectionState| matches!(state, ConnectionState::Disconnected { .. });
     state.wait_for(gone).await.unwrap();
-    let mut waiters: [Pin<Box<dyn Future<Output = Result<()>>>>; 3] = [
+    let mut waiters: [Pin<Box<dyn Future<Output = redisson_semaphore::Result<()>>>>; 3] = [
         Box::pin(semaphore.acquire(1)),
         Box::pin(lock.lock()),
         Box::pin(async { permits.acquire().await.map(drop) }),
