@@ -14,6 +14,7 @@ use redisson_semaphore::{
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, scripts, stored};
 use support::monitor::{Command, Monitor};
+use support::proxy::{Fate, Proxy};
 use support::refusals::assert_clear;
 use support::server::RedisServer;
 use support::snapshot::{Snapshot, snapshot_all};
@@ -304,6 +305,52 @@ async fn those_who_hold_are_listed_page_by_page() {
     assert_eq!(scripts(&mut control).await - before, 2);
     assert_eq!(jobs.available_permits().await, Ok(2000));
     assert_eq!(jobs.holders().await.unwrap(), []);
+}
+
+/// What changes between two pages: the last one that was listed goes, or all are renewed again and again.
+#[tokio::test]
+async fn those_who_hold_are_listed_while_they_change() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url()).await;
+    let jobs = client.permit_expirable_semaphore("jobs");
+    jobs.try_set_permits(600).await.unwrap();
+    jobs.acquire_many(600).await.unwrap();
+    let key = permits_key("jobs");
+    let listing = |jobs: &RPermitExpirableSemaphore| {
+        let jobs = jobs.clone();
+        tokio::spawn(async move { jobs.holders().await })
+    };
+    // The first script counts, the next one has the first page. All end at the same time: never.
+    proxy.at_script(3, Fate::HoldRequest);
+    let (before, call) = (proxy.scripts(), listing(&jobs));
+    proxy.until_struck(1).await;
+    let last: Vec<Vec<u8>> = control.zrange(&key, 255, 255).await.unwrap();
+    let _: () = control.zrem(&key, &last[0]).await.unwrap();
+    proxy.let_go();
+    let listed = call.await.unwrap().unwrap();
+    let ids: HashSet<&str> = listed.iter().map(|holder| holder.id()).collect();
+    assert_eq!((listed.len(), ids.len()), (600, 600));
+    assert_eq!(proxy.scripts() - before, 4, "a page was read twice");
+
+    let (before, call) = (proxy.scripts(), listing(&jobs));
+    let mut renewed = 0;
+    while !call.is_finished() {
+        renewed += 1;
+        let all: Vec<Vec<u8>> = control.zrange(&key, 0, -1).await.unwrap();
+        // For some thousand years.
+        let end = 100_000_000_000_000_u64 + renewed;
+        let all: Vec<(u64, Vec<u8>)> = all.into_iter().map(|id| (end, id)).collect();
+        let _: () = control.zadd_multiple(&key, &all).await.unwrap();
+    }
+    let listed = call.await.unwrap().unwrap();
+    let ids: HashSet<&str> = listed.iter().map(|holder| holder.id()).collect();
+    assert_eq!(listed.len(), ids.len());
+    assert!(
+        proxy.scripts() - before <= 7,
+        "twice three pages at the most"
+    );
 }
 
 #[tokio::test]

@@ -444,25 +444,27 @@ impl RPermitExpirableSemaphore {
 
     /// Who holds permits now, JVMs included: the id, and how long it lasts. Since when is known to nobody.
     ///
-    /// Redis: read page by page, 256 at a time. Whoever holds all the time is listed once; of those who come meanwhile
-    /// some may be. The order is that of their ends. Redisson has no counterpart.
+    /// Redis: read page by page, 256 at a time, in the order of their ends. Whoever holds all the time, and is not renewed meanwhile, is
+    /// listed once; of those who come or are renewed meanwhile some may be missing: it ends after twice as many pages as there were at
+    /// the beginning. Redisson has no counterpart.
     pub async fn holders(&self) -> Result<Vec<Holder>> {
         let mut holders: Vec<Holder> = Vec::new();
         let mut seen = std::collections::HashSet::new();
-        // Those who come meanwhile stand behind, and would be without end.
-        let most = 2 * self.acquired_permits().await?.unsigned_abs() as usize;
+        // Those who come meanwhile stand behind, and so do those who are renewed: that would be without end.
+        let held = self.acquired_permits().await?.unsigned_abs();
         let mut from: Arc<str> = "".into();
-        loop {
+        for _ in 0..2 * (1 + held / PAGE) {
             let Reply::Page(page) = self.run(Call::List(from), Ok).await? else {
                 return Ok(holders);
             };
             let new = page.holders.into_iter();
             holders.extend(new.filter(|one| seen.insert(one.id.clone())));
             match page.next {
-                Some(next) if holders.len() <= most => from = next,
-                _ => return Ok(holders),
+                Some(next) => from = next,
+                None => break,
             }
         }
+        Ok(holders)
     }
 
     /// Takes all permits away from whoever holds them; how many they were. Their holders are not told, but for guards, by
@@ -630,6 +632,9 @@ impl RPermitExpirableSemaphore {
         })
     }
 }
+
+/// So many of those who hold are on a page.
+const PAGE: u64 = 256;
 
 const GRANTED: &str = "who waits without an end is granted all of it, or told an error";
 
