@@ -39,7 +39,7 @@ impl World {
         }
         self.look_at_counters(Some(host));
         let is_call = name.starts_with(b"eval");
-        let says = |step: &[u8]| words.iter().any(|word| *word == step);
+        let says = |step: &[u8]| words.contains(&step);
         if is_call && says(b"down") && says(b"set") {
             self.judge().latch_is_set_again();
         }
