@@ -253,14 +253,14 @@ impl ClientBuilder {
     }
 
     /// How long a lock that was taken without a lease stays locked after its holder's process has gone, and after how
-    /// long the permits of a [watched](RSemaphore::watched) semaphore come back; 30 s by
+    /// long the permits of a [watched](crate::RSemaphore::watched) semaphore come back; 30 s by
     /// default. Both are renewed every third of this; 100 ms at the least. Redisson: `lockWatchdogTimeout`.
     pub fn lock_watchdog_timeout(mut self, timeout: Duration) -> Self {
         self.config.lock_watchdog_timeout = timeout;
         self
     }
 
-    /// All semaphores of this client are [watched](RSemaphore::watched): the permits of its guards come back when its
+    /// All semaphores of this client are [watched](crate::RSemaphore::watched): the permits of its guards come back when its
     /// process dies.
     pub fn watch_semaphores(mut self) -> Self {
         self.config.watch_semaphores = true;

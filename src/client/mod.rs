@@ -138,9 +138,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] at once where there is no connection at the moment, and when no answer comes;
-    /// [`Error::RefusedForNow`], [`Error::Authentication`] or [`Error::Tls`] where that is why;
-    /// [`Error::ShutDown`] after the shutdown.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) at once where there is no connection at the moment, and when no answer comes;
+    /// [`Error::RefusedForNow`](crate::Error::RefusedForNow), [`Error::Authentication`](crate::Error::Authentication) or [`Error::Tls`](crate::Error::Tls) where that is why;
+    /// [`Error::ShutDown`](crate::Error::ShutDown) after the shutdown.
     ///
     /// # Cancel safety
     ///
@@ -157,9 +157,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] at once where there is no connection at the moment, and when no answer comes;
-    /// [`Error::Server`], [`Error::PermissionDenied`] and the others where the server refuses;
-    /// [`Error::ShutDown`] after the shutdown.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) at once where there is no connection at the moment, and when no answer comes;
+    /// [`Error::Server`](crate::Error::Server), [`Error::PermissionDenied`](crate::Error::PermissionDenied) and the others where the server refuses;
+    /// [`Error::ShutDown`](crate::Error::ShutDown) after the shutdown.
     ///
     /// # Cancel safety
     ///
@@ -201,14 +201,14 @@ impl Client {
 
     /// Carries out what is owed, above all the releases of dropped guards, and ends.
     ///
-    /// Callers that wait for permits are told [`Error::ShutDown`], and so is every later call. A guard
+    /// Callers that wait for permits are told [`Error::ShutDown`](crate::Error::ShutDown), and so is every later call. A guard
     /// that is dropped after this can't give its permits back, and neither can a call that has been granted some and was
     /// left unpolled until now. A second call waits for the first one, and is told
     /// the same.
     ///
     /// # Errors
     ///
-    /// [`Error::Unfinished`] if something could not be carried out within the retry window. A call in doubt whose
+    /// [`Error::Unfinished`](crate::Error::Unfinished) if something could not be carried out within the retry window. A call in doubt whose
     /// callers have been told so already has had its window: it gets one more chance, not another window.
     pub async fn shutdown(&self) -> Result<()> {
         self.core.shutdown(None).await
@@ -221,7 +221,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unfinished`] if something could not be carried out within `limit`, or the retry window where that is shorter.
+    /// [`Error::Unfinished`](crate::Error::Unfinished) if something could not be carried out within `limit`, or the retry window where that is shorter.
     ///
     /// # Cancel safety
     ///
