@@ -83,12 +83,12 @@ impl Judge {
     }
 
     pub fn has_healed(&self) -> bool {
-        self.healed
+        self.healed.is_some()
     }
 
     /// All can send again.
     pub fn heals(&mut self) {
-        self.healed = true;
+        self.healed = Some(Instant::now());
         for client in self.clients.values_mut() {
             client.cut_off = None;
         }

@@ -124,7 +124,7 @@ pub struct Judge {
     ids: BTreeMap<String, Host>,
     last_number: u64,
     /// Nobody comes again.
-    healed: bool,
+    healed: Option<Instant>,
     pub commands: u64,
     /// Those but PINGs.
     pub work: u64,
@@ -165,7 +165,7 @@ impl Judge {
             clients: BTreeMap::new(),
             ids: BTreeMap::new(),
             last_number: 0,
-            healed: false,
+            healed: None,
             commands: 0,
             work: 0,
             window: (0, 0),

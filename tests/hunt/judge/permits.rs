@@ -9,6 +9,9 @@ use super::waiting::Waiting;
 use super::{Host, Judge, OPERATOR, Object};
 use crate::jvm;
 
+/// When all can send again, they have sent what they owe after this.
+const DEBTS_ARE_PAID: Duration = Duration::from_secs(10);
+
 /// One semaphore.
 #[derive(Default)]
 pub(super) struct Ledger {
@@ -224,6 +227,10 @@ impl Judge {
             *host != OPERATOR && !self.has_ended(*host) && (!watched || *host >= jvm::FIRST)
         };
         if self.rules.inexact() {
+            // What has been given back may not have been sent before.
+            if self.healed.is_none_or(|at| at.elapsed() < DEBTS_ARE_PAID) {
+                return 0;
+            }
             let held = ledger.held.iter().filter(|(host, _)| alive(host));
             let held: i64 = held.map(|(_, held)| held).sum();
             // What is just being given back is there twice for a moment: rather too many.
