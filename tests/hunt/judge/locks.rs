@@ -136,7 +136,9 @@ impl Judge {
         let wants = |waiting: &Waiting| {
             waiting.wanted.object == Object::Lock(object) && waiting.wanted.host == host
         };
+        // What the server has forgotten may have been that it was given back.
         !self.rules.meddled
+            && !self.is_robbed(object)
             && !self.closing(host)
             && well.is_some_and(|well| now > well)
             && in_doubt.is_none_or(|until| now > *until)

@@ -226,11 +226,12 @@ impl Judge {
         let alive = |host: &Host| {
             *host != OPERATOR && !self.has_ended(*host) && (!watched || *host >= jvm::FIRST)
         };
+        // What has been given back may not have been sent before.
+        let debts_are_paid = self.healed.is_some_and(|at| at.elapsed() > DEBTS_ARE_PAID);
+        if !debts_are_paid && (self.rules.inexact() || !ledger.given_up.is_empty()) {
+            return 0;
+        }
         if self.rules.inexact() {
-            // What has been given back may not have been sent before.
-            if self.healed.is_none_or(|at| at.elapsed() < DEBTS_ARE_PAID) {
-                return 0;
-            }
             let held = ledger.held.iter().filter(|(host, _)| alive(host));
             let held: i64 = held.map(|(_, held)| held).sum();
             // What is just being given back is there twice for a moment: rather too many.
