@@ -165,14 +165,9 @@ impl<P: Primitive> State<P> {
         self.note(look, now);
         let ticket = self.waiters.join(want, reply, deadline, now);
         if matches!(look, Look::After(_) | Look::Instead(_)) {
-            // An earlier answer has told it to wait.
+            // An earlier answer says so, and it is to hear when that is over; it is told of an outage as who has not been answered.
             self.waits_unasked = true;
             self.told = ticket + 1;
-            if !self.waiters.ends(ticket)
-                && let Some(waiter) = self.waiters.get_mut(ticket)
-            {
-                waiter.unanswered = None;
-            }
         }
         ticket
     }
