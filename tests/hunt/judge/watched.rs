@@ -215,9 +215,14 @@ impl Judge {
         })
     }
 
-    /// Long after all has been given back nothing is on record.
+    /// Long after all has been given back nothing is on record; but for the names of holders, where a server has forgotten that
+    /// they went: who uses the semaphore again takes them out.
     pub fn judge_records(&mut self) {
-        let recorded = |number: &usize| !self.ledgers[*number].recorded.is_empty();
+        let forgetful = self.rules.forgetful;
+        let recorded = |number: &usize| {
+            let mut amounts = self.ledgers[*number].recorded.values();
+            amounts.any(|amount| *amount != 0 || !forgetful)
+        };
         let left = (0..self.ledgers.len()).find(recorded);
         if let Some(number) = left.filter(|_| !self.rules.meddled) {
             let recorded = &self.ledgers[number].recorded;
