@@ -232,6 +232,7 @@ fn a_restart_without_a_loss_keeps_everything() {
 #[test]
 fn a_replica_that_takes_over_lacks_what_it_had_not_received() {
     let mut server = Server::new(NOW);
+    let taken = Reply::bulk("done -1 1 0");
     let connection = server.connect();
     assert_eq!(
         call(
@@ -240,7 +241,7 @@ fn a_replica_that_takes_over_lacks_what_it_had_not_received() {
             TAKE,
             "3 lock fence next owner 1000"
         ),
-        Reply::Int(1)
+        taken.clone()
     );
     server.faults(|faults| faults.replica = true);
     let Reply::Error(text) = ask(&mut server, connection, "DEL lock") else {
@@ -256,7 +257,7 @@ fn a_replica_that_takes_over_lacks_what_it_had_not_received() {
             TAKE,
             "3 lock fence next other 1000"
         ),
-        Reply::Int(1)
+        taken
     );
 }
 
