@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use futures::StreamExt;
 use redis::AsyncCommands;
 use redis::aio::{MultiplexedConnection, PubSub};
@@ -54,6 +56,8 @@ impl Waiting {
                 size == number
             })
             .await;
+            // Clearly before the next one: by more than 5 ms and a tenth of the time until it is served.
+            tokio::time::sleep(Duration::from_millis(250)).await;
         }
         Waiting {
             server,
