@@ -35,7 +35,8 @@
 //! | `unknown` | release of the ids | the holds are given up | - (the record settles it) |
 //! | look `After` | first expiry, peers' lock, pace | the holder's end, the others' time | a pause for others |
 //!
-//! The semaphore's waiters and timer are those of this line already ([`waiters`], [`timer`]). What its rounds need besides, in the order in which it would be moved:
+//! The semaphore's waiters and timer are those of this line already ([`waiters`], [`timer`]). What its rounds need besides, in
+//! the order in which it would be moved:
 //!
 //! 1. Its ears: [`Channels`](channels::Channels) and a [`Place`](super::turns::Place) hear what `line/listening.rs` and
 //!    `turns/ear.rs` do. A place must then say how many strangers it has seen, and until when callers may be served within the
