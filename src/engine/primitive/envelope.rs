@@ -1,6 +1,7 @@
 //! How a batch travels: the fixed form of keys, arguments and answers that `lua/engine/envelope.lua` has, in front of every
 //! primitive's own part.
 
+use std::borrow::Cow;
 use std::str::SplitAsciiWhitespace;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -134,10 +135,10 @@ impl<'a> Answer<'a> {
 }
 
 /// The text of an answer; empty for anything else.
-pub(super) fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> Cow<'_, str> {
     match value {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        _ => String::new(),
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
+        _ => Cow::Borrowed(""),
     }
 }
 

@@ -75,17 +75,20 @@ impl<P: Primitive> Line<P> {
                 None => self.core.carry_out(&mut request, callers).await,
                 Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
             };
-            let text = match &ending {
-                Ending::Answer(value) => envelope::text(value),
-                _ => String::new(),
+            let found = match &ending {
+                Ending::Answer(value) => match Answer::read(&envelope::text(value)) {
+                    Some(Answer::Stale(found)) => Some(found.to_owned()),
+                    _ => None,
+                },
+                _ => None,
             };
-            match Answer::read(&text) {
-                Some(Answer::Stale(found)) if !unanswered && disowned < MOST_DISOWNED => {
+            match found {
+                Some(found) if !unanswered && disowned < MOST_DISOWNED => {
                     tracing::warn!(
                         name = self.name(),
                         "somebody else has written to this client's record"
                     );
-                    P::disown(&mut request, self.core.next_sequence(), found);
+                    P::disown(&mut request, self.core.next_sequence(), &found);
                     disowned += 1;
                 }
                 _ => break ending,
