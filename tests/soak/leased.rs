@@ -4,16 +4,27 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use redisson_semaphore::{Effect, Error, Held, RPermitExpirableSemaphore, Result};
+use redisson_semaphore::{Held, RPermitExpirableSemaphore, Result};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::journal::{Line, Step};
+use crate::caller::{Caller, hold};
+use crate::journal::Step;
 use crate::{MOST_PERMITS, WATCHDOG_TIMEOUT};
 
 pub(crate) struct Leased {
     number: usize,
     semaphore: RPermitExpirableSemaphore,
+}
+
+impl Caller for Leased {
+    fn number(&self) -> usize {
+        self.number
+    }
+
+    async fn look(&self) -> Result<()> {
+        self.semaphore.available_permits().await.map(drop)
+    }
 }
 
 impl Leased {
@@ -30,10 +41,6 @@ impl Leased {
             sleep(Duration::from_micros(fastrand::u64(0..15_000))).await;
         }
         self.settle().await;
-    }
-
-    fn tell(&self, step: Step) {
-        Line::now(self.number, step).tell();
     }
 
     /// Asks for permits in one way or another, holds them, and gives them back in one way or another.
@@ -137,24 +144,6 @@ impl Leased {
         self.dropped().await;
     }
 
-    /// Something has been dropped, and sooner or later it is settled.
-    async fn dropped(&self) {
-        self.tell(Step::Dropped);
-        if fastrand::bool() {
-            self.settle().await;
-        }
-    }
-
-    /// As that of the other callers.
-    async fn settle(&self) {
-        for _ in 0..2 {
-            if let Err(error) = self.semaphore.available_permits().await {
-                return self.tell(Step::Failed(error.to_string()));
-            }
-        }
-        self.tell(Step::Settled);
-    }
-
     fn gave_back(&self, permits: u32, released: Result<bool>) {
         match released {
             // One whose lease is over is back by itself, or will be.
@@ -162,15 +151,4 @@ impl Leased {
             Err(error) => self.tell(Step::Failed(error.to_string())),
         }
     }
-
-    fn failed(&self, permits: u32, error: &Error) {
-        if error.effect() == Effect::None {
-            self.tell(Step::Refused(permits));
-        }
-        self.tell(Step::Failed(error.to_string()));
-    }
-}
-
-async fn hold() {
-    sleep(Duration::from_micros(fastrand::u64(0..4_000))).await;
 }

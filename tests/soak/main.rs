@@ -17,6 +17,7 @@
 //! With the argument `compare` it also does to Redisson alone what it does to this crate ([`comparison`]).
 
 mod books;
+mod caller;
 mod comparison;
 mod crew;
 mod faults;

@@ -5,10 +5,11 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use redisson_semaphore::{Client, Effect, Error, RSemaphore};
+use redisson_semaphore::{Client, Error, RSemaphore, Result};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::caller::{Caller, hold};
 use crate::journal::{Line, Step};
 use crate::leased::Leased;
 use crate::{
@@ -55,7 +56,7 @@ pub(crate) async fn work(url: &str, place: usize) -> crate::Result<()> {
                 semaphore = semaphore.watched();
             }
             let next = client.semaphore(RING[(place + 1) % RING.len()]);
-            let caller = Caller { number, semaphore };
+            let caller = Plain { number, semaphore };
             let mut stopping = stopping.clone();
             tokio::spawn(async move {
                 while !*stopping.borrow() {
@@ -83,16 +84,22 @@ pub(crate) fn client_name(process: u32) -> String {
     format!("soak-{process}")
 }
 
-struct Caller {
+struct Plain {
     number: usize,
     semaphore: RSemaphore,
 }
 
-impl Caller {
-    fn tell(&self, step: Step) {
-        Line::now(self.number, step).tell();
+impl Caller for Plain {
+    fn number(&self) -> usize {
+        self.number
     }
 
+    async fn look(&self) -> Result<()> {
+        self.semaphore.available_permits().await.map(drop)
+    }
+}
+
+impl Plain {
     /// Takes the ring's permit when it comes and hands it on; gives up now and then, and when it is time.
     async fn pass_on(&self, next: &RSemaphore, stopping: &mut watch::Receiver<bool>) {
         self.tell(Step::Ask(1));
@@ -140,7 +147,7 @@ impl Caller {
         match asked {
             Ok(true) => {
                 self.tell(Step::Got(permits));
-                self.hold().await;
+                hold().await;
                 self.give_back(permits).await;
             }
             Ok(false) => self.tell(Step::Refused(permits)),
@@ -153,7 +160,7 @@ impl Caller {
             Ok(guard) => {
                 self.tell(Step::Got(permits));
                 tokio::select! {
-                    () = self.hold() => {}
+                    () = hold() => {}
                     () = guard.lost() => {}
                 }
                 self.tell(Step::Return(permits));
@@ -213,10 +220,6 @@ impl Caller {
         self.dropped().await;
     }
 
-    async fn hold(&self) {
-        sleep(Duration::from_micros(fastrand::u64(0..4_000))).await;
-    }
-
     async fn give_back(&self, permits: u32) {
         self.tell(Step::Return(permits));
         if fastrand::u8(0..4) == 0 {
@@ -231,31 +234,5 @@ impl Caller {
             Ok(()) => self.tell(Step::Returned(permits)),
             Err(error) => self.tell(Step::Failed(error.to_string())),
         }
-    }
-
-    /// Something has been dropped, and sooner or later it is settled.
-    async fn dropped(&self) {
-        self.tell(Step::Dropped);
-        if fastrand::bool() {
-            self.settle().await;
-        }
-    }
-
-    /// A client's calls on one object keep their order: what was under way when the first question was asked is
-    /// over with its answer, and what had to be given back because of it with that of the second.
-    async fn settle(&self) {
-        for _ in 0..2 {
-            if let Err(error) = self.semaphore.available_permits().await {
-                return self.tell(Step::Failed(error.to_string()));
-            }
-        }
-        self.tell(Step::Settled);
-    }
-
-    fn failed(&self, permits: u32, error: &Error) {
-        if error.effect() == Effect::None {
-            self.tell(Step::Refused(permits));
-        }
-        self.tell(Step::Failed(error.to_string()));
     }
 }
