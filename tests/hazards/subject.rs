@@ -66,10 +66,17 @@ pub trait Subject: Sized + Send + Sync + 'static {
     fn call(&self, call: &'static str) -> impl Future<Output = Result<bool>> + Send;
 
     /// Whoever comes has to wait from now on, whether the object exists or not.
-    fn close(&self) -> impl Future<Output = Result<()>> + Send;
+    fn close(&self) -> impl Future<Output = Result<()>> + Send {
+        async {
+            self.begin_anew().await?;
+            self.take(None).await.map(drop)
+        }
+    }
 
     /// The handle that has closed it lets one in.
-    fn open(&self) -> impl Future<Output = Result<()>> + Send;
+    fn open(&self) -> impl Future<Output = Result<()>> + Send {
+        self.give()
+    }
 
     /// One is let in where all data are lost.
     fn begin_anew(&self) -> impl Future<Output = Result<()>> + Send {

@@ -217,7 +217,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             .unwrap()
             .accuse("leftovers", format!("{tasks} tasks go on"));
     }
-    let forgetful = rules(plan).forgetful;
+    let old_names = judge.lock().unwrap().may_have_old_names();
     let keys = world.borrow_mut().keys();
     for (key, left) in keys {
         // What the dead held of recipes is taken out by the next caller; tokens and numbers are kept for ever.
@@ -225,10 +225,9 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             .iter()
             .any(|end| key.ends_with(end));
         let counter = key.len() <= 3 || kept || key.contains("_token:");
-        // A server that has forgotten who went has the names of holders until somebody comes again.
         let of_holders =
             key.starts_with("redisson_sc_alive") || key.starts_with("redisson_sc_held");
-        if left == -1 && !counter && !(of_holders && forgetful) {
+        if left == -1 && !counter && !(of_holders && old_names) {
             judge
                 .lock()
                 .unwrap()

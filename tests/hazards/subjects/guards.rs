@@ -103,15 +103,6 @@ impl<const WATCHED: bool> Subject for Guarded<WATCHED> {
         }
     }
 
-    async fn close(&self) -> Result<()> {
-        self.semaphore.try_set_permits(1).await?;
-        self.take(None).await.map(drop)
-    }
-
-    async fn open(&self) -> Result<()> {
-        self.give().await
-    }
-
     async fn begin_anew(&self) -> Result<()> {
         self.semaphore.try_set_permits(1).await.map(drop)
     }

@@ -147,10 +147,6 @@ impl<const LAYOUT: usize> Subject for Leased<LAYOUT> {
         self.take(None).await.map(drop)
     }
 
-    async fn open(&self) -> Result<()> {
-        self.give().await
-    }
-
     async fn take(&self, limit: Option<Duration>) -> Result<bool> {
         let held = match limit {
             None => Some(self.semaphore.acquire().await?),

@@ -67,10 +67,6 @@ impl Subject for Semaphore {
         self.0.try_set_permits(0).await.map(drop)
     }
 
-    async fn open(&self) -> Result<()> {
-        self.0.release(1).await
-    }
-
     async fn begin_anew(&self) -> Result<()> {
         self.0.try_set_permits(1).await.map(drop)
     }

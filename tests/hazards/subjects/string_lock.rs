@@ -84,14 +84,6 @@ impl Subject for StringLock {
         }
     }
 
-    async fn close(&self) -> Result<()> {
-        self.one.lock().await
-    }
-
-    async fn open(&self) -> Result<()> {
-        self.one.unlock().await
-    }
-
     async fn take(&self, limit: Option<Duration>) -> Result<bool> {
         match limit {
             None => self.one.lock().await.map(|()| true),

@@ -215,13 +215,17 @@ impl Judge {
         })
     }
 
-    /// Long after all has been given back nothing is on record; but for the names of holders, where a server has forgotten that
-    /// they went: who uses the semaphore again takes them out.
+    /// Whether names of holders may stay: a server has forgotten that they went. Who uses the semaphore again takes them out.
+    pub fn may_have_old_names(&self) -> bool {
+        self.rules.forgetful
+    }
+
+    /// Long after all has been given back nothing is on record, but for such names.
     pub fn judge_records(&mut self) {
-        let forgetful = self.rules.forgetful;
+        let old_names = self.may_have_old_names();
         let recorded = |number: &usize| {
             let mut amounts = self.ledgers[*number].recorded.values();
-            amounts.any(|amount| *amount != 0 || !forgetful)
+            amounts.any(|amount| *amount != 0 || !old_names)
         };
         let left = (0..self.ledgers.len()).find(recorded);
         if let Some(number) = left.filter(|_| !self.rules.meddled) {
