@@ -21,10 +21,11 @@
 --   available: the counter
 --   acquire_in_turn: as acquire, for callers who wait, by the rule of turns; only with KEYS[4]
 --   With KEYS[4] nine numbers follow the steps, see turns.lua
--- Returns: "<listeners> <available> <result>...": so many listen to the channel, those of a pattern not counted
+-- Returns: "done <listeners> <available> <result>...": so many listen to the channel, those of a pattern not counted
 --   (-1: unknown); a result is how many of count were carried out, followed by ":<counter>" where the range forbade
 --   the others; "missing" (release_if_exists); the counter before it (drain); 1 or 0 (try_set, add).
 --   With KEYS[4] and other listeners a last word follows, "turn:<number>:...", see turns.lua.
+--   "none" for a number that was asked about, and will do nothing from now on;
 --   "stale" for a batch older than the record, and for one sent for the first time that is there already;
 --   "unreadable <text>" for a counter that is no integer;
 --   "refused <error>" for a key of another type, and for a repeated number that ended with an error
@@ -104,13 +105,14 @@ local holds = holders and holders.changed()
 local recorded = changed or holds or ARGV[4] ~= '0'
 local number = total .. ''
 local answer = number .. results
+local is_question = not ARGV[5]
 
 -- The record first: a server that can't or may not write says so before anything has changed. A batch that
 -- changes nothing may be repeated without one.
 local old
 if recorded then
   local earlier
-  old, earlier = record('-1 ' .. answer)
+  old, earlier = record(is_question and 'none' or 'done -1 ' .. answer)
   if earlier then return earlier end
 end
 
@@ -171,5 +173,5 @@ if failure then
   return failure
 end
 
-answer = listeners .. ' ' .. answer .. word
+answer = is_question and 'none' or 'done ' .. listeners .. ' ' .. answer .. word
 return recorded and answer or { answer }

@@ -20,7 +20,7 @@ if #KEYS == 4 and #ARGV == 5 then
     local permits, number, total = string.match(entry, '^(%d+) [^\n]*\n(%d+) (%d+)$')
     -- Replicas are asked for the last thing that this connection has written.
     local written = number == ARGV[2] and redis.pcall('HSET', KEYS[4], ARGV[5], entry)
-    if written then return '-1 ' .. total .. ' 1 held:' .. permits end
+    if written then return 'done -1 ' .. total .. ' 1 held:' .. permits end
   end
   KEYS[4], ARGV[5] = nil, nil
 elseif #KEYS == 4 and #ARGV == 9 and ARGV[9] == '0' and ARGV[4] == '0' and ARGV[7] == '1'
@@ -51,7 +51,7 @@ elseif #KEYS == 4 and #ARGV == 9 and ARGV[9] == '0' and ARGV[4] == '0' and ARGV[
           listeners = seen.err and -1 or seen[2]
         end
       end
-      if type(listeners) == 'number' then return listeners .. ' ' .. word .. ' 1 held:' .. left end
+      if type(listeners) == 'number' then return 'done ' .. listeners .. ' ' .. word .. ' 1 held:' .. left end
       pcall('INCRBY', KEYS[1], -added)
     end
     if type(written) == 'number' then pcall('HSET', KEYS[4], ARGV[8], entry) end

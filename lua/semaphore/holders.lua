@@ -8,7 +8,7 @@
 --   are on record; "1" if it is to be put on record where it is not. Then two stand before them: for how many milliseconds it is
 --   believed alive from then on, and the client's name. A step whose kind begins with "*" is about permits on record: what it
 --   takes from the counter is added to the record and the other way round. "*forget" takes off the record only
--- Returns: "gone" if the holder is not on record (any more), or what the record of this batch has instead; else
+-- Returns: "done gone" if the holder is not on record (any more), or what the record of this batch has instead; else
 --   nothing, it goes on with the next part, whose answer has "held:<permits on record>" behind the results. It
 --   defines `holders` for batch.lua
 -- Publishes: nothing
@@ -30,7 +30,7 @@ if #KEYS > 3 then
     refused = 'refused ' .. entry.err
   else
     before_it, rest = string.match(entry or '', '^(%d+)( [^\n]*)')
-    if not before_it and not (opens and not entry) then refused = 'gone' end
+    if not before_it and not (opens and not entry) then refused = 'done gone' end
   end
   if refused then
     local earlier

@@ -156,6 +156,11 @@ impl Core {
         self.closing.get().map_or(Duration::ZERO, Instant::elapsed)
     }
 
+    /// Whether it is.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.get().is_some()
+    }
+
     /// A request has been given up by the shutdown; it may have been carried out.
     pub(crate) fn note_unsettled(&self) {
         self.unsettled.fetch_add(1, Ordering::SeqCst);

@@ -11,9 +11,7 @@
 
 pub(crate) mod answer;
 mod ask;
-pub(crate) mod batch;
 pub(crate) mod call;
-pub(crate) mod claim;
 pub(crate) mod coalesce;
 pub(crate) mod command;
 pub(crate) mod core;
@@ -23,10 +21,8 @@ pub(crate) mod holds;
 pub(crate) mod in_hand;
 pub(crate) mod keys;
 mod latest;
-pub(crate) mod line;
 pub(crate) mod listening;
 pub(crate) mod log;
-pub(crate) mod nudge;
 pub(crate) mod once;
 pub(crate) mod primitive;
 mod records;
@@ -38,7 +34,6 @@ mod sent;
 pub(crate) mod sync;
 pub(crate) mod turns;
 pub(crate) mod unheard;
-pub(crate) mod waiters;
 pub(crate) mod wakeups;
 pub(crate) mod watchdog;
 pub(crate) mod wrong_type;
@@ -47,4 +42,3 @@ pub(crate) mod wrong_type;
 mod drive_panics;
 
 pub(crate) use self::core::Core;
-pub(crate) use self::line::Line;

@@ -290,12 +290,6 @@ impl Core {
         answer
     }
 
-    /// Nothing of `request` was done, because of a record that nobody of ours has written: it can be sent again.
-    pub(crate) fn disown_record(&self, name: &str, request: &mut Request) {
-        tracing::warn!(name, "somebody else has written to this client's record");
-        request.disown_record(self.next_sequence());
-    }
-
     /// Whether the record of a request that was `first_sent` then may be gone before a repetition arrives.
     fn is_too_late(&self, first_sent: Moment) -> bool {
         first_sent.age() >= self.config.repeat_horizon()

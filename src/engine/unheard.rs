@@ -14,12 +14,16 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::keys::Keys;
-use super::line::Line;
-use super::nudge::LATE;
 use super::request::Request;
 use crate::sync::{Mutex, MutexGuard};
 use crate::transport::{Failure, Value};
 
+/// When, after the last such release.
+pub(crate) const LATE: [Duration; 3] = [
+    Duration::from_secs(2),
+    Duration::from_secs(8),
+    Duration::from_secs(30),
+];
 const PACE: Duration = Duration::from_secs(1);
 /// One question names this many channels at the most.
 const MOST_CHANNELS: usize = 512;
@@ -39,8 +43,13 @@ struct State {
     watched: bool,
 }
 
+/// Permits of the semaphore with these names were announced when nobody listened, and somebody does now.
+pub(crate) type Heard = fn(&Arc<Core>, Keys);
+
 struct Announced {
     keys: Keys,
+    /// What is done when somebody listens.
+    heard: Heard,
     /// When nobody heard it the last time.
     since: Instant,
     /// How many of the looks have been made.
@@ -82,7 +91,7 @@ impl State {
 
 impl Core {
     /// Permits of the semaphore with these names have been announced, and nobody has heard it.
-    pub(crate) fn nobody_has_heard(self: &Arc<Self>, keys: &Keys) {
+    pub(crate) fn nobody_has_heard(self: &Arc<Self>, keys: &Keys, heard: Heard) {
         let since = Instant::now();
         let mut state = self.unheard.lock();
         if let Some(announced) = state.by_object.get_mut(keys.object()) {
@@ -94,6 +103,7 @@ impl Core {
         }
         let announced = Announced {
             keys: keys.clone(),
+            heard,
             since,
             looks: 0,
         };
@@ -157,8 +167,10 @@ async fn watch(core: Weak<Core>) {
             let strangers = core.strangers(due).await.unwrap_or_default();
             for (keys, strangers) in due.iter().zip(strangers) {
                 if strangers {
-                    core.unheard.lock().by_object.remove(keys.object());
-                    Line::of(&core, keys.clone()).is_heard_by_now();
+                    let announced = core.unheard.lock().by_object.remove(keys.object());
+                    if let Some(announced) = announced {
+                        (announced.heard)(&core, announced.keys);
+                    }
                 } else {
                     core.unheard.lock().nobody_yet(keys.object(), now);
                 }

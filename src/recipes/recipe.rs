@@ -180,6 +180,7 @@ impl Primitive for Recipe {
     type Reply = Reply;
     type Want = Want;
     type Grant = Held;
+    type Steps = ();
 
     fn name(call: &Call) -> &'static str {
         call.name()
@@ -216,12 +217,12 @@ impl Primitive for Recipe {
         true
     }
 
-    fn fits(&self, batch: &Batch<Self>, call: &Call) -> bool {
+    fn fits(&self, batch: &mut Batch<Self>, call: &Call) -> bool {
         call.fits(batch)
     }
 
     /// Those who wait are named with the next batch, if this one lists the holders.
-    fn fits_ask(&self, batch: &Batch<Self>, _: &Want) -> bool {
+    fn fits_ask(&self, batch: &mut Batch<Self>, _: &Ask<Self>) -> bool {
         let list = batch.calls.first();
         let list = list.is_some_and(|queued| matches!(queued.call, Call::List(_)));
         !list && batch.asks.len() < MOST_ASKS
@@ -229,7 +230,11 @@ impl Primitive for Recipe {
 
     /// As many as there can be permits for, and the next one, who then stands for all others in the line that all clients
     /// see; and those who try, and wait for a lock of peers.
-    fn asks(&self, _batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    fn asks<'a>(
+        &mut self,
+        _batch: &Batch<Self>,
+        waiters: &'a Waiters<Self>,
+    ) -> Vec<(Ticket, &'a Want)> {
         let most = MOST_CALLS.min((self.settings.limit as usize).saturating_add(1));
         let waiting = waiters.iter().filter(|(_, want)| !want.tries).take(most);
         let trying = waiters.iter().filter(|(_, want)| want.tries);
@@ -238,7 +243,7 @@ impl Primitive for Recipe {
         } else {
             0
         });
-        waiting.chain(trying).map(|(ticket, _)| ticket).collect()
+        waiting.chain(trying).collect()
     }
 
     fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
@@ -359,6 +364,7 @@ impl Primitive for Recipe {
             look,
             stopped: outcome.failure.as_deref().map(|text| self.failure(text)),
             later: outcome.tend.map(|pause| (pause, Call::Tend)),
+            owed: None,
         })
     }
 
@@ -382,10 +388,8 @@ impl Primitive for Recipe {
     }
 
     /// A place in the line that nobody stands in holds others up.
-    fn left(&mut self, _: Ticket, _: &Want, others: &Waiters<Self>, _: Instant) -> Option<Call> {
-        let leaves = self.in_line && others.is_empty();
-        self.in_line &= !leaves;
-        leaves.then_some(Call::Tend)
+    fn rest(&mut self) -> Option<Call> {
+        std::mem::take(&mut self.in_line).then_some(Call::Tend)
     }
 
     /// What may have been taken, and what should have been released: no id is given out twice.

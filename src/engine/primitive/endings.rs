@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::transport::Reason;
 
 /// A shutdown waits for a call that is to be made by then.
-pub(crate) const LONGEST_OWED: Duration = Duration::from_millis(200);
+const LONGEST_OWED: Duration = Duration::from_millis(200);
 
 /// An answer, and what is known of the sending that it belongs to.
 pub(super) struct Answered<P: Primitive> {
@@ -32,37 +32,37 @@ impl<P: Primitive> State<P> {
             look,
             stopped,
             later,
+            owed,
         } = verdict;
         let mut again = Vec::new();
         for (queued, done) in batch.calls.into_iter().zip(replies) {
             match done {
                 Done::Reply(reply) => told.answer(queued, Ok(Outcome::Reply(reply))),
-                Done::Failed(error) => told.answer(queued, Err(error)),
+                Done::Failed(error) => told.answer(queued, Err(*error)),
                 Done::Again => again.push(queued),
             }
         }
         self.call_again(again);
         let asked = !batch.asks.is_empty();
         self.told = self.told.max(batch.end);
-        self.named.clear();
+        self.names_nobody();
         for (ask, grant) in batch.asks.into_iter().zip(grants) {
-            let waits = self.waiters.get(ask.ticket);
-            let in_doubt = waits.is_some_and(|waiter| waiter.in_doubt);
             match grant {
-                Got::Granted(grant) => {
-                    self.gone.remove(&ask.ticket);
-                    match self.waiters.remove(ask.ticket) {
-                        Some(waiter) => told.add(waiter.reply, Ok(Outcome::Granted(grant))),
-                        None => self.owe(P::give_back(grant), now),
+                Got::Granted(grant) => match self.remove(ask.ticket) {
+                    Some(waiter) => told.add(waiter.reply, Ok(Outcome::Granted(grant))),
+                    None => {
+                        self.gone.remove(&ask.ticket);
+                        self.owe(P::give_back(grant), now);
                     }
-                }
+                },
                 Got::Again => self.look = true,
                 Got::Failed(error) => {
+                    let in_doubt = self.is_in_doubt(ask.ticket);
                     if let Some((reply, since)) = self.take(ask.ticket, now) {
                         let error = if in_doubt {
                             never_answered(name, P::wait(&ask.want), since, now)
                         } else {
-                            error
+                            *error
                         };
                         told.add(reply, Err(error));
                     }
@@ -70,6 +70,7 @@ impl<P: Primitive> State<P> {
                     self.look = true;
                 }
                 Got::InVain | Got::Nothing if ask.last || matches!(grant, Got::InVain) => {
+                    let in_doubt = self.is_in_doubt(ask.ticket);
                     if stopped.is_none()
                         && let Some((reply, since)) = self.take(ask.ticket, now)
                     {
@@ -98,19 +99,26 @@ impl<P: Primitive> State<P> {
             self.look_at = None;
         }
         self.note(look, now);
-        self.look |= self.primitive.would_serve(&self.waiters);
+        self.owe(owed, now);
+        self.look |= self.primitive.would_serve(&self.waiters, now);
         self.later = later.and_then(|(time, call)| Some((now.checked_add(time)?, call)));
         self.settle_later();
         told
     }
 
+    fn is_in_doubt(&self, ticket: Ticket) -> bool {
+        let waiter = self.waiters.get(ticket);
+        waiter.is_some_and(|waiter| waiter.in_doubt)
+    }
+
     /// The round is over for those who have gone while they were named in it.
     fn withdraw(&mut self, now: Instant) {
-        self.named.clear();
+        self.names_nobody();
         for (ticket, want) in std::mem::take(&mut self.gone) {
             let owed = self.primitive.left(ticket, &want, &self.waiters, now);
             self.owe(owed, now);
         }
+        self.rest(now);
     }
 
     /// Nothing of `batch` has been done: its calls are the first of the next one.
@@ -161,6 +169,7 @@ impl<P: Primitive> State<P> {
         self.withdraw(now);
         let error = doubt.unwrap_or(error);
         for queued in batch.calls {
+            self.primitive.given_up(&queued.call);
             told.answer(queued, Err(error.clone()));
         }
         told
@@ -176,6 +185,9 @@ impl<P: Primitive> State<P> {
             }
         }
         self.withdraw(now);
+        for queued in &batch.calls {
+            self.primitive.given_up(&queued.call);
+        }
         let owed = self.primitive.unknown(batch);
         self.owe(owed, now);
     }
@@ -225,7 +237,7 @@ impl<P: Primitive> State<P> {
                 Item::Call(queued) => match queued.reply {
                     Some(reply) => told.add(reply, Err(shut_down(name))),
                     None if pointless => {}
-                    None => owed.push(P::details(&queued.call)),
+                    None => owed.extend(details::<P>(&queued.call)),
                 },
                 // Its caller is told by the drop.
                 Item::Command(_) => {}
@@ -278,7 +290,7 @@ impl<P: Primitive> State<P> {
         let waiter = self.waiters.get(ticket)?;
         Some(Wait {
             operation: P::wait(&waiter.want),
-            named: self.named.contains(&ticket),
+            named: self.is_named(ticket),
             takes: P::takes(&waiter.want),
             in_doubt: waiter.in_doubt,
         })
@@ -308,6 +320,9 @@ impl<P: Primitive> State<P> {
             } else if trouble.is_over(due) {
                 tell_trouble(name, queued, trouble, &mut told);
                 dropped = true;
+                if !trouble.doubtful {
+                    self.primitive.given_up(&queued.call);
+                }
                 // What was never sent must not happen after this; the rest is a matter of its answer.
                 return trouble.doubtful;
             } else {
@@ -363,7 +378,10 @@ impl<P: Primitive> State<P> {
                 continue;
             }
             match item {
-                Item::Call(mut queued) => tell_trouble(name, &mut queued, &untouched, &mut told),
+                Item::Call(mut queued) => {
+                    self.primitive.given_up(&queued.call);
+                    tell_trouble(name, &mut queued, &untouched, &mut told);
+                }
                 Item::Command(mut command) => command.give_up(name, &untouched),
             }
         }
@@ -380,7 +398,9 @@ impl<P: Primitive> Told<P> {
                 tracing::debug!(%error, "lost before it was given back");
             }
             Err(error) if reply.is_none() => {
-                tracing::error!(%error, call = P::details(&call), "not carried out");
+                if let Some(call) = details::<P>(&call) {
+                    tracing::error!(%error, call, "not carried out");
+                }
             }
             _ => {}
         }
@@ -439,6 +459,11 @@ fn never_answered(name: &str, operation: &'static str, since: Instant, now: Inst
         now,
     };
     trouble.error(name, operation, since)
+}
+
+/// What somebody needs who repairs by hand, where there is something to repair.
+fn details<P: Primitive>(call: &P::Call) -> Option<String> {
+    Some(P::details(call)).filter(|details| !details.is_empty())
 }
 
 pub(super) fn shut_down(name: &str) -> Error {

@@ -99,12 +99,15 @@ impl<P: Primitive> Line<P> {
     }
 
     pub(super) fn lock(&self) -> Locked<'_, P> {
-        Locked::new(self.inner.lock(), &self.core)
+        Locked::new(self.inner.lock(), self)
     }
 
     /// Carries `call` out. Queued at the first poll. When the future is dropped after that, what is
     /// [owed](Primitive::is_owed) is carried out all the same, anything else only if it has been sent.
     pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<P::Reply> {
+        if let Some(reply) = self.serve(&call) {
+            return Ok(reply);
+        }
         let (reply, outcome) = oneshot::channel();
         self.begin(|state| state.call(call, Some(reply), Instant::now()))?;
         match Pending::new(self, outcome, None).outcome().await? {
@@ -135,6 +138,9 @@ impl<P: Primitive> Line<P> {
 
     /// Queues `call` with nobody waiting for the answer. It is carried out as long as there is a connection.
     pub(crate) fn owe(self: &Arc<Self>, call: P::Call) {
+        if self.serve(&call).is_some() {
+            return;
+        }
         let mut inner = self.lock();
         if inner.state.closed && self.core.is_finished() {
             let (error, call) = (self.shut_down(), P::details(&call));
@@ -145,6 +151,31 @@ impl<P: Primitive> Line<P> {
         self.kick_if_needed(inner);
     }
 
+    /// Serves those who wait by `call`, if that is possible without the server.
+    fn serve(self: &Arc<Self>, call: &P::Call) -> Option<P::Reply> {
+        let mut inner = self.lock();
+        if inner.state.waiters.is_empty() {
+            return None;
+        }
+        let (reply, told) = inner.state.serve(call, Instant::now())?;
+        if !inner.state.listens() {
+            self.listen_as_needed(&mut inner, &[]);
+        }
+        let work = inner.state.has_work();
+        if work {
+            self.note_busy(&mut inner);
+        }
+        drop(inner);
+        if work {
+            drive::kick(self);
+        } else {
+            // Who carries a round out may have been served.
+            drive::let_caller_go(self);
+        }
+        self.tell(told);
+        Some(reply)
+    }
+
     /// Changes how the primitive goes on.
     pub(crate) fn change(&self, change: impl FnOnce(&mut P)) {
         let mut inner = self.lock();
@@ -153,8 +184,8 @@ impl<P: Primitive> Line<P> {
     }
 
     /// What the primitive knows.
-    pub(crate) fn primitive<T>(&self, read: impl FnOnce(&P) -> T) -> T {
-        read(&self.lock().state.primitive)
+    pub(crate) fn primitive<T>(&self, look: impl FnOnce(&mut P) -> T) -> T {
+        look(&mut self.lock().state.primitive)
     }
 
     /// Carries an operation out that has a script of its own behind the envelope, once, in its turn: its words. `steps` are its
@@ -179,6 +210,10 @@ impl<P: Primitive> Line<P> {
             Some(Answer::Refused(error)) => Err(refused(self.name(), &Refusal::from_text(error))),
             _ => Err(unexpected_answer(self.name(), &value, None)),
         }
+    }
+
+    pub(super) fn itself(&self) -> Option<Arc<Self>> {
+        self.itself.upgrade()
     }
 
     /// The client that it belongs to.
@@ -219,9 +254,9 @@ impl<P: Primitive> Line<P> {
 
     /// Nobody has learned of it.
     pub(super) fn give_back(self: &Arc<Self>, outcome: Outcome<P>) {
-        let mut inner = self.lock();
-        inner.state.owe(outcome.give_back(), Instant::now());
-        self.kick_if_needed(inner);
+        if let Some(call) = outcome.give_back() {
+            self.owe(call);
+        }
     }
 
     fn kick_if_needed(self: &Arc<Self>, mut inner: Locked<'_, P>) {
@@ -300,6 +335,10 @@ impl<P: Primitive> Commands for Line<P> {
 
     fn keys(&self) -> &Keys {
         &self.keys
+    }
+
+    fn announced_at<'a>(&self, keys: &'a Keys) -> Option<&'a Arc<str>> {
+        P::ANNOUNCES.then(|| keys.channel())
     }
 
     async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {

@@ -1,24 +1,22 @@
 //! A line while it is locked.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
 use super::Primitive;
-use super::line::Inner;
-use crate::engine::Core;
+use super::line::{Inner, Line};
 use crate::sync::MutexGuard;
 
 /// What a line's lock guards, while it is locked. Once it is not, it is done what is to be done [then](Primitive::after).
 pub(super) struct Locked<'a, P: Primitive> {
     /// Taken by the drop alone.
     inner: Option<MutexGuard<'a, Inner<P>>>,
-    core: &'a Arc<Core>,
+    line: &'a Line<P>,
 }
 
 impl<'a, P: Primitive> Locked<'a, P> {
-    pub(super) fn new(inner: MutexGuard<'a, Inner<P>>, core: &'a Arc<Core>) -> Self {
+    pub(super) fn new(inner: MutexGuard<'a, Inner<P>>, line: &'a Line<P>) -> Self {
         let inner = Some(inner);
-        Locked { inner, core }
+        Locked { inner, line }
     }
 }
 
@@ -42,8 +40,10 @@ impl<P: Primitive> Drop for Locked<'_, P> {
     fn drop(&mut self) {
         let after = self.state.primitive.after();
         self.inner = None;
-        if let Some(after) = after {
-            after(self.core);
+        if let Some(after) = after
+            && let Some(line) = self.line.itself()
+        {
+            after(&line);
         }
     }
 }

@@ -24,34 +24,18 @@
 //!
 //! # How what stands on it fits
 //!
-//! | | recipes | lock | the semaphore, which does not yet ([`engine::line`](super::line)) |
+//! | | recipes | lock | the semaphore |
 //! |---|---|---|---|
-//! | `Call` | release, refresh, clear, list, and what the line of all clients needs | try, release, force | release, add, drain, try_set, available |
-//! | `Want` | how long it lasts; whether it only tries: a wait that ends at once | owner, term | permits |
+//! | `Call` | release, refresh, clear, list, and what the line of all clients needs | try, release, force | release, add, drain, try_set, try, available, and what the line of all clients needs |
+//! | `Want` | how long it lasts; whether it only tries: a wait that ends at once | owner, term | permits, whether they are on record |
 //! | `Grant` | id, slot, until when | hold | permits |
-//! | `asks` | the first `limit + 1`, and who tries under a peer's lock | the first | as far as known free |
+//! | `asks` | the first `limit + 1`, and who tries under a peer's lock | the first | as many as are served one behind the other, and whom it fits |
+//! | `serves` | - | - | a release serves who waits |
 //! | `give_back` | release of the id | release of this hold | release |
-//! | `left` | the report of turns, when nobody waits any more | - | the same |
+//! | `rest` | its place in the line of all clients is given up | - | the same |
 //! | `unknown` | release of the ids | the holds are given up | - (the record settles it) |
 //! | look `After` | first expiry, peers' lock, pace | the holder's end, the others' time | a pause for others |
-//!
-//! The semaphore's waiters and timer are those of this line already ([`waiters`], [`timer`]). What its rounds need besides, in
-//! the order in which it would be moved:
-//!
-//! 1. Its ears: [`Channels`](channels::Channels) and a [`Place`](super::turns::Place) hear what `line/listening.rs` and
-//!    `turns/ear.rs` do. A place must then say how many strangers it has seen, and until when callers may be served within the
-//!    process; `soon` is no reason to look.
-//! 2. Hand-over: a call that has come may serve those who wait, before it is queued:
-//!    `fn serves(&mut self, call, waiters) -> Option<Vec<(Ticket, Grant)>>`. What the primitive then knows (the counter behind the
-//!    last batch, and when that was sent) is its own; a grant that nobody takes is given back, as ever.
-//! 3. Steps instead of calls: 4,096 equal calls are three arguments because equal neighbours are merged when the batch is formed, and
-//!    answered by a count. `Batch` keeps each call by itself; `encode` and `decode` of permits with ids merge them twice
-//!    (`steps`), which costs the semaphore, at half a microsecond a pair, more than its whole round. So the order of a batch (what frees
-//!    first, those who wait, those who try) and its runs are to be kept in `Batch`.
-//! 4. A short form for one call alone ([`coalesce`](super::coalesce)): a hook before the request is made, whose answer is either
-//!    the primitive's words or nothing.
-//! 5. What is special to it stays so, behind an answer: nudges and what nobody heard (`nudge`, `unheard`) are told of what is left; the
-//!    watchdog's entry travels as further keys, as the primitive's `keys` can say, and `gone` is an answer that makes the same calls again.
+//! | short form | - | a script without a number | [with other semaphores'](super::coalesce) |
 
 mod channels;
 mod endings;
@@ -74,11 +58,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-pub(crate) use endings::LONGEST_OWED;
 pub(crate) use envelope::Wire;
 pub(crate) use line::Line;
+pub(crate) use round::Short;
 
-use super::Core;
 use super::keys::Keys;
 use super::request::{Arg, Request};
 use super::wakeups::Wake;
@@ -96,6 +79,10 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     /// Whether an answer that grants nothing says, too, that no earlier question has got anything: its waiter is in doubt no
     /// more.
     const SETTLES: bool = false;
+    /// Whether those who wait for an object are told that it has taken the name of another one.
+    const ANNOUNCES: bool = false;
+    /// A round takes this many calls at the most.
+    const MOST_CALLS: usize = 1024;
 
     /// What a caller asks for that is answered by the next round.
     type Call: Send;
@@ -105,11 +92,13 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     type Want: Clone + Send;
     /// What it gets at the end.
     type Grant: Send;
+    /// As what the calls and questions of a batch travel.
+    type Steps: Default + Send;
 
     /// What errors and the log name a call.
     fn name(call: &Self::Call) -> &'static str;
 
-    /// The same with all that somebody needs who repairs by hand.
+    /// The same with all that somebody needs who repairs by hand; nothing where there is nothing to repair.
     fn details(call: &Self::Call) -> String {
         Self::name(call).to_owned()
     }
@@ -133,25 +122,44 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         false
     }
 
+    /// Whether what is owed may not be added to something before this call.
+    fn bars(_call: &Self::Call) -> bool {
+        true
+    }
+
     /// Whether those who wait may be served behind a call.
     fn frees(&self, call: &Self::Call) -> bool;
 
     /// Whether a question for this may change something.
     fn takes(want: &Self::Want) -> bool;
 
-    /// Whether one more call fits into a batch that is not empty; if not, it is for the next one.
-    fn fits(&self, _batch: &Batch<Self>, _call: &Self::Call) -> bool {
+    /// Whether one more call fits into a batch; if not, and there is something in it, it is for the next one. If so, it is
+    /// noted in the steps.
+    fn fits(&self, _batch: &mut Batch<Self>, _call: &Self::Call) -> bool {
         true
     }
 
     /// The same for a question.
-    fn fits_ask(&self, _batch: &Batch<Self>, _want: &Self::Want) -> bool {
+    fn fits_ask(&self, _batch: &mut Batch<Self>, _ask: &Ask<Self>) -> bool {
         true
     }
 
     /// What the arrival of one more is a reason for.
     fn joins(&mut self, _want: &Self::Want, _others: &Waiters<Self>, _now: Instant) -> Look {
         Look::Now
+    }
+
+    /// One of those who waited does so no more, whyever.
+    fn went(&mut self, _want: &Self::Want) {}
+
+    /// Whom a call that has come serves as it is, so that it need not be made.
+    fn serves(
+        &mut self,
+        _call: &Self::Call,
+        _waiters: &Waiters<Self>,
+        _now: Instant,
+    ) -> Option<Serves<Self>> {
+        None
     }
 
     /// Until when nobody asks but those whose time is up, whatever the reason: others are to be served before.
@@ -171,12 +179,16 @@ pub(crate) trait Primitive: Sized + Send + 'static {
 
     /// Who asks, when there is a reason to: all, if nothing else is said. Those whose time is up ask in any case.
     /// `batch` has the calls that travel along.
-    fn asks(&self, _batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
-        waiters.iter().map(|(ticket, _)| ticket).collect()
+    fn asks<'a>(
+        &mut self,
+        _batch: &Batch<Self>,
+        waiters: &'a Waiters<Self>,
+    ) -> Vec<(Ticket, &'a Self::Want)> {
+        waiters.iter().collect()
     }
 
-    /// Whether one of those who are left would be served at once behind the last answer.
-    fn would_serve(&self, _waiters: &Waiters<Self>) -> bool {
+    /// Whether there is a reason to ask for those who are left, behind an answer or a call that served some.
+    fn would_serve(&mut self, _waiters: &Waiters<Self>, _now: Instant) -> bool {
         false
     }
 
@@ -186,9 +198,8 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     /// Nothing of it has been done, and it will not be sent again as it is.
     fn undone(&mut self) {}
 
-    /// A short form of a batch, for a usual case, in front of which stands no envelope. It is sent once; whatever is answered
-    /// but a `done`, or nothing, leads to the [other](Self::request).
-    fn usual(&self, _batch: &Batch<Self>, _wire: &Wire<'_>) -> Option<Request> {
+    /// A short form of a batch that departs, for a usual case.
+    fn short(&self, _batch: &Batch<Self>, _wire: &Wire<'_>) -> Option<Short> {
         None
     }
 
@@ -249,6 +260,14 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         None
     }
 
+    /// What is owed where nobody waits any more.
+    fn rest(&mut self) -> Option<Self::Call> {
+        None
+    }
+
+    /// A call is not made (again), and its caller knows that: it was never sent, or refused, or nobody will know.
+    fn given_up(&mut self, _call: &Self::Call) {}
+
     /// What is owed when nobody will ever know what became of a batch.
     fn unknown(&mut self, _batch: &Batch<Self>) -> Vec<Self::Call> {
         Vec::new()
@@ -271,7 +290,7 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     }
 
     /// What is to be done when nothing is locked any more: those are told who wait for what the objects of a client share.
-    fn after(&mut self) -> Option<fn(&Arc<Core>)> {
+    fn after(&mut self) -> Option<fn(&Arc<Line<Self>>)> {
         None
     }
 }
@@ -295,6 +314,7 @@ pub(crate) enum Look {
 pub(crate) struct Batch<P: Primitive> {
     pub(crate) calls: Vec<Queued<P>>,
     pub(crate) asks: Vec<Ask<P>>,
+    pub(crate) steps: P::Steps,
     /// How many waited when it departed, named here or not.
     pub(crate) waiting: usize,
     /// The first of those who wait longer than for this batch.
@@ -342,16 +362,16 @@ impl<P: Primitive> Batch<P> {
     /// What is in it, for the log.
     fn contents(&self) -> String {
         let calls = self.calls.iter();
-        let calls = calls.map(|queued| (P::details(&queued.call), 1));
-        let mut asks: Vec<(String, usize)> = Vec::new();
-        for ask in &self.asks {
-            let details = P::wait_details(&ask.want);
-            match asks.last_mut() {
+        let calls = calls.map(|queued| P::details(&queued.call));
+        let asks = self.asks.iter().map(|ask| P::wait_details(&ask.want));
+        let mut all: Vec<(String, usize)> = Vec::new();
+        for details in calls.chain(asks).filter(|details| !details.is_empty()) {
+            match all.last_mut() {
                 Some((last, count)) if *last == details => *count += 1,
-                _ => asks.push((details, 1)),
+                _ => all.push((details, 1)),
             }
         }
-        super::log::list_of(calls.chain(asks))
+        super::log::list_of(all.into_iter())
     }
 }
 
@@ -383,6 +403,8 @@ pub(crate) struct Verdict<P: Primitive> {
     pub(crate) stopped: Option<Error>,
     /// A call that is made after so much time, unless a later answer says otherwise.
     pub(crate) later: Option<(Duration, P::Call)>,
+    /// What is owed for what the answer says.
+    pub(crate) owed: Option<P::Call>,
 }
 
 impl<P: Primitive> Verdict<P> {
@@ -401,15 +423,22 @@ impl<P: Primitive> Verdict<P> {
             look,
             stopped: None,
             later: None,
+            owed: None,
         }
     }
+}
+
+/// What becomes of a call that serves who waits, without the server.
+pub(crate) struct Serves<P: Primitive> {
+    pub(crate) reply: P::Reply,
+    pub(crate) grants: Vec<(Ticket, P::Grant)>,
 }
 
 /// What has become of a call.
 pub(crate) enum Done<R> {
     Reply(R),
     /// It was refused, and nothing else was.
-    Failed(Error),
+    Failed(Box<Error>),
     /// It was not carried out, and is made again at once.
     Again,
 }
@@ -422,7 +451,7 @@ pub(crate) enum Got<G> {
     /// It waits no longer.
     InVain,
     /// It was refused, and nothing else was.
-    Failed(Error),
+    Failed(Box<Error>),
     /// It is not decided yet: it asks again at once, for the last time if this was to be the last.
     Again,
 }

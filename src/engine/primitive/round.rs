@@ -11,6 +11,7 @@ use super::state::Task;
 use super::{Batch, Line, Primitive, Verdict};
 use crate::clock::Moment;
 use crate::engine::answer;
+use crate::engine::coalesce::{FirstAttempt, LoneCall};
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::in_hand::{Carries, InHand};
@@ -20,7 +21,30 @@ use crate::engine::once::{
 };
 use crate::engine::request::Request;
 use crate::error::Error;
-use crate::transport::{Reason, Refusal, Value};
+use crate::transport::{Failure, Reason, Refusal, Value};
+
+/// A short form of a batch.
+pub(crate) enum Short {
+    /// A script in front of which stands no envelope. It is sent once; whatever is answered but a `done`, or nothing, leads to
+    /// the [other](Primitive::request) form.
+    Script(Request),
+    /// A call that travels together with those on [other objects](crate::engine::coalesce); its answer has the words
+    /// `<listeners> <counter behind it> <1 or 0>`, `-` where a number was not learned.
+    Lone(LoneCall),
+}
+
+/// What a short form has led to.
+enum Shortly {
+    Answered(Value),
+    /// It was not carried out, and will not be.
+    NotDone,
+    /// The same, but that took a while: its caller may have gone.
+    Settled,
+    /// The other form is to go on from here.
+    Failed(Failure),
+    /// There is no answer, and no more to be done.
+    Over(Ending),
+}
 
 /// How a batch has ended.
 enum Ended<P: Primitive> {
@@ -43,16 +67,20 @@ impl<P: Primitive> Line<P> {
         let mut batch = InHand::new(self, batch);
         let began = Instant::now();
         let mut first = None;
-        if let Some(usual) = self.departs(&batch) {
-            match self.core.try_for_callers(&usual).await {
-                Ok(value) => {
-                    if let Some(Answer::Done(_)) = Answer::read(&envelope::text(&value)) {
-                        let ended = self.answered(&mut batch, &value);
-                        return self.end(batch, ended).await;
-                    }
+        let mut unanswered = false;
+        if let Some(short) = self.departs(&batch) {
+            match self
+                .carry_out_shortly(short, &mut batch, began, &mut unanswered)
+                .await
+            {
+                Shortly::Answered(value) => {
+                    let ended = self.answered(&mut batch, &value);
+                    return self.end(batch, ended).await;
                 }
-                // What it has done is asked for in the other form.
-                Err(failure) => first = Some(failure.without_answer()),
+                Shortly::NotDone => {}
+                Shortly::Settled => return self.end(batch, Ended::NotDone).await,
+                Shortly::Failed(failure) => first = Some(Err(failure)),
+                Shortly::Over(ending) => first = Some(Ok(ending)),
             }
         }
         let mut request = {
@@ -63,7 +91,7 @@ impl<P: Primitive> Line<P> {
         if batch.doubtful {
             request.doubt();
         }
-        let (mut sent, mut unanswered, mut disowned) = (batch.sent, false, 0);
+        let (mut sent, mut disowned) = (batch.sent, 0);
         let ending = loop {
             let callers = |trouble: &Trouble<'_>| {
                 unanswered |= trouble.doubtful;
@@ -73,7 +101,11 @@ impl<P: Primitive> Line<P> {
             };
             let ending = match first.take() {
                 None => self.core.carry_out(&mut request, callers).await,
-                Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
+                Some(Err(failure)) => {
+                    let carrying = self.core.carry_on(&mut request, failure, callers);
+                    Box::pin(carrying).await
+                }
+                Some(Ok(ending)) => ending,
             };
             let found = match &ending {
                 Ending::Answer(value) => match Answer::read(&envelope::text(value)) {
@@ -116,11 +148,50 @@ impl<P: Primitive> Line<P> {
     }
 
     /// Notes that `batch` departs; what it is sent in, in a usual case.
-    fn departs(&self, batch: &Batch<P>) -> Option<Request> {
+    fn departs(&self, batch: &Batch<P>) -> Option<Short> {
         let mut inner = self.lock();
         let primitive = &mut inner.state.primitive;
         primitive.departs(batch);
-        primitive.usual(batch, &self.wire())
+        primitive.short(batch, &self.wire())
+    }
+
+    async fn carry_out_shortly(
+        &self,
+        short: Short,
+        batch: &mut Batch<P>,
+        began: Instant,
+        unanswered: &mut bool,
+    ) -> Shortly {
+        let call = match short {
+            Short::Script(usual) => {
+                return match self.core.try_for_callers(&usual).await {
+                    Ok(value) => match Answer::read(&envelope::text(&value)) {
+                        Some(Answer::Done(_)) => Shortly::Answered(value),
+                        _ => Shortly::NotDone,
+                    },
+                    // What it has done is asked for in the other form.
+                    Err(failure) => Shortly::Failed(failure.without_answer()),
+                };
+            }
+            Short::Lone(call) => call,
+        };
+        let (failure, question) = match self.core.first_attempt_together(call).await {
+            FirstAttempt::Answered(outcome) => return Shortly::Answered(outcome.value()),
+            FirstAttempt::NotDone => return Shortly::NotDone,
+            FirstAttempt::Failed(failure) => return Shortly::Failed(failure),
+            FirstAttempt::Lost(failure, question) => (failure, question),
+        };
+        *unanswered = true;
+        let callers = |trouble: &Trouble<'_>| self.tell_impatient(batch, trouble, began);
+        let mut request = question.request(&self.core);
+        let ending = Box::pin(self.core.carry_on(&mut request, failure, callers));
+        match ending.await {
+            Ending::Answer(value) => match question.read(&value) {
+                Some(outcome) => Shortly::Answered(outcome.value()),
+                None => Shortly::Settled,
+            },
+            ending => Shortly::Over(ending),
+        }
     }
 
     fn wire(&self) -> Wire<'_> {

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tokio::time::Instant;
 
-use super::{Ask, Batch, Look, Outcome, Primitive, Queued, Reply, Ticket, Told, Waiters};
+use super::waiters::Waiter;
+use super::{Ask, Batch, Look, Outcome, Primitive, Queued, Reply, Serves, Ticket, Told, Waiters};
 use crate::clock::Moment;
 use crate::engine::command::Command;
 use crate::engine::wakeups::Wake;
 
-/// A round takes this many calls at the most.
-const MOST_CALLS: usize = 1024;
+/// What is owed is compared with so many of what stands before it.
+const MOST_COMPARED: usize = 4;
 
 /// A queue that is shorter is not looked through.
 const SHORT: usize = 1024;
@@ -68,7 +69,7 @@ pub(super) struct State<P: Primitive> {
     /// A call that is made then.
     pub(super) later: Option<(Instant, P::Call)>,
     /// Whom the batch under way names, in their order; empty between two rounds.
-    pub(super) named: BTreeSet<Ticket>,
+    named: Vec<Ticket>,
     /// Those of them who have gone since it departed.
     pub(super) gone: BTreeMap<Ticket, P::Want>,
     /// So many calls travel alone, as a batch of theirs was refused.
@@ -95,7 +96,7 @@ impl<P: Primitive> State<P> {
             look_at: None,
             waits_unasked: false,
             later: None,
-            named: BTreeSet::new(),
+            named: Vec::new(),
             gone: BTreeMap::new(),
             singly: 0,
             settled: Told::nobody(),
@@ -127,16 +128,26 @@ impl<P: Primitive> State<P> {
 
     /// Drops what nobody waits for, and adds up what is owed.
     pub(super) fn sweep(&mut self) {
+        let mut owed: Vec<usize> = Vec::new();
         for mut item in std::mem::take(&mut self.queue) {
             if item.is_pointless() {
                 continue;
             }
-            if let (Some(Item::Call(last)), Item::Call(next)) = (self.queue.back_mut(), &item)
-                && !last.has_caller()
-                && !next.has_caller()
-                && P::add_up(&mut last.call, &next.call)
-            {
-                continue;
+            match &item {
+                Item::Call(call) if !call.has_caller() => {
+                    let mut earlier = owed.iter().rev().take(MOST_COMPARED);
+                    let queue = &mut self.queue;
+                    let is_added = earlier.any(|earlier| match queue.get_mut(*earlier) {
+                        Some(Item::Call(earlier)) => P::add_up(&mut earlier.call, &call.call),
+                        _ => false,
+                    });
+                    if is_added {
+                        continue;
+                    }
+                    owed.push(self.queue.len());
+                }
+                Item::Call(call) if !P::bars(&call.call) => {}
+                _ => owed.clear(),
             }
             self.queue.push_back(item);
         }
@@ -163,7 +174,14 @@ impl<P: Primitive> State<P> {
         }
         let look = self.primitive.joins(&want, &self.waiters, now);
         self.note(look, now);
+        let before = self.waiters.last_unanswered();
         let ticket = self.waiters.join(want, reply, deadline, now);
+        if look == Look::No
+            && let (Some(before), Some(waiter)) = (before, self.waiters.get_mut(ticket))
+        {
+            // It is told what those before it are.
+            waiter.unanswered = before;
+        }
         if matches!(look, Look::After(_) | Look::Instead(_)) {
             // An earlier answer says so, and it is to hear when that is over; it is told of an outage as who has not been answered.
             self.waits_unasked = true;
@@ -183,23 +201,71 @@ impl<P: Primitive> State<P> {
 
     /// Takes a waiter out who has not been granted anything; what it owes for that is queued, now or behind the round.
     pub(super) fn take(&mut self, ticket: Ticket, now: Instant) -> Option<(Reply<P>, Instant)> {
-        let waiter = self.waiters.remove(ticket)?;
-        if self.named.contains(&ticket) {
+        let waiter = self.remove(ticket)?;
+        if self.is_named(ticket) {
             self.gone.insert(ticket, waiter.want);
         } else {
             let owed = self
                 .primitive
                 .left(ticket, &waiter.want, &self.waiters, now);
             self.owe(owed, now);
+            self.rest(now);
         }
         Some((waiter.reply, waiter.unanswered.unwrap_or(now)))
+    }
+
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiter<P::Want, Reply<P>>> {
+        let waiter = self.waiters.remove(ticket)?;
+        self.primitive.went(&waiter.want);
+        Some(waiter)
+    }
+
+    /// Whether the batch under way names it.
+    pub(super) fn is_named(&self, ticket: Ticket) -> bool {
+        self.named.binary_search(&ticket).is_ok()
+    }
+
+    /// The round is over.
+    pub(super) fn names_nobody(&mut self) {
+        self.named.clear();
+    }
+
+    /// Queues what is owed where nobody waits any more.
+    pub(super) fn rest(&mut self, now: Instant) {
+        if self.waiters.is_empty() && self.named.is_empty() {
+            let owed = self.primitive.rest();
+            self.owe(owed, now);
+        }
+    }
+
+    /// Lets a call that has come serve those who wait, if it can: then it is answered, and is not queued.
+    pub(super) fn serve(&mut self, call: &P::Call, now: Instant) -> Option<(P::Reply, Told<P>)> {
+        if self.closed {
+            return None;
+        }
+        let Serves { reply, grants } = self.primitive.serves(call, &self.waiters, now)?;
+        let mut told = Told::nobody();
+        for (ticket, grant) in grants {
+            let Some(waiter) = self.remove(ticket) else {
+                continue;
+            };
+            if self.is_named(ticket) {
+                self.gone.insert(ticket, waiter.want);
+            }
+            told.add(waiter.reply, Ok(Outcome::Granted(grant)));
+        }
+        self.rest(now);
+        self.look |= self.primitive.would_serve(&self.waiters, now);
+        Some((reply, told))
     }
 
     /// Whether the channels are to be heard: somebody has been told to wait. Who has not been may never have to, and asks: of a crowd
     /// that finds what it wants somebody has always just come.
     pub(super) fn listens(&mut self) -> bool {
         let first = self.waiters.first_to_stay();
-        let told = first.is_some_and(|(ticket, _)| ticket < self.told);
+        let told = first.is_some_and(|(ticket, _)| {
+            ticket < self.told || self.waiters.first_to_stay_was_answered()
+        });
         self.look |= !told && !self.waiters.is_empty();
         told
     }
@@ -270,9 +336,10 @@ impl<P: Primitive> State<P> {
         let mut batch = Batch {
             calls: Vec::new(),
             asks: Vec::new(),
+            steps: P::Steps::default(),
             waiting: self.waiters.len(),
             first: first.map(|(ticket, want)| (ticket, want.clone())),
-            first_is_known: self.waiters.somebody_was_answered(),
+            first_is_known: self.waiters.first_to_stay_was_answered(),
             end: self.waiters.end(),
             departed: now,
             doubtful: self.doubtful,
@@ -282,7 +349,7 @@ impl<P: Primitive> State<P> {
             heard: Vec::new(),
             heard_at_last: Vec::new(),
         };
-        let most = if self.singly > 0 { 1 } else { MOST_CALLS };
+        let most = if self.singly > 0 { 1 } else { P::MOST_CALLS };
         let mut all_fit = true;
         while batch.calls.len() < most && all_fit && self.next().is_some() {
             if self.settle_first(&batch) {
@@ -290,7 +357,7 @@ impl<P: Primitive> State<P> {
             }
             match self.queue.pop_front() {
                 Some(Item::Call(queued))
-                    if batch.is_empty() || self.primitive.fits(&batch, &queued.call) =>
+                    if self.primitive.fits(&mut batch, &queued.call) || batch.is_empty() =>
                 {
                     batch.calls.push(queued);
                 }
@@ -308,7 +375,8 @@ impl<P: Primitive> State<P> {
             self.ask(&mut batch);
         }
         self.singly = self.singly.saturating_sub(1);
-        self.named = batch.asks.iter().map(|ask| ask.ticket).collect();
+        self.named.extend(batch.asks.iter().map(|ask| ask.ticket));
+        self.named.sort_unstable();
         (!batch.is_empty()).then_some(Task::Batch(batch))
     }
 
@@ -341,28 +409,34 @@ impl<P: Primitive> State<P> {
     /// Lets those travel along who have a reason to.
     fn ask(&mut self, batch: &mut Batch<P>) {
         let now = batch.departed.timer();
-        let mut candidates = Vec::new();
-        if std::mem::take(&mut self.look) {
-            match self.primitive.rests(now) {
-                Some(until) => self.note(Look::After(until.saturating_duration_since(now)), now),
-                None => candidates = self.primitive.asks(batch, &self.waiters),
-            }
+        let mut looks = std::mem::take(&mut self.look);
+        if looks && let Some(until) = self.primitive.rests(now) {
+            self.note(Look::After(until.saturating_duration_since(now)), now);
+            looks = false;
         }
-        candidates.extend(self.waiters.ending());
+        let State {
+            primitive, waiters, ..
+        } = self;
+        let asking = if looks {
+            primitive.asks(batch, waiters)
+        } else {
+            Vec::new()
+        };
+        let ending = waiters.ending();
+        let ending = ending.filter_map(|ticket| Some((ticket, &waiters.get(ticket)?.want)));
         let mut seen = BTreeSet::new();
-        for ticket in candidates {
-            let Some(waiter) = self.waiters.get(ticket).filter(|_| seen.insert(ticket)) else {
+        for (ticket, want) in asking.into_iter().chain(ending) {
+            let last = waiters.ends(ticket);
+            if last && !seen.insert(ticket) {
                 continue;
-            };
-            if batch.is_empty() || self.primitive.fits_ask(batch, &waiter.want) {
-                batch.asks.push(Ask {
-                    ticket,
-                    want: waiter.want.clone(),
-                    last: self.waiters.ends(ticket),
-                });
+            }
+            let want = want.clone();
+            let ask = Ask { ticket, want, last };
+            if primitive.fits_ask(batch, &ask) || batch.is_empty() {
+                batch.asks.push(ask);
             } else {
                 // Whose time is up asks next without a reason.
-                self.look |= !self.waiters.ends(ticket);
+                self.look |= !last;
             }
         }
     }

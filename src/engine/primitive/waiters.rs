@@ -61,6 +61,12 @@ impl<W, R> Waiters<W, R> {
         each.map(|(ticket, waiter)| (*ticket, &waiter.want))
     }
 
+    /// Those whose time is not up.
+    pub(crate) fn staying(&self) -> impl Iterator<Item = (Ticket, &W)> {
+        self.iter()
+            .filter(|(ticket, _)| !self.ending.contains(ticket))
+    }
+
     pub(crate) fn get(&self, ticket: Ticket) -> Option<&Waiter<W, R>> {
         self.by_ticket.get(&ticket)
     }
@@ -103,25 +109,13 @@ impl<W, R> Waiters<W, R> {
         Some(waiter)
     }
 
-    /// Takes all out, in the order of arrival.
-    pub(crate) fn take_all(&mut self) -> Vec<Waiter<W, R>> {
-        self.deadlines.clear();
-        self.ending.clear();
-        std::mem::take(&mut self.by_ticket).into_values().collect()
-    }
-
     pub(crate) fn first(&self) -> Option<Ticket> {
         self.by_ticket.keys().next().copied()
     }
 
     /// Whether somebody's time is not up.
     pub(crate) fn somebody_stays(&self) -> bool {
-        self.len_staying() > 0
-    }
-
-    /// How many there are whose time is not up.
-    pub(crate) fn len_staying(&self) -> usize {
-        self.by_ticket.len() - self.ending.len()
+        self.by_ticket.len() > self.ending.len()
     }
 
     /// Since when the last one waits for an answer, if it does; nothing if there is nobody.
@@ -132,14 +126,14 @@ impl<W, R> Waiters<W, R> {
 
     /// The first of those whose time is not up.
     pub(crate) fn first_to_stay(&self) -> Option<(Ticket, &W)> {
-        let mut all = self.iter();
-        all.find(|(ticket, _)| !self.ending.contains(ticket))
+        self.staying().next()
     }
 
-    /// Whether the first of all has been told to wait.
-    pub(crate) fn somebody_was_answered(&self) -> bool {
-        let mut all = self.by_ticket.values();
-        all.next().is_some_and(|first| first.unanswered.is_none())
+    /// Whether that one has been told to wait.
+    pub(crate) fn first_to_stay_was_answered(&self) -> bool {
+        let first = self.first_to_stay();
+        let first = first.and_then(|(ticket, _)| self.get(ticket));
+        first.is_some_and(|first| first.unanswered.is_none())
     }
 
     pub(crate) fn tickets(&self) -> Vec<Ticket> {

@@ -74,11 +74,9 @@
 //! | File | What it holds |
 //! |---|---|
 //! | `mod.rs` | what a client knows of the others, and what that allows it |
-//! | `ear.rs` | what it hears of turns |
-//! | `place.rs` | both for a primitive that stands on the generic line |
+//! | `place.rs` | a client's place: which channels it hears, what a message means to it, what it tells with its batches |
 //! | `report.rs` | what travels with a batch, and what comes back |
 
-mod ear;
 mod place;
 mod report;
 
@@ -86,11 +84,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(crate) use ear::{Call, Ear};
 pub(crate) use place::{Place, Said, Standing};
 pub(crate) use report::{Report, Verdict};
 
 use super::primitive::Look;
+
+/// How a message begins that is meant for JVMs, and for those who are not told in another way: see
+/// `lua/semaphore/nudge.lua` and `batch.lua`.
+pub(crate) const FOR_OTHERS: &[u8] = b"+";
 
 /// What a client knows of others is believed for this long while its callers wait.
 const FRESH: Duration = Duration::from_millis(20);
@@ -305,19 +306,9 @@ impl Turns {
         self.look_at
     }
 
-    /// When this client looks at a message that others were to answer; no answer has come since.
-    pub(crate) fn late_look(&self) -> Option<Instant> {
-        self.late_look
-    }
-
-    /// Whether that time has come. It is asked once.
-    pub(crate) fn is_late_look(&mut self, now: Instant) -> bool {
-        self.late_look.take_if(|at| *at <= now).is_some()
-    }
-
-    /// There is nobody any more who could.
-    pub(crate) fn looks_no_more(&mut self) {
-        (self.look_at, self.late_look) = (None, None);
+    /// This client looks, whatever others do.
+    pub(crate) fn looks_now(&mut self) {
+        self.late_look = None;
     }
 
     /// Whether this client looks by itself, once in `interval`.
@@ -573,7 +564,8 @@ mod tests {
             Look::No,
             "so it does for this"
         );
-        assert!(turns.is_late_look(now + pause) && !turns.is_late_look(now + pause));
+        assert!(pause <= LATE * 1_000_000_000);
+        turns.looks_now();
         assert!(matches!(turns.call(false, false, now), Look::After(_)));
         turns.comes_near();
         assert_eq!(turns.message(now), Look::Now);

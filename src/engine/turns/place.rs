@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Report, Turns, Verdict};
+use super::{FOR_OTHERS, Report, Turns, Verdict};
 use crate::engine::keys::{Keys, TurnKeys};
-use crate::engine::line::listening::FOR_OTHERS;
 use crate::engine::primitive::{Batch, Look, Primitive};
 use crate::engine::request::Arg;
 use crate::engine::wakeups::Wake;
@@ -25,6 +24,10 @@ pub(crate) struct Place {
     report: Option<Report>,
     /// This client was one of those who listened when it departed.
     listened: bool,
+    /// Messages on the object's channel are heard.
+    hears: bool,
+    /// It is about to leave the line of all clients.
+    leaves: bool,
 }
 
 /// What the server has said of a batch.
@@ -45,6 +48,8 @@ pub(crate) struct Said<'a> {
 pub(crate) struct Standing {
     /// Callers of this client were held back from what is free.
     pub(crate) held: bool,
+    /// How many who listen take no turns, where that was learned.
+    pub(crate) strangers: Option<u32>,
     /// Somebody may have begun a line since it was asked: it is to ask at once, to stand in it.
     pub(crate) comes: bool,
     /// After how long it is to be seen whether others have come who were told.
@@ -61,6 +66,8 @@ impl Place {
             safety_interval,
             report: None,
             listened: false,
+            hears: false,
+            leaves: false,
         })
     }
 
@@ -91,7 +98,18 @@ impl Place {
     /// What is told of a channel: a reason to look, now or later.
     pub(crate) fn heard(&mut self, channel: &str, wake: &Wake, now: Instant) -> Look {
         let of_all = *channel == *self.names.line;
+        if *channel == *self.object {
+            match wake {
+                Wake::Confirmed | Wake::ConfirmedAgain => self.hears = true,
+                Wake::Lost | Wake::Ended | Wake::Refused(_) => self.hears = false,
+                Wake::Message(_) | Wake::Look => {}
+            }
+        }
         match wake {
+            Wake::Message(payload) if *channel == *self.names.own_channel && payload == b"soon" => {
+                self.turns.comes_near();
+                Look::No
+            }
             Wake::Message(_) if *channel == *self.names.own_channel => Look::Now,
             _ if *channel == *self.names.own_channel => Look::No,
             Wake::Message(payload) if of_all => self.called(!payload.starts_with(FOR_OTHERS), now),
@@ -152,6 +170,10 @@ impl Place {
         let now = batch.departed.timer();
         self.turns.comes_back(now);
         self.listened = batch.hears(&self.object);
+        (self.hears, self.leaves) = (self.listened, false);
+        if of_waiters.named > 0 {
+            self.turns.looks_now();
+        }
         // Those are counted where turns are kept who listen to both.
         let own = self.listened && batch.hears(&self.names.line);
         let reports = self.turns.wants_report(now, batch.first_is_known);
@@ -190,9 +212,14 @@ impl Place {
         let look = self.turns.look_at();
         // Where it has not been subscribed yet, it asks when it is.
         let believes = said.waiting && self.listened && !reported && !self.turns.knows_enough(now);
+        let seen = match verdict {
+            Some(Verdict::Seen(seen)) => Some(seen),
+            _ => None,
+        };
         Some(Standing {
             comes: believes || said.waiting && self.turns.is_called(),
-            held: matches!(verdict, Some(Verdict::Seen(seen)) if seen.held),
+            held: seen.is_some_and(|seen| seen.held),
+            strangers: seen.map(|seen| seen.strangers),
             look: look.map(|at| at.saturating_duration_since(now)),
         })
     }
@@ -204,8 +231,28 @@ impl Place {
         }
     }
 
-    /// Whether it stands in line.
-    pub(crate) fn is_in_line(&self) -> bool {
-        self.turns.is_in_line()
+    /// Whether it stands in line, and is to leave it from now on.
+    pub(crate) fn leaves(&mut self) -> bool {
+        self.turns.is_in_line() && !std::mem::replace(&mut self.leaves, true)
+    }
+
+    /// Whether a batch that departs now tells of those who wait; `answered`: some of them have been told to.
+    pub(crate) fn would_report(&self, now: Instant, answered: bool) -> bool {
+        self.turns.wants_report(now, answered)
+    }
+
+    /// Whether the batch under way does.
+    pub(crate) fn reports(&self) -> bool {
+        self.report.is_some()
+    }
+
+    /// Whether messages on the object's channel are heard.
+    pub(crate) fn hears(&self) -> bool {
+        self.hears
+    }
+
+    /// What is known of the others.
+    pub(crate) fn turns(&mut self) -> &mut Turns {
+        &mut self.turns
     }
 }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
+use crate::engine::primitive::{Batch, Primitive};
 use crate::engine::request::Arg;
 
 /// No pause is longer, whatever is stored: mostly permits are kept for others for some milliseconds.
@@ -30,6 +33,23 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// What there is to say of those who wait when `batch` departs; `since` says when one came.
+    pub(crate) fn of<P: Primitive>(batch: &Batch<P>, since: impl Fn(&P::Want) -> Instant) -> Self {
+        let now = batch.departed.timer();
+        let waits = |want: &P::Want| now.saturating_duration_since(since(want));
+        let last_questions = batch.asks.iter().filter(|ask| ask.last).count();
+        let first = batch.first.as_ref();
+        let last = batch.asks.iter().rfind(|ask| !ask.last);
+        Report {
+            head: first.map_or(Duration::ZERO, |(_, want)| waits(want)),
+            last: last.map_or(Duration::ZERO, |ask| waits(&ask.want)),
+            named: batch.asks.len() - last_questions,
+            waiting: batch.waiting.saturating_sub(last_questions),
+            ticket: first.map_or(0, |(ticket, _)| ticket + 1),
+            ..Report::default()
+        }
+    }
+
     /// As `lua/semaphore/turns.lua` reads it, at the end of the arguments.
     pub(crate) fn write(&self, args: &mut Vec<Arg>) {
         let count = |count: usize| Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));

@@ -21,4 +21,4 @@ mod life;
 mod rounds;
 
 pub(crate) use life::{Balance, Entry, Life, Renewal};
-pub(crate) use rounds::Watchdog;
+pub(crate) use rounds::{OnRecord, Owner, Watchdog};

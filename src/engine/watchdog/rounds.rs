@@ -17,9 +17,9 @@ use crate::api::PermitHolder;
 use crate::clock::Moment;
 use crate::engine::core::Core;
 use crate::engine::keys::Keys;
-use crate::engine::line::Line;
 use crate::engine::once::{refused, unexpected_answer};
 use crate::engine::request::{Arg, Request, Script};
+use crate::engine::unheard::Heard;
 use crate::error::{Error, Result};
 use crate::lua;
 use crate::sync::{Mutex, MutexGuard};
@@ -49,9 +49,29 @@ struct State {
     running: bool,
 }
 
+/// A semaphore of which permits of this client are on record.
+pub(crate) trait OnRecord: Send + Sync {
+    /// What of this client's there is to be put off.
+    fn renewal(&self) -> Option<Renewal>;
+
+    /// It is on record until then, with so many permits; or it is not.
+    fn renewed(self: Arc<Self>, renewal: &Renewal, on_record: Option<u64>, until: Moment);
+
+    /// Permits have come and been announced by another way than a batch of this client.
+    fn has_been_given_more(self: Arc<Self>);
+}
+
+/// Whose semaphore it is.
+#[derive(Clone)]
+pub(crate) struct Owner {
+    pub(crate) line: Weak<dyn OnRecord>,
+    /// What is done when somebody hears of permits who did not listen when they came back.
+    pub(crate) heard: Heard,
+}
+
 struct Watched {
     keys: Keys,
-    line: Weak<Line>,
+    owner: Owner,
     /// When to look, if that is before the next round.
     due: Option<Instant>,
 }
@@ -59,7 +79,7 @@ struct Watched {
 /// A semaphore that is being looked after, and what of this client's is to be put off there.
 struct Look {
     keys: Keys,
-    line: Weak<Line>,
+    owner: Option<Owner>,
     renewal: Option<Renewal>,
 }
 
@@ -71,6 +91,12 @@ struct Seen {
     total: Option<i64>,
     failure: String,
     dead: Vec<PermitHolder>,
+}
+
+impl Look {
+    fn line(&self) -> Option<Arc<dyn OnRecord>> {
+        self.owner.as_ref()?.line.upgrade()
+    }
 }
 
 impl Watchdog {
@@ -90,7 +116,7 @@ impl Watchdog {
                 watched.due = None;
                 Look {
                     keys: watched.keys.clone(),
-                    line: Weak::clone(&watched.line),
+                    owner: Some(watched.owner.clone()),
                     renewal: None,
                 }
             })
@@ -114,7 +140,7 @@ impl Watchdog {
     fn nobody_at(&self, object: &Arc<str>) {
         let mut state = self.lock();
         let watched = state.by_object.get(object);
-        if watched.is_some_and(|watched| watched.line.strong_count() == 0) {
+        if watched.is_some_and(|watched| watched.owner.line.strong_count() == 0) {
             state.by_object.remove(object);
         }
     }
@@ -122,10 +148,10 @@ impl Watchdog {
 
 impl Core {
     /// Looks after this semaphore from now on, and at once.
-    pub(crate) fn watch(self: &Arc<Self>, keys: &Keys, line: &Weak<Line>) {
+    pub(crate) fn watch(self: &Arc<Self>, keys: &Keys, owner: Owner) {
         let watched = Watched {
             keys: keys.clone(),
-            line: Weak::clone(line),
+            owner,
             due: Some(Instant::now()),
         };
         let mut state = self.watchdog.lock();
@@ -151,7 +177,7 @@ impl Core {
     pub(crate) async fn reclaim(&self, keys: &Keys) -> Result<Vec<PermitHolder>> {
         let look = Look {
             keys: keys.clone(),
-            line: Weak::new(),
+            owner: None,
             renewal: None,
         };
         let mut all = Vec::new();
@@ -253,7 +279,7 @@ impl Core {
 
     async fn look_after_some(self: &Arc<Self>, mut looks: Vec<Look>) {
         for look in &mut looks {
-            look.renewal = look.line.upgrade().and_then(|line| line.renewal());
+            look.renewal = look.line().and_then(|line| line.renewal());
         }
         let until = Moment::now() + self.config.lock_watchdog_timeout;
         let answer = self.try_once(&self.request(&looks)).await;
@@ -286,7 +312,7 @@ impl Core {
     }
 
     fn has_seen(self: &Arc<Self>, look: &Look, seen: Seen, until: Moment) {
-        let (name, line) = (look.keys.name(), look.line.upgrade());
+        let (name, line) = (look.keys.name(), look.line());
         for dead in &seen.dead {
             tell_of(name, dead);
         }
@@ -303,13 +329,15 @@ impl Core {
         }
         if seen.total.is_some_and(|total| total > 0) {
             // A JVM whose subscription is just being made anew has not heard of them, and does not look.
-            self.nobody_has_heard(&look.keys);
+            if let Some(owner) = &look.owner {
+                self.nobody_has_heard(&look.keys, owner.heard);
+            }
         }
         let Some(line) = line else { return };
         if let Some(renewal) = &look.renewal
             && (seen.on_record.is_some() || !failed)
         {
-            line.renewed(renewal, seen.on_record, until);
+            Arc::clone(&line).renewed(renewal, seen.on_record, until);
         }
         if seen.total.is_some_and(|total| total > 0) {
             line.has_been_given_more();

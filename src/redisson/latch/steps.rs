@@ -23,6 +23,7 @@ impl Primitive for Latch {
     type Reply = bool;
     type Want = ();
     type Grant = ();
+    type Steps = ();
 
     fn name(call: &Call) -> &'static str {
         match call {

@@ -73,7 +73,7 @@ impl Lock {
             is_taken = matches!(answer, StepAnswer::Busy { .. } | StepAnswer::Taken(..));
             match self.settle(batch, step, answer, &known) {
                 Ok(reply) => Done::Reply(reply),
-                Err(error) => Done::Failed(error),
+                Err(error) => Done::Failed(error.into()),
             }
         });
         let replies: Vec<_> = replies.collect();
@@ -98,7 +98,7 @@ impl Lock {
             match self.settle(batch, step, answer, &known) {
                 Ok(Reply::Taken(granted)) => Got::Granted(granted),
                 Ok(_) => Got::Nothing,
-                Err(error) => Got::Failed(error),
+                Err(error) => Got::Failed(error.into()),
             }
         });
         let grants: Vec<_> = grants.collect();
@@ -127,6 +127,7 @@ impl Lock {
             look,
             stopped: None,
             later: None,
+            owed: None,
         }
     }
 

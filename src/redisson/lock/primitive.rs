@@ -43,10 +43,11 @@ use super::sharing::Sharing;
 use super::steps::{self, Claim, Granted, Reply, Step};
 use super::under_way::UnderWay;
 use crate::config::Config;
-use crate::engine::Core;
 use crate::engine::holds::{Count, Holds, Renewing};
 use crate::engine::keys::Keys;
-use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters, Wire};
+use crate::engine::primitive::{
+    Ask, Batch, Line, Look, Primitive, Short, Ticket, Verdict, Waiters, Wire,
+};
 use crate::engine::request::{Arg, Request, Script};
 use crate::engine::wakeups::Wake;
 use crate::error::{Error, Result};
@@ -190,6 +191,7 @@ impl Primitive for Lock {
     type Reply = Reply;
     type Want = Claim;
     type Grant = Granted;
+    type Steps = ();
 
     fn name(call: &Step) -> &'static str {
         call.name()
@@ -220,7 +222,7 @@ impl Primitive for Lock {
     }
 
     /// What a repeated step goes by is its owner's count before it: one step an owner.
-    fn fits(&self, batch: &Batch<Self>, call: &Step) -> bool {
+    fn fits(&self, batch: &mut Batch<Self>, call: &Step) -> bool {
         let forces = |call: &Step| matches!(call, Step::Force);
         batch.calls.len() < MOST_STEPS
             && !forces(call)
@@ -229,9 +231,9 @@ impl Primitive for Lock {
     }
 
     /// There is always room for one: no call waits for another round because of those who wait.
-    fn fits_ask(&self, batch: &Batch<Self>, want: &Claim) -> bool {
+    fn fits_ask(&self, batch: &mut Batch<Self>, ask: &Ask<Self>) -> bool {
         let has_room = batch.asks.is_empty() || batch.calls.len() + batch.asks.len() < MOST_STEPS;
-        has_room && !has_owner(batch, &want.owner)
+        has_room && !has_owner(batch, &ask.want.owner)
     }
 
     /// Behind others there is no reason to ask: whatever wakes the first one leads to all. Who holds the lock already does
@@ -289,7 +291,11 @@ impl Primitive for Lock {
 
     /// The first; who waits as the owner that holds the lock does not have to wait: it is the first. Nobody, where the lock
     /// is given back, and others are to have it.
-    fn asks(&self, batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    fn asks<'a>(
+        &mut self,
+        batch: &Batch<Self>,
+        waiters: &'a Waiters<Self>,
+    ) -> Vec<(Ticket, &'a Claim)> {
         let frees = batch.calls.iter().any(|queued| self.frees(&queued.call));
         let now = batch.departed.timer();
         if frees && !self.sharing.may_keep(now, self.times.window) {
@@ -298,11 +304,11 @@ impl Primitive for Lock {
         let holder = self.holds.holder(self.keys.object());
         let as_holder = |(_, claim): &(Ticket, &Claim)| Some(&claim.owner) == holder.as_ref();
         let before_others = holder.as_ref().and_then(|_| waiters.iter().find(as_holder));
-        let first = before_others.map_or(waiters.first(), |(ticket, _)| Some(ticket));
+        let first = before_others.or_else(|| waiters.iter().next());
         first.into_iter().collect()
     }
 
-    fn would_serve(&self, waiters: &Waiters<Self>) -> bool {
+    fn would_serve(&mut self, waiters: &Waiters<Self>, _: Instant) -> bool {
         let owner = self.taken_by.as_ref();
         owner.is_some_and(|owner| waiters.iter().any(|(_, claim)| claim.owner == *owner))
     }
@@ -320,12 +326,12 @@ impl Primitive for Lock {
         Vec::new()
     }
 
-    fn usual(&self, batch: &Batch<Self>, wire: &Wire<'_>) -> Option<Request> {
+    fn short(&self, batch: &Batch<Self>, wire: &Wire<'_>) -> Option<Short> {
         let now = batch.departed.timer();
         let fenced = batch.doubtful || self.fenced_until.is_some_and(|until| now < until);
         match &*self.under_way.steps {
             [(step, known)] if !fenced && self.under_way.passed.is_none() => {
-                steps::usual(step, known, wire.keys)
+                steps::usual(step, known, wire.keys).map(Short::Script)
             }
             _ => None,
         }
@@ -389,9 +395,10 @@ impl Primitive for Lock {
         false
     }
 
-    fn after(&mut self) -> Option<fn(&Arc<Core>)> {
-        let tell: fn(&Arc<Core>) = |core| core.holds.tell();
-        let tell_and_renew: fn(&Arc<Core>) = |core| {
+    fn after(&mut self) -> Option<fn(&Arc<Line<Self>>)> {
+        let tell: fn(&Arc<Line<Self>>) = |line| line.client().holds.tell();
+        let tell_and_renew: fn(&Arc<Line<Self>>) = |line| {
+            let core = line.client();
             core.holds.tell();
             core.renew(core.config.lock_watchdog_timeout);
         };

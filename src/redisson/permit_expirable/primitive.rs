@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::calls::{Call, Grant, Reply, Want};
-use super::steps;
+use super::steps::{self, Steps};
 use crate::engine::call::Dropped;
 use crate::engine::keys::Keys;
-use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
+use crate::engine::primitive::{Ask, Batch, Look, Primitive, Ticket, Verdict, Waiters};
 use crate::engine::request::Arg;
 use crate::engine::turns::{Place, Report, Said, Standing};
 use crate::engine::wakeups::Wake;
@@ -48,19 +48,7 @@ impl PermitExpirable {
 
     /// What the others are to know of those who wait here.
     fn report(batch: &Batch<Self>) -> Report {
-        let now = batch.departed.timer();
-        let waits = |want: &Want| now.saturating_duration_since(want.since);
-        let last_questions = batch.asks.iter().filter(|ask| ask.last).count();
-        let first = batch.first.as_ref();
-        let last = batch.asks.iter().rfind(|ask| !ask.last);
-        Report {
-            head: first.map_or(Duration::ZERO, |(_, want)| waits(want)),
-            last: last.map_or(Duration::ZERO, |ask| waits(&ask.want)),
-            named: batch.asks.len() - last_questions,
-            waiting: batch.waiting.saturating_sub(last_questions),
-            ticket: first.map_or(0, |(ticket, _)| ticket + 1),
-            ..Report::default()
-        }
+        Report::of(batch, |want| want.since)
     }
 }
 
@@ -71,6 +59,7 @@ impl Primitive for PermitExpirable {
     type Reply = Reply;
     type Want = Want;
     type Grant = Grant;
+    type Steps = Steps;
 
     fn name(call: &Call) -> &'static str {
         call.name()
@@ -107,12 +96,12 @@ impl Primitive for PermitExpirable {
         true
     }
 
-    fn fits(&self, batch: &Batch<Self>, call: &Call) -> bool {
-        ids_in(batch) + call.ids() <= MOST_IDS
+    fn fits(&self, batch: &mut Batch<Self>, call: &Call) -> bool {
+        batch.steps.note_call(call, MOST_IDS)
     }
 
-    fn fits_ask(&self, batch: &Batch<Self>, want: &Want) -> bool {
-        ids_in(batch) + want.permits() <= MOST_IDS
+    fn fits_ask(&self, batch: &mut Batch<Self>, ask: &Ask<Self>) -> bool {
+        batch.steps.note_ask(ask, MOST_IDS)
     }
 
     /// Behind others, and with nothing free that is known of, there is no reason to ask: what wakes those in front looks
@@ -126,7 +115,11 @@ impl Primitive for PermitExpirable {
 
     /// The first, and as many as what is free, or becomes free by this batch, may suffice for; and those who have been passed
     /// for long enough, that they stop the line.
-    fn asks(&self, batch: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    fn asks<'a>(
+        &mut self,
+        batch: &Batch<Self>,
+        waiters: &'a Waiters<Self>,
+    ) -> Vec<(Ticket, &'a Want)> {
         let frees = |call: &Call| match call {
             Call::Release(_) | Call::ReleaseTogether(_) => Some(call.ids()),
             Call::Prolong(..) | Call::Tend => Some(0),
@@ -144,9 +137,9 @@ impl Primitive for PermitExpirable {
             };
             if want.permits() <= *room {
                 *room -= want.permits();
-                asking.push(ticket);
+                asking.push((ticket, want));
             } else if asking.is_empty() {
-                asking.push(ticket);
+                asking.push((ticket, want));
             }
             if left == 0 {
                 break;
@@ -188,6 +181,7 @@ impl Primitive for PermitExpirable {
             held,
             comes,
             look: tend,
+            ..
         } = self.place.answered(Said {
             listeners: u64::try_from(listeners).ok(),
             word: words.next(),
@@ -224,8 +218,8 @@ impl Primitive for PermitExpirable {
     }
 
     /// A place in the line that nobody stands in holds others up.
-    fn left(&mut self, _: Ticket, _: &Want, others: &Waiters<Self>, _: Instant) -> Option<Call> {
-        (others.is_empty() && self.place.is_in_line()).then_some(Call::Tend)
+    fn rest(&mut self) -> Option<Call> {
+        self.place.leaves().then_some(Call::Tend)
     }
 
     fn channels(&self, _own: &str, _waiters: &Waiters<Self>) -> Vec<String> {
@@ -242,10 +236,4 @@ impl Primitive for PermitExpirable {
     fn does_without(&mut self, channel: &str) -> bool {
         self.place.does_without(channel)
     }
-}
-
-fn ids_in(batch: &Batch<PermitExpirable>) -> usize {
-    let calls = batch.calls.iter().map(|queued| queued.call.ids());
-    let asks = batch.asks.iter().map(|ask| ask.want.permits());
-    calls.chain(asks).sum()
 }

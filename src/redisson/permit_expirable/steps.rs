@@ -24,30 +24,51 @@ enum Step {
     Asks(Range<usize>),
 }
 
-/// Like calls that follow each other are one step.
-fn steps(batch: &Batch<PermitExpirable>) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    for (number, queued) in batch.calls.iter().enumerate() {
-        match (&queued.call, steps.last_mut()) {
-            (Call::Release(_), Some(Step::Releases(range))) => range.end = number + 1,
-            (Call::Release(_), _) => steps.push(Step::Releases(number..number + 1)),
-            (Call::Tend, _) => steps.push(Step::Tend),
-            _ => steps.push(Step::Call(number)),
-        }
-    }
-    for (number, ask) in batch.asks.iter().enumerate() {
-        match steps.last_mut() {
-            Some(Step::Asks(range)) if are_alike(&batch.asks[range.start], ask) => {
-                range.end = number + 1;
-            }
-            _ => steps.push(Step::Asks(number..number + 1)),
-        }
-    }
-    steps
+/// The steps of a batch, in their order: like calls that follow each other are one.
+#[derive(Default)]
+pub(super) struct Steps {
+    steps: Vec<Step>,
+    calls: usize,
+    asks: usize,
+    /// How many ids there are in them.
+    ids: usize,
+    /// What the last question was for, and whether it was somebody's last.
+    asked: Option<(Option<Duration>, bool)>,
 }
 
-fn are_alike(one: &Ask<PermitExpirable>, other: &Ask<PermitExpirable>) -> bool {
-    one.want.lease == other.want.lease && one.last == other.last
+impl Steps {
+    /// Adds a call, unless these were more than `most` ids then.
+    pub(super) fn note_call(&mut self, call: &Call, most: usize) -> bool {
+        if self.ids > 0 && self.ids + call.ids() > most {
+            return false;
+        }
+        self.ids += call.ids();
+        let number = self.calls;
+        self.calls += 1;
+        match (call, self.steps.last_mut()) {
+            (Call::Release(_), Some(Step::Releases(range))) => range.end = number + 1,
+            (Call::Release(_), _) => self.steps.push(Step::Releases(number..number + 1)),
+            (Call::Tend, _) => self.steps.push(Step::Tend),
+            _ => self.steps.push(Step::Call(number)),
+        }
+        true
+    }
+
+    /// The same for a question; these come behind the calls.
+    pub(super) fn note_ask(&mut self, ask: &Ask<PermitExpirable>, most: usize) -> bool {
+        if self.ids > 0 && self.ids + ask.want.permits() > most {
+            return false;
+        }
+        self.ids += ask.want.permits();
+        let number = self.asks;
+        self.asks += 1;
+        let asked = self.asked.replace((ask.want.lease, ask.last));
+        match self.steps.last_mut() {
+            Some(Step::Asks(range)) if asked == self.asked => range.end = number + 1,
+            _ => self.steps.push(Step::Asks(number..number + 1)),
+        }
+        true
+    }
 }
 
 /// Writes all but the report.
@@ -61,20 +82,20 @@ pub(super) fn encode(batch: &Batch<PermitExpirable>, args: &mut Vec<Arg>) {
             number(batch.asks.iter().map(|ask| ask.want.permits()).sum())
         },
     );
-    for step in steps(batch) {
+    for step in &batch.steps.steps {
         match step {
             Step::Releases(calls) => {
-                let calls = &batch.calls[calls];
+                let calls = &batch.calls[calls.clone()];
                 let count = calls.iter().map(|queued| queued.call.ids()).sum();
                 args.extend([Arg::Word("release"), number(count)]);
                 for queued in calls {
                     push_ids(&queued.call, args);
                 }
             }
-            Step::Call(call) => encode_call(&batch.calls[call].call, args),
+            Step::Call(call) => encode_call(&batch.calls[*call].call, args),
             Step::Tend => {}
             Step::Asks(asks) => {
-                let asks = &batch.asks[asks];
+                let asks = &batch.asks[asks.clone()];
                 let stops = asks.iter().take_while(|ask| stops(ask, batch.departed));
                 args.push(Arg::Word(if asks[0].last { "try" } else { "acquire" }));
                 args.push(Arg::Number(millis(asks[0].want.lease)));
@@ -92,7 +113,7 @@ pub(super) fn decode(
     words: &mut SplitAsciiWhitespace<'_>,
 ) -> Option<(Vec<Reply>, Vec<Option<Grant>>)> {
     let (mut replies, mut grants) = (Vec::new(), Vec::new());
-    for step in steps(batch) {
+    for step in &batch.steps.steps {
         if matches!(step, Step::Tend) {
             replies.push(Reply::Done(true));
             continue;
@@ -102,16 +123,16 @@ pub(super) fn decode(
             Step::Tend => {}
             Step::Releases(calls) => {
                 let mut flags = word.bytes();
-                for queued in &batch.calls[calls] {
+                for queued in &batch.calls[calls.clone()] {
                     let mut of_it = (0..queued.call.ids()).map(|_| flags.next());
                     replies.push(released(of_it.next()??)?);
                     of_it.try_for_each(|flag| flag.map(drop))?;
                 }
                 flags.next().is_none().then_some(())?;
             }
-            Step::Call(call) => replies.push(decode_call(&batch.calls[call].call, word)?),
+            Step::Call(call) => replies.push(decode_call(&batch.calls[*call].call, word)?),
             Step::Asks(asks) => {
-                let asks = &batch.asks[asks];
+                let asks = &batch.asks[asks.clone()];
                 (word.len() == asks.len()).then_some(())?;
                 for (ask, flag) in asks.iter().zip(word.bytes()) {
                     let lasts = |lease: Duration| batch.departed.checked_add(lease);

@@ -5,18 +5,26 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod calls;
+mod crowd;
+mod nudge;
 mod object;
+mod primitive;
+mod record;
+mod steps;
 mod watched;
+
+use calls::{Call, Grant, Reply, Want};
+use primitive::Permits;
 
 use super::names;
 use crate::api::{
     MAX_PERMITS, OnRecord, Permit, Semaphore, check_millis, semaphore_by_inherent_methods,
 };
-use crate::engine::batch::Operation;
-use crate::engine::call::{Call, Dropped, Wait};
+use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
-use crate::engine::line::deadline;
-use crate::engine::{Core, Line};
+use crate::engine::primitive::Line;
+use crate::engine::{self, Core};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::stats::{Counters, What};
@@ -85,7 +93,7 @@ use crate::stats::{Counters, What};
 ///   refused.
 #[derive(Clone)]
 pub struct RSemaphore {
-    line: Arc<Line>,
+    line: Arc<Line<Permits>>,
     /// The permits of its guards are on record.
     watched: bool,
 }
@@ -94,7 +102,7 @@ impl RSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
         let keys = names::of_semaphore(name, &core.config.name_mapper, core.id());
         RSemaphore {
-            line: Line::of(core, keys),
+            line: Permits::line(core, keys),
             watched: core.config.watch_semaphores,
         }
     }
@@ -114,7 +122,7 @@ impl RSemaphore {
     /// later included, until the last one is dropped. Others treat the client as they treat a JVM.
     #[must_use]
     pub fn without_turns(self) -> Self {
-        self.line.without_turns();
+        self.line.change(Permits::without_turns);
         self
     }
 
@@ -128,7 +136,7 @@ impl RSemaphore {
     /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
         self.check(permits)?;
-        self.flag(Operation::TrySet(permits, None)).await
+        self.flag(Call::TrySet(permits, None)).await
     }
 
     /// As [`try_set_permits`](Self::try_set_permits); the semaphore vanishes after `ttl`, rounded up to whole
@@ -142,7 +150,7 @@ impl RSemaphore {
     pub async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool> {
         self.check(permits)?;
         check_millis(self.name(), "time to live", ttl)?;
-        self.flag(Operation::TrySet(permits, Some(ttl))).await
+        self.flag(Call::TrySet(permits, Some(ttl))).await
     }
 
     /// Takes `permits` permits, waiting until they are there. All or nothing; 0 succeeds at once.
@@ -172,7 +180,7 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(());
         }
-        self.acquire_number(permits, false).await.map(drop)
+        self.granted(permits, false, None).await.map(drop)
     }
 
     /// Takes `permits` permits if they are free now, whoever waits; 0 succeeds at once.
@@ -188,7 +196,7 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(true);
         }
-        let taken = self.try_acquire_number(permits, false).await?;
+        let taken = self.granted(permits, false, Some(Duration::ZERO)).await?;
         Ok(taken.is_some())
     }
 
@@ -203,16 +211,11 @@ impl RSemaphore {
     /// [`InvalidPermits`](Error::InvalidPermits) above 2^31-1.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     pub async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<bool> {
-        if permits == 0 || wait.is_zero() {
-            return self.try_acquire(permits).await;
-        }
-        let Some(deadline) = deadline(wait) else {
-            return self.acquire(permits).await.map(|()| true);
-        };
         self.check(permits)?;
-        let taken = self
-            .acquire_number_until(permits, false, wait, deadline)
-            .await?;
+        if permits == 0 {
+            return Ok(true);
+        }
+        let taken = self.granted(permits, false, Some(wait)).await?;
         Ok(taken.is_some())
     }
 
@@ -230,7 +233,7 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(());
         }
-        self.run(Operation::Release(permits)).await.map(drop)
+        self.run(Call::Release(permits)).await.map(drop)
     }
 
     /// Gives `permits` permits back if the semaphore exists; `false` if it does not, or for 0.
@@ -245,7 +248,7 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(false);
         }
-        self.flag(Operation::ReleaseIfExists(permits)).await
+        self.flag(Call::ReleaseIfExists(permits)).await
     }
 
     /// Changes the number of permits by `delta`, creating the semaphore if it does not exist.
@@ -261,7 +264,7 @@ impl RSemaphore {
     ///
     /// [`OutOfRange`](Error::OutOfRange) if the counter would leave 32 bits.
     pub async fn add_permits(&self, delta: i32) -> Result<()> {
-        self.run(Operation::Add(delta)).await.map(drop)
+        self.run(Call::Add(delta)).await.map(drop)
     }
 
     /// Sets the counter to 0 and returns what it was, negative too; 0 if the semaphore does not exist.
@@ -270,7 +273,7 @@ impl RSemaphore {
     /// Redisson: `drainPermits()`.
     /// DIFFERENCE: Redisson's drops the time to live.
     pub async fn drain_permits(&self) -> Result<i64> {
-        self.run(Operation::Drain).await
+        self.run(Call::Drain).await
     }
 
     /// The number of permits available now, as this client's earlier calls have left it; 0 if the
@@ -278,7 +281,7 @@ impl RSemaphore {
     ///
     /// Redis: `GET name`. Redisson: `availablePermits()`.
     pub async fn available_permits(&self) -> Result<i64> {
-        self.run(Operation::Available).await
+        self.run(Call::Available).await
     }
 
     /// [`acquire`](Self::acquire) with a guard that gives the permits back.
@@ -308,53 +311,42 @@ impl RSemaphore {
         Semaphore::try_permit(self, permits).await
     }
 
-    /// Waits for permits, which are to be on record; the number that they are granted by.
-    async fn acquire_number(&self, permits: u32, recorded: bool) -> Result<i64> {
-        let waiting = async {
-            self.line
-                .join(permits, recorded, None)?
-                .served()
-                .await
-                .map(Some)
-        };
-        let call = Call::new(self.name(), "acquire", Wait::Forever, Dropped::Withdrawn)
-            .about(self.line.keys().object());
-        let waiting = pin!(waiting);
-        let granted = self.core().take(call, What::Permits, permits, waiting);
-        let granted = granted.await?;
-        Ok(granted.unwrap_or_default())
-    }
-
-    async fn try_acquire_number(&self, permits: u32, recorded: bool) -> Result<Option<i64>> {
-        let operation = if recorded {
-            Operation::TryTake(permits)
-        } else {
-            Operation::TryAcquire(permits)
-        };
-        let trying = async { self.line.call(operation).await.map(granted) };
-        let call = Call::new(self.name(), "try_acquire", Wait::No, Dropped::Withdrawn)
-            .about(self.line.keys().object());
-        let trying = pin!(trying);
-        let taken = self.core().take(call, What::Permits, permits, trying);
-        taken.await
-    }
-
-    async fn acquire_number_until(
+    /// Takes permits, waiting for `wait` at the most (`None`: without limit); zero is no wait.
+    async fn granted(
         &self,
         permits: u32,
         recorded: bool,
-        wait: Duration,
-        deadline: tokio::time::Instant,
-    ) -> Result<Option<i64>> {
-        let waiting = async {
-            let seat = self.line.join(permits, recorded, Some(deadline))?;
-            seat.served().await.map(granted)
+        wait: Option<Duration>,
+    ) -> Result<Option<Grant>> {
+        let tries = wait == Some(Duration::ZERO);
+        let taking = async {
+            if !tries {
+                return self.line.wait(Want::new(permits, recorded), wait).await;
+            }
+            let call = match recorded {
+                true => Call::TryTake(permits),
+                false => Call::TryAcquire(permits),
+            };
+            Ok(match self.line.call(call).await? {
+                Reply::Granted(grant) => Some(grant),
+                Reply::Number(_) => None,
+            })
         };
-        let call = Call::new(self.name(), "acquire", Wait::For(wait), Dropped::Withdrawn)
-            .about(self.line.keys().object());
-        let waiting = pin!(waiting);
-        let taken = self.core().take(call, What::Permits, permits, waiting);
+        let name = if tries { "try_acquire" } else { "acquire" };
+        let call = self.named(name, wait.into(), Dropped::Withdrawn);
+        let taking = pin!(taking);
+        let taken = self.core().take(call, What::Permits, permits, taking);
         taken.await
+    }
+
+    fn named(
+        &self,
+        operation: &'static str,
+        wait: Wait,
+        dropped: Dropped,
+    ) -> engine::call::Call<'_> {
+        let call = engine::call::Call::new(self.name(), operation, wait, dropped);
+        call.about(self.line.keys().object())
     }
 
     fn check(&self, permits: u32) -> Result<()> {
@@ -368,22 +360,25 @@ impl RSemaphore {
         Ok(())
     }
 
-    async fn run(&self, operation: Operation) -> Result<i64> {
+    async fn run(&self, call: Call) -> Result<i64> {
         self.line.keys().check()?;
-        let dropped = match operation {
-            operation if operation.is_owed() => Dropped::CarriedOut,
-            Operation::Available => Dropped::Harmless,
+        let dropped = match call {
+            call if call.is_owed() => Dropped::CarriedOut,
+            Call::Available => Dropped::Harmless,
             _ => Dropped::Withdrawn,
         };
-        let call = Call::new(self.name(), operation.name(), Wait::No, dropped)
-            .about(self.line.keys().object());
-        self.core()
-            .call(call, pin!(self.line.call(operation)))
-            .await
+        let calling = async {
+            Ok(match self.line.call(call).await? {
+                Reply::Number(number) => number,
+                Reply::Granted(_) => 1,
+            })
+        };
+        let named = self.named(call.name(), Wait::No, dropped);
+        self.core().call(named, pin!(calling)).await
     }
 
-    async fn flag(&self, operation: Operation) -> Result<bool> {
-        self.run(operation).await.map(|done| done == 1)
+    async fn flag(&self, call: Call) -> Result<bool> {
+        self.run(call).await.map(|done| done == 1)
     }
 
     fn counters(&self) -> Option<&Counters> {
@@ -403,16 +398,11 @@ impl RSemaphore {
 
     fn release_detached(&self, permits: u32) {
         match self.check(permits) {
-            Ok(()) if permits > 0 => self.line.call_detached(Operation::Release(permits)),
+            Ok(()) if permits > 0 => self.line.owe(Call::Release(permits)),
             Ok(()) => {}
             Err(error) => tracing::error!(%error, permits, "not released"),
         }
     }
-}
-
-/// The number that permits are granted by; 0 says no.
-fn granted(number: i64) -> Option<i64> {
-    (number > 0).then_some(number)
 }
 
 semaphore_by_inherent_methods!(RSemaphore {

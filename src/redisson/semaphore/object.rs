@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::RSemaphore;
-use crate::engine::Line;
+use super::primitive::Permits;
+use super::{RSemaphore, nudge};
 use crate::engine::command::Commands;
+use crate::engine::primitive::Line;
 use crate::error::Result;
 use crate::redisson::object::{ExpireCondition, Object, expirable_methods};
 
@@ -17,7 +18,7 @@ expirable_methods!(RSemaphore);
 /// command. Cancel safety: sent in its turn after the first poll, and carried out even if the future is
 /// dropped after that.
 impl RSemaphore {
-    fn object(&self) -> Object<'_, Line> {
+    fn object(&self) -> Object<'_, Line<Permits>> {
         Object { line: &self.line }
     }
 
@@ -33,7 +34,7 @@ impl RSemaphore {
     pub async fn rename(&self, new_name: &str) -> Result<RSemaphore> {
         let renamed = self.other(new_name)?;
         self.object().rename(renamed.line.keys()).await?;
-        renamed.line.has_been_given_more();
+        nudge::has_been_given_more(&renamed.line);
         Ok(renamed)
     }
 
@@ -49,7 +50,7 @@ impl RSemaphore {
         let renamed = self.other(new_name)?;
         let done = self.object().rename_nx(renamed.line.keys()).await?;
         if done {
-            renamed.line.has_been_given_more();
+            nudge::has_been_given_more(&renamed.line);
         }
         Ok(done.then_some(renamed))
     }
@@ -71,7 +72,7 @@ impl RSemaphore {
         let copy = self.other(new_name)?;
         let done = self.object().copy(copy.line.keys(), replace).await?;
         if done {
-            copy.line.has_been_given_more();
+            nudge::has_been_given_more(&copy.line);
         }
         Ok(done)
     }

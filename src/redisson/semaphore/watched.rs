@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::RSemaphore;
+use super::calls::{Call, Grant};
+use super::{RSemaphore, nudge};
 use crate::api::{OnRecord, PermitHolder};
-use crate::engine::batch::Operation;
 use crate::engine::command::Commands;
-use crate::engine::line::deadline;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 
@@ -106,7 +105,7 @@ impl RSemaphore {
         let dead = self.core().reclaim(self.line.keys()).await;
         let dead = dead.map_err(|error| self.core().stats.failed(error))?;
         if !dead.is_empty() {
-            self.line.has_been_given_more();
+            nudge::has_been_given_more(&self.line);
         }
         Ok(dead
             .into_iter()
@@ -129,23 +128,14 @@ impl RSemaphore {
             return taken.map(|taken| taken.then_some(None));
         }
         self.check(permits)?;
-        self.line.watch();
-        let granted = match wait.map(|wait| (wait, deadline(wait))) {
-            None | Some((_, None)) => Some(self.acquire_number(permits, true).await?),
-            Some((Duration::ZERO, _)) => self.try_acquire_number(permits, true).await?,
-            Some((wait, Some(deadline))) => {
-                self.acquire_number_until(permits, true, wait, deadline)
-                    .await?
-            }
-        };
-        Ok(granted.map(|number| {
-            let life = number.cast_unsigned();
-            Some(OnRecord { life })
-        }))
+        let granted = self.granted(permits, true, wait).await?;
+        let on_record = |grant: Grant| grant.life.map(|life| OnRecord { life });
+        Ok(granted.map(on_record))
     }
 
     pub(super) fn lease_of(&self, record: &OnRecord) -> Lease {
-        self.line.lease(record.life)
+        self.line
+            .primitive(|permits| permits.record.lease(record.life))
     }
 
     pub(super) async fn release_recorded(&self, permits: u32, record: &OnRecord) -> Result<()> {
@@ -153,7 +143,7 @@ impl RSemaphore {
             return Ok(());
         }
         let began = Instant::now();
-        let given_back = self.run(Operation::GiveBack(permits, record.life)).await;
+        let given_back = self.run(Call::GiveBack(permits, record.life)).await;
         let given_back = given_back.map_err(|error| comes_back_by_itself(error, began.elapsed()));
         if given_back? == 1 {
             return Ok(());
@@ -165,13 +155,11 @@ impl RSemaphore {
     }
 
     pub(super) fn release_recorded_detached(&self, permits: u32, record: &OnRecord) {
-        self.line
-            .call_detached(Operation::GiveBack(permits, record.life));
+        self.line.owe(Call::GiveBack(permits, record.life));
     }
 
     pub(super) fn forget_recorded(&self, permits: u32, record: &OnRecord) {
-        self.line
-            .call_detached(Operation::Forget(permits, record.life));
+        self.line.owe(Call::Forget(permits, record.life));
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Server, Subject};
-use crate::engine::primitive::{Batch, Look, Primitive, Ticket, Verdict, Waiters};
+use crate::engine::primitive::{Ask, Batch, Look, Primitive, Ticket, Verdict, Waiters};
 use crate::engine::request::Arg;
 use crate::engine::wakeups::Wake;
 
@@ -41,6 +41,7 @@ impl Primitive for FairLock {
     type Reply = bool;
     type Want = Owner;
     type Grant = Owner;
+    type Steps = ();
 
     fn name(call: &Call) -> &'static str {
         match call {
@@ -62,7 +63,7 @@ impl Primitive for FairLock {
     }
 
     /// One step an owner.
-    fn fits(&self, batch: &Batch<Self>, call: &Call) -> bool {
+    fn fits(&self, batch: &mut Batch<Self>, call: &Call) -> bool {
         let of = Self::owner(call);
         batch
             .calls
@@ -70,18 +71,22 @@ impl Primitive for FairLock {
             .all(|queued| Self::owner(&queued.call) != of)
     }
 
-    fn fits_ask(&self, batch: &Batch<Self>, want: &Owner) -> bool {
+    fn fits_ask(&self, batch: &mut Batch<Self>, ask: &Ask<Self>) -> bool {
         batch
             .calls
             .iter()
-            .all(|queued| Self::owner(&queued.call) != *want)
+            .all(|queued| Self::owner(&queued.call) != ask.want)
     }
 
     /// The new ones, those whose turn it is, and the first, who looks when the holder's time has ended.
-    fn asks(&self, _: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
-        let asks = |(number, (ticket, want)): (usize, (Ticket, &Owner))| {
+    fn asks<'a>(
+        &mut self,
+        _: &Batch<Self>,
+        waiters: &'a Waiters<Self>,
+    ) -> Vec<(Ticket, &'a Owner)> {
+        let asks = |(number, (ticket, want)): (usize, (Ticket, &'a Owner))| {
             let new = !self.queued.contains(&ticket);
-            (number == 0 || new || self.woken.contains(want)).then_some(ticket)
+            (number == 0 || new || self.woken.contains(want)).then_some((ticket, want))
         };
         waiters.iter().enumerate().filter_map(asks).collect()
     }

@@ -18,6 +18,7 @@ impl Primitive for Gate {
     type Reply = i64;
     type Want = ();
     type Grant = ();
+    type Steps = ();
 
     fn name(_: &Down) -> &'static str {
         "down"

@@ -33,6 +33,7 @@ impl Primitive for RwLock {
     type Reply = bool;
     type Want = Want;
     type Grant = Want;
+    type Steps = ();
 
     fn name(_: &Unlock) -> &'static str {
         "unlock"
@@ -58,12 +59,11 @@ impl Primitive for RwLock {
         }
     }
 
-    fn asks(&self, _: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
+    fn asks<'a>(&mut self, _: &Batch<Self>, waiters: &'a Waiters<Self>) -> Vec<(Ticket, &'a Want)> {
         let reads = |(_, want): &(Ticket, &Want)| want.mode == Mode::Read;
-        let ticket = |(ticket, _): (Ticket, &Want)| ticket;
-        let readers: Vec<_> = waiters.iter().take_while(reads).map(ticket).collect();
+        let readers: Vec<_> = waiters.iter().take_while(reads).collect();
         if readers.is_empty() {
-            return waiters.iter().map(ticket).take(1).collect();
+            return waiters.iter().take(1).collect();
         }
         readers
     }

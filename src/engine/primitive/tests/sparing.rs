@@ -44,6 +44,7 @@ impl Primitive for Seat {
     type Reply = bool;
     type Want = ();
     type Grant = ();
+    type Steps = ();
 
     fn name(_: &Call) -> &'static str {
         "call"
@@ -61,7 +62,7 @@ impl Primitive for Seat {
         true
     }
 
-    fn fits(&self, batch: &Batch<Self>, _: &Call) -> bool {
+    fn fits(&self, batch: &mut Batch<Self>, _: &Call) -> bool {
         batch.calls.is_empty()
     }
 
@@ -78,11 +79,11 @@ impl Primitive for Seat {
         known.then_some(Ok(false))
     }
 
-    fn asks(&self, _: &Batch<Self>, waiters: &Waiters<Self>) -> Vec<Ticket> {
-        waiters.first().into_iter().collect()
+    fn asks<'a>(&mut self, _: &Batch<Self>, waiters: &'a Waiters<Self>) -> Vec<(Ticket, &'a ())> {
+        waiters.iter().take(1).collect()
     }
 
-    fn would_serve(&self, waiters: &Waiters<Self>) -> bool {
+    fn would_serve(&mut self, waiters: &Waiters<Self>, _: Instant) -> bool {
         self.serves && !waiters.is_empty()
     }
 
@@ -239,7 +240,7 @@ fn a_call_that_was_not_carried_out_is_the_next_one() {
     assert!(first.try_recv().is_err());
     let batch = depart(&mut state);
     assert_eq!(batch.calls[0].call, Call::Try);
-    let failed = vec![Done::Failed(refusal())];
+    let failed = vec![Done::Failed(refusal().into())];
     arrive(&mut state, batch, failed, Vec::new(), now);
     let told = first.try_recv().expect("it is told");
     assert_eq!(told.err(), Some(refusal()));
@@ -262,7 +263,7 @@ fn a_refusal_of_one_question_is_a_reason_for_the_others() {
     let (mut state, now) = line();
     let (mut first, mut second) = (join(&mut state, now), join(&mut state, now));
     let batch = depart(&mut state);
-    let failed = vec![Got::Failed(refusal())];
+    let failed = vec![Got::Failed(refusal().into())];
     arrive(&mut state, batch, Vec::new(), failed, now);
     assert_eq!(first.try_recv().expect("it is told").err(), Some(refusal()));
     assert!(second.try_recv().is_err());

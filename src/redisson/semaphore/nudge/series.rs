@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Seen;
+use crate::engine::unheard::LATE;
 use crate::transport::jittered;
 
 /// As long as nobody takes anything: how long to wait, and how many waiters each client is to start then. The first
@@ -20,17 +21,11 @@ pub(super) const FEW_STEPS: [(Duration, u32); 3] = [STEPS[0], STEPS[1], LAST];
 /// Where nobody listened when permits were announced: most who listen by now have come later, and have looked.
 const ONE_STEP: [(Duration, u32); 2] = [STEPS[4], LAST];
 const LAST: (Duration, u32) = (Duration::from_millis(640), 0);
-/// What follows them: each starts as many waiters as the largest step did, for clients that were not connected before, and for JVMs so
-/// busy that a few of their callers took all calls; and looks whether permits have been taken since, or more clients listen.
-pub(crate) const LATE: [Duration; 3] = [
-    Duration::from_secs(2),
-    Duration::from_secs(8),
-    Duration::from_secs(30),
-];
-
-/// A series, and where it stands.
+/// A series, and where it stands. Behind its steps come [late](LATE) ones: each starts as many waiters as the largest step did, for
+/// clients that were not connected before, and for JVMs so busy that a few of their callers took all calls; and looks whether
+/// permits have been taken since, or more clients listen.
 #[derive(Debug)]
-pub(crate) struct Series {
+pub(in super::super) struct Series {
     steps: &'static [(Duration, u32)],
     step: usize,
     /// How many others have heard it so far.
@@ -55,7 +50,7 @@ impl Series {
     }
 
     /// For permits that nobody heard of when they were announced.
-    pub(crate) fn of_unheard() -> Self {
+    pub(super) fn of_unheard() -> Self {
         Series::of(&ONE_STEP)
     }
 

@@ -10,7 +10,7 @@
 //! nobody end the series, but for some late looks, for a JVM that was not awake or not connected; then only the next
 //! release begins a new one, and a short one if as many permits were of no use a moment ago. A JVM carries out two
 //! scripts at the most for each waiter that is started in vain. Who was not connected when permits were announced is
-//! found by [`unheard`](super::unheard).
+//! found by [`unheard`](crate::engine::unheard).
 
 mod series;
 
@@ -19,14 +19,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::command::Commands;
-use super::line::Line;
-use super::request::{Arg, Request, Script};
+use super::primitive::{News, Permits};
+use super::record;
+use crate::engine::Core;
+use crate::engine::command::Commands;
+use crate::engine::keys::Keys;
+use crate::engine::primitive::Line;
+use crate::engine::request::{Arg, Request, Script};
 use crate::lua;
 use crate::transport::{Failure, Value};
 
-use series::{FEW_STEPS, STEPS, Stands};
-pub(crate) use series::{LATE, Series};
+use series::{FEW_STEPS, STEPS, Series, Stands};
 
 static NUDGE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::NUDGE));
 
@@ -37,24 +40,67 @@ const DISTANCE: Duration = Duration::from_millis(200);
 /// How long ago a moment ago is.
 const MOMENT: Duration = Duration::from_secs(10);
 
+/// Tells others what is new at a semaphore of this client.
+pub(super) fn tell(line: &Arc<Line<Permits>>) {
+    for news in line.primitive(|permits| std::mem::take(&mut permits.news)) {
+        match news {
+            News::Recorded => line.client().watch(line.keys(), record::owner(line)),
+            News::Lost(lease) => lease.lose(),
+            News::Unheard => line.client().nobody_has_heard(line.keys(), is_heard_by_now),
+            News::Left => start(line, line.primitive(|permits| permits.leavings.series())),
+        }
+    }
+}
+
+/// Permits have come and been announced by another way than a batch of this line.
+pub(super) fn has_been_given_more(line: &Arc<Line<Permits>>) {
+    nudge_others(line, false, None);
+}
+
+/// Permits were announced when nobody listened, and somebody does now.
+pub(super) fn is_heard_by_now(core: &Arc<Core>, keys: Keys) {
+    let line = Permits::line(core, keys);
+    // A series that began later looks late, too.
+    if !line.primitive(|permits| permits.leavings.under_way) {
+        nudge_others(&line, true, Some(Series::of_unheard()));
+    }
+}
+
+fn nudge_others(line: &Arc<Line<Permits>>, unannounced: bool, series: Option<Series>) {
+    let series = line.primitive(|permits| {
+        // It is not known how many are free.
+        permits.available = i64::MAX;
+        let starts = permits.leavings.leave(None, unannounced);
+        if !starts {
+            permits.left_more.notify_one();
+        }
+        starts.then(|| series.unwrap_or_else(|| permits.leavings.series()))
+    });
+    if let Some(series) = series {
+        start(line, series);
+    }
+}
+
 /// Nudges from now on until no permits are left, nobody but this client listens, or it is of no use.
-pub(crate) fn start(line: &Arc<Line>, series: Series) {
+fn start(line: &Arc<Line<Permits>>, series: Series) {
     line.core().runtime.spawn(nudge(Arc::clone(line), series));
 }
 
 /// The last handle may be gone already; those left asleep are woken all the same. It keeps the client alive for less than
 /// a minute behind the last release, or the last permit taken.
-async fn nudge(line: Arc<Line>, mut series: Series) {
+async fn nudge(line: Arc<Line<Permits>>, mut series: Series) {
+    let left_more = line.primitive(|permits| Arc::clone(&permits.left_more));
+    let next_series = || line.primitive(|permits| permits.leavings.series());
     let mut last: Option<Instant> = None;
     loop {
-        let pause = tokio::time::timeout(series.pause(), line.has_left_more());
+        let pause = tokio::time::timeout(series.pause(), left_more.notified());
         if pause.await.is_ok() {
             // There may be enough for somebody else now.
-            series = line.next_series();
+            series = next_series();
             let due = Instant::now() + series.pause();
             tokio::time::sleep_until(last.map_or(due, |last| due.max(last + DISTANCE))).await;
         }
-        let Some(left) = line.nudge_begins() else {
+        let Some(left) = begin(&line) else {
             return;
         };
         let request = request(&line, &series, &left);
@@ -69,16 +115,44 @@ async fn nudge(line: Arc<Line>, mut series: Series) {
             // That says nothing: the next one will.
             None => series.next_step(),
         };
-        if line.nudge_has_ended(&left, seen, &series, goes_on) {
+        if has_ended(&line, &left, seen.as_ref(), &series, goes_on) {
             return;
         }
         if !goes_on {
-            series = line.next_series();
+            series = next_series();
         }
     }
 }
 
-fn request(line: &Line, series: &Series, left: &Left) -> Request {
+/// What a nudge has to know; `None` if there is no reason for one any more.
+fn begin(line: &Line<Permits>) -> Option<Left> {
+    let closing = line.client().is_closing();
+    line.primitive(|permits| {
+        if permits.available < 1 || closing {
+            permits.leavings.under_way = false;
+            return None;
+        }
+        Some(permits.leavings.begin(permits.place.hears().into()))
+    })
+}
+
+/// Whether the series of nudges has ended with this one.
+fn has_ended(
+    line: &Line<Permits>,
+    left: &Left,
+    seen: Option<&Seen>,
+    series: &Series,
+    goes_on: bool,
+) -> bool {
+    let ended = line.primitive(|permits| permits.leavings.end(left, seen, series, goes_on));
+    if ended && seen.is_some_and(|seen| seen.permits > 0 && seen.others == 0) {
+        let core = line.client();
+        core.nobody_has_heard(line.keys(), is_heard_by_now);
+    }
+    ended
+}
+
+fn request(line: &Line<Permits>, series: &Series, left: &Left) -> Request {
     let keys = line.keys();
     Request::script(
         &NUDGE,
@@ -96,7 +170,7 @@ fn request(line: &Line, series: &Series, left: &Left) -> Request {
 
 /// What a line has left to others, and whether there is a series for it.
 #[derive(Debug, Default)]
-pub(crate) struct Leavings {
+pub(super) struct Leavings {
     under_way: bool,
     times: u64,
     permits: Option<i64>,
@@ -106,7 +180,7 @@ pub(crate) struct Leavings {
 }
 
 /// The same when a nudge begins.
-pub(crate) struct Left {
+pub(super) struct Left {
     /// How many permits were left the last time that was seen.
     permits: Option<i64>,
     /// No message has told of them.
@@ -120,19 +194,15 @@ pub(crate) struct Left {
 impl Leavings {
     /// Some have been left, and it may be known how many, and no message may have told of them. Whether a series is to
     /// be started; else the one that is under way is to be told.
-    pub(crate) fn leave(&mut self, permits: Option<i64>, unannounced: bool) -> bool {
+    pub(super) fn leave(&mut self, permits: Option<i64>, unannounced: bool) -> bool {
         self.times += 1;
         self.permits = permits;
         self.unannounced |= unannounced;
         !std::mem::replace(&mut self.under_way, true)
     }
 
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.under_way
-    }
-
     /// A nudge begins.
-    pub(crate) fn begin(&self, own: u64) -> Left {
+    pub(super) fn begin(&self, own: u64) -> Left {
         Left {
             permits: self.permits,
             unannounced: self.unannounced,
@@ -143,7 +213,7 @@ impl Leavings {
 
     /// The nudge of `series` that began with `left` has `seen` this, if it was answered. Whether the series ends: some
     /// may have been left meanwhile.
-    pub(crate) fn end(
+    pub(super) fn end(
         &mut self,
         left: &Left,
         seen: Option<&Seen>,
@@ -168,7 +238,7 @@ impl Leavings {
     }
 
     /// How what has been left is to be nudged for.
-    pub(crate) fn series(&self) -> Series {
+    pub(super) fn series(&self) -> Series {
         let fresh = |at: Instant| at.elapsed() < MOMENT;
         let as_before = match (self.in_vain, self.permits) {
             (Some((most, at)), Some(permits)) => permits <= most && fresh(at),
@@ -176,17 +246,12 @@ impl Leavings {
         };
         Series::of(if as_before { &FEW_STEPS } else { &STEPS })
     }
-
-    /// There is nothing left to be nudged for.
-    pub(crate) fn clear(&mut self) {
-        self.under_way = false;
-    }
 }
 
 /// What a nudge has seen.
-pub(crate) struct Seen {
-    pub(crate) permits: i64,
-    pub(crate) others: u64,
+pub(super) struct Seen {
+    pub(super) permits: i64,
+    pub(super) others: u64,
 }
 
 impl Seen {

@@ -1,0 +1,576 @@
+//! The semaphore as a primitive: how its batches travel, who asks, and what an answer means.
+
+use std::str::SplitAsciiWhitespace;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::calls::{Call, Grant, Reply, Want};
+use super::crowd::{Crowd, Fared};
+use super::nudge::{self, Leavings};
+use super::record::Record;
+use super::steps::Steps;
+use crate::engine::Core;
+use crate::engine::coalesce::LoneCall;
+use crate::engine::keys::Keys;
+use crate::engine::primitive::{
+    Ask, Batch, Done, Got, Line, Look, Primitive, Queued, Serves, Short, Ticket, Verdict, Waiters,
+    Wire,
+};
+use crate::engine::request::{Arg, Question, RecordKey, Request, Script, ScriptCall};
+use crate::engine::turns::{FOR_OTHERS, Place, Report, Said};
+use crate::engine::wakeups::Wake;
+use crate::error::Result;
+use crate::lease::Lease;
+use crate::lua;
+
+static BATCH: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SEMAPHORE));
+
+/// The same where calls are about permits on record.
+static WATCHED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::WATCHED));
+
+/// Where in the script's arguments the sequence number stands, and whether the batch must be put on
+/// record in any case.
+const SEQUENCE: usize = 1;
+const RECORD_FLAG: usize = 3;
+/// Where the steps begin; without them, and without the keys for turns, a batch asks what has become of its number.
+const FIRST_STEP: usize = 4;
+const KEYS_OF_QUESTION: usize = 3;
+/// Which of the script's keys is the record.
+const RECORD_KEY: usize = 2;
+
+/// Beside others a permit may be handed on for so many times as long: whose turn it is, is known then.
+const AMONG_OTHERS: u32 = 4;
+
+/// What is known of a semaphore here.
+pub(super) struct Permits {
+    pub(super) keys: Keys,
+    /// For settings, names and numbers.
+    pub(super) core: Arc<Core>,
+    /// In the line of all clients.
+    pub(super) place: Place,
+    crowd: Crowd,
+    /// The counter behind the last batch.
+    pub(super) available: i64,
+    /// When the last batch was sent that has been answered.
+    seen: Option<Instant>,
+    /// What is to be thought of when those have been taken out who were served.
+    behind: Behind,
+    /// The next look has no message for a reason; so has the one that is under way.
+    unprompted: bool,
+    looking_unprompted: bool,
+    pub(super) leavings: Leavings,
+    /// Tells a series of nudges that is under way.
+    pub(super) left_more: Arc<Notify>,
+    /// What guards have on record.
+    pub(super) record: Record,
+    pub(super) news: Vec<News>,
+}
+
+/// What others are told of when nothing is locked any more.
+pub(super) enum News {
+    /// Permits are on record here: it is seen to that they stay, and that those of the dead come back.
+    Recorded,
+    /// What guards held.
+    Lost(Lease),
+    /// Permits were announced, and nobody listened.
+    Unheard,
+    /// Permits have been left to others, who may have to be nudged.
+    Left,
+}
+
+/// What has led to the last change of those who wait.
+#[derive(Default)]
+enum Behind {
+    #[default]
+    Nothing,
+    /// Those who asked have fared so.
+    Answer(Fared),
+    /// A release of so many permits served some, what is known of others being so old; so old it may become.
+    HandOver(u32, Duration, Duration),
+}
+
+impl Permits {
+    /// The client's one line of the semaphore with these names.
+    pub(super) fn line(core: &Arc<Core>, keys: Keys) -> Arc<Line<Self>> {
+        let object = Arc::clone(keys.object());
+        Line::at(core, &object, || {
+            let permits = Permits::new(Arc::clone(core), keys.clone());
+            (keys, &BATCH, permits)
+        })
+    }
+
+    fn new(core: Arc<Core>, keys: Keys) -> Self {
+        let place = Place::of(&keys, core.config.safety_interval);
+        Permits {
+            place: place.expect("clients of a semaphore take turns"),
+            keys,
+            core,
+            crowd: Crowd::new(),
+            available: 0,
+            seen: None,
+            behind: Behind::Nothing,
+            unprompted: false,
+            looking_unprompted: false,
+            leavings: Leavings::default(),
+            left_more: Arc::default(),
+            record: Record::default(),
+            news: Vec::new(),
+        }
+    }
+
+    /// From now on the callers of this client take what they can get.
+    pub(super) fn without_turns(&mut self) {
+        self.place.switch_off();
+    }
+
+    fn report(&self, batch: &Batch<Self>) -> Report {
+        Report {
+            strict: self.crowd.strict,
+            ..Report::of(batch, |want| want.since)
+        }
+    }
+
+    /// Whom a release of what was granted serves without Redis. What is on record serves only those whose is to be, and
+    /// stays there.
+    ///
+    /// It is as if the release and their acquisitions had run back to back, which leaves the counter as it
+    /// is. That holds while the counter is not negative, so it must have been seen a moment ago: after
+    /// `local_hand_over` the next release goes to Redis.
+    fn hand_over(
+        &mut self,
+        grant: Grant,
+        waiters: &Waiters<Self>,
+        now: Instant,
+    ) -> Vec<(Ticket, Grant)> {
+        let mut window = self.core.config.local_hand_over;
+        if window.is_zero() || self.available < 0 {
+            return Vec::new();
+        }
+        if self.place.turns().others_listen() {
+            window *= AMONG_OTHERS;
+        }
+        let known_for = self.seen.map(|seen| now.saturating_duration_since(seen));
+        let Some(age) = known_for.filter(|age| *age < window) else {
+            return Vec::new();
+        };
+        let live = grant
+            .life
+            .is_none_or(|life| self.record.live() == Some(life));
+        if !live || !self.first_may_keep(waiters, grant.permits) {
+            return Vec::new();
+        }
+        let crowd = &mut self.crowd;
+        let served = crowd.serve_exactly(waiters, grant, self.available, now);
+        self.place.turns().handed_over(served.len());
+        if !served.is_empty() {
+            let permits = grant.permits;
+            self.behind = Behind::HandOver(permits, age, window);
+        }
+        served
+    }
+
+    /// Whether a release of `permits` may serve the first in line without Redis.
+    fn first_may_keep(&mut self, waiters: &Waiters<Self>, permits: u32) -> bool {
+        let turns = self.place.turns();
+        let first = waiters.first_to_stay();
+        first.is_some_and(|(_, first)| turns.may_keep(first.since, first.permits <= permits))
+    }
+
+    /// Nothing of a batch was done, as what guards held is not on record any more: its calls are made again.
+    fn gone(&mut self, batch: &Batch<Self>, life: Option<u64>) -> Verdict<Self> {
+        let lost = life.and_then(|life| self.record.is_gone(self.keys.name(), life));
+        self.news.extend(lost.map(News::Lost));
+        Verdict {
+            replies: batch.calls.iter().map(|_| Done::Again).collect(),
+            grants: batch.asks.iter().map(|_| Got::Again).collect(),
+            ..Verdict::new(Vec::new(), [], Look::No)
+        }
+    }
+
+    /// What is left to others behind `batch`: they may have to be told. `found`: no message has told of it.
+    fn leaves(
+        &mut self,
+        batch: &Batch<Self>,
+        found: bool,
+        listeners: Option<u64>,
+        strangers: Option<u32>,
+    ) {
+        let own = u64::from(batch.hears_at_last(self.keys.channel()));
+        let others = listeners.map(|listeners| listeners.saturating_sub(own));
+        if self.available < 1 || !batch.steps.add() && !found {
+            return;
+        }
+        // Clients of ours that wait take what is left: whoever else is to have it was not there.
+        let no_strangers = strangers == Some(0);
+        if !found && (others == Some(0) || no_strangers) {
+            self.news.push(News::Unheard);
+        } else if !no_strangers {
+            // An answer out of the record does not know how many listen.
+            let known = (self.available < i64::MAX).then_some(self.available);
+            if self.leavings.leave(known, found) {
+                self.news.push(News::Left);
+            } else {
+                self.left_more.notify_one();
+            }
+        }
+    }
+}
+
+impl Primitive for Permits {
+    const KIND: &'static str = "semaphore";
+    const WAIT: &'static str = "acquire";
+    const OVERTAKES: bool = true;
+    const ANNOUNCES: bool = true;
+    const MOST_CALLS: usize = 4096;
+    type Call = Call;
+    type Reply = Reply;
+    type Want = Want;
+    type Grant = Grant;
+    type Steps = Steps;
+
+    fn name(call: &Call) -> &'static str {
+        call.name()
+    }
+
+    fn details(call: &Call) -> String {
+        match call {
+            Call::Available | Call::Tend => String::new(),
+            call => call.to_string(),
+        }
+    }
+
+    fn wait_details(want: &Want) -> String {
+        format!("acquire({})", want.permits)
+    }
+
+    fn is_owed(call: &Call) -> bool {
+        call.is_owed()
+    }
+
+    fn add_up(earlier: &mut Call, call: &Call) -> bool {
+        earlier.add_up(*call)
+    }
+
+    fn bars(call: &Call) -> bool {
+        !call.is_owed() && !call.tries()
+    }
+
+    fn frees(&self, call: &Call) -> bool {
+        call.adds() || *call == Call::Tend
+    }
+
+    fn takes(_: &Want) -> bool {
+        true
+    }
+
+    fn fits(&self, batch: &mut Batch<Self>, call: &Call) -> bool {
+        batch.steps.note_call(*call)
+    }
+
+    fn fits_ask(&self, batch: &mut Batch<Self>, ask: &Ask<Self>) -> bool {
+        batch.steps.note_ask(ask)
+    }
+
+    /// Behind others, and with nothing free that is known of, there is no reason to ask yet: whatever wakes those in front
+    /// looks for the newcomer, too.
+    fn joins(&mut self, want: &Want, others: &Waiters<Self>, _: Instant) -> Look {
+        self.crowd.joined(want);
+        let nothing_free = i64::from(want.permits) > self.available || self.place.turns().is_held();
+        if others.somebody_stays() && self.place.hears() && nothing_free {
+            Look::No
+        } else {
+            Look::Now
+        }
+    }
+
+    fn went(&mut self, want: &Want) {
+        self.crowd.went(want);
+    }
+
+    fn serves(
+        &mut self,
+        call: &Call,
+        waiters: &Waiters<Self>,
+        now: Instant,
+    ) -> Option<Serves<Self>> {
+        let (permits, life) = match *call {
+            Call::Release(permits) => (permits, None),
+            Call::GiveBack(permits, life) => (permits, Some(life)),
+            _ => return None,
+        };
+        let grants = self.hand_over(Grant { permits, life }, waiters, now);
+        (!grants.is_empty()).then_some(Serves {
+            reply: Reply::Number(1),
+            grants,
+        })
+    }
+
+    /// What was lost is not given back.
+    fn settled(&mut self, batch: &Batch<Self>, call: &Call, _: Instant) -> Option<Result<Reply>> {
+        let is_over = |(_, life)| self.record.live() != Some(life);
+        let now = batch.departed.timer();
+        if call.off_record().is_some_and(is_over) {
+            return Some(Ok(Reply::Number(0)));
+        }
+        let tends_in_vain =
+            *call == Call::Tend && !self.place.would_report(now, batch.first_is_known);
+        tends_in_vain.then_some(Ok(Reply::Number(1)))
+    }
+
+    fn asks<'a>(
+        &mut self,
+        batch: &Batch<Self>,
+        waiters: &'a Waiters<Self>,
+    ) -> Vec<(Ticket, &'a Want)> {
+        if waiters.somebody_stays() {
+            self.looking_unprompted = std::mem::take(&mut self.unprompted);
+        }
+        self.crowd.asks(waiters, batch.departed.timer())
+    }
+
+    fn would_serve(&mut self, waiters: &Waiters<Self>, now: Instant) -> bool {
+        match std::mem::take(&mut self.behind) {
+            Behind::Nothing => false,
+            Behind::Answer(fared) => self.crowd.looks(fared, waiters, self.available, now),
+            Behind::HandOver(permits, age, window) => {
+                let is_old = |part| age >= window / part;
+                let others = waiters.somebody_stays() && self.place.turns().others_listen();
+                // What is known of others is asked for again before it does not allow to go on.
+                let due = is_old(2) || is_old(20) && !self.first_may_keep(waiters, permits);
+                others && due || self.crowd.somebody_fits(waiters, self.available, now)
+            }
+        }
+    }
+
+    fn departs(&mut self, batch: &Batch<Self>) {
+        let mut calls = batch.calls.iter().map(|queued| queued.call);
+        if calls.any(|call| call == Call::Tend) {
+            self.place.looks();
+        }
+        self.place.departs(batch, self.report(batch));
+        if batch.steps.are_recorded() && self.record.departs(&self.core, self.keys.name()) {
+            self.news.push(News::Recorded);
+        }
+    }
+
+    fn undone(&mut self) {
+        self.record.ends();
+    }
+
+    fn given_up(&mut self, call: &Call) {
+        self.record.spend(*call);
+    }
+
+    fn unknown(&mut self, _: &Batch<Self>) -> Vec<Call> {
+        self.record.ends();
+        Vec::new()
+    }
+
+    fn short(&self, batch: &Batch<Self>, _: &Wire<'_>) -> Option<Short> {
+        if batch.doubtful || self.place.reports() {
+            return None;
+        }
+        let permits = match batch.steps.lone_call()? {
+            Call::Release(permits) => i64::from(permits),
+            Call::TryAcquire(permits) => -i64::from(permits),
+            _ => return None,
+        };
+        Some(Short::Lone(LoneCall {
+            semaphore: Arc::clone(self.keys.object()),
+            channel: Arc::clone(self.keys.channel()),
+            permits,
+        }))
+    }
+
+    fn request(&mut self, batch: &Batch<Self>, wire: &Wire<'_>) -> Request {
+        let record_life = Arg::millis(wire.record_life);
+        let mut args = vec![Arg::Publish, Arg::Number(0), record_life, Arg::Number(0)];
+        self.encode(batch, &mut args);
+        let keys = wire.keys;
+        let own = [keys.object(), keys.channel(), keys.record()];
+        let mut all: Vec<_> = own.into_iter().chain(self.place.keys()).cloned().collect();
+        let mut script = wire.script;
+        let mut question = Question {
+            keys: KEYS_OF_QUESTION,
+            args: FIRST_STEP,
+            more: None,
+        };
+        if let Some((entry, record)) = self.record.entry.as_ref().zip(keys.holders()) {
+            script = &WATCHED;
+            all.push(Arc::clone(&record.held));
+            if entry.opens {
+                all.push(Arc::clone(&record.alive));
+            } else if !self.place.reports() {
+                // A lone call is on record there.
+                question.keys = all.len();
+                question.more = Some(Arg::Text(Arc::clone(&entry.holder)));
+            }
+        }
+        Request::Script(ScriptCall {
+            script,
+            keys: all,
+            args,
+            sequence: Some(SEQUENCE),
+            record_flag: Some(RECORD_FLAG),
+            renumbered: false,
+            question: Some(question),
+            record: Some(RecordKey {
+                index: RECORD_KEY,
+                always: true,
+            }),
+        })
+    }
+
+    fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {
+        let words = if self.place.reports() {
+            ["acquire_in_turn", "*acquire_in_turn"]
+        } else if self.crowd.strict {
+            ["acquire_in_line", "*acquire_in_line"]
+        } else {
+            ["acquire", "*acquire"]
+        };
+        batch.steps.write(words, args);
+        self.place.write(args);
+        if let Some(entry) = &self.record.entry {
+            if entry.opens {
+                args.push(Arg::millis(entry.time_out));
+                args.push(Arg::Text(Arc::clone(&entry.client_name)));
+            }
+            args.push(Arg::Text(Arc::clone(&entry.holder)));
+            args.push(Arg::Number(entry.opens.into()));
+        }
+    }
+
+    fn decode(
+        &mut self,
+        batch: &Batch<Self>,
+        words: &mut SplitAsciiWhitespace<'_>,
+    ) -> Option<Verdict<Self>> {
+        let now = batch.answered;
+        let life = self.record.ends().map(|entry| entry.life);
+        let listeners = match words.next()? {
+            "gone" => return Some(self.gone(batch, life)),
+            listeners => u64::try_from(listeners.parse::<i64>().ok()?).ok(),
+        };
+        let available = match words.next()? {
+            "-" => None,
+            available => Some(available.parse::<i64>().ok()?),
+        };
+        let results = batch.steps.read(words)?;
+        let held = match life {
+            Some(_) => Some(words.next()?.strip_prefix("held:")?.parse().ok()?),
+            None => None,
+        };
+        let served = batch.steps.served(&results);
+        let in_line = |(ask, served): &(&Ask<Self>, &bool)| !ask.last && **served;
+        let in_line = batch.asks.iter().zip(&served).filter(in_line).count();
+        let report = self.report(batch);
+        let standing = self.place.answered(Said {
+            listeners,
+            word: words.next(),
+            asked: report.named > 0,
+            waiting: report.waiting > in_line,
+            sent: batch.departed.timer(),
+            now,
+        })?;
+
+        // Where it is not known, any number of permits may be free.
+        let before = std::mem::replace(&mut self.available, available.unwrap_or(i64::MAX));
+        let found = std::mem::take(&mut self.looking_unprompted) && self.available > before;
+        self.seen = available.map(|_| batch.departed.timer());
+        let fared = self.crowd.fared(batch, &served, self.available);
+        self.behind = fared
+            .filter(|_| !standing.held)
+            .map_or(Behind::Nothing, Behind::Answer);
+        self.leaves(batch, found, listeners, standing.strangers);
+
+        let answers = batch
+            .calls
+            .iter()
+            .zip(batch.steps.answers(self.keys.name(), &results));
+        let reply = |(queued, answer): (&Queued<Self>, Result<i64>)| {
+            let (permits, life) = match queued.call {
+                Call::TryAcquire(permits) => (permits, None),
+                Call::TryTake(permits) => (permits, life),
+                _ => return answer.map(Reply::Number),
+            };
+            Ok(match answer? {
+                1 => Reply::Granted(Grant { permits, life }),
+                number => Reply::Number(number),
+            })
+        };
+        let replies = answers.map(reply).map(|reply| match reply {
+            Ok(reply) => Done::Reply(reply),
+            Err(error) => Done::Failed(error.into()),
+        });
+        let replies = replies.collect();
+        let grant = |(ask, served): (&Ask<Self>, bool)| {
+            let Want {
+                permits, recorded, ..
+            } = ask.want;
+            let life = life.filter(|_| recorded);
+            served.then_some(Grant { permits, life })
+        };
+        let grants = batch.asks.iter().zip(served).map(grant);
+        let look = if standing.comes { Look::Now } else { Look::No };
+        let mut verdict = Verdict::new(Vec::new(), grants, look);
+        (verdict.replies, verdict.later) =
+            (replies, standing.look.map(|pause| (pause, Call::Tend)));
+        if let Some((life, held)) = life.zip(held) {
+            let name = self.keys.name();
+            let balance = self
+                .record
+                .answered(life, held, batch.steps.balance(&results, life));
+            let settled = self.record.settle(name, balance);
+            self.news.extend(settled.lost.map(News::Lost));
+            verdict.owed = settled.excess;
+        }
+        Some(verdict)
+    }
+
+    fn give_back(grant: Grant) -> Option<Call> {
+        Some(grant.release())
+    }
+
+    fn take_back(reply: Reply) -> Option<Call> {
+        match reply {
+            Reply::Granted(grant) => Some(grant.release()),
+            Reply::Number(_) => None,
+        }
+    }
+
+    fn rest(&mut self) -> Option<Call> {
+        self.place.leaves().then_some(Call::Tend)
+    }
+
+    fn channels(&self, _: &str, _: &Waiters<Self>) -> Vec<String> {
+        self.place.channels()
+    }
+
+    fn heard(&mut self, channel: &str, wake: &Wake, now: Instant) -> Look {
+        let look = self.place.heard(channel, wake, now);
+        if *channel == **self.keys.channel() {
+            match wake {
+                Wake::Look => self.unprompted |= look == Look::Now,
+                Wake::ConfirmedAgain => self.unprompted = true,
+                // Whoever has sent it sees to the others.
+                Wake::Message(payload) if !payload.starts_with(FOR_OTHERS) && payload != b"0" => {
+                    (self.unprompted, self.looking_unprompted) = (false, false);
+                }
+                _ => {}
+            }
+        }
+        look
+    }
+
+    fn does_without(&mut self, channel: &str) -> bool {
+        self.place.does_without(channel)
+    }
+
+    fn after(&mut self) -> Option<fn(&Arc<Line<Self>>)> {
+        (!self.news.is_empty()).then_some(nudge::tell)
+    }
+}

@@ -1,0 +1,177 @@
+//! What this client's guards have on record at a semaphore; see [`watchdog`](crate::engine::watchdog).
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::calls::Call;
+use super::nudge;
+use super::primitive::Permits;
+use crate::clock::Moment;
+use crate::engine::Core;
+use crate::engine::primitive::Line;
+use crate::engine::watchdog::{Balance, Entry, Life, OnRecord, Owner, Renewal};
+use crate::lease::Lease;
+
+/// What is known of the record.
+#[derive(Default)]
+pub(super) struct Record {
+    /// Under what the permits of guards are on record.
+    life: Option<Life>,
+    /// The lease of the latest life, by its number.
+    lease: Option<(u64, Lease)>,
+    /// How the batch under way names it, where that is about it.
+    pub(super) entry: Option<Entry>,
+    /// The watchdog looks after it.
+    watched: bool,
+}
+
+/// What has to be done about a difference.
+#[derive(Default)]
+pub(super) struct Settled {
+    pub(super) lost: Option<Lease>,
+    /// Is on record, and nobody has it.
+    pub(super) excess: Option<Call>,
+}
+
+impl Record {
+    /// The number of the life that has not ended, as far as is known here.
+    pub(super) fn live(&self) -> Option<u64> {
+        let life = self.life.as_ref().filter(|life| !life.is_over());
+        life.map(|life| life.number)
+    }
+
+    /// The lease of what was granted under the life with this number.
+    pub(super) fn lease(&self, life: u64) -> Lease {
+        match &self.lease {
+            Some((number, lease)) if *number == life => lease.clone(),
+            // It has ended meanwhile.
+            _ => Lease::until(Some(Instant::now())),
+        }
+    }
+
+    /// A batch about it departs; whether that is the first one.
+    pub(super) fn departs(&mut self, core: &Core, name: &str) -> bool {
+        let time_out = core.config.lock_watchdog_timeout;
+        if let Some(life) = self.life.take_if(|life| life.is_over()) {
+            tell_of_loss(name, &life);
+        }
+        self.life.take_if(|life| life.is_stale(time_out));
+        let lease = &mut self.lease;
+        let life = self.life.get_or_insert_with(|| {
+            let number = core.next_sequence();
+            let life = Life::begin(core.id(), number, Moment::now(), time_out);
+            *lease = Some((number, life.lease.clone()));
+            life
+        });
+        self.entry = Some(life.departs(time_out, core.client_name()));
+        !std::mem::replace(&mut self.watched, true)
+    }
+
+    /// This call will not take anything off the record, though nobody has the permits any more: they come back with the next
+    /// answer.
+    pub(super) fn spend(&mut self, call: Call) {
+        if let Some((permits, life)) = call.off_record()
+            && let Some(known) = self.life.as_mut().filter(|known| known.number == life)
+        {
+            known.spend(permits.into());
+        }
+    }
+
+    /// The batch under way has ended.
+    pub(super) fn ends(&mut self) -> Option<Entry> {
+        if let Some(life) = &mut self.life {
+            life.under_way = false;
+        }
+        self.entry.take()
+    }
+
+    /// The server does not know the life with this number.
+    pub(super) fn is_gone(&mut self, name: &str, life: u64) -> Option<Lease> {
+        let current = self.life.as_ref().map(|life| life.number);
+        (current == Some(life)).then(|| self.lose(name)).flatten()
+    }
+
+    /// A batch has been answered by which guards have `taken` permits, and `given` some of the life with this number, or that was
+    /// `refused`; `held` are on record now.
+    pub(super) fn answered(
+        &mut self,
+        life: u64,
+        held: u64,
+        (taken, given, refused): (u64, u64, bool),
+    ) -> Balance {
+        let known = self.life.as_mut().filter(|known| known.number == life);
+        match known.map(|known| known.answered(taken, given, held)) {
+            // The counter takes no more now.
+            Some(Balance::Excess(_)) if refused => Balance::Right,
+            balance => balance.unwrap_or(Balance::Right),
+        }
+    }
+
+    pub(super) fn settle(&mut self, name: &str, balance: Balance) -> Settled {
+        let mut settled = Settled::default();
+        match (balance, &mut self.life) {
+            (Balance::Excess(permits), Some(life)) => {
+                life.adopt(permits);
+                settled.excess = Some(Call::GiveBack(permits, life.number));
+            }
+            (Balance::Lost, _) => settled.lost = self.lose(name),
+            _ => {}
+        }
+        settled
+    }
+
+    fn lose(&mut self, name: &str) -> Option<Lease> {
+        let life = self.life.take()?;
+        tell_of_loss(name, &life);
+        Some(life.lease)
+    }
+}
+
+fn tell_of_loss(name: &str, life: &Life) {
+    if life.holds() > 0 {
+        tracing::warn!(name, permits = life.holds(), "lost");
+    }
+}
+
+/// Whom the watchdog tells, and what is done when somebody hears of what came back.
+pub(super) fn owner(line: &Arc<Line<Permits>>) -> Owner {
+    let on_record: Arc<dyn OnRecord> = Arc::<Line<Permits>>::clone(line);
+    Owner {
+        line: Arc::downgrade(&on_record),
+        heard: nudge::is_heard_by_now,
+    }
+}
+
+impl OnRecord for Line<Permits> {
+    fn renewal(&self) -> Option<Renewal> {
+        self.primitive(|permits| permits.record.life.as_ref()?.renewal())
+    }
+
+    fn renewed(self: Arc<Self>, renewal: &Renewal, on_record: Option<u64>, until: Moment) {
+        let renewed = self.primitive(|permits| {
+            let record = &mut permits.record;
+            let life = record.life.as_mut();
+            let life = life.filter(|life| life.number == renewal.life)?;
+            let lease = life.lease.clone();
+            let balance = life.renewed(renewal, on_record);
+            Some((record.settle(permits.keys.name(), balance), lease))
+        });
+        let Some((settled, lease)) = renewed else {
+            return;
+        };
+        if on_record.is_some() && settled.lost.is_none() {
+            lease.extend(Some(until));
+        }
+        if let Some(lost) = settled.lost {
+            lost.lose();
+        }
+        if let Some(excess) = settled.excess {
+            self.owe(excess);
+        }
+    }
+
+    fn has_been_given_more(self: Arc<Self>) {
+        nudge::has_been_given_more(&self);
+    }
+}
