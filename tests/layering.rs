@@ -109,19 +109,15 @@ const PARTS: &[(&str, &[&str])] = &[
 ];
 
 /// What in the engine is one primitive's, until it moves to it. Nothing else there may import it.
-const OF_THE_SEMAPHORE: &[&str] = &[
-    "batch", "claim", "coalesce", "line", "nudge", "turns", "unheard", "waiters", "watchdog",
-];
+const OF_THE_SEMAPHORE: &[&str] = &["unheard", "watchdog"];
 const OF_THE_LOCKS: &[&str] = &["holds", "renewal"];
 /// What the primitives of Redisson's have in common; none of them imports another.
 const SHARED_BY_REDISSONS: &[&str] = &["names", "object"];
-/// The state of all objects of a client is in one place still. `Line` is known by a short name.
+/// The state of all objects of a client is in one place still.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("core", "coalesce"),
     ("core", "holds"),
     ("core", "unheard"),
     ("core", "watchdog"),
-    ("", "line"),
 ];
 
 /// Of which primitive a module of the engine is; nothing for those that serve all.
@@ -347,11 +343,11 @@ fn what_is_forbidden_is_found() {
         ("error", "use crate::recipes::Units;"),
         ("error", "field: crate::recipes::Units,"),
         ("transport/live", "use crate::engine::core::Core;"),
-        ("engine/once", "use super::{core::Core, line::Line};"),
-        ("engine/turns/ear", "use super::super::holds::Holds;"),
+        ("engine/once", "use super::{core::Core, unheard::Unheard};"),
+        ("engine/turns/place", "use super::super::holds::Holds;"),
         (
             "engine/holds/mod_",
-            "use crate::engine::{\n    core::Core,\n    waiters::{Waiter, Waiters},\n};",
+            "use crate::engine::{\n    core::Core,\n    watchdog::{Life, Watchdog},\n};",
         ),
         ("engine/once", "fn f(answer: redis::Value) {}"),
         ("client", "pub(crate) use redis::Cmd;"),

@@ -231,6 +231,7 @@ impl<P: Primitive> State<P> {
         self.later = None;
         let mut told = self.end_waits(self.waiters.tickets(), now, |_, _| shut_down(name));
         let mut owed = Vec::new();
+        self.sweep();
         for mut item in std::mem::take(&mut self.queue) {
             let pointless = item.is_pointless();
             match item {

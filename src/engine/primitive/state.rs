@@ -301,7 +301,10 @@ impl<P: Primitive> State<P> {
 
     /// That time may have come.
     pub(super) fn ring(&mut self, now: Instant) {
+        let first = self.waiters.first_to_stay().map(|(ticket, _)| ticket);
         self.waiters.end_overdue(now);
+        // Those behind it may never have asked.
+        self.look |= first.is_some_and(|first| self.waiters.ends(first));
         if self.look_at.is_some_and(|then| then <= now) {
             self.look_at = None;
             self.look = true;

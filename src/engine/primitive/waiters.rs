@@ -144,27 +144,18 @@ impl<W, R> Waiters<W, R> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Time has passed. Whether somebody's is up.
-    pub(crate) fn end_overdue(&mut self, now: Instant) -> bool {
-        let mut some = false;
+    /// Time has passed: somebody's may be up.
+    pub(crate) fn end_overdue(&mut self, now: Instant) {
         while let Some((deadline, ticket)) = self.deadlines.first().copied()
             && deadline <= now
         {
             self.deadlines.pop_first();
-            some |= self.end_wait(ticket, now);
+            if let Some(waiter) = self.by_ticket.get_mut(&ticket) {
+                // It has been told to wait, but for no longer than until now.
+                waiter.unanswered.get_or_insert(now);
+                self.ending.insert(ticket);
+            }
         }
-        some
-    }
-
-    /// The time of this one is up; `false` if it is not there any more.
-    pub(crate) fn end_wait(&mut self, ticket: Ticket, now: Instant) -> bool {
-        let Some(waiter) = self.by_ticket.get_mut(&ticket) else {
-            return false;
-        };
-        // It has been told to wait, but for no longer than until now.
-        waiter.unanswered.get_or_insert(now);
-        self.ending.insert(ticket);
-        true
     }
 
     pub(crate) fn somebody_ends(&self) -> bool {
