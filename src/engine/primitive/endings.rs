@@ -46,13 +46,14 @@ impl<P: Primitive> State<P> {
         let asked = !batch.asks.is_empty();
         self.told = self.told.max(batch.end);
         self.names_nobody();
+        let mut surplus = Vec::new();
         for (ask, grant) in batch.asks.into_iter().zip(grants) {
             match grant {
                 Got::Granted(grant) => match self.remove(ask.ticket) {
                     Some(waiter) => told.add(waiter.reply, Ok(Outcome::Granted(grant))),
                     None => {
                         self.gone.remove(&ask.ticket);
-                        self.owe(P::give_back(grant), now);
+                        surplus.extend(P::give_back(grant));
                     }
                 },
                 Got::Again => self.look = true,
@@ -99,6 +100,7 @@ impl<P: Primitive> State<P> {
             self.look_at = None;
         }
         self.note(look, now);
+        self.give_back(surplus, now);
         self.owe(owed, now);
         self.look |= self.primitive.would_serve(&self.waiters, now);
         self.later = later.and_then(|(time, call)| Some((now.checked_add(time)?, call)));

@@ -272,7 +272,7 @@ impl<P: Primitive> Line<P> {
         let owed = told.tell();
         if !owed.is_empty() {
             let mut inner = self.lock();
-            inner.state.owe(owed, Instant::now());
+            inner.state.give_back(owed, Instant::now());
             self.note_busy(&mut inner);
         }
     }

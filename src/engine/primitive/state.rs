@@ -160,6 +160,18 @@ impl<P: Primitive> State<P> {
         }
     }
 
+    /// Queues what gives back that which was granted to callers who have gone. It comes before all that is queued: to those
+    /// callers it is as if it had not been granted.
+    pub(super) fn give_back(&mut self, calls: Vec<P::Call>, now: Instant) {
+        for call in calls.into_iter().rev() {
+            self.queue.push_front(Item::Call(Queued {
+                call,
+                reply: None,
+                since: now,
+            }));
+        }
+    }
+
     /// Adds a caller who waits, until `deadline` if there is one. If that has come, its first question is its last.
     pub(super) fn join(
         &mut self,
