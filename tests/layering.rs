@@ -114,11 +114,7 @@ const OF_THE_LOCKS: &[&str] = &["holds", "renewal"];
 /// What the primitives of Redisson's have in common; none of them imports another.
 const SHARED_BY_REDISSONS: &[&str] = &["names", "object"];
 /// The state of all objects of a client is in one place still.
-const EXCEPTIONS: &[(&str, &str)] = &[
-    ("core", "holds"),
-    ("core", "unheard"),
-    ("core", "watchdog"),
-];
+const EXCEPTIONS: &[(&str, &str)] = &[("core", "holds"), ("core", "unheard"), ("core", "watchdog")];
 
 /// Of which primitive a module of the engine is; nothing for those that serve all.
 fn primitive(module: &str) -> &'static str {

@@ -18,6 +18,10 @@ impl Listening {
         self.confirmed
     }
 
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
     /// Somebody waits: the channel must be heard. `true` if a message may have been missed since they asked last,
     /// when it was `confirmed_then` that it is heard.
     pub(crate) fn begin(

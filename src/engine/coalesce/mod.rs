@@ -42,7 +42,7 @@ use crate::lua;
 use crate::sync::{Mutex, MutexGuard};
 use crate::transport::{Backoff, Failure, Reason, Refusal, Value};
 
-use answer::Outcome;
+pub(crate) use answer::Outcome;
 
 static LONE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LONE));
 static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SETTLE));

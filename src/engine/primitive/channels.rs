@@ -19,6 +19,11 @@ impl Channels {
         self.0.iter().filter_map(confirmed).collect()
     }
 
+    /// Whether there are any.
+    pub(super) fn are_wanted(&self) -> bool {
+        self.0.values().any(Listening::is_wanted)
+    }
+
     /// Hears `wanted` from now on, and no others. `true` if a message may have been missed since those who wait asked
     /// last, when `heard` were heard.
     pub(super) fn set(

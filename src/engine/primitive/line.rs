@@ -110,7 +110,8 @@ impl<P: Primitive> Line<P> {
         }
         let (reply, outcome) = oneshot::channel();
         self.begin(|state| state.call(call, Some(reply), Instant::now()))?;
-        match Pending::new(self, outcome, None).outcome().await? {
+        let inline = self.drive();
+        match Pending::new(self, outcome, None, inline).outcome().await? {
             Outcome::Reply(reply) => Ok(reply),
             Outcome::Granted(_) | Outcome::InVain => unreachable!("a call does not wait"),
         }
@@ -127,8 +128,18 @@ impl<P: Primitive> Line<P> {
         let now = Instant::now();
         // A wait that the clock cannot express has no end.
         let deadline = wait.and_then(|wait| now.checked_add(wait));
-        let ticket = self.begin(|state| state.join(want, reply, deadline, now))?;
-        let pending = Pending::new(self, outcome, Some(ticket));
+        let (ticket, work) = self.begin(|state| {
+            let ticket = state.join(want, reply, deadline, now);
+            (ticket, state.has_work())
+        })?;
+        let inline = if work {
+            self.drive()
+        } else {
+            // Who carries a round out may leave it alone.
+            drive::let_caller_go(self);
+            None
+        };
+        let pending = Pending::new(self, outcome, Some(ticket), inline);
         match pending.outcome().await? {
             Outcome::Granted(grant) => Ok(Some(grant)),
             Outcome::InVain => Ok(None),
@@ -157,11 +168,13 @@ impl<P: Primitive> Line<P> {
         if inner.state.waiters.is_empty() {
             return None;
         }
+        // Somebody sees to that already.
+        let worked = inner.state.has_work();
         let (reply, told) = inner.state.serve(call, Instant::now())?;
-        if !inner.state.listens() {
+        if inner.channels.are_wanted() && !inner.state.somebody_was_told() {
             self.listen_as_needed(&mut inner, &[]);
         }
-        let work = inner.state.has_work();
+        let work = !worked && inner.state.has_work();
         if work {
             self.note_busy(&mut inner);
         }
@@ -234,7 +247,9 @@ impl<P: Primitive> Line<P> {
             self.listen_as_needed(&mut inner, &heard);
             inner.heard = heard;
         }
-        self.note_busy(&mut inner);
+        if inner.state.has_work() {
+            self.note_busy(&mut inner);
+        }
         self.unlock(inner);
         Ok(added)
     }
@@ -309,8 +324,10 @@ impl<P: Primitive> Line<P> {
         } else {
             Vec::new()
         };
-        let listener: Weak<dyn Listener> = self.itself.clone();
-        state.look |= channels.set(&self.core.wakeups, &listener, wanted, heard);
+        if !wanted.is_empty() || channels.are_wanted() {
+            let listener: Weak<dyn Listener> = self.itself.clone();
+            state.look |= channels.set(&self.core.wakeups, &listener, wanted, heard);
+        }
     }
 
     /// The same behind a batch which departed when `heard` were.

@@ -62,6 +62,7 @@ pub(crate) use envelope::Wire;
 pub(crate) use line::Line;
 pub(crate) use round::Short;
 
+use super::coalesce::Outcome as LoneOutcome;
 use super::keys::Keys;
 use super::request::{Arg, Request};
 use super::wakeups::Wake;
@@ -200,6 +201,15 @@ pub(crate) trait Primitive: Sized + Send + 'static {
 
     /// A short form of a batch that departs, for a usual case.
     fn short(&self, _batch: &Batch<Self>, _wire: &Wire<'_>) -> Option<Short> {
+        None
+    }
+
+    /// What the answer to a lone call says of `batch`, which is one.
+    fn decode_lone(
+        &mut self,
+        _batch: &Batch<Self>,
+        _outcome: LoneOutcome,
+    ) -> Option<Verdict<Self>> {
         None
     }
 

@@ -25,9 +25,10 @@ impl<P: Primitive> Pending<P> {
         line: &Arc<Line<P>>,
         outcome: oneshot::Receiver<Result<Outcome<P>>>,
         ticket: Option<Ticket>,
+        inline: Option<Inline<Line<P>>>,
     ) -> Self {
         Pending {
-            inline: line.drive(),
+            inline,
             line: Arc::clone(line),
             outcome,
             ticket,

@@ -7,11 +7,13 @@ use tokio::time::Instant;
 
 use super::endings::Answered;
 use super::envelope::{self, Answer, Wire};
+use super::line::Inner;
+use super::locked::Locked;
 use super::state::Task;
 use super::{Batch, Line, Primitive, Verdict};
 use crate::clock::Moment;
 use crate::engine::answer;
-use crate::engine::coalesce::{FirstAttempt, LoneCall};
+use crate::engine::coalesce::{FirstAttempt, LoneCall, Outcome};
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::in_hand::{Carries, InHand};
@@ -28,14 +30,19 @@ pub(crate) enum Short {
     /// A script in front of which stands no envelope. It is sent once; whatever is answered but a `done`, or nothing, leads to
     /// the [other](Primitive::request) form.
     Script(Request),
-    /// A call that travels together with those on [other objects](crate::engine::coalesce); its answer has the words
-    /// `<listeners> <counter behind it> <1 or 0>`, `-` where a number was not learned.
+    /// A call that travels together with those on [other objects](crate::engine::coalesce).
     Lone(LoneCall),
+}
+
+/// What has been answered to a batch.
+enum Said {
+    Value(Value),
+    Lone(Outcome),
 }
 
 /// What a short form has led to.
 enum Shortly {
-    Answered(Value),
+    Answered(Said),
     /// It was not carried out, and will not be.
     NotDone,
     /// The same, but that took a while: its caller may have gone.
@@ -63,22 +70,24 @@ enum Ended<P: Primitive> {
 }
 
 impl<P: Primitive> Line<P> {
-    async fn carry_out_batch(&self, batch: Batch<P>) {
+    async fn carry_out_batch(&self, batch: Box<Batch<P>>, short: Option<Short>) {
         let mut batch = InHand::new(self, batch);
         let began = Instant::now();
         let mut first = None;
         let mut unanswered = false;
-        if let Some(short) = self.departs(&batch) {
+        if let Some(short) = short {
             match self
                 .carry_out_shortly(short, &mut batch, began, &mut unanswered)
                 .await
             {
-                Shortly::Answered(value) => {
-                    let ended = self.answered(&mut batch, &value);
-                    return self.end(batch, ended).await;
+                Shortly::Answered(said) => {
+                    return match self.answered(&mut batch, &said) {
+                        Some(ended) => Box::pin(self.end(batch, ended)).await,
+                        None => {}
+                    };
                 }
                 Shortly::NotDone => {}
-                Shortly::Settled => return self.end(batch, Ended::NotDone).await,
+                Shortly::Settled => return Box::pin(self.end(batch, Ended::NotDone)).await,
                 Shortly::Failed(failure) => first = Some(Err(failure)),
                 Shortly::Over(ending) => first = Some(Ok(ending)),
             }
@@ -130,7 +139,10 @@ impl<P: Primitive> Line<P> {
         batch.unanswered = unanswered.then(|| began.elapsed());
         let waited = batch.unanswered;
         let ended = match ending {
-            Ending::Answer(value) => self.answered(&mut batch, &value),
+            Ending::Answer(value) => match self.answered(&mut batch, &Said::Value(value)) {
+                Some(ended) => ended,
+                None => return,
+            },
             Ending::Refused(refusal) => Ended::Failed {
                 error: refused(self.name(), &refusal),
                 doubt: waited.map(|waited| refused_in_doubt(self.name(), &refusal.detail, waited)),
@@ -144,15 +156,7 @@ impl<P: Primitive> Line<P> {
                 each: false,
             },
         };
-        self.end(batch, ended).await;
-    }
-
-    /// Notes that `batch` departs; what it is sent in, in a usual case.
-    fn departs(&self, batch: &Batch<P>) -> Option<Short> {
-        let mut inner = self.lock();
-        let primitive = &mut inner.state.primitive;
-        primitive.departs(batch);
-        primitive.short(batch, &self.wire())
+        Box::pin(self.end(batch, ended)).await;
     }
 
     async fn carry_out_shortly(
@@ -166,7 +170,7 @@ impl<P: Primitive> Line<P> {
             Short::Script(usual) => {
                 return match self.core.try_for_callers(&usual).await {
                     Ok(value) => match Answer::read(&envelope::text(&value)) {
-                        Some(Answer::Done(_)) => Shortly::Answered(value),
+                        Some(Answer::Done(_)) => Shortly::Answered(Said::Value(value)),
                         _ => Shortly::NotDone,
                     },
                     // What it has done is asked for in the other form.
@@ -176,7 +180,7 @@ impl<P: Primitive> Line<P> {
             Short::Lone(call) => call,
         };
         let (failure, question) = match self.core.first_attempt_together(call).await {
-            FirstAttempt::Answered(outcome) => return Shortly::Answered(outcome.value()),
+            FirstAttempt::Answered(outcome) => return Shortly::Answered(Said::Lone(outcome)),
             FirstAttempt::NotDone => return Shortly::NotDone,
             FirstAttempt::Failed(failure) => return Shortly::Failed(failure),
             FirstAttempt::Lost(failure, question) => (failure, question),
@@ -187,7 +191,7 @@ impl<P: Primitive> Line<P> {
         let ending = Box::pin(self.core.carry_on(&mut request, failure, callers));
         match ending.await {
             Ending::Answer(value) => match question.read(&value) {
-                Some(outcome) => Shortly::Answered(outcome.value()),
+                Some(outcome) => Shortly::Answered(Said::Lone(outcome)),
                 None => Shortly::Settled,
             },
             ending => Shortly::Over(ending),
@@ -202,11 +206,41 @@ impl<P: Primitive> Line<P> {
         }
     }
 
-    /// What `value` says of `batch`.
-    fn answered(&self, batch: &mut Batch<P>, value: &Value) -> Ended<P> {
+    /// Reads what is `said` of `batch`, and tells its callers; how it has ended, if there is more to it.
+    fn answered(&self, batch: &mut InHand<'_, Self>, said: &Said) -> Option<Ended<P>> {
         batch.answered = Instant::now();
-        self.read(batch, value)
-            .unwrap_or_else(|| self.makes_no_sense(batch, value))
+        let mut inner = self.lock();
+        let ended = match said {
+            Said::Value(value) => self.read(&mut inner, batch, value),
+            Said::Lone(outcome) => {
+                batch.heard_at_last = inner.channels.heard();
+                let primitive = &mut inner.state.primitive;
+                let verdict = primitive.decode_lone(batch, *outcome);
+                verdict.map(Ended::Answered)
+            }
+        };
+        let ended = match (ended, said) {
+            (Some(Ended::Answered(verdict)), _) if verdict.stopped.is_none() => {
+                self.arrive(inner, *batch.take(), verdict);
+                return None;
+            }
+            (Some(ended), _) => ended,
+            (None, Said::Value(value)) => self.makes_no_sense(batch, value),
+            (None, Said::Lone(_)) => self.makes_no_sense(batch, &Value::Nil),
+        };
+        drop(inner);
+        Some(ended)
+    }
+
+    /// Notes what has been answered to `batch`, and tells its callers.
+    fn arrive(&self, mut inner: Locked<'_, P>, mut batch: Batch<P>, verdict: Verdict<P>) {
+        let heard = std::mem::take(&mut batch.heard);
+        let (sent, now) = (batch.sent.timer(), batch.answered);
+        let answered = Answered { verdict, sent, now };
+        let told = inner.state.arrive(self.keys.name(), batch, answered);
+        self.listen_behind(&mut inner, heard);
+        self.unlock(inner);
+        self.tell(told);
     }
 
     /// Sees to it that all who are concerned learn how `batch` has ended.
@@ -220,7 +254,7 @@ impl<P: Primitive> Line<P> {
                     // A copy may still arrive; or nobody knows what the answer has said.
                     state.doubtful |= batch.unanswered.is_some() || doubt.is_some();
                     let errors = (&error, doubt.as_ref());
-                    let told = state.fail(self.keys.name(), batch.take(), errors, Instant::now());
+                    let told = state.fail(self.keys.name(), *batch.take(), errors, Instant::now());
                     self.listen_as_needed(&mut inner, &[]);
                     told
                 };
@@ -233,7 +267,7 @@ impl<P: Primitive> Line<P> {
                 {
                     verdict.stopped = Some(Box::pin(self.explain(error)).await);
                 }
-                self.settle(batch.take(), ended);
+                self.settle(*batch.take(), ended);
             }
         }
     }
@@ -253,20 +287,12 @@ impl<P: Primitive> Line<P> {
     }
 
     /// Notes how `batch` has ended, and tells its callers.
-    fn settle(&self, mut batch: Batch<P>, ended: Ended<P>) {
+    fn settle(&self, batch: Batch<P>, ended: Ended<P>) {
         let now = Instant::now();
         let mut inner = self.lock();
         let state = &mut inner.state;
         match ended {
-            Ended::Answered(verdict) => {
-                let heard = std::mem::take(&mut batch.heard);
-                let sent = batch.sent.timer();
-                let answered = Answered { verdict, sent, now };
-                let told = state.arrive(self.keys.name(), batch, answered);
-                self.listen_behind(&mut inner, heard);
-                self.unlock(inner);
-                self.tell(told);
-            }
+            Ended::Answered(verdict) => self.arrive(inner, batch, verdict),
             Ended::NotDone => state.put_back(batch, now),
             Ended::Failed { .. } => state.try_singly(batch, now),
             Ended::Unknown => {
@@ -277,10 +303,9 @@ impl<P: Primitive> Line<P> {
     }
 
     /// Reads the answer to `batch`.
-    fn read(&self, batch: &mut Batch<P>, value: &Value) -> Option<Ended<P>> {
+    fn read(&self, inner: &mut Inner<P>, batch: &mut Batch<P>, value: &Value) -> Option<Ended<P>> {
         let text = envelope::text(value);
         let answer = Answer::read(&text)?;
-        let mut inner = self.lock();
         batch.heard_at_last = inner.channels.heard();
         let state = &mut inner.state;
         // It was to be put there, whatever it is.
@@ -371,12 +396,16 @@ impl<P: Primitive> Rounds for Line<P> {
     fn round(self: Arc<Self>) -> Round {
         let runtime = self.core().runtime.clone();
         let round = async move {
+            let mut short = None;
             let task = {
                 let mut inner = self.lock();
                 let mut task = inner.state.depart(Moment::now());
                 if let Some(Task::Batch(batch)) = &mut task {
                     batch.heard = inner.channels.heard();
                     inner.sent_before = self.core.sent.count();
+                    let primitive = &mut inner.state.primitive;
+                    primitive.departs(batch);
+                    short = primitive.short(batch, &self.wire());
                 }
                 let settled = inner.state.take_settled();
                 self.unlock(inner);
@@ -384,7 +413,7 @@ impl<P: Primitive> Rounds for Line<P> {
                 task
             };
             match task {
-                Some(Task::Batch(batch)) => self.carry_out_batch(batch).await,
+                Some(Task::Batch(batch)) => self.carry_out_batch(batch, short).await,
                 Some(Task::Command(command)) => Box::pin(self.carry_out_command(command)).await,
                 None => {}
             }
@@ -432,11 +461,11 @@ impl<P: Primitive> Rounds for Line<P> {
 }
 
 impl<P: Primitive> Carries for Line<P> {
-    type Batch = Batch<P>;
+    type Batch = Box<Batch<P>>;
 
-    fn lose(&self, batch: Batch<P>) {
+    fn lose(&self, batch: Box<Batch<P>>) {
         log::lost(self.name(), &batch.contents());
-        let told = self.lock().state.lose(self.keys.name(), batch);
+        let told = self.lock().state.lose(self.keys.name(), *batch);
         drop(told.tell());
     }
 }

@@ -18,7 +18,8 @@ const SHORT: usize = 1024;
 
 /// What a round carries out.
 pub(super) enum Task<P: Primitive> {
-    Batch(Batch<P>),
+    /// In one place from here to its end.
+    Batch(Box<Batch<P>>),
     Command(Command),
 }
 
@@ -186,13 +187,17 @@ impl<P: Primitive> State<P> {
         }
         let look = self.primitive.joins(&want, &self.waiters, now);
         self.note(look, now);
-        let before = self.waiters.last_unanswered();
+        // Who does not ask is told what those before it are.
+        let told = if look == Look::No {
+            self.waiters.last_unanswered()
+        } else {
+            None
+        };
         let ticket = self.waiters.join(want, reply, deadline, now);
-        if look == Look::No
-            && let (Some(before), Some(waiter)) = (before, self.waiters.get_mut(ticket))
+        if let Some(unanswered) = told
+            && let Some(waiter) = self.waiters.get_mut(ticket)
         {
-            // It is told what those before it are.
-            waiter.unanswered = before;
+            waiter.unanswered = unanswered;
         }
         if matches!(look, Look::After(_) | Look::Instead(_)) {
             // An earlier answer says so, and it is to hear when that is over; it is told of an outage as who has not been answered.
@@ -256,7 +261,7 @@ impl<P: Primitive> State<P> {
             return None;
         }
         let Serves { reply, grants } = self.primitive.serves(call, &self.waiters, now)?;
-        let mut told = Told::nobody();
+        let mut told = Told(Vec::with_capacity(grants.len()));
         for (ticket, grant) in grants {
             let Some(waiter) = self.remove(ticket) else {
                 continue;
@@ -271,13 +276,15 @@ impl<P: Primitive> State<P> {
         Some((reply, told))
     }
 
-    /// Whether the channels are to be heard: somebody has been told to wait. Who has not been may never have to, and asks: of a crowd
-    /// that finds what it wants somebody has always just come.
+    /// Whether the channels are to be heard: somebody has been told to wait. Who has not been may never have to, and
+    /// [asks](Self::listens): of a crowd that finds what it wants somebody has always just come.
+    pub(super) fn somebody_was_told(&self) -> bool {
+        let first = self.waiters.first_waiter_to_stay();
+        first.is_some_and(|(ticket, first)| ticket < self.told || first.unanswered.is_none())
+    }
+
     pub(super) fn listens(&mut self) -> bool {
-        let first = self.waiters.first_to_stay();
-        let told = first.is_some_and(|(ticket, _)| {
-            ticket < self.told || self.waiters.first_to_stay_was_answered()
-        });
+        let told = self.somebody_was_told();
         self.look |= !told && !self.waiters.is_empty();
         told
     }
@@ -348,7 +355,7 @@ impl<P: Primitive> State<P> {
             return Some(Task::Command(command));
         }
         let first = self.waiters.first_to_stay();
-        let mut batch = Batch {
+        let mut batch = Box::new(Batch {
             calls: Vec::new(),
             asks: Vec::new(),
             steps: P::Steps::default(),
@@ -363,7 +370,7 @@ impl<P: Primitive> State<P> {
             answered: now.timer(),
             heard: Vec::new(),
             heard_at_last: Vec::new(),
-        };
+        });
         let most = if self.singly > 0 { 1 } else { P::MOST_CALLS };
         let mut all_fit = true;
         while batch.calls.len() < most && all_fit && self.next().is_some() {

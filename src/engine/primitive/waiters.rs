@@ -126,14 +126,22 @@ impl<W, R> Waiters<W, R> {
 
     /// The first of those whose time is not up.
     pub(crate) fn first_to_stay(&self) -> Option<(Ticket, &W)> {
-        self.staying().next()
+        let first = self.first_waiter_to_stay();
+        first.map(|(ticket, waiter)| (ticket, &waiter.want))
+    }
+
+    pub(crate) fn first_waiter_to_stay(&self) -> Option<(Ticket, &Waiter<W, R>)> {
+        let stays = |(ticket, _): &(&Ticket, _)| !self.ending.contains(ticket);
+        let first = self.by_ticket.first_key_value();
+        let first = first.filter(stays);
+        let first = first.or_else(|| self.by_ticket.iter().find(stays))?;
+        Some((*first.0, first.1))
     }
 
     /// Whether that one has been told to wait.
     pub(crate) fn first_to_stay_was_answered(&self) -> bool {
-        let first = self.first_to_stay();
-        let first = first.and_then(|(ticket, _)| self.get(ticket));
-        first.is_some_and(|first| first.unanswered.is_none())
+        let first = self.first_waiter_to_stay();
+        first.is_some_and(|(_, first)| first.unanswered.is_none())
     }
 
     pub(crate) fn tickets(&self) -> Vec<Ticket> {

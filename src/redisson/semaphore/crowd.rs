@@ -11,7 +11,7 @@ use super::calls::{Grant, Want};
 use super::primitive::Permits;
 use super::steps::MOST_RUNS;
 use crate::api::PASSING_LIMIT;
-use crate::engine::primitive::{Batch, Ticket, Waiters};
+use crate::engine::primitive::{Ticket, Waiters};
 
 /// So many ask at first; more as long as all who have asked are served.
 const FIRST_REACH: usize = 16;
@@ -110,33 +110,26 @@ impl Crowd {
         asking
     }
 
-    /// The questions of `batch` were `served` or not, which leaves so many permits; nothing if nobody asked but for the last time.
+    /// So many have asked, but those who did so for the last time, and so many of them were served, up to the `last`, which leaves
+    /// so many permits; nothing if nobody has.
     pub(super) fn fared(
         &mut self,
-        batch: &Batch<Permits>,
-        served: &[bool],
+        asked: usize,
+        served: usize,
+        last: Option<Ticket>,
         available: i64,
     ) -> Option<Fared> {
-        let asks = batch.asks.iter().zip(served).filter(|(ask, _)| !ask.last);
-        let (mut asked, mut count, mut last) = (0, 0, None);
-        for (ask, served) in asks {
-            asked += 1;
-            if *served {
-                count += 1;
-                last = last.max(Some(ask.ticket));
-            }
-        }
         if asked == 0 {
             return None;
         }
-        self.reach = if count == asked {
+        self.reach = if served == asked {
             (self.reach * 4).min(LONGEST_REACH)
         } else {
-            (count * 2).clamp(FIRST_REACH, LONGEST_REACH)
+            (served * 2).clamp(FIRST_REACH, LONGEST_REACH)
         };
         Some(Fared {
-            satisfied: count == asked,
-            in_vain: self.searched == Some(available) && count == 0,
+            satisfied: served == asked,
+            in_vain: self.searched == Some(available) && served == 0,
             last,
         })
     }

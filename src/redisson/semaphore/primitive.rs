@@ -11,13 +11,12 @@ use super::calls::{Call, Grant, Reply, Want};
 use super::crowd::{Crowd, Fared};
 use super::nudge::{self, Leavings};
 use super::record::Record;
-use super::steps::Steps;
+use super::steps::{Results, Steps};
 use crate::engine::Core;
-use crate::engine::coalesce::LoneCall;
+use crate::engine::coalesce::{LoneCall, Outcome};
 use crate::engine::keys::Keys;
 use crate::engine::primitive::{
-    Ask, Batch, Done, Got, Line, Look, Primitive, Queued, Serves, Short, Ticket, Verdict, Waiters,
-    Wire,
+    Ask, Batch, Done, Got, Line, Look, Primitive, Serves, Short, Ticket, Verdict, Waiters, Wire,
 };
 use crate::engine::request::{Arg, Question, RecordKey, Request, Script, ScriptCall};
 use crate::engine::turns::{FOR_OTHERS, Place, Report, Said};
@@ -69,6 +68,19 @@ pub(super) struct Permits {
     pub(super) news: Vec<News>,
 }
 
+/// What the server has answered to a batch.
+struct Answer<'a> {
+    /// How many listeners the channel has, where it was seen.
+    listeners: Option<u64>,
+    /// The counter behind the batch, where it was seen.
+    available: Option<i64>,
+    results: Results,
+    /// How many permits are on record under the life with a number, where calls were about such.
+    held: Option<(u64, u64)>,
+    /// The answer to the report, where others listen.
+    turn: Option<&'a str>,
+}
+
 /// What others are told of when nothing is locked any more.
 pub(super) enum News {
     /// Permits are on record here: it is seen to that they stay, and that those of the dead come back.
@@ -86,8 +98,8 @@ pub(super) enum News {
 enum Behind {
     #[default]
     Nothing,
-    /// Those who asked have fared so.
-    Answer(Fared),
+    /// Those who asked have fared so, and were held back from what is free, or not.
+    Answer(Fared, bool),
     /// A release of so many permits served some, what is known of others being so old; so old it may become.
     HandOver(u32, Duration, Duration),
 }
@@ -188,6 +200,90 @@ impl Permits {
             grants: batch.asks.iter().map(|_| Got::Again).collect(),
             ..Verdict::new(Vec::new(), [], Look::No)
         }
+    }
+
+    /// Notes what the server has answered to `batch`.
+    fn arrive(&mut self, batch: &Batch<Self>, answer: Answer<'_>) -> Option<Verdict<Self>> {
+        let Answer {
+            listeners,
+            available,
+            mut results,
+            held,
+            turn,
+        } = answer;
+        let life = held.map(|(life, _)| life);
+        let balance = held.map(|(life, held)| {
+            let changes = batch.steps.balance(&results, life);
+            self.record.answered(life, held, changes)
+        });
+        let (mut asked, mut served, mut last) = (0, 0, None);
+        let grants = batch.asks.iter().enumerate().map(|(index, ask)| {
+            let granted = batch.steps.is_served(&mut results, index);
+            if !ask.last {
+                asked += 1;
+                served += usize::from(granted);
+                last = if granted { Some(ask.ticket) } else { last };
+            }
+            let Want {
+                permits, recorded, ..
+            } = ask.want;
+            let life = life.filter(|_| recorded);
+            if granted {
+                Got::Granted(Grant { permits, life })
+            } else {
+                Got::Nothing
+            }
+        });
+        let grants = grants.collect();
+        let waiting = batch.waiting.saturating_sub(batch.asks.len() - asked);
+        let standing = self.place.answered(Said {
+            listeners,
+            word: turn,
+            asked: asked > 0,
+            waiting: waiting > served,
+            sent: batch.departed.timer(),
+            now: batch.answered,
+        })?;
+
+        // Where it is not known, any number of permits may be free.
+        let before = std::mem::replace(&mut self.available, available.unwrap_or(i64::MAX));
+        let found = std::mem::take(&mut self.looking_unprompted) && self.available > before;
+        self.seen = available.map(|_| batch.departed.timer());
+        let fared = self.crowd.fared(asked, served, last, self.available);
+        self.behind = fared.map_or(Behind::Nothing, |fared| {
+            Behind::Answer(fared, standing.held)
+        });
+        self.leaves(batch, found, listeners, standing.strangers);
+
+        let name = self.keys.name();
+        let replies = batch.calls.iter().enumerate().map(|(index, queued)| {
+            match (queued.call, batch.steps.answer(name, &mut results, index)) {
+                (Call::TryAcquire(permits), Ok(1)) => Done::Reply(Reply::Granted(Grant {
+                    permits,
+                    life: None,
+                })),
+                (Call::TryTake(permits), Ok(1)) => {
+                    Done::Reply(Reply::Granted(Grant { permits, life }))
+                }
+                (_, Ok(number)) => Done::Reply(Reply::Number(number)),
+                (_, Err(error)) => Done::Failed(error.into()),
+            }
+        });
+        let replies = replies.collect();
+        let mut owed = None;
+        if let Some(balance) = balance {
+            let settled = self.record.settle(name, balance);
+            self.news.extend(settled.lost.map(News::Lost));
+            owed = settled.excess;
+        }
+        Some(Verdict {
+            replies,
+            grants,
+            look: if standing.comes { Look::Now } else { Look::No },
+            stopped: None,
+            later: standing.look.map(|pause| (pause, Call::Tend)),
+            owed,
+        })
     }
 
     /// What is left to others behind `batch`: they may have to be told. `found`: no message has told of it.
@@ -334,7 +430,9 @@ impl Primitive for Permits {
     fn would_serve(&mut self, waiters: &Waiters<Self>, now: Instant) -> bool {
         match std::mem::take(&mut self.behind) {
             Behind::Nothing => false,
-            Behind::Answer(fared) => self.crowd.looks(fared, waiters, self.available, now),
+            Behind::Answer(fared, held) => {
+                self.crowd.looks(fared, waiters, self.available, now) && !held
+            }
             Behind::HandOver(permits, age, window) => {
                 let is_old = |part| age >= window / part;
                 let others = waiters.somebody_stays() && self.place.turns().others_listen();
@@ -449,86 +547,36 @@ impl Primitive for Permits {
         batch: &Batch<Self>,
         words: &mut SplitAsciiWhitespace<'_>,
     ) -> Option<Verdict<Self>> {
-        let now = batch.answered;
         let life = self.record.ends().map(|entry| entry.life);
         let listeners = match words.next()? {
             "gone" => return Some(self.gone(batch, life)),
             listeners => u64::try_from(listeners.parse::<i64>().ok()?).ok(),
         };
-        let available = match words.next()? {
-            "-" => None,
-            available => Some(available.parse::<i64>().ok()?),
-        };
+        let available = words.next()?.parse().ok()?;
         let results = batch.steps.read(words)?;
         let held = match life {
-            Some(_) => Some(words.next()?.strip_prefix("held:")?.parse().ok()?),
+            Some(life) => Some((life, words.next()?.strip_prefix("held:")?.parse().ok()?)),
             None => None,
         };
-        let served = batch.steps.served(&results);
-        let in_line = |(ask, served): &(&Ask<Self>, &bool)| !ask.last && **served;
-        let in_line = batch.asks.iter().zip(&served).filter(in_line).count();
-        let report = self.report(batch);
-        let standing = self.place.answered(Said {
+        let answer = Answer {
             listeners,
-            word: words.next(),
-            asked: report.named > 0,
-            waiting: report.waiting > in_line,
-            sent: batch.departed.timer(),
-            now,
-        })?;
-
-        // Where it is not known, any number of permits may be free.
-        let before = std::mem::replace(&mut self.available, available.unwrap_or(i64::MAX));
-        let found = std::mem::take(&mut self.looking_unprompted) && self.available > before;
-        self.seen = available.map(|_| batch.departed.timer());
-        let fared = self.crowd.fared(batch, &served, self.available);
-        self.behind = fared
-            .filter(|_| !standing.held)
-            .map_or(Behind::Nothing, Behind::Answer);
-        self.leaves(batch, found, listeners, standing.strangers);
-
-        let answers = batch
-            .calls
-            .iter()
-            .zip(batch.steps.answers(self.keys.name(), &results));
-        let reply = |(queued, answer): (&Queued<Self>, Result<i64>)| {
-            let (permits, life) = match queued.call {
-                Call::TryAcquire(permits) => (permits, None),
-                Call::TryTake(permits) => (permits, life),
-                _ => return answer.map(Reply::Number),
-            };
-            Ok(match answer? {
-                1 => Reply::Granted(Grant { permits, life }),
-                number => Reply::Number(number),
-            })
+            available: Some(available),
+            results,
+            held,
+            turn: words.next(),
         };
-        let replies = answers.map(reply).map(|reply| match reply {
-            Ok(reply) => Done::Reply(reply),
-            Err(error) => Done::Failed(error.into()),
-        });
-        let replies = replies.collect();
-        let grant = |(ask, served): (&Ask<Self>, bool)| {
-            let Want {
-                permits, recorded, ..
-            } = ask.want;
-            let life = life.filter(|_| recorded);
-            served.then_some(Grant { permits, life })
+        self.arrive(batch, answer)
+    }
+
+    fn decode_lone(&mut self, batch: &Batch<Self>, outcome: Outcome) -> Option<Verdict<Self>> {
+        let answer = Answer {
+            listeners: outcome.listeners,
+            available: outcome.available,
+            results: batch.steps.read_lone(outcome.done),
+            held: None,
+            turn: None,
         };
-        let grants = batch.asks.iter().zip(served).map(grant);
-        let look = if standing.comes { Look::Now } else { Look::No };
-        let mut verdict = Verdict::new(Vec::new(), grants, look);
-        (verdict.replies, verdict.later) =
-            (replies, standing.look.map(|pause| (pause, Call::Tend)));
-        if let Some((life, held)) = life.zip(held) {
-            let name = self.keys.name();
-            let balance = self
-                .record
-                .answered(life, held, batch.steps.balance(&results, life));
-            let settled = self.record.settle(name, balance);
-            self.news.extend(settled.lost.map(News::Lost));
-            verdict.owed = settled.excess;
-        }
-        Some(verdict)
+        self.arrive(batch, answer)
     }
 
     fn give_back(grant: Grant) -> Option<Call> {

@@ -159,12 +159,12 @@ impl Steps {
     /// Reads what has become of them; `None` for what the script never answers.
     pub(super) fn read(&self, words: &mut SplitAsciiWhitespace<'_>) -> Option<Results> {
         let mut results = Results {
-            steps: vec![StepResult::Missing; self.all.len()],
+            steps: vec![(StepResult::Missing, 0); self.all.len()],
             runs: Vec::with_capacity(self.runs.len()),
         };
         let mut read = |step: &usize, words: &mut SplitAsciiWhitespace<'_>| {
             let result = StepResult::read(words.next()?)?;
-            results.steps[*step] = result;
+            results.steps[*step].0 = result;
             self.all[*step].expects(result).then_some(())
         };
         self.before.iter().try_for_each(|step| read(step, words))?;
@@ -177,27 +177,36 @@ impl Steps {
         Some(results)
     }
 
-    /// What has become of each call, in their order.
-    pub(super) fn answers(&self, name: &str, results: &Results) -> Vec<Result<i64, Error>> {
-        let mut before = vec![0_i64; self.all.len()];
-        let answer = |step: &Option<usize>| {
-            let Some(step) = *step else { return Ok(1) };
-            let index = before[step];
-            before[step] += 1;
-            results.steps[step].answer(name, self.all[step].call, index)
-        };
-        self.of_calls.iter().map(answer).collect()
+    /// What has become of a lone call.
+    pub(super) fn read_lone(&self, done: bool) -> Results {
+        let result = (StepResult::Number(done.into()), 0);
+        Results {
+            steps: self.all.iter().map(|_| result).collect(),
+            runs: self.runs.iter().map(|_| done.into()).collect(),
+        }
     }
 
-    /// Whether each question was answered by permits, in their order.
-    pub(super) fn served(&self, results: &Results) -> Vec<bool> {
-        let mut left = results.runs.clone();
-        let served = |run: &usize| {
-            let served = left[*run] > 0;
-            left[*run] = left[*run].saturating_sub(1);
-            served
+    /// The answer to the call at `index`; asked once for each, in their order.
+    pub(super) fn answer(
+        &self,
+        name: &str,
+        results: &mut Results,
+        index: usize,
+    ) -> Result<i64, Error> {
+        let Some(step) = self.of_calls[index] else {
+            return Ok(1);
         };
-        self.of_asks.iter().map(served).collect()
+        let (result, place) = &mut results.steps[step];
+        *place += 1;
+        result.answer(name, self.all[step].call, *place - 1)
+    }
+
+    /// Whether the question at `index` was answered by permits; asked once for each, in their order.
+    pub(super) fn is_served(&self, results: &mut Results, index: usize) -> bool {
+        let left = &mut results.runs[self.of_asks[index]];
+        let served = *left > 0;
+        *left = left.saturating_sub(1);
+        served
     }
 
     /// How many permits guards have taken by them, and given under the life with this number; and whether some of these were
@@ -209,7 +218,7 @@ impl Steps {
                 taken += u64::from(run.want.permits) * *served as u64;
             }
         }
-        for (step, result) in self.all.iter().zip(&results.steps) {
+        for (step, (result, _)) in self.all.iter().zip(&results.steps) {
             if let (Call::TryTake(permits), StepResult::Number(served)) = (step.call, result) {
                 taken += u64::from(permits) * u64::try_from(*served).unwrap_or(0);
             }
@@ -231,8 +240,9 @@ fn count(calls: usize) -> Arg {
 /// What has become of the steps of a batch.
 #[derive(Debug)]
 pub(super) struct Results {
-    steps: Vec<StepResult>,
-    /// How many of each run were served.
+    /// Of each step, and how many of its calls have been answered.
+    steps: Vec<(StepResult, i64)>,
+    /// How many of each run were served, and have not been told.
     runs: Vec<usize>,
 }
 
@@ -371,14 +381,15 @@ mod tests {
                 assert!(steps.note_ask(&asking(permits, last)));
             }
             for answer in answers {
-                let Some(results) = steps.read(&mut answer.split_ascii_whitespace()) else {
+                let Some(mut results) = steps.read(&mut answer.split_ascii_whitespace()) else {
                     continue;
                 };
-                assert_eq!(steps.answers("name", &results).len(), calls.len());
-                let served = steps.served(&results);
-                assert_eq!(served.len(), waiting.len());
-                let count = served.iter().filter(|served| **served).count();
-                assert_eq!(count, results.runs.iter().sum::<usize>());
+                let count: usize = results.runs.iter().sum();
+                for call in 0..calls.len() {
+                    let _ = steps.answer("name", &mut results, call);
+                }
+                let served = (0..waiting.len()).filter(|ask| steps.is_served(&mut results, *ask));
+                assert_eq!(served.count(), count);
             }
         }
     }
@@ -440,14 +451,12 @@ mod tests {
         ];
         assert_eq!(written, expected);
         let results = steps.read(&mut "2 1 0 5 1 2 0 1 0 1".split_ascii_whitespace());
-        let results = results.expect("as the script writes it");
-        let answers: Vec<_> = steps
-            .answers("name", &results)
-            .into_iter()
-            .map(Result::unwrap)
+        let mut results = results.expect("as the script writes it");
+        let answers = (0..9).map(|call| steps.answer("name", &mut results, call).unwrap());
+        assert_eq!(answers.collect::<Vec<_>>(), [0, 1, 1, 1, 1, 5, 1, 0, 1]);
+        let served: Vec<_> = (0..6)
+            .map(|ask| steps.is_served(&mut results, ask))
             .collect();
-        assert_eq!(answers, [0, 1, 1, 1, 1, 5, 1, 0, 1]);
-        let served = steps.served(&results);
         assert_eq!(served, [true, true, false, true, false, false]);
     }
 }

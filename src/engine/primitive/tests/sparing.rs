@@ -131,7 +131,7 @@ fn call(state: &mut State<Seat>, call: Call, now: Instant) -> Answer {
 
 fn depart(state: &mut State<Seat>) -> Batch<Seat> {
     match state.depart(Moment::now()) {
-        Some(Task::Batch(batch)) => batch,
+        Some(Task::Batch(batch)) => *batch,
         _ => panic!("nothing departs"),
     }
 }

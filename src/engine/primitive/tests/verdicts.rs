@@ -25,7 +25,7 @@ fn join(state: &mut State<Gate>, deadline: Option<Instant>, now: Instant) -> Ans
 
 fn depart(state: &mut State<Gate>) -> Batch<Gate> {
     match state.depart(Moment::now()) {
-        Some(Task::Batch(batch)) => batch,
+        Some(Task::Batch(batch)) => *batch,
         _ => panic!("nothing departs"),
     }
 }
@@ -176,7 +176,7 @@ fn refused_behind(doubt: Option<&Error>) -> [Option<Error>; 3] {
     };
     let (reply, mut second) = oneshot::channel();
     state.join(2, reply, None, now);
-    let told = state.fail("name", batch, (&plain(), doubt), now);
+    let told = state.fail("name", *batch, (&plain(), doubt), now);
     assert!(told.tell().is_empty());
     let error = |told: Result<Result<Outcome<FairLock>>, _>| told.ok().and_then(Result::err);
     [
@@ -213,7 +213,7 @@ fn what_may_have_been_taken_before_a_refusal_is_given_back() {
         };
         assert!(
             state
-                .fail("name", batch, (&plain(), doubt), now)
+                .fail("name", *batch, (&plain(), doubt), now)
                 .tell()
                 .is_empty()
         );

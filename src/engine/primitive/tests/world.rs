@@ -232,7 +232,7 @@ impl<P: Subject> World<P> {
                 self.state.primitive.encode(&batch, &mut args);
                 assert!(!args.is_empty(), "a batch has a step");
                 let steps = args.into_iter().map(word).collect();
-                self.flight = Some((batch, steps, self.now));
+                self.flight = Some((*batch, steps, self.now));
             }
             Some(Task::Command(_)) => unreachable!("there are none here"),
             None => assert!(!self.state.has_work(), "it would depart for ever"),
