@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -16,20 +16,24 @@ pub(crate) async fn answer_of<R: Rounds, T>(
     inline: &mut Option<Inline<R>>,
     answer: &mut oneshot::Receiver<T>,
 ) -> Option<T> {
-    std::future::poll_fn(|cx| {
-        let Some(round) = inline else {
-            return Poll::Ready(());
-        };
+    std::future::poll_fn(|cx| poll_answer(inline, answer, cx)).await
+}
+
+/// The same for a future that is polled by hand.
+pub(crate) fn poll_answer<R: Rounds, T>(
+    inline: &mut Option<Inline<R>>,
+    answer: &mut oneshot::Receiver<T>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<T>> {
+    if let Some(round) = inline {
         // Without its waker in the channel, an answer that comes out of its own round does not wake the
         // caller for a second time. The round may go on behind the answer; a task sees to that.
         if Pin::new(round).poll(cx).is_pending() && answer.is_empty() && !answer.is_terminated() {
             return Poll::Pending;
         }
         *inline = None;
-        Poll::Ready(())
-    })
-    .await;
-    answer.await.ok()
+    }
+    Pin::new(answer).poll(cx).map(Result::ok)
 }
 
 /// Sees to what has been queued: as part of the caller's own future, where that runs on the client's `runtime`;

@@ -111,7 +111,7 @@ impl<P: Primitive> Line<P> {
         let (reply, outcome) = oneshot::channel();
         self.begin(|state| state.call(call, Some(reply), Instant::now()))?;
         let inline = self.drive();
-        match Pending::new(self, outcome, None, inline).outcome().await? {
+        match Pending::new(self, outcome, None, inline).await? {
             Outcome::Reply(reply) => Ok(reply),
             Outcome::Granted(_) | Outcome::InVain => unreachable!("a call does not wait"),
         }
@@ -139,8 +139,7 @@ impl<P: Primitive> Line<P> {
             drive::let_caller_go(self);
             None
         };
-        let pending = Pending::new(self, outcome, Some(ticket), inline);
-        match pending.outcome().await? {
+        match Pending::new(self, outcome, Some(ticket), inline).await? {
             Outcome::Granted(grant) => Ok(Some(grant)),
             Outcome::InVain => Ok(None),
             Outcome::Reply(_) => unreachable!("a wait is no call"),

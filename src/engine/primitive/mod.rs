@@ -44,6 +44,7 @@ mod line;
 mod locked;
 mod pending;
 mod round;
+mod row;
 mod state;
 pub(crate) mod timer;
 pub(crate) mod waiters;

@@ -1,11 +1,13 @@
 //! A caller's future: where the outcome comes.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use tokio::sync::oneshot;
 
 use super::{Line, Outcome, Primitive, Ticket};
-use crate::engine::answer::answer_of;
+use crate::engine::answer::poll_answer;
 use crate::engine::drive::Inline;
 use crate::error::Result;
 
@@ -34,16 +36,23 @@ impl<P: Primitive> Pending<P> {
             ticket,
         }
     }
+}
 
-    pub(super) async fn outcome(mut self) -> Result<Outcome<P>> {
-        let outcome = answer_of(&mut self.inline, &mut self.outcome).await;
-        self.ticket = None;
-        outcome.unwrap_or_else(|| Err(self.line.shut_down()))
+impl<P: Primitive> Future for Pending<P> {
+    type Output = Result<Outcome<P>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let outcome = ready!(poll_answer(&mut this.inline, &mut this.outcome, cx));
+        Poll::Ready(outcome.unwrap_or_else(|| Err(this.line.shut_down())))
     }
 }
 
 impl<P: Primitive> Drop for Pending<P> {
     fn drop(&mut self) {
+        if self.outcome.is_terminated() {
+            return;
+        }
         self.outcome.close();
         if let Ok(Ok(outcome)) = self.outcome.try_recv() {
             self.line.give_back(outcome);

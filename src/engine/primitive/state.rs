@@ -187,18 +187,8 @@ impl<P: Primitive> State<P> {
         }
         let look = self.primitive.joins(&want, &self.waiters, now);
         self.note(look, now);
-        // Who does not ask is told what those before it are.
-        let told = if look == Look::No {
-            self.waiters.last_unanswered()
-        } else {
-            None
-        };
-        let ticket = self.waiters.join(want, reply, deadline, now);
-        if let Some(unanswered) = told
-            && let Some(waiter) = self.waiters.get_mut(ticket)
-        {
-            waiter.unanswered = unanswered;
-        }
+        let asks = look != Look::No;
+        let ticket = self.waiters.join(want, reply, deadline, asks, now);
         if matches!(look, Look::After(_) | Look::Instead(_)) {
             // An earlier answer says so, and it is to hear when that is over; it is told of an outage as who has not been answered.
             self.waits_unasked = true;

@@ -1,11 +1,12 @@
 //! Those who wait, in the order of their arrival.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Ticket;
+use super::row::Row;
 
 /// One caller who waits for `W`, and where its answer goes.
 pub(crate) struct Waiter<W, R> {
@@ -20,8 +21,7 @@ pub(crate) struct Waiter<W, R> {
 
 /// Those who wait.
 pub(crate) struct Waiters<W, R> {
-    by_ticket: BTreeMap<Ticket, Waiter<W, R>>,
-    next_ticket: Ticket,
+    all: Row<Waiter<W, R>>,
     deadlines: BTreeSet<(Instant, Ticket)>,
     /// Those whose time is up: the next question that names them is their last.
     ending: BTreeSet<Ticket>,
@@ -32,8 +32,7 @@ pub(crate) struct Waiters<W, R> {
 impl<W, R> Default for Waiters<W, R> {
     fn default() -> Self {
         Waiters {
-            by_ticket: BTreeMap::new(),
-            next_ticket: 0,
+            all: Row::default(),
             deadlines: BTreeSet::new(),
             ending: BTreeSet::new(),
             silent_since: None,
@@ -43,65 +42,65 @@ impl<W, R> Default for Waiters<W, R> {
 
 impl<W, R> Waiters<W, R> {
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_ticket.is_empty()
+        self.all.len() == 0
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.by_ticket.len()
+        self.all.len()
     }
 
     /// The next one's ticket.
     pub(crate) fn end(&self) -> Ticket {
-        self.next_ticket
+        self.all.end()
     }
 
     /// In the order of arrival.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Ticket, &W)> {
-        let each = self.by_ticket.iter();
-        each.map(|(ticket, waiter)| (*ticket, &waiter.want))
+        let each = self.all.iter();
+        each.map(|(ticket, waiter)| (ticket, &waiter.want))
     }
 
     /// Those whose time is not up.
     pub(crate) fn staying(&self) -> impl Iterator<Item = (Ticket, &W)> {
-        self.iter()
-            .filter(|(ticket, _)| !self.ending.contains(ticket))
+        self.iter().filter(|(ticket, _)| !self.ends(*ticket))
     }
 
     pub(crate) fn get(&self, ticket: Ticket) -> Option<&Waiter<W, R>> {
-        self.by_ticket.get(&ticket)
+        self.all.get(ticket)
     }
 
     pub(crate) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Waiter<W, R>> {
-        self.by_ticket.get_mut(&ticket)
+        self.all.get_mut(ticket)
     }
 
+    /// The last one from now on. Who does not `ask` is told what those before it are.
     pub(crate) fn join(
         &mut self,
         want: W,
         reply: R,
         deadline: Option<Instant>,
+        asks: bool,
         now: Instant,
     ) -> Ticket {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
+        let last = self.all.last().filter(|_| !asks);
+        let unanswered = last.map_or(Some(now), |last| last.unanswered);
+        let ticket = self.all.push(Waiter {
+            want,
+            reply,
+            deadline,
+            unanswered,
+            in_doubt: false,
+        });
         match deadline {
             Some(deadline) if deadline <= now => drop(self.ending.insert(ticket)),
             Some(deadline) => drop(self.deadlines.insert((deadline, ticket))),
             None => {}
         }
-        let waiter = Waiter {
-            want,
-            reply,
-            deadline,
-            unanswered: Some(now),
-            in_doubt: false,
-        };
-        self.by_ticket.insert(ticket, waiter);
         ticket
     }
 
     pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<Waiter<W, R>> {
-        let waiter = self.by_ticket.remove(&ticket)?;
+        let waiter = self.all.remove(ticket)?;
         self.ending.remove(&ticket);
         if let Some(deadline) = waiter.deadline {
             self.deadlines.remove(&(deadline, ticket));
@@ -110,18 +109,12 @@ impl<W, R> Waiters<W, R> {
     }
 
     pub(crate) fn first(&self) -> Option<Ticket> {
-        self.by_ticket.keys().next().copied()
+        self.all.first().map(|(ticket, _)| ticket)
     }
 
     /// Whether somebody's time is not up.
     pub(crate) fn somebody_stays(&self) -> bool {
-        self.by_ticket.len() > self.ending.len()
-    }
-
-    /// Since when the last one waits for an answer, if it does; nothing if there is nobody.
-    pub(crate) fn last_unanswered(&self) -> Option<Option<Instant>> {
-        let last = self.by_ticket.values().next_back();
-        last.map(|last| last.unanswered)
+        self.all.len() > self.ending.len()
     }
 
     /// The first of those whose time is not up.
@@ -131,11 +124,9 @@ impl<W, R> Waiters<W, R> {
     }
 
     pub(crate) fn first_waiter_to_stay(&self) -> Option<(Ticket, &Waiter<W, R>)> {
-        let stays = |(ticket, _): &(&Ticket, _)| !self.ending.contains(ticket);
-        let first = self.by_ticket.first_key_value();
-        let first = first.filter(stays);
-        let first = first.or_else(|| self.by_ticket.iter().find(stays))?;
-        Some((*first.0, first.1))
+        let stays = |(ticket, _): &(Ticket, _)| !self.ends(*ticket);
+        let first = self.all.first().filter(stays);
+        first.or_else(|| self.all.iter().find(stays))
     }
 
     /// Whether that one has been told to wait.
@@ -145,7 +136,7 @@ impl<W, R> Waiters<W, R> {
     }
 
     pub(crate) fn tickets(&self) -> Vec<Ticket> {
-        self.by_ticket.keys().copied().collect()
+        self.all.iter().map(|(ticket, _)| ticket).collect()
     }
 
     pub(crate) fn first_deadline(&self) -> Option<Instant> {
@@ -158,7 +149,7 @@ impl<W, R> Waiters<W, R> {
             && deadline <= now
         {
             self.deadlines.pop_first();
-            if let Some(waiter) = self.by_ticket.get_mut(&ticket) {
+            if let Some(waiter) = self.all.get_mut(ticket) {
                 // It has been told to wait, but for no longer than until now.
                 waiter.unanswered.get_or_insert(now);
                 self.ending.insert(ticket);
@@ -175,16 +166,16 @@ impl<W, R> Waiters<W, R> {
     }
 
     pub(crate) fn ends(&self, ticket: Ticket) -> bool {
-        self.ending.contains(&ticket)
+        !self.ending.is_empty() && self.ending.contains(&ticket)
     }
 
     /// The server has answered something that was sent at `sent`: all who were there then do wait.
     pub(crate) fn answered(&mut self, sent: Instant) {
         self.silent_since = None;
         // Those without an answer are the last ones, and some whose time is up.
-        for (ticket, waiter) in self.by_ticket.iter_mut().rev() {
+        for (ticket, waiter) in self.all.iter_mut().rev() {
             match waiter.unanswered {
-                Some(since) if since <= sent && !self.ending.contains(ticket) => {
+                Some(since) if since <= sent && !self.ending.contains(&ticket) => {
                     waiter.unanswered = None;
                 }
                 Some(_) => {}
@@ -195,8 +186,8 @@ impl<W, R> Waiters<W, R> {
 
     /// Those who wait although the server has answered.
     pub(crate) fn answered_ones(&self) -> Vec<Ticket> {
-        let all = self.by_ticket.iter();
-        all.filter_map(|(ticket, waiter)| waiter.unanswered.is_none().then_some(*ticket))
+        let all = self.all.iter();
+        all.filter_map(|(ticket, waiter)| waiter.unanswered.is_none().then_some(ticket))
             .collect()
     }
 
@@ -210,13 +201,13 @@ impl<W, R> Waiters<W, R> {
     ) -> (Vec<(Ticket, Instant)>, Option<Instant>) {
         let silent = *self.silent_since.get_or_insert(began);
         let (mut overdue, mut next) = (Vec::new(), None::<Instant>);
-        for (ticket, waiter) in &self.by_ticket {
+        for (ticket, waiter) in self.all.iter() {
             let Some(since) = waiter.unanswered.map(|since| since.max(silent)) else {
                 continue;
             };
             let due = since + window;
             if due <= now {
-                overdue.push((*ticket, since));
+                overdue.push((ticket, since));
             } else {
                 next = Some(next.map_or(due, |next| next.min(due)));
             }

@@ -235,7 +235,7 @@ mod tests {
         for permits in amounts {
             let want = Want::new(*permits, false);
             crowd.joined(&want);
-            waiters.join(want, oneshot::channel().0, None, want.since);
+            waiters.join(want, oneshot::channel().0, None, true, want.since);
         }
         (crowd, waiters)
     }
