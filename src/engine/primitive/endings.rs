@@ -25,7 +25,7 @@ impl<P: Primitive> State<P> {
     /// `batch` has been answered.
     pub(super) fn arrive(&mut self, name: &str, batch: Batch<P>, answered: Answered<P>) -> Told<P> {
         let Answered { verdict, sent, now } = answered;
-        let mut told = Told::nobody();
+        let mut told = Told(Vec::with_capacity(batch.calls.len() + batch.asks.len()));
         let Verdict {
             replies,
             grants,
@@ -116,7 +116,7 @@ impl<P: Primitive> State<P> {
     /// The round is over for those who have gone while they were named in it.
     fn withdraw(&mut self, now: Instant) {
         self.names_nobody();
-        for (ticket, want) in std::mem::take(&mut self.gone) {
+        while let Some((ticket, want)) = self.gone.pop_first() {
             let owed = self.primitive.left(ticket, &want, &self.waiters, now);
             self.owe(owed, now);
         }

@@ -105,11 +105,16 @@ impl<P: Primitive> Line<P> {
     /// Carries `call` out. Queued at the first poll. When the future is dropped after that, what is
     /// [owed](Primitive::is_owed) is carried out all the same, anything else only if it has been sent.
     pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<P::Reply> {
-        if let Some(reply) = self.serve(&call) {
-            return Ok(reply);
-        }
-        let (reply, outcome) = oneshot::channel();
-        self.begin(|state| state.call(call, Some(reply), Instant::now()))?;
+        self.keys.check()?;
+        let outcome = match self.serve(self.lock(), &call) {
+            Ok(reply) => return Ok(reply),
+            Err(inner) => {
+                let (reply, outcome) = oneshot::channel();
+                let now = Instant::now();
+                self.add(inner, |state| state.call(call, Some(reply), now))?;
+                outcome
+            }
+        };
         let inline = self.drive();
         match Pending::new(self, outcome, None, inline).await? {
             Outcome::Reply(reply) => Ok(reply),
@@ -148,10 +153,9 @@ impl<P: Primitive> Line<P> {
 
     /// Queues `call` with nobody waiting for the answer. It is carried out as long as there is a connection.
     pub(crate) fn owe(self: &Arc<Self>, call: P::Call) {
-        if self.serve(&call).is_some() {
+        let Err(mut inner) = self.serve(self.lock(), &call) else {
             return;
-        }
-        let mut inner = self.lock();
+        };
         if inner.state.closed && self.core.is_finished() {
             let (error, call) = (self.shut_down(), P::details(&call));
             tracing::error!(%error, call, "not carried out");
@@ -162,14 +166,19 @@ impl<P: Primitive> Line<P> {
     }
 
     /// Serves those who wait by `call`, if that is possible without the server.
-    fn serve(self: &Arc<Self>, call: &P::Call) -> Option<P::Reply> {
-        let mut inner = self.lock();
+    fn serve<'a>(
+        self: &'a Arc<Self>,
+        mut inner: Locked<'a, P>,
+        call: &P::Call,
+    ) -> std::result::Result<P::Reply, Locked<'a, P>> {
         if inner.state.waiters.is_empty() {
-            return None;
+            return Err(inner);
         }
         // Somebody sees to that already.
         let worked = inner.state.has_work();
-        let (reply, told) = inner.state.serve(call, Instant::now())?;
+        let Some((reply, told)) = inner.state.serve(call, Instant::now()) else {
+            return Err(inner);
+        };
         if inner.channels.are_wanted() && !inner.state.somebody_was_told() {
             self.listen_as_needed(&mut inner, &[]);
         }
@@ -185,7 +194,7 @@ impl<P: Primitive> Line<P> {
             drive::let_caller_go(self);
         }
         self.tell(told);
-        Some(reply)
+        Ok(reply)
     }
 
     /// Changes how the primitive goes on.
@@ -236,7 +245,10 @@ impl<P: Primitive> Line<P> {
     /// Something new has come, unless the client has been shut down.
     fn begin<T>(&self, add: impl FnOnce(&mut State<P>) -> T) -> Result<T> {
         self.keys.check()?;
-        let mut inner = self.lock();
+        self.add(self.lock(), add)
+    }
+
+    fn add<T>(&self, mut inner: Locked<'_, P>, add: impl FnOnce(&mut State<P>) -> T) -> Result<T> {
         if inner.state.closed {
             return Err(self.shut_down());
         }

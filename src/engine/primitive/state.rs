@@ -362,6 +362,7 @@ impl<P: Primitive> State<P> {
             heard_at_last: Vec::new(),
         });
         let most = if self.singly > 0 { 1 } else { P::MOST_CALLS };
+        batch.calls.reserve_exact(most.min(self.queue.len()));
         let mut all_fit = true;
         while batch.calls.len() < most && all_fit && self.next().is_some() {
             if self.settle_first(&batch) {
@@ -434,6 +435,7 @@ impl<P: Primitive> State<P> {
         } else {
             Vec::new()
         };
+        batch.asks.reserve_exact(asking.len());
         let ending = waiters.ending();
         let ending = ending.filter_map(|ticket| Some((ticket, &waiters.get(ticket)?.want)));
         let mut seen = BTreeSet::new();

@@ -82,7 +82,8 @@ impl Crowd {
             Some(_) => MOST_RUNS / 2,
             None => MOST_RUNS,
         };
-        let (mut asking, mut runs) = (Vec::<(Ticket, &Want)>::new(), 0);
+        let most = self.reach.min(waiters.len());
+        let (mut asking, mut runs) = (Vec::<(Ticket, &Want)>::with_capacity(most), 0);
         let mut name = |asking: &mut Vec<(Ticket, &'a Want)>, (ticket, want), most| {
             let last = asking.last();
             let begins = last.is_none_or(|(_, last): &(Ticket, &Want)| !last.is_alike(want));

@@ -65,7 +65,7 @@ pub(super) struct Permits {
     pub(super) left_more: Arc<Notify>,
     /// What guards have on record.
     pub(super) record: Record,
-    pub(super) news: Vec<News>,
+    pub(super) news: Option<News>,
 }
 
 /// What the server has answered to a batch.
@@ -82,15 +82,16 @@ struct Answer<'a> {
 }
 
 /// What others are told of when nothing is locked any more.
-pub(super) enum News {
+#[derive(Default)]
+pub(super) struct News {
     /// Permits are on record here: it is seen to that they stay, and that those of the dead come back.
-    Recorded,
-    /// What guards held.
-    Lost(Lease),
+    pub(super) recorded: bool,
+    /// What guards held, and have lost.
+    pub(super) lost: Option<Lease>,
     /// Permits were announced, and nobody listened.
-    Unheard,
+    pub(super) unheard: bool,
     /// Permits have been left to others, who may have to be nudged.
-    Left,
+    pub(super) left: bool,
 }
 
 /// What has led to the last change of those who wait.
@@ -129,7 +130,7 @@ impl Permits {
             leavings: Leavings::default(),
             left_more: Arc::default(),
             record: Record::default(),
-            news: Vec::new(),
+            news: None,
         }
     }
 
@@ -184,6 +185,16 @@ impl Permits {
         served
     }
 
+    fn news(&mut self) -> &mut News {
+        self.news.get_or_insert_default()
+    }
+
+    fn has_lost(&mut self, lost: Option<Lease>) {
+        if lost.is_some() {
+            self.news().lost = lost;
+        }
+    }
+
     /// Whether a release of `permits` may serve the first in line without Redis.
     fn first_may_keep(&mut self, waiters: &Waiters<Self>, permits: u32) -> bool {
         let turns = self.place.turns();
@@ -194,7 +205,7 @@ impl Permits {
     /// Nothing of a batch was done, as what guards held is not on record any more: its calls are made again.
     fn gone(&mut self, batch: &Batch<Self>, life: Option<u64>) -> Verdict<Self> {
         let lost = life.and_then(|life| self.record.is_gone(self.keys.name(), life));
-        self.news.extend(lost.map(News::Lost));
+        self.has_lost(lost);
         Verdict {
             replies: batch.calls.iter().map(|_| Done::Again).collect(),
             grants: batch.asks.iter().map(|_| Got::Again).collect(),
@@ -257,7 +268,10 @@ impl Permits {
 
         let name = self.keys.name();
         let replies = batch.calls.iter().enumerate().map(|(index, queued)| {
-            match (queued.call, batch.steps.answer(name, &mut results, index)) {
+            match (
+                queued.call,
+                batch.steps.answer(name, &mut results, index, queued.call),
+            ) {
                 (Call::TryAcquire(permits), Ok(1)) => Done::Reply(Reply::Granted(Grant {
                     permits,
                     life: None,
@@ -273,7 +287,7 @@ impl Permits {
         let mut owed = None;
         if let Some(balance) = balance {
             let settled = self.record.settle(name, balance);
-            self.news.extend(settled.lost.map(News::Lost));
+            self.has_lost(settled.lost);
             owed = settled.excess;
         }
         Some(Verdict {
@@ -302,12 +316,12 @@ impl Permits {
         // Clients of ours that wait take what is left: whoever else is to have it was not there.
         let no_strangers = strangers == Some(0);
         if !found && (others == Some(0) || no_strangers) {
-            self.news.push(News::Unheard);
+            self.news().unheard = true;
         } else if !no_strangers {
             // An answer out of the record does not know how many listen.
             let known = (self.available < i64::MAX).then_some(self.available);
             if self.leavings.leave(known, found) {
-                self.news.push(News::Left);
+                self.news().left = true;
             } else {
                 self.left_more.notify_one();
             }
@@ -450,7 +464,7 @@ impl Primitive for Permits {
         }
         self.place.departs(batch, self.report(batch));
         if batch.steps.are_recorded() && self.record.departs(&self.core, self.keys.name()) {
-            self.news.push(News::Recorded);
+            self.news().recorded = true;
         }
     }
 
@@ -619,6 +633,6 @@ impl Primitive for Permits {
     }
 
     fn after(&mut self) -> Option<fn(&Arc<Line<Self>>)> {
-        (!self.news.is_empty()).then_some(nudge::tell)
+        self.news.is_some().then_some(nudge::tell)
     }
 }

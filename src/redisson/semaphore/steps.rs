@@ -29,6 +29,8 @@ pub(super) const MOST_RUNS: usize = 64;
 struct Step {
     call: Call,
     count: usize,
+    /// How many steps a batch had before this one came.
+    number: usize,
 }
 
 /// Those who wait for the same amount: neighbours, or all who ask for the last time.
@@ -40,14 +42,13 @@ struct Run {
 /// The steps of a batch.
 #[derive(Default)]
 pub(super) struct Steps {
-    all: Vec<Step>,
     /// Those up to the last one that looks at the whole counter, and the releases behind it.
-    before: Vec<usize>,
+    before: Vec<Step>,
     /// From here on releases of equal amounts may be merged.
     segment: usize,
     /// Those of callers that only try.
-    after: Vec<usize>,
-    /// For each call its step; what the line of all clients needs has none.
+    after: Vec<Step>,
+    /// For each call the number of its step; what the line of all clients needs has none.
     of_calls: Vec<Option<usize>>,
     runs: Vec<Run>,
     /// How many of them, the last ones, ask for the last time.
@@ -66,9 +67,8 @@ impl Steps {
         if self.before.len() + self.after.len() >= MOST_STEPS {
             return false;
         }
-        let Steps {
-            all, before, after, ..
-        } = self;
+        let number = self.before.len() + self.after.len();
+        let Steps { before, after, .. } = self;
         let (order, from) = if call.is_owed() {
             (before, self.segment)
         } else if call.tries() {
@@ -81,14 +81,23 @@ impl Steps {
             let end = before.len();
             (before, end)
         };
-        let twin = order[from..].iter().find(|step| all[**step].call == call);
-        let step = twin.copied().unwrap_or_else(|| {
-            order.push(all.len());
-            all.push(Step { call, count: 0 });
-            all.len() - 1
-        });
-        all[step].count += 1;
-        self.of_calls.push(Some(step));
+        let twin = order[from..].iter_mut().find(|step| step.call == call);
+        let number = match twin {
+            Some(step) => {
+                step.count += 1;
+                step.number
+            }
+            None => {
+                let count = 1;
+                order.push(Step {
+                    call,
+                    count,
+                    number,
+                });
+                number
+            }
+        };
+        self.of_calls.push(Some(number));
         true
     }
 
@@ -119,30 +128,35 @@ impl Steps {
 
     /// The only call, where it is one.
     pub(super) fn lone_call(&self) -> Option<Call> {
-        match (self.all.as_slice(), self.runs.as_slice()) {
-            ([Step { call, count: 1 }], []) => Some(*call),
-            ([], [Run { want, count: 1 }]) if !want.recorded => {
+        let mut all = self.all();
+        match (all.next(), all.next(), self.runs.as_slice()) {
+            (Some(step), None, []) if step.count == 1 => Some(step.call),
+            (None, None, [Run { want, count: 1 }]) if !want.recorded => {
                 Some(Call::TryAcquire(want.permits))
             }
             _ => None,
         }
     }
 
+    /// Those of calls.
+    fn all(&self) -> impl Iterator<Item = &Step> {
+        self.before.iter().chain(&self.after)
+    }
+
     /// Whether they are about permits on record.
     pub(super) fn are_recorded(&self) -> bool {
-        self.all.iter().any(|step| step.call.is_recorded())
+        self.all().any(|step| step.call.is_recorded())
             || self.runs.iter().any(|run| run.want.recorded)
     }
 
     /// Whether permits may be added by them.
     pub(super) fn add(&self) -> bool {
-        self.all.iter().any(|step| step.call.adds())
+        self.all().any(|step| step.call.adds())
     }
 
     /// Writes them; `words`: how those ask who wait on, and the same for permits on record.
     pub(super) fn write(&self, words: [&'static str; 2], args: &mut Vec<Arg>) {
-        let write = |step: &usize, args: &mut Vec<Arg>| self.all[*step].write(args);
-        self.before.iter().for_each(|step| write(step, args));
+        self.before.iter().for_each(|step| step.write(args));
         let in_line = self.runs.len() - self.last;
         for (place, run) in self.runs.iter().enumerate() {
             let words = if place < in_line {
@@ -153,19 +167,19 @@ impl Steps {
             let word = Arg::Word(words[usize::from(run.want.recorded)]);
             args.extend([word, Arg::Number(run.want.permits.into()), count(run.count)]);
         }
-        self.after.iter().for_each(|step| write(step, args));
+        self.after.iter().for_each(|step| step.write(args));
     }
 
     /// Reads what has become of them; `None` for what the script never answers.
     pub(super) fn read(&self, words: &mut SplitAsciiWhitespace<'_>) -> Option<Results> {
         let mut results = Results {
-            steps: vec![(StepResult::Missing, 0); self.all.len()],
+            steps: vec![(StepResult::Missing, 0); self.before.len() + self.after.len()],
             runs: Vec::with_capacity(self.runs.len()),
         };
-        let mut read = |step: &usize, words: &mut SplitAsciiWhitespace<'_>| {
+        let mut read = |step: &Step, words: &mut SplitAsciiWhitespace<'_>| {
             let result = StepResult::read(words.next()?)?;
-            results.steps[*step].0 = result;
-            self.all[*step].expects(result).then_some(())
+            results.steps[step.number].0 = result;
+            step.expects(result).then_some(())
         };
         self.before.iter().try_for_each(|step| read(step, words))?;
         for run in &self.runs {
@@ -181,24 +195,25 @@ impl Steps {
     pub(super) fn read_lone(&self, done: bool) -> Results {
         let result = (StepResult::Number(done.into()), 0);
         Results {
-            steps: self.all.iter().map(|_| result).collect(),
+            steps: self.all().map(|_| result).collect(),
             runs: self.runs.iter().map(|_| done.into()).collect(),
         }
     }
 
-    /// The answer to the call at `index`; asked once for each, in their order.
+    /// The answer to `call`, which is the one at `index`; asked once for each, in their order.
     pub(super) fn answer(
         &self,
         name: &str,
         results: &mut Results,
         index: usize,
+        call: Call,
     ) -> Result<i64, Error> {
         let Some(step) = self.of_calls[index] else {
             return Ok(1);
         };
         let (result, place) = &mut results.steps[step];
         *place += 1;
-        result.answer(name, self.all[step].call, *place - 1)
+        result.answer(name, call, *place - 1)
     }
 
     /// Whether the question at `index` was answered by permits; asked once for each, in their order.
@@ -218,9 +233,10 @@ impl Steps {
                 taken += u64::from(run.want.permits) * *served as u64;
             }
         }
-        for (step, (result, _)) in self.all.iter().zip(&results.steps) {
+        for step in self.all() {
+            let (result, _) = results.steps[step.number];
             if let (Call::TryTake(permits), StepResult::Number(served)) = (step.call, result) {
-                taken += u64::from(permits) * u64::try_from(*served).unwrap_or(0);
+                taken += u64::from(permits) * u64::try_from(served).unwrap_or(0);
             }
             if let Some((permits, of)) = step.call.off_record()
                 && of == life
@@ -385,8 +401,8 @@ mod tests {
                     continue;
                 };
                 let count: usize = results.runs.iter().sum();
-                for call in 0..calls.len() {
-                    let _ = steps.answer("name", &mut results, call);
+                for (index, call) in calls.iter().enumerate() {
+                    let _ = steps.answer("name", &mut results, index, *call);
                 }
                 let served = (0..waiting.len()).filter(|ask| steps.is_served(&mut results, *ask));
                 assert_eq!(served.count(), count);
@@ -409,7 +425,7 @@ mod tests {
     #[test]
     fn equal_calls_are_one_step_and_what_looks_at_the_counter_is_not_passed() {
         let mut steps = Steps::default();
-        for call in [
+        let calls = [
             Call::TryAcquire(1),
             Call::Release(2),
             Call::Release(1),
@@ -419,9 +435,8 @@ mod tests {
             Call::TryAcquire(1),
             Call::TryAcquire(1),
             Call::Release(2),
-        ] {
-            assert!(steps.note_call(call));
-        }
+        ];
+        assert!(calls.iter().all(|call| steps.note_call(*call)));
         for (permits, last) in [
             (1, false),
             (1, false),
@@ -452,7 +467,10 @@ mod tests {
         assert_eq!(written, expected);
         let results = steps.read(&mut "2 1 0 5 1 2 0 1 0 1".split_ascii_whitespace());
         let mut results = results.expect("as the script writes it");
-        let answers = (0..9).map(|call| steps.answer("name", &mut results, call).unwrap());
+        let answers = calls.iter().enumerate().map(|(index, call)| {
+            let answer = steps.answer("name", &mut results, index, *call);
+            answer.expect("it is within the range")
+        });
         assert_eq!(answers.collect::<Vec<_>>(), [0, 1, 1, 1, 1, 5, 1, 0, 1]);
         let served: Vec<_> = (0..6)
             .map(|ask| steps.is_served(&mut results, ask))

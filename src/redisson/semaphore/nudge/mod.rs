@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::primitive::{News, Permits};
+use super::primitive::Permits;
 use super::record;
 use crate::engine::Core;
 use crate::engine::command::Commands;
@@ -42,13 +42,20 @@ const MOMENT: Duration = Duration::from_secs(10);
 
 /// Tells others what is new at a semaphore of this client.
 pub(super) fn tell(line: &Arc<Line<Permits>>) {
-    for news in line.primitive(|permits| std::mem::take(&mut permits.news)) {
-        match news {
-            News::Recorded => line.client().watch(line.keys(), record::owner(line)),
-            News::Lost(lease) => lease.lose(),
-            News::Unheard => line.client().nobody_has_heard(line.keys(), is_heard_by_now),
-            News::Left => start(line, line.primitive(|permits| permits.leavings.series())),
-        }
+    let Some(news) = line.primitive(|permits| permits.news.take()) else {
+        return;
+    };
+    if let Some(lost) = news.lost {
+        lost.lose();
+    }
+    if news.recorded {
+        line.client().watch(line.keys(), record::owner(line));
+    }
+    if news.unheard {
+        line.client().nobody_has_heard(line.keys(), is_heard_by_now);
+    }
+    if news.left {
+        start(line, line.primitive(|permits| permits.leavings.series()));
     }
 }
 
