@@ -311,6 +311,32 @@ async fn a_guard_whose_unlock_was_given_up_before_it_was_sent_is_not_renewed() {
     .await;
 }
 
+/// What a guard could not give back does not count: who goes on taking the lock as that owner frees it every time.
+#[tokio::test]
+async fn what_a_guard_could_not_give_back_is_not_counted() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), Duration::from_millis(400)).await;
+    for refusing in [Refusing::Replica, Refusing::Replicas] {
+        let lock = client.lock("door");
+        let guard = lock.guard_with_lease(HOUR).await.unwrap();
+        refusing.set(&mut redis, true).await;
+        let error = guard.unlock().await.unwrap_err();
+        assert_eq!(error.effect(), Effect::None, "{error}");
+        refusing.set(&mut redis, false).await;
+        let held: bool = redis.exists("door").await.unwrap();
+        assert!(held);
+        lock.guard_with_lease(HOUR)
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+        let held: bool = redis.exists("door").await.unwrap();
+        assert!(!held, "nobody holds it");
+    }
+}
+
 /// Who has been answered that it must wait is not told anything of a server that goes away for longer than the window,
 /// and all of them keep their places.
 #[tokio::test]

@@ -353,6 +353,16 @@ impl Holds {
         self.lock().remove(lock, owner, number);
     }
 
+    /// The hold with this number could not be given back, and nobody will do so: it is left to its lease.
+    pub(crate) fn left_over(&self, lock: &str, owner: &str, number: Option<u64>) {
+        let mut state = self.lock();
+        if let Some(holding) = state.of(lock, owner)
+            && !holding.remove(number)
+        {
+            state.take(lock, owner);
+        }
+    }
+
     /// The server says that `owner` does not hold the lock.
     pub(crate) fn lost(&self, lock: &str, owner: &str) {
         let mut state = self.lock();
