@@ -421,4 +421,12 @@ async fn an_unlock_that_is_refused() {
         !lock.is_locked().await.unwrap()
     })
     .await;
+
+    acl("+publish").await;
+    let guard = lock.guard().await.unwrap();
+    acl("-publish").await;
+    denied(guard.unlock().await);
+    acl("+publish").await;
+    lock.guard().await.unwrap().unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap(), "it does not count");
 }

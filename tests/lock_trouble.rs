@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, ClientBuilder, Effect, Error, RLock, Result};
+use redisson_semaphore::{Client, ClientBuilder, Effect, Error, LockGuard, RLock, Result};
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
 use support::waiters::{until, until_subscribers};
@@ -311,29 +311,41 @@ async fn a_guard_whose_unlock_was_given_up_before_it_was_sent_is_not_renewed() {
     .await;
 }
 
-/// What a guard could not give back does not count: who goes on taking the lock as that owner frees it every time.
+/// What a guard could not give back does not count: who goes on taking the lock as that owner frees it every time. It can be
+/// given back after all, as one that is nobody's.
 #[tokio::test]
 async fn what_a_guard_could_not_give_back_is_not_counted() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
     let client = connect(server.url(), Duration::from_millis(400)).await;
-    for refusing in [Refusing::Replica, Refusing::Replicas] {
-        let lock = client.lock("door");
-        let guard = lock.guard_with_lease(HOUR).await.unwrap();
-        refusing.set(&mut redis, true).await;
+    let lock = client.lock("door");
+    let guard = async || lock.guard_with_lease(HOUR).await.unwrap();
+    let mut control = redis.clone();
+    let mut refused = async |guard: LockGuard, refusing: Refusing| {
+        refusing.set(&mut control, true).await;
         let error = guard.unlock().await.unwrap_err();
         assert_eq!(error.effect(), Effect::None, "{error}");
-        refusing.set(&mut redis, false).await;
-        let held: bool = redis.exists("door").await.unwrap();
-        assert!(held);
-        lock.guard_with_lease(HOUR)
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
-        let held: bool = redis.exists("door").await.unwrap();
-        assert!(!held, "nobody holds it");
+        refusing.set(&mut control, false).await;
+    };
+    let mut count = async || -> Option<u32> { redis.hget("door", lock.owner()).await.unwrap() };
+    for refusing in [Refusing::Replica, Refusing::Replicas] {
+        refused(guard().await, refusing).await;
+        assert_eq!(count().await, Some(1));
+        guard().await.unlock().await.unwrap();
+        assert_eq!(count().await, None);
+
+        refused(guard().await, refusing).await;
+        lock.unlock().await.unwrap();
+        assert_eq!(count().await, None);
+
+        let outer = guard().await;
+        refused(guard().await, refusing).await;
+        assert_eq!(count().await, Some(2));
+        lock.unlock().await.unwrap();
+        assert_eq!(count().await, Some(1));
+        refused(guard().await, refusing).await;
+        outer.unlock().await.unwrap();
+        assert_eq!(count().await, None);
     }
 }
 

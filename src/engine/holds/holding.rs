@@ -80,6 +80,8 @@ struct Held {
     term: Term,
     /// Its release has been sent.
     leaving: bool,
+    /// It could not be given back: it counts no more, unless it is given back after all.
+    spent: bool,
 }
 
 impl Held {
@@ -89,6 +91,7 @@ impl Held {
             claim: id.watch(),
             term,
             leaving: false,
+            spent: false,
         }
     }
 }
@@ -117,6 +120,7 @@ impl Holding {
 
     /// It has taken the lock once more.
     pub(super) fn add(&mut self, id: &HoldId, term: Term, until: Moment) {
+        self.forget_spent();
         self.holds.push(Held::new(id, term));
         self.ends(until);
     }
@@ -127,8 +131,30 @@ impl Holding {
         !self.holds.is_empty()
     }
 
-    pub(super) fn count(&self) -> u32 {
-        u32::try_from(self.holds.len()).unwrap_or(u32::MAX)
+    /// How often it is held; `None`: not any more, but that could not be given back.
+    pub(super) fn count(&self) -> Option<u32> {
+        let live = self.holds.iter().filter(|held| !held.spent).count();
+        (live > 0).then(|| u32::try_from(live).unwrap_or(u32::MAX))
+    }
+
+    /// The same before the hold with this number is given back, which counts in any case.
+    pub(super) fn count_with(&self, number: Option<u64>) -> u32 {
+        let counts = |held: &&Held| !held.spent || Some(held.number) == number;
+        let count = self.holds.iter().filter(counts).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// The hold with this number could not be given back.
+    pub(super) fn spend(&mut self, number: u64) {
+        let mut holds = self.holds.iter_mut();
+        if let Some(held) = holds.find(|held| held.number == number) {
+            (held.leaving, held.spent) = (true, true);
+        }
+    }
+
+    /// The server counts what does, from now on.
+    pub(super) fn forget_spent(&mut self) {
+        self.holds.retain(|held| !held.spent);
     }
 
     pub(super) fn has(&self, number: u64) -> bool {
@@ -144,7 +170,8 @@ impl Holding {
 
     /// The term that counts when the hold with this number has gone; `None` where none is left.
     pub(super) fn term_without(&self, number: Option<u64>) -> Option<Term> {
-        let rest = self.holds.iter().filter(|held| Some(held.number) != number);
+        let stays = |held: &&Held| !held.spent && Some(held.number) != number;
+        let rest = self.holds.iter().filter(stays);
         // A hold that is renewed stays so, whatever was taken on top of it.
         rest.map(|held| held.term)
             .reduce(|below, term| match below {
@@ -171,7 +198,7 @@ impl Holding {
     pub(super) fn leaves(&mut self, number: Option<u64>, leaving: bool) {
         let mut holds = self.holds.iter_mut();
         if let Some(held) = holds.find(|held| Some(held.number) == number) {
-            held.leaving = leaving;
+            held.leaving = leaving || held.spent;
         }
     }
 

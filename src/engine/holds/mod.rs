@@ -161,7 +161,16 @@ impl Holds {
         match self.lock().of(lock, owner) {
             None => Count::Held(0),
             Some(holding) if holding.lease.is_lost() => Count::Over,
-            Some(holding) => Count::Held(holding.count()),
+            Some(holding) => holding.count().map_or(Count::Over, Count::Held),
+        }
+    }
+
+    /// The same before the hold with this number is given back.
+    pub(crate) fn count_with(&self, lock: &str, owner: &str, number: Option<u64>) -> Count {
+        match self.lock().of(lock, owner) {
+            None => Count::Held(0),
+            Some(holding) if holding.lease.is_lost() => Count::Over,
+            Some(holding) => Count::Held(holding.count_with(number)),
         }
     }
 
@@ -340,6 +349,7 @@ impl Holds {
             None => state.end(lock, owner),
             Some(until) => {
                 if let Some(left) = state.remove(lock, owner, number) {
+                    left.forget_spent();
                     left.ends(until);
                     let lease = left.lease.clone();
                     state.changed.push(lease);
@@ -353,13 +363,11 @@ impl Holds {
         self.lock().remove(lock, owner, number);
     }
 
-    /// The hold with this number could not be given back, and nobody will do so: it is left to its lease.
-    pub(crate) fn left_over(&self, lock: &str, owner: &str, number: Option<u64>) {
-        let mut state = self.lock();
-        if let Some(holding) = state.of(lock, owner)
-            && !holding.remove(number)
-        {
-            state.take(lock, owner);
+    /// The hold with this number could not be given back, and who had it has it no more: it is left to its lease, unless it is
+    /// given back as one that is nobody's.
+    pub(crate) fn spend(&self, lock: &str, owner: &str, number: u64) {
+        if let Some(holding) = self.lock().of(lock, owner) {
+            holding.spend(number);
         }
     }
 

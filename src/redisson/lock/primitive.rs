@@ -248,7 +248,7 @@ impl Primitive for Lock {
         }
         self.unserved_since.get_or_insert(now);
         self.last_seen = Some(now);
-        if matches!(self.count(&want.owner), Count::Held(1..)) {
+        if matches!(self.count(&want.owner), Count::Held(1..) | Count::Over) {
             return Look::Now;
         }
         if !others.is_empty() {
@@ -307,12 +307,8 @@ impl Primitive for Lock {
         owner.is_some_and(|owner| waiters.iter().any(|(_, claim)| claim.owner == *owner))
     }
 
-    /// The hold of a guard is spent: nobody else would give it back.
     fn given_up(&mut self, call: &Step) {
-        if let Step::Release(owner, Some(id)) = call {
-            let (key, number) = (self.keys.object(), Some(id.number()));
-            self.holds.left_over(key, owner, number);
-        }
+        self.note_end(call);
     }
 
     fn departs(&mut self, batch: &Batch<Self>) {

@@ -78,9 +78,11 @@ impl Lock {
             Step::Force => self.times.watchdog,
         };
         Known {
-            holds: step
-                .owner()
-                .map_or(Count::Held(0), |owner| self.count(owner)),
+            holds: match step {
+                Step::Acquire(claim) => self.count(&claim.owner),
+                Step::Release(owner, _) => holds.count_with(key, owner, number),
+                Step::Force => Count::Held(0),
+            },
             lease,
             number,
         }
@@ -110,6 +112,14 @@ impl Lock {
         // A guard is spent when its unlock has failed; nobody else would give that hold back.
         if let Step::Release(owner, None) = step {
             holds.leaves(key, owner, known.number, false);
+        }
+    }
+
+    /// It will not take effect. The hold of a guard is spent: who had it has it no more.
+    pub(super) fn note_end(&self, step: &Step) {
+        if let Step::Release(owner, Some(id)) = step {
+            let (holds, key) = (&self.holds, self.keys.object());
+            holds.spend(key, owner, id.number());
         }
     }
 
