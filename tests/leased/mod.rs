@@ -113,6 +113,7 @@ macro_rules! expiring_suite {
         leased_cases! { $suite, $setup;
             expiry: [
                 a_permit_expires_and_a_waiter_gets_it,
+                permits_that_end_one_by_one_serve_all_who_wait,
                 what_has_expired_can_be_neither_released_nor_refreshed,
                 a_refreshed_permit_lasts_longer,
                 a_guard_is_kept_beyond_its_lease,

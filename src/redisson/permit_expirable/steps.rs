@@ -58,7 +58,9 @@ pub(super) fn encode(batch: &Batch<PermitExpirable>, args: &mut Vec<Arg>) {
             // Who releases does not care what has ended.
             Arg::Number(-1)
         } else {
-            number(batch.asks.iter().map(|ask| ask.want.permits()).sum())
+            let asked: usize = batch.asks.iter().map(|ask| ask.want.permits()).sum();
+            // Those who wait behind these are served when the next one ends.
+            number(asked + usize::from(batch.waiting > batch.asks.len()))
         },
     );
     for step in steps(batch) {
