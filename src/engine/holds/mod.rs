@@ -358,13 +358,8 @@ impl Holds {
         }
     }
 
-    /// What has become of its release will not be known.
-    pub(crate) fn given_up(&self, lock: &str, owner: &str, number: Option<u64>) {
-        self.lock().remove(lock, owner, number);
-    }
-
-    /// The hold with this number could not be given back, and who had it has it no more: it is left to its lease, unless it is
-    /// given back as one that is nobody's.
+    /// The hold with this number could not be given back, or nobody will know whether it was, and who had it has it no more: it
+    /// may be left over until its lease ends, unless it is given back as one that is nobody's.
     pub(crate) fn spend(&self, lock: &str, owner: &str, number: u64) {
         if let Some(holding) = self.lock().of(lock, owner) {
             holding.spend(number);
@@ -666,9 +661,31 @@ mod tests {
         let renewals = due(&holds);
         holds.leaves("x", "a", Some(number), true);
         assert!(!holds.renewed(&renewals[0], false, after(30)));
-        holds.given_up("x", "a", Some(number));
+        holds.spend("x", "a", number);
         assert!(!holds.renewed(&renewals[0], false, after(30)));
         assert!(!lease.is_lost() && lease.lost().now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_could_not_be_given_back_does_not_count() {
+        let holds = Holds::default();
+        let (lease, first) = take(&holds, LONG, after(60));
+        let (_, second) = take(&holds, Term::Watched, after(60));
+        holds.spend("x", "a", second);
+        assert_eq!(holds.count("x", "a"), Count::Held(1));
+        assert_eq!(holds.count_with("x", "a", Some(second)), Count::Held(2));
+        assert!(!holds.is_watched("x", "a") && !holds.is_gone("x", "a", second));
+        holds.leaves("x", "a", Some(second), false);
+        assert!(!holds.is_watched("x", "a"));
+        assert_eq!(holds.term_without("x", "a", Some(first)), None);
+        holds.spend("x", "a", first);
+        assert_eq!(holds.count("x", "a"), Count::Over, "it may be left over");
+        assert_eq!(holds.count_with("x", "a", Some(first)), Count::Held(1));
+        assert!(!lease.is_lost() && holds.is_held("x"));
+        // Taken anew, it is counted from one on.
+        let (_, third) = take(&holds, LONG, after(60));
+        assert_eq!(holds.count_with("x", "a", Some(third)), Count::Held(1));
+        assert!(holds.is_gone("x", "a", first) && holds.is_gone("x", "a", second));
     }
 
     #[tokio::test(start_paused = true)]

@@ -127,8 +127,8 @@ impl Lock {
     pub(super) fn note_silence(&self, step: &Step, known: &Known) {
         let (holds, key) = (&self.holds, self.keys.object());
         let Some(owner) = step.owner() else { return };
-        if let Step::Release(..) = step {
-            holds.given_up(key, owner, known.number);
+        if let (Step::Release(..), Some(number)) = (step, known.number) {
+            holds.spend(key, owner, number);
         }
         holds.is_not_answered(key, owner);
     }
