@@ -12,12 +12,12 @@
 --     anything; how many callers, and for each the ids that it brings along, one behind the other, 16 bytes each
 --   try: the same, for callers who do not wait on: they take no turns
 --   available, acquired, total: 0                   try_set, set: permits              add: by how many
---   clear: 0; takes some away from their holders    list: behind whom, "<when> <id in hex>", or ""
+--   clear: how many at the most; takes some away from their holders    list: behind whom, "<when> <id in hex>", or ""
 --   Where turns are kept, nine numbers follow, see semaphore/turns.lua
 -- Returns: in how many milliseconds to look again, -1: never, or nobody wants more than was taken; how many are available; how
 --   many listen to the channel, -1 where that is not known; then for each step:
 --   release, acquire: for each "1" or "0", for one id "o" if Redisson 3.16.8 or before has given it
---   together: how many, or "o"     prolong: "1", "0", "o"     remaining: milliseconds, "never", "none" or "o"
+--   together: how many, or "0:" or "o:" and which one it is, from 0 on     prolong: "1", "0", "o"     remaining: milliseconds, "never", "none" or "o"
 --   available, acquired, total: that     try_set: "1", "0"     set, add: "1", or "0:<available>" if the range forbids it
 --   clear: "<how many>:<how many are left>"
 --   list: behind whom to go on, "-": nobody; for each ",<id in hex>=<milliseconds left, -1: without end>"
@@ -168,7 +168,7 @@ return carry_out(function()
     look_up(first, last)
     for i = first, last do
       local ends_at = ends[ARGV[i]]
-      if not ends_at or ends_at <= now then return is_old(ARGV[i]) and 'o' or '0' end
+      if not ends_at or ends_at <= now then return format('%s:%d', is_old(ARGV[i]) and 'o' or '0', i - first) end
     end
     local count = 0
     for i = first, last do
@@ -208,8 +208,8 @@ return carry_out(function()
     return '1'
   end
 
-  local function clear()
-    local ids = redis.call('ZRANGE', PERMITS, 0, MOST_ENDED - 1)
+  local function clear(most)
+    local ids = most > 0 and redis.call('ZRANGE', PERMITS, 0, min(MOST_ENDED, most) - 1) or {}
     local count = 0
     for i = 1, #ids do
       local id = ids[i]
@@ -275,7 +275,7 @@ return carry_out(function()
     elseif kind == 'add' then
       result = add(tonumber(what))
     elseif kind == 'clear' then
-      result = clear()
+      result = clear(tonumber(what))
     elseif kind == 'list' then
       result = list(what)
     elseif kind == 'acquired' then

@@ -70,6 +70,8 @@ pub(super) struct Holding {
     /// That step will not be answered any more: what the server says of later counts.
     unanswered: bool,
     pub(super) renewing: Renewing,
+    /// Nobody keeps it.
+    pub(super) remembered: bool,
 }
 
 /// One time that the lock was taken.
@@ -115,6 +117,7 @@ impl Holding {
             perhaps: None,
             unanswered: false,
             renewing,
+            remembered: false,
         }
     }
 
@@ -129,6 +132,11 @@ impl Holding {
     pub(super) fn remove(&mut self, number: Option<u64>) -> bool {
         self.holds.retain(|held| Some(held.number) != number);
         !self.holds.is_empty()
+    }
+
+    /// The number of its first hold.
+    pub(super) fn since(&self) -> u64 {
+        self.since
     }
 
     /// How often it is held; `None`: not any more, but that could not be given back.

@@ -44,6 +44,10 @@ pub(crate) struct Holds {
     state: Mutex<State>,
 }
 
+/// What was kept at a certain time.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept(u64);
+
 #[derive(Default)]
 struct State {
     /// By object and by owner.
@@ -88,14 +92,20 @@ impl State {
     }
 
     /// Nobody holds anything of it any more.
-    fn lose_all(&mut self, lock: &str) {
-        for holding in self
-            .by_object
-            .remove(lock)
-            .unwrap_or_default()
-            .into_values()
-        {
-            self.size -= 1;
+    fn lose_all(&mut self, lock: &str, Kept(last): Kept) {
+        let Some(owners) = self.by_object.get_mut(lock) else {
+            return;
+        };
+        let (gone, stay) = std::mem::take(owners)
+            .into_iter()
+            .partition::<BTreeMap<_, _>, _>(|(_, holding)| holding.since() <= last);
+        if stay.is_empty() {
+            self.by_object.remove(lock);
+        } else {
+            *owners = stay;
+        }
+        self.size -= gone.len();
+        for holding in gone.into_values() {
             self.change(holding.lease, Change::Lost);
         }
     }
@@ -120,11 +130,11 @@ impl State {
         self.changed.push(lease);
     }
 
-    /// Makes room: what has run out, and whose handle has gone, is of no use to anybody.
+    /// Makes room: what has run out is of no use to anybody, and what is only remembered mostly not.
     fn tidy(&mut self) {
         if self.size >= self.most {
             self.by_object.retain(|_, owners| {
-                owners.retain(|_, holding| !holding.lease.is_lost());
+                owners.retain(|_, holding| !holding.remembered && !holding.lease.is_lost());
                 !owners.is_empty()
             });
             self.size = self.by_object.values().map(BTreeMap::len).sum();
@@ -251,7 +261,8 @@ impl Holds {
         let holding = Holding::new(owner, &id, term, until, renewing);
         let lease = holding.lease.clone();
         // Whoever held it before has lost it.
-        state.lose_all(lock);
+        let all = Kept(state.last_number);
+        state.lose_all(lock, all);
         state.insert(lock, holding);
         (lease, id)
     }
@@ -272,6 +283,7 @@ impl Holds {
         {
             holding.set_term(term);
             holding.renewing = renewing;
+            holding.remembered = false;
             return holding.lease.clone();
         }
         state.last_number += 1;
@@ -291,7 +303,7 @@ impl Holds {
         }
     }
 
-    /// The server says that what `owner` holds ends at `until`. It is remembered, though nobody keeps it.
+    /// The server says that what `owner` holds ends at `until`. It is remembered for a while, though nobody keeps it.
     pub(crate) fn ends(
         &self,
         object: &Arc<str>,
@@ -301,15 +313,13 @@ impl Holds {
     ) {
         let known = self.lock().of(object, owner).is_some();
         if !known {
-            self.keep(
-                object,
-                owner,
-                Term::Limited(renewing.lease),
-                until,
-                renewing,
-            );
+            let term = Term::Limited(renewing.lease);
+            self.keep(object, owner, term, until, renewing);
         }
-        self.change(object, owner, |holding| holding.ends(until));
+        self.change(object, owner, |holding| {
+            holding.remembered |= !known;
+            holding.ends(until);
+        });
     }
 
     /// A step of `owner` departs that makes all that is left end at `until`; whether it arrives is not known yet.
@@ -374,10 +384,15 @@ impl Holds {
         }
     }
 
-    /// Whoever held the lock holds it no more.
-    pub(crate) fn all_lost(&self, lock: &str) {
+    /// What is kept now.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept(self.lock().last_number)
+    }
+
+    /// Whoever held the lock when that was `kept` holds it no more.
+    pub(crate) fn all_lost(&self, lock: &str, kept: Kept) {
         let mut state = self.lock();
-        state.lose_all(lock);
+        state.lose_all(lock, kept);
     }
 
     /// Whether a task has to be started that renews what lasts for `lease`.
@@ -569,7 +584,7 @@ mod tests {
         let lease = holds.lease("x", "b").unwrap();
         holds.lost("x", "a");
         assert!(!lease.is_lost());
-        holds.all_lost("x");
+        holds.all_lost("x", holds.kept());
         assert!(lease.is_lost() && holds.lease("x", "b").is_none());
     }
 
@@ -760,7 +775,7 @@ mod tests {
         assert!(two.is_lost() && !one.is_lost() && !three.is_lost() && !four.is_lost());
         assert!(owners(5 * SECOND).is_empty() && holds.begin_renewing(5 * SECOND));
         let five = keep("five", Term::Watched, after(30), WATCHDOG);
-        holds.all_lost("x");
+        holds.all_lost("x", holds.kept());
         assert!(five.is_lost() && !one.is_lost());
         assert_eq!(holds.lock().size, 0);
     }
@@ -776,5 +791,29 @@ mod tests {
             }
         }
         assert!(holds.lock().size <= 2 * FEW);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_keeps_makes_room() {
+        let holds = Holds::default();
+        let keep = |number: usize, term| {
+            let owner = format!("{number}").into();
+            holds.keep(&"x".into(), &owner, term, after(30), RENEWING)
+        };
+        let kept: Vec<_> = (0..10).map(|number| keep(number, Term::Watched)).collect();
+        for number in 0..10 * FEW {
+            holds.ends(
+                &"x".into(),
+                &format!("{number}").into(),
+                after(60),
+                RENEWING,
+            );
+        }
+        assert!(holds.lock().size <= 2 * FEW);
+        // What is kept behind that lasts as long as the server has said.
+        let last = keep(10 * FEW - 1, Term::Watched);
+        for lease in kept.iter().chain([&last]) {
+            assert_eq!(lease.remaining(), Some(60 * SECOND));
+        }
     }
 }

@@ -187,7 +187,7 @@ impl Lock {
                 Err(self.not_held(&owner))
             }
             (Step::Force, StepAnswer::Forced(forced)) => {
-                holds.all_lost(key);
+                holds.all_lost(key, holds.kept());
                 Ok(Reply::Forced(forced))
             }
             (step, StepAnswer::Refused(error)) => {

@@ -9,7 +9,7 @@ use super::ids::{self, Id};
 use crate::api::Held;
 use crate::clock::Moment;
 use crate::engine::command::Commands;
-use crate::engine::holds::{Renewing, Term};
+use crate::engine::holds::{Kept, Renewing, Term};
 use crate::engine::request::{Arg, Script};
 use crate::error::{Effect, Result};
 use crate::lease::Lease;
@@ -91,8 +91,14 @@ impl RPermitExpirableSemaphore {
         self.core.holds.tell();
     }
 
-    pub(super) fn all_are_gone(&self) {
-        self.core.holds.all_lost(self.permits_key());
+    /// What this client keeps now of all objects.
+    pub(super) fn kept_now(&self) -> Kept {
+        self.core.holds.kept()
+    }
+
+    /// Nobody holds what was kept then.
+    pub(super) fn all_are_gone(&self, kept: Kept) {
+        self.core.holds.all_lost(self.permits_key(), kept);
         self.core.holds.tell();
     }
 
