@@ -102,6 +102,7 @@ macro_rules! leased_suite {
                 a_guard_wakes_a_waiter,
                 a_guard_outlives_its_handle,
                 a_guard_shows_what_is_left,
+                a_release_of_all_serves_guards_that_stay,
             ]
         }
     };
