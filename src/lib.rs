@@ -73,7 +73,7 @@ pub use api::{
     MAX_PERMITS, Permit, PermitHolder, RemainingTtl, Semaphore,
 };
 pub use client::{Client, ClientBuilder};
-pub use config::{NameMapper, ShardedPubSub};
+pub use config::{NameMapper, Protocol, ShardedPubSub};
 pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;

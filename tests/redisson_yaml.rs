@@ -93,6 +93,7 @@ threads: 4
 nettyThreads: 4
 lockWatchdogTimeout: 20000
 nameMapper: !<org.redisson.config.DefaultNameMapper> {}
+protocol: "RESP3"
 codec: !<org.redisson.codec.Kryo5Codec> {}
 transportMode: "NIO"
 "#;
@@ -143,8 +144,10 @@ async fn a_jvm_and_this_crate_read_the_same_file() {
             .find(|line| line.contains("redisson-semaphore"));
         let own = own.unwrap_or(&list);
         for part in ["name=from-yaml", "db=2", "user=app"] {
-            assert!(list.contains(part), "{part}: {own}");
+            assert!(own.contains(part), "{part}: {own}");
         }
+        let protocol = if text == OF_4 { "resp=3" } else { "resp=2" };
+        assert!(own.contains(protocol), "{protocol}: {own}");
         client.shutdown().await.unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Client;
-use crate::config::{Config, NameMapper, ShardedPubSub};
+use crate::config::{Config, NameMapper, Protocol, ShardedPubSub};
 use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
@@ -81,6 +81,17 @@ impl ClientBuilder {
     /// waiters, which then look in vain.
     pub fn database(mut self, database: u32) -> Self {
         self.config.database = Some(database.into());
+        self
+    }
+
+    /// What is spoken with the servers; what the URL says (`redis://h/?protocol=resp3`), or RESP2, by default. Redisson:
+    /// `setProtocol`.
+    ///
+    /// By RESP3 a connection begins with `HELLO 3`, which takes the place of `AUTH` and no permission. A server that does not know it is
+    /// told at once, as [`Error::Server`]. Nothing else is different, and the clients of an object need not all speak the same.
+    /// Sentinels are spoken to as their own URLs say.
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.config.protocol = Some(protocol);
         self
     }
 

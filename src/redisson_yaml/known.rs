@@ -115,8 +115,8 @@ const WAIT: (&str, &[&str]) = (
 );
 
 const PROTOCOL: (&str, &[&str]) = (
-    "RESP2 is spoken, which every server does, and commands have their own names",
-    &["commandMapper", "protocol", "valkeyCapabilities"],
+    "commands have their own names, and nothing is asked for that only some servers know",
+    &["commandMapper", "valkeyCapabilities"],
 );
 
 const CREDENTIALS: (&str, &[&str]) = (

@@ -8,7 +8,7 @@ use super::known;
 use super::section::{Section, Setting};
 use super::{Fault, Ignored, fault};
 use crate::client::{Client, ClientBuilder};
-use crate::config::{NameMapper, ShardedPubSub};
+use crate::config::{NameMapper, Protocol, ShardedPubSub};
 
 /// Redisson's own, for what the file leaves open.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -226,6 +226,10 @@ fn who(
     }
     if let Some(database) = servers.number("database")? {
         builder = builder.database(database);
+    }
+    if let Some(setting) = either(common, servers, "protocol") {
+        builder = builder
+            .protocol(setting.word(&[("RESP2", Protocol::Resp2), ("RESP3", Protocol::Resp3)])?);
     }
     Ok(builder)
 }
