@@ -127,7 +127,7 @@ const CREDENTIALS: (&str, &[&str]) = (
 const PAID: (&str, &[&str]) = ("it is about Redisson PRO", &["registrationKey"]);
 
 const TLS: (&str, &[&str]) = (
-    "versions and ciphers are those of rustls; a TrustManagerFactory and a KeyManagerFactory are Java's",
+    "versions and ciphers are those of the TLS library; a TrustManagerFactory and a KeyManagerFactory are Java's",
     &[
         "sslCiphers",
         "sslKeyManagerFactory",

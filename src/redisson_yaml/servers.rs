@@ -335,7 +335,7 @@ fn secured(
     Ok(with_tls(builder, authorities, certificate))
 }
 
-#[cfg(feature = "tls-rustls")]
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 fn with_tls(
     builder: ClientBuilder,
     authorities: Option<Vec<u8>>,
@@ -355,7 +355,7 @@ fn with_tls(
 }
 
 /// That there is no TLS is told when the client connects.
-#[cfg(not(feature = "tls-rustls"))]
+#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
 fn with_tls(builder: ClientBuilder, _: Option<Vec<u8>>, _: Option<Vec<u8>>) -> ClientBuilder {
     builder
 }
