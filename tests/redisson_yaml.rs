@@ -311,8 +311,8 @@ fn what_has_no_meaning_here_is_told() {
         (13, "singleServerConfig.connectionPoolSize"),
         (17, "threads"),
         (18, "nettyThreads"),
-        (21, "codec"),
-        (22, "transportMode"),
+        (22, "codec"),
+        (23, "transportMode"),
     ];
     let keys = keys.map(|(line, key)| (line, key.to_owned()));
     assert_eq!(ignored(&RedissonYaml::text(&text)), keys);

@@ -14,7 +14,7 @@ use support::clients::{
 use support::peer::JavaPeer;
 use support::server::{Options, RedisServer};
 use support::waiters::{until, until_subscribers, waiter};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -177,11 +177,12 @@ async fn a_connection_that_ends_in_the_middle_of_it_is_tried_again() {
     let attempts = tokio::spawn(async move {
         for attempt in 1.. {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let _hello = stream.read_u8().await.unwrap();
-            // The second one is told so that it ends otherwise.
-            if attempt == 2 {
-                stream.set_zero_linger().unwrap();
-                return;
+            let hello = stream.read(&mut [0; 16 * 1024]).await.unwrap();
+            assert!(hello > 0);
+            match attempt {
+                1 => stream.shutdown().await.unwrap(),
+                2 => stream.set_zero_linger().unwrap(),
+                _ => return,
             }
         }
     });
