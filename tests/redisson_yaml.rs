@@ -173,18 +173,7 @@ async fn a_cluster_is_found_by_the_same_file() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_are_found_by_the_same_file() {
     let deployment = Deployment::start().await;
-    for sentinel in &deployment.sentinels {
-        sentinels::let_all_in(sentinel).await;
-    }
-    let addresses: Vec<String> = (deployment.sentinels.iter())
-        .map(|sentinel| format!("  - \"redis://127.0.0.1:{}\"\n", sentinel.port()))
-        .collect();
-    let text = format!(
-        "sentinelServersConfig:\n  masterName: \"{MASTER}\"\n  sentinelAddresses:\n{}  sentinelUsername: redisson\n  \
-         sentinelPassword: redisson\n  masterConnectionMinimumIdleSize: 1\n  slaveConnectionMinimumIdleSize: 1\n",
-        addresses.concat()
-    );
-    let file = File::new(&text);
+    let file = File::new(&deployment.yaml());
     let client = Client::from_redisson_yaml(file.path()).await.unwrap();
     let peer = JavaPeer::start_with("4.7.0", "redis://", &["--yaml", file.path()]).await;
     share(&client, &peer, "seats").await;
@@ -207,16 +196,12 @@ async fn servers_and_sentinels_are_reached_by_tls_by_the_same_file() {
         .start()
         .await;
     sentinels::monitor(&sentinel, MASTER, server.tls_port(), "harness", 1).await;
-    sentinels::let_all_in(&sentinel).await;
     let single = format!(
         "singleServerConfig:\n  address: rediss://{HOST}:{}\n  connectionMinimumIdleSize: 1\n",
         server.tls_port()
     );
-    let watched = format!(
-        "sentinelServersConfig:\n  masterName: {MASTER}\n  sentinelAddresses: [\"rediss://{HOST}:{}\"]\n  \
-         sentinelUsername: redisson\n  sentinelPassword: redisson\n  checkSentinelsList: false\n",
-        sentinel.tls_port()
-    );
+    let asked = format!("rediss://{HOST}:{}", sentinel.tls_port());
+    let watched = sentinels::yaml(MASTER, &[asked], "harness");
     let store = authority.truststore();
     let store = store.to_str().expect("plain characters");
     let trusted = |indent: &str| {
