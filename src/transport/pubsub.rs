@@ -64,7 +64,8 @@ impl Asking {
         self.send(&commands(kind.subscribe(), groups)).await?;
         let mut answers = Vec::with_capacity(groups.len());
         for group in groups {
-            answers.push(self.confirmed(group.len()).await?);
+            let answer = self.confirmed(group.len()).await?;
+            answers.push(answer.map_err(|refusal| refusal.naming(group)));
         }
         Ok(answers)
     }
