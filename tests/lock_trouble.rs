@@ -4,6 +4,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, RLock, Result};
 use support::proxy::{Fate, Proxy};
@@ -280,6 +281,59 @@ async fn callers_behind_a_question_that_is_not_answered_have_their_own_deadlines
     assert_eq!(errors[0].effect(), Effect::Unknown, "{}", errors[0]);
     for error in &errors[1..] {
         assert_eq!(error.effect(), Effect::None, "{error}");
+    }
+}
+
+/// A guard that is given back has gone, though its call was told, behind another one, that nothing took effect: nobody
+/// else would ever give that hold back.
+#[tokio::test]
+async fn a_guard_whose_unlock_was_given_up_before_it_was_sent_is_not_renewed() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url())
+        .retry_window(Duration::from_millis(400))
+        .lock_watchdog_timeout(Duration::from_secs(2));
+    let client = client.connect().await.unwrap();
+    let guard = client.lock("door").guard().await.unwrap();
+    proxy.mute();
+    let other = client.lock("door");
+    let other = tokio::spawn(async move { other.try_lock().await });
+    yield_now().await;
+    let error = guard.unlock().await.unwrap_err();
+    assert_eq!(error.effect(), Effect::None, "{error}");
+    ended("it is told", other).await.unwrap_err();
+    proxy.clear();
+    until("the lock comes to its end", LIMIT, async || {
+        let held: bool = redis.exists("door").await.unwrap();
+        !held
+    })
+    .await;
+}
+
+/// What a guard could not give back does not count: who goes on taking the lock as that owner frees it every time.
+#[tokio::test]
+async fn what_a_guard_could_not_give_back_is_not_counted() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), Duration::from_millis(400)).await;
+    for refusing in [Refusing::Replica, Refusing::Replicas] {
+        let lock = client.lock("door");
+        let guard = lock.guard_with_lease(HOUR).await.unwrap();
+        refusing.set(&mut redis, true).await;
+        let error = guard.unlock().await.unwrap_err();
+        assert_eq!(error.effect(), Effect::None, "{error}");
+        refusing.set(&mut redis, false).await;
+        let held: bool = redis.exists("door").await.unwrap();
+        assert!(held);
+        lock.guard_with_lease(HOUR)
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+        let held: bool = redis.exists("door").await.unwrap();
+        assert!(!held, "nobody holds it");
     }
 }
 

@@ -67,6 +67,8 @@ pub(super) struct Holding {
     until: Moment,
     /// When at the earliest, because of a step that has not been answered.
     perhaps: Option<Moment>,
+    /// That step will not be answered any more: what the server says of later counts.
+    unanswered: bool,
     pub(super) renewing: Renewing,
 }
 
@@ -108,6 +110,7 @@ impl Holding {
             lease: Lease::granted(until),
             until,
             perhaps: None,
+            unanswered: false,
             renewing,
         }
     }
@@ -192,21 +195,43 @@ impl Holding {
     pub(super) fn ends(&mut self, until: Moment) {
         self.steps += 1;
         self.until = until;
-        self.perhaps = None;
+        self.may_not_end();
         self.show_end();
     }
 
     /// It ends at `until` or later, the server says, and no step has come in between.
     pub(super) fn lasts(&mut self, until: Moment) {
         self.until = self.until.later(until);
+        if self.unanswered {
+            self.may_not_end();
+        }
         self.show_end();
     }
 
-    /// It may end at `until` already; or does not, after all.
-    pub(super) fn may_end(&mut self, until: Option<Moment>) {
+    /// It may end at `until` already.
+    pub(super) fn may_end(&mut self, until: Moment) {
         self.steps += 1;
-        self.perhaps = until.map(|until| self.perhaps.map_or(until, |end| end.earlier(until)));
+        self.perhaps = Some(self.perhaps.map_or(until, |end| end.earlier(until)));
+        self.unanswered = false;
         self.show_end();
+    }
+
+    /// It does not, after all.
+    pub(super) fn stays(&mut self) {
+        self.steps += 1;
+        self.may_not_end();
+        self.show_end();
+    }
+
+    /// Nobody will learn whether it does, but by what the server says of it later.
+    pub(super) fn is_not_answered(&mut self) {
+        self.steps += 1;
+        self.unanswered = true;
+    }
+
+    fn may_not_end(&mut self) {
+        self.perhaps = None;
+        self.unanswered = false;
     }
 
     fn show_end(&self) {

@@ -305,12 +305,17 @@ impl Holds {
 
     /// A step of `owner` departs that makes all that is left end at `until`; whether it arrives is not known yet.
     pub(crate) fn departs(&self, lock: &str, owner: &str, until: Moment) {
-        self.change(lock, owner, |holding| holding.may_end(Some(until)));
+        self.change(lock, owner, |holding| holding.may_end(until));
     }
 
     /// It has not taken effect.
     pub(crate) fn stays(&self, lock: &str, owner: &str) {
-        self.change(lock, owner, |holding| holding.may_end(None));
+        self.change(lock, owner, Holding::stays);
+    }
+
+    /// Nobody will learn whether it has: the next renewal tells how long it lasts.
+    pub(crate) fn is_not_answered(&self, lock: &str, owner: &str) {
+        self.change(lock, owner, Holding::is_not_answered);
     }
 
     /// The hold with this number is about to be given back, and is renewed no more; unless that is not to be, after
@@ -346,6 +351,16 @@ impl Holds {
     /// What has become of its release will not be known.
     pub(crate) fn given_up(&self, lock: &str, owner: &str, number: Option<u64>) {
         self.lock().remove(lock, owner, number);
+    }
+
+    /// The hold with this number could not be given back, and nobody will do so: it is left to its lease.
+    pub(crate) fn left_over(&self, lock: &str, owner: &str, number: Option<u64>) {
+        let mut state = self.lock();
+        if let Some(holding) = state.of(lock, owner)
+            && !holding.remove(number)
+        {
+            state.take(lock, owner);
+        }
     }
 
     /// The server says that `owner` does not hold the lock.
@@ -572,6 +587,26 @@ mod tests {
         holds.departs("x", "a", after(1));
         tokio::time::sleep(SECOND).await;
         assert!(lease.is_lost());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_will_not_be_answered_counts_until_the_next_renewal() {
+        let holds = Holds::default();
+        let (lease, _) = take(&holds, Term::Watched, after(30));
+        let earlier = due(&holds);
+        holds.departs("x", "a", after(10));
+        let meanwhile = due(&holds);
+        holds.is_not_answered("x", "a");
+        for renewal in [&earlier[0], &meanwhile[0]] {
+            assert!(!holds.renewed(renewal, true, after(40)));
+            assert_eq!(lease.remaining(), Some(10 * SECOND));
+        }
+        assert!(!holds.renewed(&due(&holds)[0], true, after(40)));
+        assert_eq!(lease.remaining(), Some(40 * SECOND));
+        // One that is still to be answered is told by its own answer.
+        holds.departs("x", "a", after(10));
+        assert!(!holds.renewed(&due(&holds)[0], true, after(50)));
+        assert_eq!(lease.remaining(), Some(10 * SECOND));
     }
 
     #[tokio::test(start_paused = true)]

@@ -161,6 +161,7 @@ impl<P: Primitive> State<P> {
         self.withdraw(now);
         let error = doubt.unwrap_or(error);
         for queued in batch.calls {
+            self.primitive.given_up(&queued.call);
             told.answer(queued, Err(error.clone()));
         }
         told
@@ -309,6 +310,9 @@ impl<P: Primitive> State<P> {
                 tell_trouble(name, queued, trouble, &mut told);
                 dropped = true;
                 // What was never sent must not happen after this; the rest is a matter of its answer.
+                if !trouble.doubtful {
+                    self.primitive.given_up(&queued.call);
+                }
                 return trouble.doubtful;
             } else {
                 next = next.into_iter().chain([due]).min();
@@ -363,7 +367,10 @@ impl<P: Primitive> State<P> {
                 continue;
             }
             match item {
-                Item::Call(mut queued) => tell_trouble(name, &mut queued, &untouched, &mut told),
+                Item::Call(mut queued) => {
+                    tell_trouble(name, &mut queued, &untouched, &mut told);
+                    self.primitive.given_up(&queued.call);
+                }
                 Item::Command(mut command) => command.give_up(name, &untouched),
             }
         }

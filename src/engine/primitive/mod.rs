@@ -180,6 +180,9 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         false
     }
 
+    /// A call will not be carried out any more: its caller has been told so, or there was none.
+    fn given_up(&mut self, _call: &Self::Call) {}
+
     /// A batch departs. Once for each.
     fn departs(&mut self, _batch: &Batch<Self>) {}
 

@@ -20,7 +20,7 @@ use crate::engine::once::{
 };
 use crate::engine::request::Request;
 use crate::error::Error;
-use crate::transport::{Reason, Refusal, Value};
+use crate::transport::{Failure, Reason, Refusal, Value};
 
 /// How a batch has ended.
 enum Ended<P: Primitive> {
@@ -38,26 +38,52 @@ enum Ended<P: Primitive> {
     Unknown,
 }
 
+impl<P: Primitive> Ended<P> {
+    /// Whether it may be found out which key is meant by the error.
+    fn has_wrong_type(&self) -> bool {
+        let error = match self {
+            Ended::Failed { error, .. } => Some(error),
+            Ended::Answered(verdict) => verdict.stopped.as_ref(),
+            Ended::NotDone | Ended::Unknown => None,
+        };
+        matches!(error, Some(Error::WrongType { .. }))
+    }
+}
+
 impl<P: Primitive> Line<P> {
     async fn carry_out_batch(&self, batch: Batch<P>) {
         let mut batch = InHand::new(self, batch);
         let began = Instant::now();
-        let mut first = None;
-        if let Some(usual) = self.departs(&batch) {
-            match self.core.try_for_callers(&usual).await {
-                Ok(value) => {
-                    if let Some(Answer::Done(_)) = Answer::read(&envelope::text(&value)) {
-                        let ended = self.answered(&mut batch, &value);
-                        return self.end(batch, ended).await;
-                    }
-                }
-                // What it has done is asked for in the other form.
-                Err(failure) => first = Some(failure.without_answer()),
+        let usual = match self.departs(&batch) {
+            Some(usual) => Some(self.core.try_for_callers(&usual).await),
+            None => None,
+        };
+        // What is rare has a future of its own: this one is made, and moved, for every call.
+        let mut ended = match usual {
+            Some(Ok(value)) if envelope::is_done(&value) => self.answered(&mut batch, &value),
+            // What it has done is asked for in the other form.
+            Some(Err(failure)) => {
+                let first = Some(failure.without_answer());
+                Box::pin(self.carry_out_on_record(&mut batch, first, began)).await
             }
+            _ => Box::pin(self.carry_out_on_record(&mut batch, None, began)).await,
+        };
+        if ended.has_wrong_type() {
+            ended = Box::pin(self.explained(ended)).await;
         }
+        self.settle(batch.take(), ended);
+    }
+
+    /// Carries `batch` out by the envelope, behind a `first` sending in the other form that has failed.
+    async fn carry_out_on_record(
+        &self,
+        batch: &mut Batch<P>,
+        mut first: Option<Failure>,
+        began: Instant,
+    ) -> Ended<P> {
         let mut request = {
             let mut inner = self.lock();
-            inner.state.primitive.request(&batch, &self.wire())
+            inner.state.primitive.request(batch, &self.wire())
         };
         request.number(self.core.next_sequence());
         if batch.doubtful {
@@ -69,7 +95,7 @@ impl<P: Primitive> Line<P> {
                 unanswered |= trouble.doubtful;
                 // The answer, if one comes, will be that of a later sending.
                 sent = Moment::now();
-                self.tell_impatient(&mut batch, trouble, began)
+                self.tell_impatient(batch, trouble, began)
             };
             let ending = match first.take() {
                 None => self.core.carry_out(&mut request, callers).await,
@@ -97,8 +123,8 @@ impl<P: Primitive> Line<P> {
         batch.sent = sent;
         batch.unanswered = unanswered.then(|| began.elapsed());
         let waited = batch.unanswered;
-        let ended = match ending {
-            Ending::Answer(value) => self.answered(&mut batch, &value),
+        match ending {
+            Ending::Answer(value) => self.answered(batch, &value),
             Ending::Refused(refusal) => Ended::Failed {
                 error: refused(self.name(), &refusal),
                 doubt: waited.map(|waited| refused_in_doubt(self.name(), &refusal.detail, waited)),
@@ -111,8 +137,7 @@ impl<P: Primitive> Line<P> {
                 doubt: None,
                 each: false,
             },
-        };
-        self.end(batch, ended).await;
+        }
     }
 
     /// Notes that `batch` departs; what it is sent in, in a usual case.
@@ -138,32 +163,21 @@ impl<P: Primitive> Line<P> {
             .unwrap_or_else(|| self.makes_no_sense(batch, value))
     }
 
-    /// Sees to it that all who are concerned learn how `batch` has ended.
-    async fn end(&self, mut batch: InHand<'_, Self>, ended: Ended<P>) {
+    /// With the key named that its error is about.
+    async fn explained(&self, ended: Ended<P>) -> Ended<P> {
         match ended {
-            Ended::Failed { error, doubt, each } if !each || batch.parts() == 1 => {
-                let error = Box::pin(self.explain(error)).await;
-                let told = {
-                    let mut inner = self.lock();
-                    let state = &mut inner.state;
-                    // A copy may still arrive; or nobody knows what the answer has said.
-                    state.doubtful |= batch.unanswered.is_some() || doubt.is_some();
-                    let errors = (&error, doubt.as_ref());
-                    let told = state.fail(self.keys.name(), batch.take(), errors, Instant::now());
-                    self.listen_as_needed(&mut inner, &[]);
-                    told
-                };
-                self.tell(told);
-            }
-            ended => {
-                let mut ended = ended;
-                if let Ended::Answered(verdict) = &mut ended
-                    && let Some(error) = verdict.stopped.take()
-                {
-                    verdict.stopped = Some(Box::pin(self.explain(error)).await);
+            Ended::Failed { error, doubt, each } => Ended::Failed {
+                error: self.explain(error).await,
+                doubt,
+                each,
+            },
+            Ended::Answered(mut verdict) => {
+                if let Some(error) = verdict.stopped.take() {
+                    verdict.stopped = Some(self.explain(error).await);
                 }
-                self.settle(batch.take(), ended);
+                Ended::Answered(verdict)
             }
+            other => other,
         }
     }
 
@@ -184,25 +198,36 @@ impl<P: Primitive> Line<P> {
     /// Notes how `batch` has ended, and tells its callers.
     fn settle(&self, mut batch: Batch<P>, ended: Ended<P>) {
         let now = Instant::now();
+        let name = self.keys.name();
+        let several = batch.parts() > 1;
         let mut inner = self.lock();
         let state = &mut inner.state;
-        match ended {
+        let told = match ended {
             Ended::Answered(verdict) => {
                 let heard = std::mem::take(&mut batch.heard);
                 let sent = batch.sent.timer();
                 let answered = Answered { verdict, sent, now };
-                let told = state.arrive(self.keys.name(), batch, answered);
+                let told = state.arrive(name, batch, answered);
                 self.listen_behind(&mut inner, heard);
                 self.unlock(inner);
-                self.tell(told);
+                told
             }
-            Ended::NotDone => state.put_back(batch, now),
-            Ended::Failed { .. } => state.try_singly(batch, now),
+            Ended::NotDone => return state.put_back(batch, now),
+            Ended::Failed { each: true, .. } if several => return state.try_singly(batch, now),
+            Ended::Failed { error, doubt, .. } => {
+                // A copy may still arrive; or nobody knows what the answer has said.
+                state.doubtful |= batch.unanswered.is_some() || doubt.is_some();
+                let told = state.fail(name, batch, (&error, doubt.as_ref()), now);
+                self.listen_as_needed(&mut inner, &[]);
+                drop(inner);
+                told
+            }
             Ended::Unknown => {
-                log::unknown(self.keys.name(), &batch.contents());
-                state.give_up(&batch, now);
+                log::unknown(name, &batch.contents());
+                return state.give_up(&batch, now);
             }
-        }
+        };
+        self.tell(told);
     }
 
     /// Reads the answer to `batch`.
@@ -247,7 +272,7 @@ impl<P: Primitive> Line<P> {
 
     /// An answer that no script of ours gives. One that says it has done something has: what, nobody knows.
     fn makes_no_sense(&self, batch: &Batch<P>, value: &Value) -> Ended<P> {
-        let done = matches!(Answer::read(&envelope::text(value)), Some(Answer::Done(_)));
+        let done = envelope::is_done(value);
         let waited = batch.unanswered.or(done.then_some(Duration::ZERO));
         if done {
             log::unknown(self.keys.name(), &batch.contents());

@@ -307,6 +307,14 @@ impl Primitive for Lock {
         owner.is_some_and(|owner| waiters.iter().any(|(_, claim)| claim.owner == *owner))
     }
 
+    /// The hold of a guard is spent: nobody else would give it back.
+    fn given_up(&mut self, call: &Step) {
+        if let Step::Release(owner, Some(id)) = call {
+            let (key, number) = (self.keys.object(), Some(id.number()));
+            self.holds.left_over(key, owner, number);
+        }
+    }
+
     fn departs(&mut self, batch: &Batch<Self>) {
         self.depart(batch);
     }

@@ -115,9 +115,12 @@ impl Lock {
 
     /// Nobody will know whether it has taken effect.
     pub(super) fn note_silence(&self, step: &Step, known: &Known) {
-        if let Step::Release(owner, _) = step {
-            self.holds.given_up(self.keys.object(), owner, known.number);
+        let (holds, key) = (&self.holds, self.keys.object());
+        let Some(owner) = step.owner() else { return };
+        if let Step::Release(..) = step {
+            holds.given_up(key, owner, known.number);
         }
+        holds.is_not_answered(key, owner);
     }
 
     /// There is no answer to what was under way.

@@ -333,10 +333,10 @@ impl RPermitExpirableSemaphore {
     pub async fn update_lease_time(&self, id: &str, lease: Option<Duration>) -> Result<bool> {
         let bytes = self.id(id)?;
         self.check_lease(lease)?;
-        let until = self.may_end(&bytes, lease);
-        let call = Call::Prolong(bytes.clone(), lease);
+        let prolonging = self.prolong(&bytes, lease);
+        let call = Call::Prolong(bytes, lease);
         let prolonged = self.run(call, |reply| self.flag(id, &reply)).await;
-        self.prolonged(&bytes, &prolonged, until);
+        prolonging.answered(&prolonged);
         prolonged
     }
 
