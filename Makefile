@@ -23,6 +23,7 @@ FEATURE_TESTS = $(shell awk -F'"' '/^name/ { name = $$2 } /^required-features/ {
 
 test: setup ## check everything, on the redis-server of this machine, and what matters most on others
 	@redis-server --version
+	scripts/setup.sh openssl
 	cargo fmt --all --check
 	set -e; for feature in $(FEATURES); do cargo check --locked --no-default-features --features $$feature; done
 	cargo clippy --locked --workspace --all-targets -- -D warnings
@@ -31,6 +32,7 @@ test: setup ## check everything, on the redis-server of this machine, and what m
 	cargo test --locked --package rsem
 	cargo test --locked --package services
 	cargo test --locked --all-features --lib $(FEATURE_TESTS)
+	cargo test --locked --features tls-native-tls --test tls_native
 	$(MAKE) test-servers SERVER_TESTS="$(EACH_SERVER)"
 	cargo test --locked --all-features --doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
@@ -50,11 +52,14 @@ oldest-crates: ## build with the oldest versions of the crates that Cargo.toml p
 		$$(ls -t target/package/redisson-semaphore-*.crate | head -n 1)
 	printf '\n[workspace]\n' >> $(OLDEST_CRATES)/source/Cargo.toml
 	cd $(OLDEST_CRATES)/source && RUSTC_BOOTSTRAP=1 cargo update --quiet -Z direct-minimal-versions
-	cargo check --all-features --manifest-path $(OLDEST_CRATES)/source/Cargo.toml --target-dir $(OLDEST_CRATES)/target
+	set -e; for features in --all-features "--features tls-native-tls"; do \
+		cargo check $$features --manifest-path $(OLDEST_CRATES)/source/Cargo.toml --target-dir $(OLDEST_CRATES)/target; \
+	done
 
 oldest-rust: ## build with the oldest Rust that is promised, which rustup fetches
-	scripts/setup.sh oldest-rust
+	scripts/setup.sh oldest-rust openssl
 	cargo +$(RUST) check --locked --all-features --package redisson-semaphore --package rsem --target-dir target/oldest-rust
+	cargo +$(RUST) check --locked --features tls-native-tls --target-dir target/oldest-rust
 
 # What has to hold on every server: the contracts of all primitives, faults, and a Redisson beside it. A server that cannot be had
 # is a failure. In `make test` it is a part, within a minute for each.

@@ -82,10 +82,21 @@ pub enum ShardedPubSub {
     Off,
 }
 
+/// What is spoken with a server; see [`ClientBuilder::protocol`](crate::ClientBuilder::protocol).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// Known to every server.
+    #[default]
+    Resp2,
+    /// Known to Redis from 6.0 on, and to Valkey.
+    Resp3,
+}
+
 /// The settings of a client, as [`ClientBuilder`](crate::ClientBuilder) collects them.
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) url: String,
+    pub(crate) protocol: Option<Protocol>,
     pub(crate) database: Option<i64>,
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
@@ -116,6 +127,7 @@ impl Config {
     pub(crate) fn new(url: impl Into<String>) -> Self {
         Config {
             url: url.into(),
+            protocol: None,
             database: None,
             username: None,
             password: None,

@@ -28,7 +28,7 @@
     not(all(
         feature = "blocking",
         feature = "redisson-yaml",
-        feature = "tls-rustls",
+        any(feature = "tls-rustls", feature = "tls-native-tls"),
         feature = "tower"
     )),
     allow(rustdoc::broken_intra_doc_links)
@@ -73,7 +73,7 @@ pub use api::{
     MAX_PERMITS, Permit, PermitHolder, RemainingTtl, Semaphore,
 };
 pub use client::{Client, ClientBuilder};
-pub use config::{NameMapper, ShardedPubSub};
+pub use config::{NameMapper, Protocol, ShardedPubSub};
 pub use credentials::{Credentials, CredentialsProvider};
 pub use error::{Effect, Error, Result};
 pub use lease::Lease;
@@ -86,6 +86,9 @@ pub use redisson::{
 pub use redisson_yaml::{Ignored, RedissonYaml};
 pub use state::ConnectionState;
 pub use stats::Stats;
-#[cfg(feature = "tls-rustls")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+#[cfg_attr(
+    docsrs,
+    doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
+)]
 pub use tls::Tls;

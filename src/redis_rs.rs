@@ -4,10 +4,10 @@ use crate::client::{Client, ClientBuilder};
 use crate::error::Error;
 use crate::transport::Given;
 
-/// The server, the user and the database that a service has for the redis crate already; all other settings are this crate's.
+/// The server, the user, the database and the protocol that a service has for the redis crate already; all other settings are
+/// this crate's.
 ///
-/// Connections are this crate's own: its calls go by once-only scripts, and must not be sent again by somebody else. Whatever protocol is
-/// asked for there, RESP2 is spoken.
+/// Connections are this crate's own: its calls go by once-only scripts, and must not be sent again by somebody else.
 ///
 /// ```no_run
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,7 +28,9 @@ impl TryFrom<&redis::ConnectionInfo> for ClientBuilder {
 
     fn try_from(info: &redis::ConnectionInfo) -> Result<Self, Error> {
         let given = Given::read(info).map_err(|reason| Error::Configuration { reason })?;
-        let mut builder = Client::builder(given.url).database(given.database);
+        let mut builder = Client::builder(given.url)
+            .database(given.database)
+            .protocol(given.protocol);
         if let Some(username) = given.username {
             builder = builder.username(username);
         }

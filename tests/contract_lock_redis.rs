@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lock_contract::Fixture;
-use redisson_semaphore::{Client, Lock};
+use redisson_semaphore::{Client, Lock, Protocol};
 use support::server::RedisServer;
 
 /// A private server and two clients of it.
@@ -21,10 +21,11 @@ struct Redis {
 }
 
 impl Redis {
-    async fn start(fenced: bool) -> Self {
+    async fn start(fenced: bool, protocol: Protocol) -> Self {
         let server = RedisServer::start().await;
         let connect = || async {
-            let client = Client::connect(server.url()).await;
+            let client = Client::builder(server.url()).protocol(protocol);
+            let client = client.connect().await;
             client.expect("the server has just been started")
         };
         Redis {
@@ -60,5 +61,6 @@ impl Fixture for Redis {
     }
 }
 
-lock_suite!(rlock, Redis::start(false).await);
-lock_suite!(fenced_lock, Redis::start(true).await);
+lock_suite!(rlock, Redis::start(false, Protocol::Resp2).await);
+lock_suite!(fenced_lock, Redis::start(true, Protocol::Resp2).await);
+lock_suite!(by_resp3, Redis::start(true, Protocol::Resp3).await);

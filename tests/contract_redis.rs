@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use contract::Fixture;
-use redisson_semaphore::{Client, Semaphore};
+use redisson_semaphore::{Client, Protocol, Semaphore};
 use support::server::RedisServer;
 
 /// A private server and two clients of it.
@@ -20,10 +20,11 @@ struct Redis {
 }
 
 impl Redis {
-    async fn start() -> Self {
+    async fn start(protocol: Protocol) -> Self {
         let server = RedisServer::start().await;
         let connect = || async {
-            let client = Client::connect(server.url()).await;
+            let client = Client::builder(server.url()).protocol(protocol);
+            let client = client.connect().await;
             client.expect("the server has just been started")
         };
         Redis {
@@ -46,4 +47,5 @@ impl Fixture for Redis {
     }
 }
 
-contract_suite!(redis_semaphore, Redis::start().await);
+contract_suite!(redis_semaphore, Redis::start(Protocol::Resp2).await);
+contract_suite!(by_resp3, Redis::start(Protocol::Resp3).await);

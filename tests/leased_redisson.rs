@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leased::{Expiring, Fixture};
-use redisson_semaphore::{Client, LeasedSemaphore};
+use redisson_semaphore::{Client, LeasedSemaphore, Protocol};
 use support::clients::builder;
 use support::server::RedisServer;
 
@@ -24,9 +24,9 @@ struct Redis {
 }
 
 impl Redis {
-    async fn start() -> Self {
+    async fn start(protocol: Protocol) -> Self {
         let server = RedisServer::start().await;
-        let client = || async { builder(server.url()).connect().await };
+        let client = || async { builder(server.url()).protocol(protocol).connect().await };
         Redis {
             made: AtomicU32::new(0),
             first: client().await.unwrap(),
@@ -66,5 +66,9 @@ impl Expiring for Redis {
     }
 }
 
-leased_suite!(permit_expirable, Redis::start().await);
-expiring_suite!(permit_expirable_expiring, Redis::start().await);
+leased_suite!(permit_expirable, Redis::start(Protocol::Resp2).await);
+leased_suite!(by_resp3, Redis::start(Protocol::Resp3).await);
+expiring_suite!(
+    permit_expirable_expiring,
+    Redis::start(Protocol::Resp2).await
+);

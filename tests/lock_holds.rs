@@ -421,4 +421,28 @@ async fn an_unlock_that_is_refused() {
         !lock.is_locked().await.unwrap()
     })
     .await;
+
+    acl("+publish").await;
+    let guard = lock.guard().await.unwrap();
+    acl("-publish").await;
+    denied(guard.unlock().await);
+    acl("+publish").await;
+    lock.guard().await.unwrap().unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap(), "it does not count");
+
+    // Of two holds, the other one's time does not begin.
+    lock.lock().await.unwrap();
+    lock.lock_with_lease(2 * LIMIT).await.unwrap();
+    acl("-hset").await;
+    denied(lock.unlock().await);
+    let left: u64 = redis::cmd("PTTL")
+        .arg("refused")
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert!(Duration::from_millis(left) > LIMIT, "{left} ms");
+    acl("+hset").await;
+    lock.unlock().await.unwrap();
+    lock.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
 }

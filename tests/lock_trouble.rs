@@ -4,8 +4,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, ClientBuilder, Effect, Error, RLock, Result};
+use redisson_semaphore::{Client, ClientBuilder, Effect, Error, LockGuard, RLock, Result};
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
 use support::waiters::{until, until_subscribers};
@@ -280,6 +281,71 @@ async fn callers_behind_a_question_that_is_not_answered_have_their_own_deadlines
     assert_eq!(errors[0].effect(), Effect::Unknown, "{}", errors[0]);
     for error in &errors[1..] {
         assert_eq!(error.effect(), Effect::None, "{error}");
+    }
+}
+
+/// A guard that is given back has gone, though its call was told, behind another one, that nothing took effect: nobody
+/// else would ever give that hold back.
+#[tokio::test]
+async fn a_guard_whose_unlock_was_given_up_before_it_was_sent_is_not_renewed() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url())
+        .retry_window(Duration::from_millis(400))
+        .lock_watchdog_timeout(Duration::from_secs(2));
+    let client = client.connect().await.unwrap();
+    let guard = client.lock("door").guard().await.unwrap();
+    proxy.mute();
+    let other = client.lock("door");
+    let other = tokio::spawn(async move { other.try_lock().await });
+    yield_now().await;
+    let error = guard.unlock().await.unwrap_err();
+    assert_eq!(error.effect(), Effect::None, "{error}");
+    ended("it is told", other).await.unwrap_err();
+    proxy.clear();
+    until("the lock comes to its end", LIMIT, async || {
+        let held: bool = redis.exists("door").await.unwrap();
+        !held
+    })
+    .await;
+}
+
+/// What a guard could not give back does not count: who goes on taking the lock as that owner frees it every time. It can be
+/// given back after all, as one that is nobody's.
+#[tokio::test]
+async fn what_a_guard_could_not_give_back_is_not_counted() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), Duration::from_millis(400)).await;
+    let lock = client.lock("door");
+    let guard = async || lock.guard_with_lease(HOUR).await.unwrap();
+    let mut control = redis.clone();
+    let mut refused = async |guard: LockGuard, refusing: Refusing| {
+        refusing.set(&mut control, true).await;
+        let error = guard.unlock().await.unwrap_err();
+        assert_eq!(error.effect(), Effect::None, "{error}");
+        refusing.set(&mut control, false).await;
+    };
+    let mut count = async || -> Option<u32> { redis.hget("door", lock.owner()).await.unwrap() };
+    for refusing in [Refusing::Replica, Refusing::Replicas] {
+        refused(guard().await, refusing).await;
+        assert_eq!(count().await, Some(1));
+        guard().await.unlock().await.unwrap();
+        assert_eq!(count().await, None);
+
+        refused(guard().await, refusing).await;
+        lock.unlock().await.unwrap();
+        assert_eq!(count().await, None);
+
+        let outer = guard().await;
+        refused(guard().await, refusing).await;
+        assert_eq!(count().await, Some(2));
+        lock.unlock().await.unwrap();
+        assert_eq!(count().await, Some(1));
+        refused(guard().await, refusing).await;
+        outer.unlock().await.unwrap();
+        assert_eq!(count().await, None);
     }
 }
 

@@ -119,6 +119,15 @@ fn denied(error: &Error, name: &str) {
     assert_clear(error, name);
 }
 
+/// The server says that it is about a key, a channel or a command, and not which.
+fn denied_for(error: &Error, name: &str, missing: &str) {
+    denied(error, name);
+    let Error::PermissionDenied { detail, .. } = error else {
+        unreachable!("seen just now");
+    };
+    assert!(detail.contains(missing), "{missing}: {detail}");
+}
+
 #[tokio::test]
 async fn a_forbidden_script_command_is_told() {
     let (server, client) = limited("~* &* +@all -evalsha -eval").await;
@@ -143,14 +152,15 @@ async fn a_forbidden_key_is_told() {
     let _: () = control.set("closed", 5).await.unwrap();
     let semaphore = client.semaphore("closed");
     for (operation, error) in all_operations(&semaphore).await {
-        denied(&error.unwrap_or_else(|| panic!("{operation}")), "closed");
+        let error = error.unwrap_or_else(|| panic!("{operation}"));
+        denied_for(&error, "closed", "closed");
     }
     for error in [
         semaphore.exists().await.unwrap_err(),
         semaphore.delete().await.unwrap_err(),
         semaphore.remaining_ttl().await.unwrap_err(),
     ] {
-        denied(&error, "closed");
+        denied_for(&error, "closed", "closed");
     }
     let open = client.semaphore("open");
     open.release(1).await.unwrap();
@@ -161,9 +171,12 @@ async fn a_forbidden_key_is_told() {
 
 #[tokio::test]
 async fn what_cannot_be_announced_is_not_carried_out() {
-    for rules in [
-        "~* &* +@all -publish",
-        "~* resetchannels &redisson_sc:{other} +@all",
+    for (rules, missing) in [
+        ("~* &* +@all -publish", ["'publish'", "rsem doctor"]),
+        (
+            "~* resetchannels &redisson_sc:{other} +@all",
+            ["redisson_sc:{silent}"; 2],
+        ),
     ] {
         let (server, client) = limited(rules).await;
         let mut control = server.connection().await;
@@ -175,6 +188,8 @@ async fn what_cannot_be_announced_is_not_carried_out() {
             semaphore.add_permits(1).await.unwrap_err(),
         ] {
             denied(&error, "silent");
+            let told = error.to_string();
+            assert!(missing.iter().any(|what| told.contains(what)), "{told}");
         }
         assert!(snapshot_all(&mut control).await.is_empty(), "{rules}");
 
@@ -382,7 +397,7 @@ async fn a_channel_that_may_not_be_heard_is_told_to_those_who_would_wait() {
         if rules.contains("other") {
             let waiting = waiter(&mut control, &other, 1).await;
             let error = timeout(LIMIT, semaphore.acquire(1)).await.expect("told");
-            denied(&error.unwrap_err(), "deaf");
+            denied_for(&error.unwrap_err(), "deaf", "redisson_sc:{deaf}");
             other.release(1).await.unwrap();
             served(waiting).await;
         }

@@ -177,10 +177,11 @@ async fn permits_are_taken_and_given_back_by_id() {
     let mut bad = ids(&some);
     bad.push(NOBODY);
     assert_eq!(jobs.try_release_many(&bad).await, Ok(0));
-    assert!(matches!(
-        jobs.release_many(&bad).await,
-        Err(Error::PermitNotHeld { .. })
-    ));
+    let error = jobs.release_many(&bad).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::PermitNotHeld { id, .. } if id == NOBODY),
+        "{error}"
+    );
     assert_eq!(
         jobs.try_release_many(&[some[0].id(), some[0].id()]).await,
         Ok(1),
@@ -305,6 +306,58 @@ async fn those_who_hold_are_listed_page_by_page() {
     assert_eq!(scripts(&mut control).await - before, 2);
     assert_eq!(jobs.available_permits().await, Ok(2000));
     assert_eq!(jobs.holders().await.unwrap(), []);
+}
+
+/// Somebody has entered what is no id at all: it is counted, not listed, and taken away with all others.
+#[tokio::test]
+async fn a_member_without_an_id_is_passed_over() {
+    let (server, _client, jobs) = start(3).await;
+    let mut control = server.connection().await;
+    let held = jobs.acquire().await.unwrap();
+    let _: () = control.zadd(permits_key("jobs"), "", 9e14).await.unwrap();
+    let (listed, taken) = tokio::join!(jobs.holders(), jobs.try_acquire());
+    let taken = taken.unwrap().expect("there are some");
+    let listed: HashSet<_> = listed
+        .unwrap()
+        .iter()
+        .map(|one| one.id().to_owned())
+        .collect();
+    assert!(listed.contains(held.id()) && !listed.contains(""));
+    assert_eq!(jobs.try_release(taken.id()).await, Ok(true));
+    assert_eq!(jobs.release_all().await, Ok(2));
+    assert_eq!(jobs.holders().await.unwrap(), []);
+}
+
+/// Those who are served by it are none of those whom it takes something away from.
+#[tokio::test]
+async fn guards_that_are_served_when_all_are_taken_away_stay() {
+    let (server, client, jobs) = start(1500).await;
+    let mut control = server.connection().await;
+    let elsewhere = connect(server.url()).await;
+    let elsewhere = elsewhere
+        .permit_expirable_semaphore("jobs")
+        .with_lease(HOUR);
+    for _ in 0..3 {
+        elsewhere.acquire_many(500).await.unwrap();
+    }
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        let jobs = client.permit_expirable_semaphore("jobs").with_lease(HOUR);
+        waiting.push(tokio::spawn(async move { jobs.permit().await }));
+    }
+    until_subscribers(&mut control, &channel("jobs"), 1).await;
+    jobs.available_permits().await.unwrap();
+    assert_eq!(jobs.release_all().await, Ok(1500));
+    for waiter in waiting {
+        let guard = timeout(LIMIT, waiter)
+            .await
+            .expect("it is served")
+            .unwrap()
+            .unwrap();
+        assert!(!guard.is_lost());
+        assert_eq!(guard.release().await, Ok(true));
+    }
+    assert_eq!(counts(&jobs).await, [1500, 0, 1500]);
 }
 
 /// What changes between two pages: the last one that was listed goes, or all are renewed again and again.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Effect, Error, Held, RPermitExpirableSemaphore, Result};
+use redisson_semaphore::{
+    Client, Effect, Error, Held, RPermitExpirableSemaphore, RemainingTtl, Result,
+};
 use support::clients::{LIMIT, builder, connect, limited};
 use support::polls::poll_once;
 use support::proxy::{Fate, Proxy};
@@ -314,6 +316,36 @@ async fn a_guard_that_is_cut_off_is_lost_before_others_have_its_permit() {
     // It gives nothing back that is somebody else's.
     assert_eq!(guard.release().await, Ok(false));
     assert_eq!(other.try_release(taken.id()).await, Ok(true));
+}
+
+/// A change of its lease that was dropped before it was sent brings the end of a guard's permit no nearer.
+#[tokio::test]
+async fn a_change_that_was_dropped_ends_no_guard() {
+    let (_server, proxy) = start().await;
+    let client = builder(proxy.url()).lock_watchdog_timeout(HOUR);
+    let client = client.connect().await.unwrap();
+    let jobs = client.permit_expirable_semaphore("jobs");
+    jobs.try_set_permits(1).await.unwrap();
+    let guard = jobs.permit().await.unwrap();
+    let lasts = || {
+        guard
+            .lease()
+            .remaining()
+            .is_some_and(|left| 2 * left > HOUR)
+    };
+    proxy.set_round_trip(Duration::from_millis(50));
+    let mut first = pin!(jobs.available_permits());
+    assert!(poll_once(&mut first).await.is_pending());
+    {
+        let mut change = pin!(jobs.update_lease_time(guard.id(), Some(Duration::from_secs(10))));
+        assert!(poll_once(&mut change).await.is_pending());
+        assert!(!lasts());
+    }
+    until("it is renewed", LIMIT, async || lasts()).await;
+    assert_eq!(first.await, Ok(0));
+    let left = jobs.lease_time(guard.id()).await.unwrap();
+    assert!(matches!(left, RemainingTtl::Expires(left) if 2 * left > HOUR));
+    assert_eq!(guard.release().await, Ok(true));
 }
 
 /// A reply is lost, and the question about it is refused: nobody knows, and nothing is lost.

@@ -93,6 +93,7 @@ threads: 4
 nettyThreads: 4
 lockWatchdogTimeout: 20000
 nameMapper: !<org.redisson.config.DefaultNameMapper> {}
+protocol: "RESP3"
 codec: !<org.redisson.codec.Kryo5Codec> {}
 transportMode: "NIO"
 "#;
@@ -143,8 +144,10 @@ async fn a_jvm_and_this_crate_read_the_same_file() {
             .find(|line| line.contains("redisson-semaphore"));
         let own = own.unwrap_or(&list);
         for part in ["name=from-yaml", "db=2", "user=app"] {
-            assert!(list.contains(part), "{part}: {own}");
+            assert!(own.contains(part), "{part}: {own}");
         }
+        let protocol = if text == OF_4 { "resp=3" } else { "resp=2" };
+        assert!(own.contains(protocol), "{protocol}: {own}");
         client.shutdown().await.unwrap();
     }
 }
@@ -170,18 +173,7 @@ async fn a_cluster_is_found_by_the_same_file() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_are_found_by_the_same_file() {
     let deployment = Deployment::start().await;
-    for sentinel in &deployment.sentinels {
-        sentinels::let_all_in(sentinel).await;
-    }
-    let addresses: Vec<String> = (deployment.sentinels.iter())
-        .map(|sentinel| format!("  - \"redis://127.0.0.1:{}\"\n", sentinel.port()))
-        .collect();
-    let text = format!(
-        "sentinelServersConfig:\n  masterName: \"{MASTER}\"\n  sentinelAddresses:\n{}  sentinelUsername: redisson\n  \
-         sentinelPassword: redisson\n  masterConnectionMinimumIdleSize: 1\n  slaveConnectionMinimumIdleSize: 1\n",
-        addresses.concat()
-    );
-    let file = File::new(&text);
+    let file = File::new(&deployment.yaml());
     let client = Client::from_redisson_yaml(file.path()).await.unwrap();
     let peer = JavaPeer::start_with("4.7.0", "redis://", &["--yaml", file.path()]).await;
     share(&client, &peer, "seats").await;
@@ -204,16 +196,12 @@ async fn servers_and_sentinels_are_reached_by_tls_by_the_same_file() {
         .start()
         .await;
     sentinels::monitor(&sentinel, MASTER, server.tls_port(), "harness", 1).await;
-    sentinels::let_all_in(&sentinel).await;
     let single = format!(
         "singleServerConfig:\n  address: rediss://{HOST}:{}\n  connectionMinimumIdleSize: 1\n",
         server.tls_port()
     );
-    let watched = format!(
-        "sentinelServersConfig:\n  masterName: {MASTER}\n  sentinelAddresses: [\"rediss://{HOST}:{}\"]\n  \
-         sentinelUsername: redisson\n  sentinelPassword: redisson\n  checkSentinelsList: false\n",
-        sentinel.tls_port()
-    );
+    let asked = format!("rediss://{HOST}:{}", sentinel.tls_port());
+    let watched = sentinels::yaml(MASTER, &[asked], "harness");
     let store = authority.truststore();
     let store = store.to_str().expect("plain characters");
     let trusted = |indent: &str| {
@@ -308,8 +296,8 @@ fn what_has_no_meaning_here_is_told() {
         (13, "singleServerConfig.connectionPoolSize"),
         (17, "threads"),
         (18, "nettyThreads"),
-        (21, "codec"),
-        (22, "transportMode"),
+        (22, "codec"),
+        (23, "transportMode"),
     ];
     let keys = keys.map(|(line, key)| (line, key.to_owned()));
     assert_eq!(ignored(&RedissonYaml::text(&text)), keys);

@@ -257,11 +257,10 @@ async fn what_cannot_work_is_told() {
 async fn a_jvm_follows_the_same_sentinels() {
     let deployment = Deployment::start().await;
     let client: Client = deployment.builder().connect().await.unwrap();
-    for sentinel in &deployment.sentinels {
-        sentinels::let_all_in(sentinel).await;
-    }
-    let url = deployment.sentinels[0].url();
-    let peer = JavaPeer::start_with("4.7.0", &url, &["--sentinel-of", MASTER]).await;
+    let file = deployment.sentinels[0].directory().join("redisson.yaml");
+    std::fs::write(&file, deployment.yaml()).expect("the directory is ours");
+    let file = file.to_str().expect("plain characters");
+    let peer = JavaPeer::start_with("4.7.0", "redis://", &["--yaml", file]).await;
     let semaphore = client.semaphore("seats");
     let one = || json!({ "name": "seats", "permits": 1 });
     let task = waiter(&deployment.servers[0], &semaphore, 1).await;

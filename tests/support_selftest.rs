@@ -217,6 +217,15 @@ fn monitor_lines_are_read_with_their_escapes() {
         args: vec!["a]b \\ A".into(), String::new(), "\t\"".into()],
     };
     assert_eq!(monitor::Command::parse(line), Some(command));
+    // As Valkey 8.1 writes them.
+    for (written, words) in [
+        (r#""a"b" "\x" """#, ["a\"b", "\\x", ""]),
+        (r#""F\x04\x" "\" """"#, ["F\x04\\x", "\\", "\""]),
+    ] {
+        let line = format!("1.2 [0 lua] \"get\" {written}");
+        let command = monitor::Command::parse(&line).expect(&line);
+        assert_eq!(command.args, words, "{line}");
+    }
     assert_eq!(monitor::Command::parse("OK"), None);
 }
 

@@ -2,7 +2,8 @@
 
 mod certificates;
 mod sentinels;
-mod support;
+// The tests by another library are this file in a module.
+pub(crate) mod support;
 
 use certificates::{Authority, Certificate};
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Tls};
@@ -13,9 +14,23 @@ use support::clients::{
 use support::peer::JavaPeer;
 use support::server::{Options, RedisServer};
 use support::waiters::{until, until_subscribers, waiter};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 const HOST: &str = "127.0.0.1";
+
+/// How the library in use says that nobody is known who has signed a certificate, and that it is for another name.
+const UNKNOWN_ISSUER: &str = if cfg!(feature = "tls-rustls") {
+    "UnknownIssuer"
+} else {
+    "certificate verify failed"
+};
+const OTHER_NAME: &str = if cfg!(feature = "tls-rustls") {
+    "redis.example"
+} else {
+    "mismatch"
+};
 
 /// A server that shows `certificate`.
 fn showing(authority: &Authority, certificate: &Certificate) -> Options {
@@ -111,9 +126,9 @@ async fn a_certificate_that_does_not_fit_is_told_at_once() {
     let wrong_name = authority.certificate("redis.example");
     let of_other = other.certificate(HOST);
     for (certificate, trusted, words) in [
-        (&of_other, &authority, "UnknownIssuer"),
+        (&of_other, &authority, UNKNOWN_ISSUER),
         (&authority.expired(HOST), &authority, "expired"),
-        (&wrong_name, &authority, "redis.example"),
+        (&wrong_name, &authority, OTHER_NAME),
     ] {
         let server = showing(&authority, certificate).start().await;
         let name = format!("{HOST}:{}", server.tls_port());
@@ -151,6 +166,35 @@ async fn who_does_not_speak_tls_is_told_apart() {
         assert_eq!(name, server);
         assert!(detail.contains(words), "{detail}");
     }
+}
+
+/// As behind a load balancer while its server starts: that is no fault of a certificate.
+#[tokio::test]
+async fn a_connection_that_ends_in_the_middle_of_it_is_tried_again() {
+    let authority = Authority::new();
+    let listener = TcpListener::bind((HOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let attempts = tokio::spawn(async move {
+        for attempt in 1.. {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let hello = stream.read(&mut [0; 16 * 1024]).await.unwrap();
+            assert!(hello > 0);
+            match attempt {
+                1 => stream.shutdown().await.unwrap(),
+                2 => stream.set_zero_linger().unwrap(),
+                _ => return,
+            }
+        }
+    });
+    let connecting = builder(format!("rediss://{HOST}:{port}"))
+        .tls(trusting(&authority))
+        .connect_timeout(LIMIT);
+    let connecting = tokio::spawn(connecting.connect());
+    timeout(LIMIT, attempts)
+        .await
+        .expect("it is tried again")
+        .unwrap();
+    connecting.abort();
 }
 
 #[tokio::test]
@@ -236,7 +280,7 @@ async fn sentinels_and_their_master_are_reached_by_tls() {
     assert_eq!(stored(&server, "seats").await, ["1"]);
     let detail = told(to(), &format!("secured of the sentinels {asked}")).await;
     assert!(
-        detail.contains("UnknownIssuer") && detail.contains(&asked),
+        detail.contains(UNKNOWN_ISSUER) && detail.contains(&asked),
         "{detail}"
     );
 }
@@ -251,10 +295,13 @@ async fn without_settings_the_systems_authorities_are_trusted() {
     }
     let authority = Authority::new();
     let server = good(&authority).await;
-    let itself = "without_settings_the_systems_authorities_are_trusted";
+    let mut itself = "without_settings_the_systems_authorities_are_trusted".to_owned();
+    if let Some((_, module)) = module_path!().split_once("::") {
+        itself = format!("{module}::{itself}");
+    }
     let run = |file| {
         let mut run = tokio::process::Command::new(std::env::current_exe().expect("it runs"));
-        run.args(["--exact", itself]).env(URL, url(&server));
+        run.args(["--exact", &itself]).env(URL, url(&server));
         run.env("SSL_CERT_FILE", file).env_remove("SSL_CERT_DIR");
         async move { run.output().await.expect("it can be run") }
     };
@@ -266,7 +313,7 @@ async fn without_settings_the_systems_authorities_are_trusted() {
     assert!(!stranger.status.success());
     let output = String::from_utf8_lossy(&stranger.stdout).into_owned();
     let output = output + &String::from_utf8_lossy(&stranger.stderr);
-    assert!(output.contains("UnknownIssuer"), "{output}");
+    assert!(output.contains(UNKNOWN_ISSUER), "{output}");
     assert_eq!(stored(&server, "seats").await, ["1"]);
 }
 

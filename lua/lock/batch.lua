@@ -139,8 +139,14 @@ for i = 7, #ARGV, 4 do
       if result == 0 then
         leaving = owner
       else
+        -- Without memory nothing may be written but behind what needs none.
+        local ttl = redis.call('PTTL', lock)
         redis.call('PEXPIRE', lock, lease)
-        redis.call('HSET', lock, owner, result)
+        local written = redis.pcall('HSET', lock, owner, result)
+        if type(written) == 'table' then
+          redis.call('PEXPIRE', lock, ttl)
+          return written
+        end
       end
     end
   else

@@ -21,7 +21,7 @@ do
   local ENDLESS, HIGHEST = 922337203685477, 2147483647
   local pcall, KEYS, ARGV = redis.pcall, KEYS, ARGV
   local kind, count = ARGV[6], #ARGV
-  local takes = (kind == 'acquire' or kind == 'try') and count == 10 and #ARGV[10] == 16
+  local takes = (kind == 'acquire' or kind == 'try') and count == 10 and ARGV[5] == '1' and #ARGV[10] == 16
   local gives = kind == 'release' and count == 8
   local text = (takes or gives) and ARGV[4] == '0' and not KEYS[5] and pcall('GET', KEYS[2])
   local total = type(text) == 'string' and tonumber(text)

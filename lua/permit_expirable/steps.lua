@@ -4,20 +4,20 @@
 --   acquiredPermits, getPermits, trySetPermits, setPermits, addPermits; the last part of the script, behind counter.lua and
 --   semaphore/turns.lua. OBJECT is the counter: string, the permits available as a decimal integer; FURTHER the permits that are held: zset, id
 --   -> when it ends, in milliseconds since 1970; 922337203685477: never
--- ARGV[1..] those of envelope.lua; then how many permits are asked for in all, -1 where it is of no matter which permits
---   have ended; then steps, each a kind and what it needs
+-- ARGV[1..] those of envelope.lua; then how many permits are wanted in all, more than are asked for where others wait behind
+--   those who ask, -1 where it is of no matter which permits have ended; then steps, each a kind and what it needs
 --   release: how many, ids; each on its own         together: how many, ids; all of them or none
 --   prolong: id, lease in milliseconds, -1: without end      remaining: id
 --   acquire: lease; how many of the first callers stop the line: if one of those does not fit, no later one gets
 --     anything; how many callers, and for each the ids that it brings along, one behind the other, 16 bytes each
 --   try: the same, for callers who do not wait on: they take no turns
 --   available, acquired, total: 0                   try_set, set: permits              add: by how many
---   clear: 0; takes some away from their holders    list: behind whom, "<when> <id in hex>", or ""
+--   clear: how many at the most; takes some away from their holders    list: behind whom, "<when> <id in hex>", or ""
 --   Where turns are kept, nine numbers follow, see semaphore/turns.lua
--- Returns: in how many milliseconds to look again, -1: never; how many are available; how many listen to the channel, -1
---   where that is not known; then for each step:
+-- Returns: in how many milliseconds to look again, -1: never, or nobody wants more than was taken; how many are available; how
+--   many listen to the channel, -1 where that is not known; then for each step:
 --   release, acquire: for each "1" or "0", for one id "o" if Redisson 3.16.8 or before has given it
---   together: how many, or "o"     prolong: "1", "0", "o"     remaining: milliseconds, "never", "none" or "o"
+--   together: how many, or "0:" or "o:" and which one it is, from 0 on     prolong: "1", "0", "o"     remaining: milliseconds, "never", "none" or "o"
 --   available, acquired, total: that     try_set: "1", "0"     set, add: "1", or "0:<available>" if the range forbids it
 --   clear: "<how many>:<how many are left>"
 --   list: behind whom to go on, "-": nobody; for each ",<id in hex>=<milliseconds left, -1: without end>"
@@ -92,7 +92,7 @@ return carry_out(function()
   total, exists = total + #ended, exists or #ended > 0
   if #ended == most then over = redis.call('ZCOUNT', PERMITS, '-inf', now_text) - most end
 
-  local short, stopped, nearest, retaken = false, false, nil, false
+  local got, stopped, nearest, retaken = 0, false, nil, false
   local function acquire(lease, in_turn, stops, first, last)
     local results = {}
     local score = lease < 0 and ENDLESS or min(ENDLESS, now + lease)
@@ -107,6 +107,7 @@ return carry_out(function()
     end
     if usual > first then
       results[1], total, change = string.rep('1', usual - first), free, change + usual - first
+      got = got + usual - first
       if score < ENDLESS then nearest = min(nearest or score, score) end
     end
     for i = usual, last do
@@ -124,10 +125,9 @@ return carry_out(function()
             ends[id], touched[#touched + 1], retaken = score, id, true
           end
         end
-        total, change = total - count, change + count
+        total, change, got = total - count, change + count, got + count
         if score < ENDLESS then nearest = min(nearest or score, score) end
       else
-        short = true
         -- What will never fit stops nobody.
         if i < first + stops and not stopped then stopped = count <= max(0, total) + over + held() end
       end
@@ -168,7 +168,7 @@ return carry_out(function()
     look_up(first, last)
     for i = first, last do
       local ends_at = ends[ARGV[i]]
-      if not ends_at or ends_at <= now then return is_old(ARGV[i]) and 'o' or '0' end
+      if not ends_at or ends_at <= now then return format('%s:%d', is_old(ARGV[i]) and 'o' or '0', i - first) end
     end
     local count = 0
     for i = first, last do
@@ -208,8 +208,8 @@ return carry_out(function()
     return '1'
   end
 
-  local function clear()
-    local ids = redis.call('ZRANGE', PERMITS, 0, MOST_ENDED - 1)
+  local function clear(most)
+    local ids = most > 0 and redis.call('ZRANGE', PERMITS, 0, min(MOST_ENDED, most) - 1) or {}
     local count = 0
     for i = 1, #ids do
       local id = ids[i]
@@ -275,7 +275,7 @@ return carry_out(function()
     elseif kind == 'add' then
       result = add(tonumber(what))
     elseif kind == 'clear' then
-      result = clear()
+      result = clear(tonumber(what))
     elseif kind == 'list' then
       result = list(what)
     elseif kind == 'acquired' then
@@ -322,7 +322,7 @@ return carry_out(function()
   local look = -1
   if asked and over > 0 then
     look = 0
-  elseif short then
+  elseif got < wanted then
     local first = redis.call('ZRANGEBYSCORE', PERMITS, '(' .. now_text, format('(%.0f', ENDLESS), 'WITHSCORES', 'LIMIT', 0, 1)[2]
     nearest = min(nearest or ENDLESS, tonumber(first) or ENDLESS)
     if nearest < ENDLESS then look = max(1, nearest - now) end

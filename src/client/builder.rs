@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Client;
-use crate::config::{Config, NameMapper, ShardedPubSub};
+use crate::config::{Config, NameMapper, Protocol, ShardedPubSub};
 use crate::credentials::CredentialsProvider;
 use crate::engine::Core;
 use crate::error::{Error, Result};
@@ -84,6 +84,17 @@ impl ClientBuilder {
         self
     }
 
+    /// What is spoken with the servers; what the URL says (`redis://h/?protocol=resp3`), or RESP2, by default. Redisson:
+    /// `setProtocol`.
+    ///
+    /// By RESP3 a connection begins with `HELLO 3`, which takes the place of `AUTH` and no permission. A server that does not know it is
+    /// told at once, as [`Error::Server`]. Nothing else is different, and the clients of an object need not all speak the same.
+    /// Sentinels are spoken to as their own URLs say.
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.config.protocol = Some(protocol);
+        self
+    }
+
     /// The user of the server's ACL; that of the URL by default. One without a password comes in if the server lets it.
     pub fn username(mut self, username: impl Into<String>) -> Self {
         self.config.username = Some(username.into());
@@ -103,8 +114,11 @@ impl ClientBuilder {
     }
 
     /// The settings of TLS for a URL `rediss://`: whom to trust, and a client certificate.
-    #[cfg(feature = "tls-rustls")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
+    #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+    #[cfg_attr(
+        docsrs,
+        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
+    )]
     pub fn tls(mut self, tls: crate::Tls) -> Self {
         self.config.tls = Some(tls);
         self
@@ -171,8 +185,11 @@ impl ClientBuilder {
     }
 
     /// The settings of TLS for sentinels with a URL `rediss://`; those of [`tls`](Self::tls) by default.
-    #[cfg(feature = "tls-rustls")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tls-rustls")))]
+    #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+    #[cfg_attr(
+        docsrs,
+        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
+    )]
     pub fn sentinel_tls(mut self, tls: crate::Tls) -> Self {
         self.config.sentinel_tls = Some(tls);
         self

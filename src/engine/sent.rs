@@ -63,14 +63,22 @@ impl Sent {
     }
 
     /// `request` is about to be sent, for callers.
-    pub(crate) fn begin<'a>(&'a self, request: &'a Request) -> UnderWay<'a> {
-        self.each_place(request, Place::begin);
-        UnderWay {
-            sent: self,
-            request,
-            number: self.count.fetch_add(1, Ordering::SeqCst) + 1,
+    pub(crate) fn begin(&self, request: &Request) -> UnderWay<'_> {
+        let mut tags = request.keys().iter().map(|key| hash_tag(key));
+        let first = tags.next();
+        let mut former = first;
+        let others = tags.filter(|tag| former.replace(tag) != Some(tag));
+        let mut under_way = UnderWay {
+            about_any: &self.about_any,
+            about: first.map(|tag| self.place(tag)),
+            about_others: others.map(|tag| self.place(tag)).collect(),
+            number: 0,
             refused: false,
-        }
+        };
+        // In this order: who counts it in has seen it under way.
+        under_way.places().for_each(Place::begin);
+        under_way.number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
+        under_way
     }
 
     /// Whether something may have been carried out since so many requests had been sent: about the object with this key, or
@@ -80,17 +88,6 @@ impl Sent {
         place.since(count)
     }
 
-    fn each_place(&self, request: &Request, change: impl Fn(&Place)) {
-        change(&self.about_any);
-        let mut former = None;
-        for key in request.keys() {
-            let tag = hash_tag(key);
-            if former.replace(tag) != Some(tag) {
-                change(self.place(tag));
-            }
-        }
-    }
-
     fn place(&self, tag: &str) -> &Place {
         &self.about[usize::from(slot(tag)) % PLACES]
     }
@@ -98,13 +95,23 @@ impl Sent {
 
 /// A request under way. It may have been carried out when this is dropped, unless the server has refused it.
 pub(crate) struct UnderWay<'a> {
-    sent: &'a Sent,
-    request: &'a Request,
+    about_any: &'a Place,
+    about: Option<&'a Place>,
+    /// Those of further objects.
+    about_others: Vec<&'a Place>,
     number: u64,
     refused: bool,
 }
 
 impl UnderWay<'_> {
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        let about = self
+            .about
+            .into_iter()
+            .chain(self.about_others.iter().copied());
+        std::iter::once(self.about_any).chain(about)
+    }
+
     /// The server has refused it, or never got it.
     pub(crate) fn has_done_nothing(mut self) {
         self.refused = true;
@@ -113,8 +120,8 @@ impl UnderWay<'_> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        let (number, refused) = (self.number, self.refused);
-        self.sent
-            .each_place(self.request, |place| place.end(number, refused));
+        for place in self.places() {
+            place.end(self.number, self.refused);
+        }
     }
 }

@@ -181,8 +181,10 @@ impl Handle {
     }
 
     pub(super) async fn release_all(&self) -> Result<u64> {
+        let keeping = &self.shared()?.keeping;
+        let kept = keeping.kept_now();
         let cleared = self.run(Call::Clear).await?;
-        self.shared()?.keeping.all_are_gone();
+        keeping.all_are_gone(&kept);
         match cleared {
             Reply::Count(count) => Ok(count),
             _ => Ok(0),

@@ -146,14 +146,19 @@ impl Keeping {
         }
     }
 
-    /// Nobody holds anything any more.
-    pub(super) fn all_are_gone(&self) {
-        let kept = {
+    /// What is kept now.
+    pub(super) fn kept_now(&self) -> Vec<Arc<str>> {
+        self.lock().kept.keys().cloned().collect()
+    }
+
+    /// Nobody holds what was `kept` any more.
+    pub(super) fn all_are_gone(&self, kept: &[Arc<str>]) {
+        let gone: Vec<_> = {
             let mut state = self.lock();
             state.ends = Ends::default();
-            std::mem::take(&mut state.kept)
+            kept.iter().filter_map(|id| state.kept.remove(id)).collect()
         };
-        for entry in kept.into_values() {
+        for entry in gone {
             entry.lease.lose();
         }
     }

@@ -115,8 +115,8 @@ const WAIT: (&str, &[&str]) = (
 );
 
 const PROTOCOL: (&str, &[&str]) = (
-    "RESP2 is spoken, which every server does, and commands have their own names",
-    &["commandMapper", "protocol", "valkeyCapabilities"],
+    "commands have their own names, and nothing is asked for that only some servers know",
+    &["commandMapper", "valkeyCapabilities"],
 );
 
 const CREDENTIALS: (&str, &[&str]) = (
@@ -127,7 +127,7 @@ const CREDENTIALS: (&str, &[&str]) = (
 const PAID: (&str, &[&str]) = ("it is about Redisson PRO", &["registrationKey"]);
 
 const TLS: (&str, &[&str]) = (
-    "versions and ciphers are those of rustls; a TrustManagerFactory and a KeyManagerFactory are Java's",
+    "versions and ciphers are those of the TLS library; a TrustManagerFactory and a KeyManagerFactory are Java's",
     &[
         "sslCiphers",
         "sslKeyManagerFactory",

@@ -8,7 +8,7 @@ use super::known;
 use super::section::{Section, Setting};
 use super::{Fault, Ignored, fault};
 use crate::client::{Client, ClientBuilder};
-use crate::config::{NameMapper, ShardedPubSub};
+use crate::config::{NameMapper, Protocol, ShardedPubSub};
 
 /// Redisson's own, for what the file leaves open.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -227,6 +227,10 @@ fn who(
     if let Some(database) = servers.number("database")? {
         builder = builder.database(database);
     }
+    if let Some(setting) = either(common, servers, "protocol") {
+        builder = builder
+            .protocol(setting.word(&[("RESP2", Protocol::Resp2), ("RESP3", Protocol::Resp3)])?);
+    }
     Ok(builder)
 }
 
@@ -331,7 +335,7 @@ fn secured(
     Ok(with_tls(builder, authorities, certificate))
 }
 
-#[cfg(feature = "tls-rustls")]
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 fn with_tls(
     builder: ClientBuilder,
     authorities: Option<Vec<u8>>,
@@ -351,7 +355,7 @@ fn with_tls(
 }
 
 /// That there is no TLS is told when the client connects.
-#[cfg(not(feature = "tls-rustls"))]
+#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
 fn with_tls(builder: ClientBuilder, _: Option<Vec<u8>>, _: Option<Vec<u8>>) -> ClientBuilder {
     builder
 }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use redis::{ConnectionAddr, IntoConnectionInfo};
+use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
-use crate::config::Config;
+use crate::config::{Config, Protocol};
 
 /// Where the server is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,12 +55,13 @@ pub(super) enum Kind {
     Replicated,
 }
 
-/// Who comes in, and to which database.
+/// Who comes in, to which database, and what is spoken then.
 #[derive(Clone, Default)]
 pub(super) struct Login {
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: i64,
+    pub(super) protocol: Protocol,
 }
 
 impl fmt::Display for Address {
@@ -91,6 +92,9 @@ pub(super) fn read(config: &Config) -> Result<Targets, String> {
     let login = &mut targets.login;
     if let Some(database) = config.database {
         login.database = database;
+    }
+    if let Some(protocol) = config.protocol {
+        login.protocol = protocol;
     }
     if let Some(username) = &config.username {
         login.username = Some(username.clone());
@@ -125,14 +129,12 @@ fn read_several(url: &str) -> Result<Option<Targets>, String> {
         .map_or((String::new(), rest), |(user, rest)| {
             (format!("{user}@"), rest)
         });
-    let (hosts, path) = rest
-        .split_once('/')
-        .map_or((rest, ""), |(hosts, path)| (hosts, path));
+    let (hosts, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let target = |host: &str| {
         if host.is_empty() {
             return Err(SEVERAL_FORM.to_owned());
         }
-        let target = read_url(&format!("{scheme}://{user}{host}/{path}"));
+        let target = read_url(&format!("{scheme}://{user}{host}{path}"));
         target.map_err(|reason| format!("{SEVERAL_FORM}: {reason}"))
     };
     let targets: Vec<_> = hosts.split(',').map(target).collect::<Result<_, _>>()?;
@@ -178,7 +180,7 @@ const SENTINEL_PORT: u16 = 26379;
 /// Host and port as they stand in a URL.
 fn host_of(url: &str) -> (&str, Option<&str>) {
     let (_, rest) = url.split_once("://").unwrap_or_default();
-    let authority = rest.split('/').next().unwrap_or_default();
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let host = authority
         .rsplit_once('@')
         .map_or(authority, |(_, host)| host);
@@ -188,8 +190,8 @@ fn host_of(url: &str) -> (&str, Option<&str>) {
     }
 }
 
-const FORM: &str = "not a Redis URL (redis:// or rediss://[[user]:password@]host[:port][/database], with reserved characters of \
-                    user and password percent-encoded: %40 for @, %3A for :, %2F for /, %3F for ?, %23 for #, %25 for %)";
+const FORM: &str = "not a Redis URL (redis:// or rediss://[[user]:password@]host[:port][/database][?protocol=resp3], with reserved \
+                    characters of user and password percent-encoded: %40 for @, %3A for :, %2F for /, %3F for ?, %23 for #, %25 for %)";
 
 pub(super) fn read_url(url: &str) -> Result<Target, String> {
     // They would be left out in silence.
@@ -200,15 +202,10 @@ pub(super) fn read_url(url: &str) -> Result<Target, String> {
     let scheme = scheme.to_ascii_lowercase();
     let tls = matches!(scheme.as_str(), "rediss" | "valkeys");
     match scheme.as_str() {
-        _ if url.contains("?protocol=") || url.contains("&protocol=") => {
-            return Err("the URL has a protocol: RESP2 is spoken, which every server knows, and nothing is different by RESP3".to_owned());
+        "redis" | "valkey" | "rediss" | "valkeys" => check_parameters(url, &["protocol"], FORM)?,
+        "unix" | "redis+unix" | "valkey+unix" => {
+            check_parameters(url, &["db", "user", "pass", "protocol"], SOCKET_FORM)?;
         }
-        "redis" | "valkey" | "rediss" | "valkeys" if url.contains(['?', '#']) => {
-            return Err(format!(
-                "the URL has parameters (behind a ? or #), and none are known; the database stands in the path: {FORM}"
-            ));
-        }
-        "unix" | "redis+unix" | "valkey+unix" => check_parameters(url)?,
         _ => {}
     }
     // TLS is not the redis crate's.
@@ -232,6 +229,7 @@ pub(super) fn read_url(url: &str) -> Result<Target, String> {
         username: redis.username().map(str::to_owned),
         password: redis.password().map(str::to_owned),
         database: redis.db(),
+        protocol: protocol(redis.protocol()),
     };
     if login.database < 0 {
         return Err(format!("a database below 0: {FORM}"));
@@ -244,19 +242,39 @@ pub(super) fn read_url(url: &str) -> Result<Target, String> {
 }
 
 /// A socket's path can't hold user, password and database: parameters do.
-fn check_parameters(url: &str) -> Result<(), String> {
+const SOCKET_FORM: &str = "redis+unix:///path?db=3&user=..&pass=..&protocol=resp3";
+
+/// Those that are not `known` would be left out in silence.
+fn check_parameters(url: &str, known: &[&str], form: &str) -> Result<(), String> {
     let (_, parameters) = url.split_once('?').unwrap_or_default();
-    let mut names = parameters
+    for parameter in parameters
         .split('&')
-        .map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
-    let known = |name| matches!(name, "" | "db" | "user" | "pass");
-    if url.contains('#') || !names.all(known) {
-        return Err(
-            "the URL has parameters other than db, user and pass (redis+unix:///path?db=3&user=..&pass=..)"
-                .to_owned(),
-        );
+        .filter(|parameter| !parameter.is_empty())
+    {
+        match parameter.split_once('=').unwrap_or((parameter, "")) {
+            ("protocol", "resp2" | "resp3" | "2" | "3") => {}
+            ("protocol", _) => return Err(format!("the protocol is resp2 or resp3: {form}")),
+            (name, _) if known.contains(&name) => {}
+            _ => return Err(unknown_parameters(known, form)),
+        }
+    }
+    if url.contains('#') {
+        return Err(unknown_parameters(known, form));
     }
     Ok(())
+}
+
+fn unknown_parameters(known: &[&str], form: &str) -> String {
+    let known = known.join(", ");
+    format!("the URL has parameters (behind a ? or #) other than {known}: {form}")
+}
+
+/// What the redis crate calls so.
+pub(super) fn protocol(version: ProtocolVersion) -> Protocol {
+    match version {
+        ProtocolVersion::RESP3 => Protocol::Resp3,
+        _ => Protocol::Resp2,
+    }
 }
 
 #[cfg(test)]
@@ -297,12 +315,36 @@ mod tests {
     }
 
     #[test]
+    fn a_protocol_may_be_asked_for() {
+        for (url, protocol) in [
+            ("redis://h", Protocol::Resp2),
+            ("redis://h/2?protocol=resp2", Protocol::Resp2),
+            ("redis://u:p@h/2?protocol=resp3", Protocol::Resp3),
+            ("rediss://h?protocol=3", Protocol::Resp3),
+            #[cfg(unix)]
+            ("redis+unix:///r.sock?protocol=resp3&db=2", Protocol::Resp3),
+        ] {
+            assert_eq!(read_url(url).expect(url).login.protocol, protocol, "{url}");
+        }
+        let url = "redis+cluster://u:p@h,i:1?protocol=resp3";
+        let cluster = read_several(url).unwrap().expect("several");
+        assert_eq!(cluster.login.protocol, Protocol::Resp3);
+        let hosts = [Address::tcp("h", 6379), Address::tcp("i", 1)];
+        assert_eq!(cluster.addresses, hosts);
+        let mut config = Config::new("redis://h?protocol=resp3");
+        config.protocol = Some(Protocol::Resp2);
+        let login = super::read(&config).expect("a URL").login;
+        assert_eq!(login.protocol, Protocol::Resp2);
+    }
+
+    #[test]
     fn a_masters_name_stands_in_place_of_the_host() {
         let master = |url: &str| master_of(url, &read_url(url).expect(url).address);
         for (url, name) in [
             ("redis://mymaster", "mymaster"),
             ("rediss://u:p%40@My_Master-1.2/3", "My_Master-1.2"),
             ("redis://:p@m/", "m"),
+            ("redis://m?protocol=resp3", "m"),
         ] {
             assert_eq!(master(url).as_deref(), Ok(name), "{url}");
         }
@@ -322,8 +364,10 @@ mod tests {
             ("redis://h\n", "blanks"),
             ("redis://:a b@h", "blanks"),
             ("redis://h?db=3", "parameters"),
-            ("redis://h/?protocol=resp3", "RESP2 is spoken"),
-            ("redis+unix:///run/r.sock?db=1&protocol=resp3", "RESP2"),
+            ("redis://h/?protocol=resp4", "resp2 or resp3"),
+            ("redis://h/?protocol=resp3&db=1", "parameters"),
+            ("redis://:p?protocol=secret@h", "resp2 or resp3"),
+            ("redis+unix:///run/r.sock?db=1&protocol", "resp2 or resp3"),
             ("redis://h/3#insecure", "parameters"),
             ("redis+unix:///run/r.sock?database=3", "parameters"),
             ("rediss://:secret@h#insecure", "parameters"),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redis::{Cmd, RedisWrite};
+use redis::{Arg, Cmd, RedisWrite};
 
 /// A command, ready to be sent.
 #[derive(Clone)]
@@ -77,6 +77,21 @@ impl Command {
     /// The key that it belongs to, if it is one key's.
     pub(crate) fn belongs_to(&self) -> Option<&Arc<str>> {
         self.key.as_ref()
+    }
+
+    /// The keys that it names, and the channels that its script sends to, which stand among them.
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut words = self.packed.args_iter().map(|word| match word {
+            Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
+            _ => String::new(),
+        });
+        match words.next().as_deref() {
+            Some("EVAL" | "EVALSHA") => {
+                let count = words.nth(1).and_then(|count| count.parse().ok());
+                words.take(count.unwrap_or_default()).collect()
+            }
+            _ => self.key.iter().map(|key| key.to_string()).collect(),
+        }
     }
 
     pub(super) fn is_confirmed(&self) -> bool {

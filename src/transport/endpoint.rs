@@ -341,5 +341,5 @@ fn one(addresses: Vec<Address>) -> Result<Address, String> {
 }
 
 /// What the redis crate is told to say on a connection where everything has been said.
-pub(super) static INTRODUCED: LazyLock<RedisConnectionInfo> =
+static INTRODUCED: LazyLock<RedisConnectionInfo> =
     LazyLock::new(|| RedisConnectionInfo::default().set_skip_set_lib_name());

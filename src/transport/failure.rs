@@ -59,6 +59,11 @@ pub(crate) enum Reason {
     Other,
 }
 
+/// What a server calls something that it does not name.
+const NAMELESS: [&str; 3] = ["one of the keys", "a key", "channel"];
+/// So many of them are shown.
+const MOST_NAMES: usize = 6;
+
 impl Refusal {
     pub(crate) fn unreachable(detail: impl Into<String>) -> Self {
         Refusal {
@@ -120,6 +125,24 @@ impl Refusal {
             Reason::Permission | Reason::Authentication => !doubtful,
             _ => true,
         }
+    }
+
+    /// A server says that a key is out of bounds, or a channel, or a command of a script, and not which: here it is about these.
+    pub(super) fn naming(mut self, names: &[String]) -> Self {
+        if self.reason != Reason::Permission {
+            return self;
+        }
+        if NAMELESS.iter().any(|what| self.detail.contains(what)) && !names.is_empty() {
+            let shown = names[..names.len().min(MOST_NAMES)].join(", ");
+            let others = match names.len().saturating_sub(MOST_NAMES) {
+                0 => String::new(),
+                others => format!(", and {others} more"),
+            };
+            self.detail += &format!(" (one of {shown}{others})");
+        } else if self.detail.ends_with("this command or subcommand") {
+            self.detail += " (rsem doctor tells which)";
+        }
+        self
     }
 
     /// Reads an error of connecting.

@@ -2,6 +2,9 @@
 
 use redis::{ConnectionAddr, ConnectionInfo};
 
+use super::address::protocol;
+use crate::config::Protocol;
+
 /// The same in this crate's words.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Given {
@@ -10,6 +13,7 @@ pub(crate) struct Given {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) database: u32,
+    pub(crate) protocol: Protocol,
 }
 
 impl Given {
@@ -50,6 +54,7 @@ impl Given {
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
             database: u32::try_from(settings.db()).map_err(|_| "a database below 0")?,
+            protocol: protocol(settings.protocol()),
         })
     }
 }
@@ -68,6 +73,9 @@ mod tests {
         assert_eq!(given.username.as_deref(), Some("u"));
         assert_eq!(given.password.as_deref(), Some("p@"));
         assert_eq!(given.database, 3);
+        assert_eq!(given.protocol, Protocol::Resp2);
+        let given = read("redis://h/?protocol=resp3").unwrap();
+        assert_eq!(given.protocol, Protocol::Resp3);
         #[cfg(unix)]
         assert_eq!(
             read("redis+unix:///r.sock").unwrap().url,

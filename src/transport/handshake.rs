@@ -9,6 +9,7 @@ use super::address::{Address, Login};
 use super::failure::{Reason, Refusal};
 use super::socket::Socket;
 use super::tls::{self, Tls};
+use crate::config::Protocol;
 use crate::outside::Stream;
 
 /// What a command of the introduction has to be answered with.
@@ -16,6 +17,8 @@ use crate::outside::Stream;
 enum Need {
     /// Anything but an error.
     Success,
+    /// The same, of who may repeat the password in it.
+    Login,
     /// That it is a master.
     Master,
     /// An ACL may forbid it, but the server has to be ready.
@@ -47,6 +50,7 @@ impl Entry<'_> {
             let answer = answer.map_err(|error| Refusal::at_connect(&error));
             match (need, answer) {
                 (Need::Master, Ok(role)) => self.check(&role)?,
+                (Need::Login, Err(refusal)) => return Err(self.not_let_in(refusal)),
                 (Need::Success | Need::Master, Err(refusal)) => return Err(refusal),
                 (Need::Readiness, Err(refusal)) if refusal.reason != Reason::Permission => {
                     return Err(refusal);
@@ -55,6 +59,22 @@ impl Entry<'_> {
             }
         }
         Ok(socket)
+    }
+
+    /// Who does not know a command repeats what came with it.
+    fn not_let_in(&self, refusal: Refusal) -> Refusal {
+        let Refusal { reason, detail } = &refusal;
+        if !detail.starts_with("ERR unknown command") && !detail.starts_with("NOPROTO") {
+            return refusal;
+        }
+        let detail = match self.login.protocol {
+            Protocol::Resp2 => "the server does not know AUTH",
+            Protocol::Resp3 => "the server does not know HELLO 3: it is spoken to by RESP2",
+        };
+        Refusal {
+            reason: *reason,
+            detail: detail.to_owned(),
+        }
     }
 
     /// The answer to `ROLE` begins with it.
@@ -80,14 +100,23 @@ impl Entry<'_> {
             command.arg(words);
             command
         };
-        match (&login.username, &login.password) {
-            (None, None) => {}
-            (None, Some(password)) => commands.push((command(&["AUTH", password]), Need::Success)),
-            (Some(username), password) => {
-                // Without a password it is for the server to say whether the user needs one.
-                let password = password.as_deref().unwrap_or_default();
-                commands.push((command(&["AUTH", username, password]), Need::Success));
+        // Without a password it is for the server to say whether the user needs one.
+        let password = login.password.as_deref().unwrap_or_default();
+        let user = match (&login.username, &login.password) {
+            (None, None) => None,
+            (username, _) => Some(username.as_deref()),
+        };
+        let words: &[&str] = match (login.protocol, user) {
+            (Protocol::Resp2, None) => &[],
+            (Protocol::Resp2, Some(None)) => &["AUTH", password],
+            (Protocol::Resp2, Some(Some(user))) => &["AUTH", user, password],
+            (Protocol::Resp3, None) => &["HELLO", "3"],
+            (Protocol::Resp3, Some(user)) => {
+                &["HELLO", "3", "AUTH", user.unwrap_or("default"), password]
             }
+        };
+        if !words.is_empty() {
+            commands.push((command(words), Need::Login));
         }
         if login.database != 0 {
             let database = login.database.to_string();

@@ -10,7 +10,7 @@ mod confirm;
 mod connection;
 mod endpoint;
 mod failure;
-#[cfg(feature = "tls-rustls")]
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod gather;
 #[cfg(feature = "redis-rs")]
 mod given;

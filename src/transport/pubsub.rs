@@ -1,4 +1,4 @@
-//! What is said on a connection for subscriptions: RESP2, both kinds of messages. The redis crate's own does not know
+//! What is said on a connection for subscriptions, by RESP2 or RESP3: both kinds of messages. The redis crate's own does not know
 //! those of a cluster.
 //!
 //! One request is made at a time, and a task reads whatever comes, so nothing is lost when nobody waits for it.
@@ -64,7 +64,8 @@ impl Asking {
         self.send(&commands(kind.subscribe(), groups)).await?;
         let mut answers = Vec::with_capacity(groups.len());
         for group in groups {
-            answers.push(self.confirmed(group.len()).await?);
+            let answer = self.confirmed(group.len()).await?;
+            answers.push(answer.map_err(|refusal| refusal.naming(group)));
         }
         Ok(answers)
     }
@@ -179,22 +180,23 @@ enum Sorted {
 }
 
 fn sort(value: Value) -> Option<Sorted> {
-    let items = match value {
+    let (kind, items) = match value {
         Value::SimpleString(word) if word == "PONG" => return Some(Sorted::Reply(Reply::Pong)),
-        Value::Array(items) => items,
+        Value::Array(mut items) if !items.is_empty() => (text(items.remove(0))?, items),
+        // By RESP3.
+        Value::Push { kind, data } => (kind.to_string(), data),
         _ => return None,
     };
     let mut items = items.into_iter();
-    let kind = bytes(items.next()?)?;
     Some(match &*kind {
-        b"message" | b"smessage" => Sorted::Message(Heard::Message {
+        "message" | "smessage" => Sorted::Message(Heard::Message {
             channel: text(items.next()?)?,
             payload: bytes(items.next()?)?,
         }),
-        b"subscribe" | b"ssubscribe" => Sorted::Reply(Reply::Subscribed),
-        b"unsubscribe" => Sorted::Reply(Reply::Unsubscribed(text(items.next()?)?)),
-        b"sunsubscribe" => Sorted::Ended(text(items.next()?)?),
-        b"pong" => Sorted::Reply(Reply::Pong),
+        "subscribe" | "ssubscribe" => Sorted::Reply(Reply::Subscribed),
+        "unsubscribe" => Sorted::Reply(Reply::Unsubscribed(text(items.next()?)?)),
+        "sunsubscribe" => Sorted::Ended(text(items.next()?)?),
+        "pong" => Sorted::Reply(Reply::Pong),
         _ => return None,
     })
 }
@@ -228,29 +230,33 @@ mod tests {
 
     #[tokio::test]
     async fn each_group_has_an_answer_of_its_own() {
-        let (mut asking, mut hearing, mut server) = connection();
-        let said = "*3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n-MOVED 1 h:2\r\n\
-                    *3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$2\r\nhi\r\n\
-                    *3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n\
-                    *3\r\n$10\r\nssubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$10\r\nssubscribe\r\n$1\r\nd\r\n:2\r\n";
-        server.write_all(said.as_bytes()).await.unwrap();
-        let groups = [names(&["a"]), names(&["b"]), names(&["c", "d"])];
-        let groups: Vec<&[String]> = groups.iter().map(Vec::as_slice).collect();
-        let answers = asking.subscribe(Messages::Sharded, &groups).await.unwrap();
-        let refused: Vec<_> = answers
-            .iter()
-            .map(|answer| answer.as_ref().err().map(|refusal| &*refusal.detail))
-            .collect();
-        assert_eq!(refused, [None, Some("MOVED 1 h:2"), None]);
-        let Some(Heard::Message { channel, payload }) = hearing.next().await else {
-            panic!("a message comes first");
-        };
-        assert_eq!((&*channel, &*payload), ("a", &b"hi"[..]));
-        assert!(matches!(hearing.next().await, Some(Heard::Ended(a)) if a == "a"));
-        let mut asked = vec![0; 1024];
-        let count = server.read(&mut asked).await.unwrap();
-        let asked = String::from_utf8_lossy(&asked[..count]).into_owned();
-        assert_eq!(asked.matches("SSUBSCRIBE").count(), 3);
+        // By RESP2 and by RESP3.
+        for mark in ["*", ">"] {
+            let (mut asking, mut hearing, mut server) = connection();
+            let said = "@3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n-MOVED 1 h:2\r\n\
+                        @3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$2\r\nhi\r\n\
+                        @3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n\
+                        @3\r\n$10\r\nssubscribe\r\n$1\r\nc\r\n:1\r\n@3\r\n$10\r\nssubscribe\r\n$1\r\nd\r\n:2\r\n";
+            let said = said.replace('@', mark);
+            server.write_all(said.as_bytes()).await.unwrap();
+            let groups = [names(&["a"]), names(&["b"]), names(&["c", "d"])];
+            let groups: Vec<&[String]> = groups.iter().map(Vec::as_slice).collect();
+            let answers = asking.subscribe(Messages::Sharded, &groups).await.unwrap();
+            let refused: Vec<_> = answers
+                .iter()
+                .map(|answer| answer.as_ref().err().map(|refusal| &*refusal.detail))
+                .collect();
+            assert_eq!(refused, [None, Some("MOVED 1 h:2"), None]);
+            let Some(Heard::Message { channel, payload }) = hearing.next().await else {
+                panic!("a message comes first");
+            };
+            assert_eq!((&*channel, &*payload), ("a", &b"hi"[..]));
+            assert!(matches!(hearing.next().await, Some(Heard::Ended(a)) if a == "a"));
+            let mut asked = vec![0; 1024];
+            let count = server.read(&mut asked).await.unwrap();
+            let asked = String::from_utf8_lossy(&asked[..count]).into_owned();
+            assert_eq!(asked.matches("SSUBSCRIBE").count(), 3);
+        }
     }
 
     #[tokio::test]

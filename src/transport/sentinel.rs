@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
-use redis::aio::PubSub;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Backoff;
 use super::address::{Address, Login, Target};
-use super::endpoint::INTRODUCED;
-use super::failure::{Reason, Refusal};
+use super::failure::{Failure, Reason, Refusal};
 use super::handshake::{Entry, exchange};
+use super::messages::{Heard, Messages};
+use super::pubsub;
 use super::socket::Socket;
 use super::tls::Tls;
 
@@ -207,31 +207,36 @@ impl Sentinels {
 
     /// Listens to one of them until its connection ends.
     async fn hear(&self, sentinel: &Sentinel) -> Result<(), Refusal> {
-        let at_connect = |error| Refusal::at_connect(&error);
+        let lost = |failure: Failure| Refusal::unreachable(failure.to_string());
         let connecting = async {
             let socket = sentinel.enter().await?;
-            let pubsub = PubSub::new(&INTRODUCED, socket.stream).await;
-            let mut pubsub = pubsub.map_err(at_connect)?;
-            pubsub.subscribe(&NEWS).await.map_err(at_connect)?;
-            Ok(pubsub)
+            let (mut asking, hearing) = pubsub::start(socket.stream);
+            let news = NEWS.map(str::to_owned);
+            let subscribed = asking.subscribe(Messages::Plain, &[&news]).await;
+            subscribed
+                .map_err(lost)?
+                .into_iter()
+                .collect::<Result<(), _>>()?;
+            Ok((asking, hearing))
         };
-        let pubsub = timeout(self.patience, connecting).await;
-        let pubsub = pubsub.unwrap_or_else(|_| Err(Refusal::unreachable("no answer")))?;
-        let (mut sink, mut messages) = pubsub.split();
+        let connected = timeout(self.patience, connecting).await;
+        let connected = connected.unwrap_or_else(|_| Err(Refusal::unreachable("no answer")));
+        let (mut asking, mut hearing) = connected?;
         // Some may have been missed.
         self.news.notify_one();
         loop {
-            match timeout(PING_INTERVAL, messages.next()).await {
+            match timeout(PING_INTERVAL, hearing.next()).await {
                 Ok(None) => return Err(Refusal::unreachable("the connection has ended")),
-                Ok(Some(message)) => {
-                    let text = String::from_utf8_lossy(message.get_payload_bytes());
+                Ok(Some(Heard::Message { payload, .. })) => {
+                    let text = String::from_utf8_lossy(&payload);
                     if text.split(' ').any(|word| word == self.master) {
                         self.news.notify_one();
                     }
                 }
+                Ok(Some(Heard::Ended(_))) => {}
                 Err(_) => {
-                    let pong = timeout(self.patience, sink.ping::<Value>()).await;
-                    if !matches!(pong, Ok(Ok(_))) {
+                    let pong = timeout(self.patience, asking.ping()).await;
+                    if !matches!(pong, Ok(Ok(()))) {
                         return Err(Refusal::unreachable("it has fallen silent"));
                     }
                 }

@@ -1,4 +1,4 @@
-//! What a server answers.
+//! What a server answers, in the words of RESP2 whatever is spoken: by RESP3 some answers have types of their own.
 
 /// The answer to a command; errors are [`Refusal`](super::Refusal)s.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +40,15 @@ impl From<redis::Value> for Value {
             redis::Value::Array(items) => {
                 Value::Array(items.into_iter().map(Value::from).collect())
             }
+            redis::Value::Set(items) => Value::Array(items.into_iter().map(Value::from).collect()),
+            redis::Value::Map(pairs) => {
+                let items = pairs.into_iter().flat_map(|(key, value)| [key, value]);
+                Value::Array(items.map(Value::from).collect())
+            }
+            redis::Value::Double(number) => Value::BulkString(number.to_string().into_bytes()),
+            redis::Value::Boolean(yes) => Value::Int(yes.into()),
+            redis::Value::VerbatimString { text, .. } => Value::BulkString(text.into_bytes()),
+            redis::Value::Attribute { data, .. } => Value::from(*data),
             _ => Value::Other,
         }
     }
@@ -53,10 +62,35 @@ mod tests {
     fn what_no_command_is_answered_with_is_no_answer() {
         let answer = redis::Value::Array(vec![
             redis::Value::Okay,
-            redis::Value::Array(vec![redis::Value::Int(1), redis::Value::Double(1.0)]),
+            redis::Value::Array(vec![
+                redis::Value::Int(1),
+                redis::Value::BigNumber(b"1".to_vec()),
+            ]),
         ]);
         let ok = Value::SimpleString("OK".to_owned());
         let inner = Value::Array(vec![Value::Int(1), Value::Other]);
         assert_eq!(Value::from(answer), Value::Array(vec![ok, inner]));
+    }
+
+    #[test]
+    fn an_answer_by_resp3_is_the_same_as_by_resp2() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let read = |bytes: &[u8]| Value::from(redis::parse_redis_value(bytes).expect("an answer"));
+        for (by_resp3, by_resp2) in [
+            ("_\r\n", Value::Nil),
+            (",1.5\r\n", text("1.5")),
+            (",1700000000123\r\n", text("1700000000123")),
+            (",inf\r\n", text("inf")),
+            ("#t\r\n", Value::Int(1)),
+            ("#f\r\n", Value::Int(0)),
+            ("=8\r\ntxt:a: 1\r\n", text("a: 1")),
+            ("~1\r\n:7\r\n", Value::Array(vec![Value::Int(7)])),
+            (
+                "%1\r\n$1\r\nk\r\n,2\r\n",
+                Value::Array(vec![text("k"), text("2")]),
+            ),
+        ] {
+            assert_eq!(read(by_resp3.as_bytes()), by_resp2, "{by_resp3:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use redisson_semaphore::Error;
 use tokio::time::{sleep, timeout};
 
 use super::Expiring;
-use super::support::{LIMIT, acquire, held, take, until_held};
+use super::support::{Call, LIMIT, acquire, held, take, until_held};
 
 const LEASE: Duration = Duration::from_millis(250);
 /// Where a fifth of it must be time enough for a call.
@@ -20,6 +20,35 @@ pub(crate) async fn a_permit_expires_and_a_waiter_gets_it(fixture: &impl Expirin
     let two = two.answer().await.unwrap();
     assert_eq!(one.remaining(), Some(Duration::ZERO), "it came too early");
     assert!(semaphore.release(two.id()).await.unwrap());
+}
+
+/// Each end serves the next one, in whichever client it waits.
+pub(crate) async fn permits_that_end_one_by_one_serve_all_who_wait(fixture: &impl Expiring) {
+    for clients in [1, 2] {
+        let permits = 2 * clients;
+        let semaphore = fixture.lasting(permits, UNHURRIED);
+        for _ in 0..permits {
+            take(&semaphore).await;
+            sleep(UNHURRIED / 20).await;
+        }
+        let handles = [semaphore.clone(), fixture.second(&semaphore)];
+        let mut waiting = Vec::new();
+        for handle in handles
+            .iter()
+            .take(clients as usize)
+            .cycle()
+            .take(permits as usize)
+        {
+            let waiter = handle.clone();
+            waiting.push(Call::start(async move { waiter.permit().await }).await);
+        }
+        // Those who were served keep theirs, so that nothing else ends.
+        let mut guards = Vec::new();
+        for call in waiting {
+            guards.push(call.answer().await.unwrap());
+        }
+        assert!(guards.iter().all(|guard| !guard.is_lost()));
+    }
 }
 
 pub(crate) async fn what_has_expired_can_be_neither_released_nor_refreshed(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fixture;
-use super::support::{acquire, held, take, until_held};
+use super::support::{Call, acquire, held, take, until_held};
 
 pub(crate) async fn a_guard_gives_back_on_drop(fixture: &impl Fixture) {
     let semaphore = fixture.fresh(1);
@@ -88,4 +88,29 @@ pub(crate) async fn a_guard_shows_what_is_left(fixture: &impl Fixture) {
     assert!(!lease.is_lost());
     assert_eq!(lease.remaining().is_some(), most.is_some());
     assert!(semaphore.release(held.id()).await.unwrap());
+}
+
+/// Those whom a release of all serves are none of those who lose something by it.
+pub(crate) async fn a_release_of_all_serves_guards_that_stay(fixture: &impl Fixture) {
+    const PERMITS: u32 = 3;
+    let semaphore = fixture.fresh(PERMITS);
+    let mut lost = Vec::new();
+    for _ in 0..PERMITS {
+        lost.push(fixture.second(&semaphore).permit().await.unwrap());
+    }
+    let mut waiting = Vec::new();
+    for _ in 0..PERMITS {
+        let waiter = semaphore.clone();
+        waiting.push(Call::start(async move { waiter.permit().await }).await);
+        semaphore.holders().await.unwrap();
+    }
+    assert_eq!(semaphore.release_all().await.unwrap(), u64::from(PERMITS));
+    for call in waiting {
+        let guard = call.answer().await.unwrap();
+        assert!(!guard.is_lost());
+        assert!(guard.release().await.unwrap());
+    }
+    for guard in lost {
+        assert!(!guard.release().await.unwrap());
+    }
 }

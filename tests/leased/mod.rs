@@ -102,6 +102,7 @@ macro_rules! leased_suite {
                 a_guard_wakes_a_waiter,
                 a_guard_outlives_its_handle,
                 a_guard_shows_what_is_left,
+                a_release_of_all_serves_guards_that_stay,
             ]
         }
     };
@@ -113,6 +114,7 @@ macro_rules! expiring_suite {
         leased_cases! { $suite, $setup;
             expiry: [
                 a_permit_expires_and_a_waiter_gets_it,
+                permits_that_end_one_by_one_serve_all_who_wait,
                 what_has_expired_can_be_neither_released_nor_refreshed,
                 a_refreshed_permit_lasts_longer,
                 a_guard_is_kept_beyond_its_lease,

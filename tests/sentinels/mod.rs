@@ -69,6 +69,12 @@ impl Deployment {
             .client_name(CLIENT)
     }
 
+    /// The same for Redisson.
+    pub(crate) fn yaml(&self) -> String {
+        let addresses = self.sentinels.iter().map(RedisServer::url);
+        yaml(MASTER, &addresses.collect::<Vec<_>>(), "sentinel")
+    }
+
     /// Which of the servers is the master, as a sentinel says it.
     pub(crate) async fn master(&self) -> usize {
         let address: (String, u16) = redis::cmd("SENTINEL")
@@ -197,13 +203,15 @@ pub(crate) fn url(sentinel: &RedisServer) -> String {
     sentinel.url_as("reader", "read")
 }
 
-/// Redisson asks a sentinel for more than our clients, and comes without a password first.
-pub(crate) async fn let_all_in(sentinel: &RedisServer) {
-    let _: () = redis::cmd("ACL")
-        .arg(&["SETUSER", "default", "on", "nopass", "~*", "&*", "+@all"])
-        .query_async(&mut sentinel.connection().await)
-        .await
-        .expect("the harness may do that");
+/// Where the master is, in Redisson's words; `addresses` are those of sentinels. Redisson logs in to these only where the servers want
+/// a password, too: `user` comes in there, and has its name for one.
+pub(crate) fn yaml(master: &str, addresses: &[String], user: &str) -> String {
+    let addresses = addresses.join("\", \"");
+    format!(
+        "sentinelServersConfig:\n  masterName: {master}\n  sentinelAddresses: [\"{addresses}\"]\n  sentinelUsername: redisson\n  \
+         sentinelPassword: redisson\n  checkSentinelsList: false\n  readMode: MASTER\n  subscriptionMode: MASTER\n  \
+         masterConnectionMinimumIdleSize: 1\nusername: {user}\npassword: {user}\n"
+    )
 }
 
 /// Sets a sentinel over a master, and makes it hasty.

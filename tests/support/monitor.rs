@@ -41,45 +41,64 @@ impl Command {
     }
 }
 
-/// Splits `"a" "b\x00"` and undoes the escapes.
+/// Splits `"a" "b\x00"` and undoes the escapes. Valkey 8.1 leaves quotes and backslashes as they are, which makes no sense by the
+/// rules of the others.
 fn words_of(text: &str) -> Option<Vec<String>> {
+    split(text, true).or_else(|| split(text, false))
+}
+
+fn split(text: &str, quotes_are_escaped: bool) -> Option<Vec<String>> {
     let mut bytes = text.bytes();
     let mut words = Vec::new();
     while let Some(byte) = bytes.next() {
         match byte {
             b' ' => continue,
-            b'"' => words.push(quoted(&mut bytes)?),
+            b'"' => words.push(quoted(&mut bytes, quotes_are_escaped)?),
             _ => return None,
         }
     }
     Some(words)
 }
 
-/// Reads up to the closing quote. Valkey 8.1 does not escape those within: the closing one is at the end, or another word
-/// follows.
-fn quoted(bytes: &mut (impl Iterator<Item = u8> + Clone)) -> Option<String> {
+/// Reads up to the closing quote. Where others are not escaped it is at the end, or another word follows.
+fn quoted(
+    bytes: &mut (impl Iterator<Item = u8> + Clone),
+    quotes_are_escaped: bool,
+) -> Option<String> {
     let mut word = Vec::new();
     loop {
-        word.push(match bytes.next()? {
-            b'"' if matches!(bytes.clone().next(), None | Some(b' '))
-                && matches!(bytes.clone().nth(1), None | Some(b'"')) =>
-            {
-                return Some(String::from_utf8_lossy(&word).into_owned());
-            }
-            b'\\' => match bytes.next()? {
-                b'n' => b'\n',
-                b'r' => b'\r',
-                b't' => b'\t',
-                b'a' => 7,
-                b'b' => 8,
-                b'x' => {
-                    let digits = [bytes.next()?, bytes.next()?];
-                    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+        let byte = bytes.next()?;
+        let mut ahead = bytes.clone();
+        let next = (ahead.next(), ahead.next());
+        let closes =
+            quotes_are_escaped || matches!(next, (None, _) | (Some(b' '), None | Some(b'"')));
+        if byte == b'"' && closes {
+            return Some(String::from_utf8_lossy(&word).into_owned());
+        }
+        let escaped = match (byte, next.0) {
+            (b'\\', Some(b'n')) => Some(b'\n'),
+            (b'\\', Some(b'r')) => Some(b'\r'),
+            (b'\\', Some(b't')) => Some(b'\t'),
+            (b'\\', Some(b'a')) => Some(7),
+            (b'\\', Some(b'b')) => Some(8),
+            (b'\\', Some(b'x')) => {
+                let digits: Vec<u8> = bytes.clone().skip(1).take(2).collect();
+                let digits = String::from_utf8(digits).ok();
+                let byte = digits.and_then(|digits| u8::from_str_radix(&digits, 16).ok());
+                if byte.is_some() {
+                    bytes.nth(1);
                 }
-                other => other,
-            },
-            plain => plain,
-        });
+                byte
+            }
+            (b'\\', other) if quotes_are_escaped => other,
+            _ => None,
+        };
+        if escaped.is_some() {
+            bytes.next();
+        } else if byte == b'\\' && quotes_are_escaped {
+            return None;
+        }
+        word.push(escaped.unwrap_or(byte));
     }
 }
 

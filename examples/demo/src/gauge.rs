@@ -3,9 +3,10 @@
 //! The Java peer keeps the same two fields. What the gauge counts was held for certain, so a `max` above the
 //! limit would prove that permits were given out twice.
 
-use redis::aio::MultiplexedConnection;
+use redisson_semaphore::Answer;
 
 use crate::Result;
+use crate::control::{Control, number};
 use crate::stage::KEYS_LIVE;
 
 const ADD: &str = r"
@@ -14,9 +15,13 @@ if now > tonumber(redis.call('HGET', KEYS[1], 'max') or 0) then
   redis.call('HSET', KEYS[1], 'max', now)
 end";
 
+const READ: &str = r"
+local held = redis.call('HMGET', KEYS[1], 'now', 'max')
+return { held[1], held[2], redis.call('GET', KEYS[2]) }";
+
 #[derive(Clone)]
 pub(crate) struct Gauge {
-    connection: MultiplexedConnection,
+    control: Control,
     key: String,
     semaphore: String,
 }
@@ -32,46 +37,35 @@ pub(crate) struct Reading {
 
 impl Gauge {
     /// Makes the hash, with nothing held.
-    pub(crate) async fn create(
-        connection: &MultiplexedConnection,
-        key: &str,
-        semaphore: &str,
-    ) -> Result<Gauge> {
-        let mut gauge = Gauge {
-            connection: connection.clone(),
+    pub(crate) async fn create(control: &Control, key: &str, semaphore: &str) -> Result<Gauge> {
+        let life = KEYS_LIVE.as_secs().to_string();
+        control.ask(&["HSET", key, "now", "0", "max", "0"]).await?;
+        control.ask(&["EXPIRE", key, &life]).await?;
+        Ok(Gauge {
+            control: control.clone(),
             key: key.to_owned(),
             semaphore: semaphore.to_owned(),
-        };
-        let () = redis::pipe()
-            .atomic()
-            .hset_multiple(key, &[("now", 0), ("max", 0)])
-            .expire(key, KEYS_LIVE.as_secs() as i64)
-            .ignore()
-            .query_async(&mut gauge.connection)
-            .await?;
-        Ok(gauge)
+        })
     }
 
     pub(crate) async fn add(&mut self, permits: i64) -> Result<()> {
-        let script = redis::Script::new(ADD);
-        let mut call = script.key(&self.key);
-        let added = call.arg(permits).invoke_async(&mut self.connection).await;
-        added.map_err(|error| format!("counting in {}: {error}", self.key).into())
+        let permits = permits.to_string();
+        let add = ["EVAL", ADD, "1", &self.key, &permits];
+        self.control.ask(&add).await.map(drop)
     }
 
     pub(crate) async fn read(&mut self) -> Result<Reading> {
-        let ((held, most), available): ((i64, i64), Option<i64>) = redis::pipe()
-            .atomic()
-            .cmd("HMGET")
-            .arg(&[&self.key, "now", "max"])
-            .get(&self.semaphore)
-            .query_async(&mut self.connection)
-            .await
-            .map_err(|error| format!("reading {}: {error}", self.key))?;
+        let read = ["EVAL", READ, "2", &self.key, &self.semaphore];
+        let answer = match self.control.ask(&read).await? {
+            Answer::Array(answer) => answer,
+            other => return Err(format!("reading {}: {other:?}", self.key).into()),
+        };
+        let mut numbers = answer.into_iter().map(number);
+        let mut next = || numbers.next().unwrap_or(0);
         Ok(Reading {
-            held,
-            most,
-            available: available.unwrap_or(0),
+            held: next(),
+            most: next(),
+            available: next(),
         })
     }
 }

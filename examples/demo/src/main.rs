@@ -8,19 +8,24 @@
 //!
 //! | File | What stands around that |
 //! |---|---|
-//! | `stage.rs` | the server (`server.rs`), the Rust client and the JVM (`java.rs`), and clearing them away |
+//! | `stage.rs` | the server (`server.rs`), the Rust client and the JVM (`java.rs`, `peer.rs`), and clearing them away |
+//! | `control.rs` | what the demo itself looks up |
 //! | `gauge.rs` | the number of permits held, counted in Redis by both sides |
 //! | `ledger.rs`, `board.rs` | who does what at a moment, and the picture of it |
 //! | `view.rs`, `signals.rs` | the terminal, and Ctrl-C |
 //!
 //! Without `REDIS_URL` it starts a private redis-server and stops it at the end. With it, it works in that
-//! server under key names of its own and deletes them at the end.
+//! server, cluster (`redis+cluster://`), or set (`redis+replicated://`; or the master's name, and `REDIS_SENTINELS`), by TLS where it
+//! is `rediss`, under key names of its own, and deletes them at the end. By TLS both sides trust whom the system trusts: `SSL_CERT_FILE` and
+//! `JAVA_TOOL_OPTIONS` name others.
 
 mod board;
+mod control;
 mod crowd;
 mod gauge;
 mod java;
 mod ledger;
+mod peer;
 mod report;
 mod server;
 mod signals;

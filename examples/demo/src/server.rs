@@ -1,34 +1,35 @@
-//! The Redis server: a private one, or the one that `REDIS_URL` names.
+//! The Redis server: a private one, or what `REDIS_URL` names.
 
 use std::env;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr, IntoConnectionInfo};
+use redisson_semaphore::{Client, ClientBuilder};
 
 use crate::Result;
+use crate::control::Control;
+use crate::peer::PeerArguments;
 use crate::support::server::RedisServer;
-
-const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Server {
     url: String,
+    /// Those who know the master that the URL names.
+    sentinels: Vec<String>,
     /// Dropping it stops it.
     private: Option<RedisServer>,
-}
-
-/// How the Java peer reaches the server.
-pub(crate) struct PeerArguments {
-    pub(crate) url: String,
-    pub(crate) more: Vec<String>,
 }
 
 impl Server {
     /// The user's server, or else a new one on a free loopback port.
     pub(crate) async fn of_user_or_private() -> Result<Server> {
-        if let Some(url) = env::var("REDIS_URL").ok().filter(|url| !url.is_empty()) {
-            return Ok(Server { url, private: None });
+        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        if let Some(url) = variable("REDIS_URL") {
+            let sentinels = variable("REDIS_SENTINELS").unwrap_or_default();
+            let sentinels = sentinels.split(',').filter(|url| !url.is_empty());
+            return Ok(Server {
+                url,
+                sentinels: sentinels.map(str::to_owned).collect(),
+                private: None,
+            });
         }
         let found = Command::new("redis-server")
             .arg("--version")
@@ -40,67 +41,40 @@ impl Server {
         let server = RedisServer::start().await;
         Ok(Server {
             url: server.url(),
+            sentinels: vec![],
             private: Some(server),
         })
-    }
-
-    pub(crate) fn url(&self) -> &str {
-        &self.url
     }
 
     pub(crate) fn is_private(&self) -> bool {
         self.private.is_some()
     }
 
-    /// A plain connection, for what the demo itself looks up.
-    pub(crate) async fn connection(&self) -> Result<MultiplexedConnection> {
-        let client = redis::Client::open(self.url())?;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE));
-        Ok(client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?)
+    pub(crate) async fn client(&self) -> Result<Client> {
+        Ok(self.builder(&self.url).connect().await?)
     }
 
-    /// The peer takes host and port, and a password apart; it knows database 0 only.
+    /// For what the demo itself looks up; of a cluster the first node that the URL names.
+    pub(crate) async fn control(&self) -> Result<Control> {
+        let cluster = self.url.split_once("+cluster://");
+        let node = cluster.map(|(scheme, rest)| {
+            let (hosts, tail) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+            let first = hosts.split_once(',').map_or(hosts, |(first, _)| first);
+            format!("{scheme}://{first}{tail}")
+        });
+        let client = self.builder(node.as_ref().unwrap_or(&self.url));
+        Ok(Control::of(client.connect().await?, node.is_some()))
+    }
+
+    fn builder(&self, url: &str) -> ClientBuilder {
+        let builder = Client::builder(url);
+        if self.sentinels.is_empty() {
+            return builder;
+        }
+        builder.sentinels(&self.sentinels)
+    }
+
     pub(crate) fn peer_arguments(&self) -> Result<PeerArguments> {
-        let info = self.url().into_connection_info()?;
-        let (ConnectionAddr::Tcp(host, port), 0) = (info.addr(), info.redis_settings().db()) else {
-            return Err(
-                "REDIS_URL must be redis://[[user]:password@]host[:port], database 0".into(),
-            );
-        };
-        let host = if host.contains(':') {
-            format!("[{host}]")
-        } else {
-            host.clone()
-        };
-        let credentials = info.redis_settings();
-        let (user, more) = match (credentials.username(), credentials.password()) {
-            (Some(user), Some(password)) => (format!("{user}:{password}@"), vec![]),
-            (None, Some(password)) => (
-                String::new(),
-                vec!["--password".to_owned(), password.to_owned()],
-            ),
-            (_, None) => (String::new(), vec![]),
-        };
-        Ok(PeerArguments {
-            url: format!("redis://{user}{host}:{port}"),
-            more,
-        })
+        PeerArguments::of(&self.url, &self.sentinels)
     }
-}
-
-/// As the server tells it: `7.0.15`.
-pub(crate) async fn version(connection: &mut MultiplexedConnection) -> Result<String> {
-    let info: String = redis::cmd("INFO")
-        .arg("server")
-        .query_async(connection)
-        .await
-        .map_err(|error| format!("INFO: {error}"))?;
-    let version = info
-        .lines()
-        .find_map(|line| line.strip_prefix("redis_version:"));
-    Ok(version.unwrap_or("of unknown version").trim().to_owned())
 }

@@ -4,12 +4,12 @@ use std::env::consts::{ARCH, OS};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redisson_semaphore::Client;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::server::{self, Server};
+use crate::control::Control;
+use crate::server::Server;
 use crate::support::peer::JavaPeer;
 use crate::{Result, java};
 
@@ -22,7 +22,7 @@ pub(crate) struct Stage {
     pub(crate) client: Client,
     pub(crate) java: JavaPeer,
     /// For what the demo itself looks up.
-    pub(crate) control: MultiplexedConnection,
+    pub(crate) control: Control,
     pub(crate) names: Names,
     /// The Rust side's workers; each returns the number of its turns.
     pub(crate) workers: JoinSet<Result<u64>>,
@@ -43,18 +43,21 @@ impl Stage {
     pub(crate) async fn set_up() -> Result<Stage> {
         let jdk_version = java::jdk_version()?;
         let server = Server::of_user_or_private().await?;
-        let client = Client::connect(server.url()).await?;
-        let mut control = server.connection().await?;
-        let redis_version = server::version(&mut control).await?;
+        let client = server.client().await?;
+        let control = server.control().await?;
+        let redis_version = control.version().await?;
         let java = java::start(&server).await?;
         let run = format!("redisson-semaphore-demo:{}", client.id());
+        let wakeups = control.name(&format!("{run}:wakeups")).await?;
+        let crowd = control.name(&format!("{run}:crowd")).await?;
         Ok(Stage {
             java,
             control,
             names: Names {
-                wakeups: format!("{run}:wakeups"),
-                crowd: format!("{run}:crowd"),
-                gauge: format!("{run}:gauge"),
+                // Read together with the semaphore.
+                gauge: format!("redisson-semaphore-demo:gauge:{{{crowd}}}"),
+                wakeups,
+                crowd,
             },
             client,
             workers: JoinSet::new(),
@@ -88,16 +91,30 @@ impl Stage {
             return Ok(());
         }
         // After the JVM and the client, neither of which can make a key again.
-        let names = [&self.names.wakeups, &self.names.crowd];
-        let records = names.map(|name| format!("redisson_sc_once:{{{name}}}:{}", self.client.id()));
-        let mut delete = redis::cmd("DEL");
-        delete.arg(&names).arg(&self.names.gauge).arg(&records);
+        let Names {
+            wakeups,
+            crowd,
+            gauge,
+        } = &self.names;
+        let id = self.client.id();
+        let mut keys = vec![wakeups.clone(), crowd.clone(), gauge.clone()];
+        for name in [wakeups, crowd] {
+            keys.extend([
+                format!("redisson_sc_once:{{{name}}}:{id}"),
+                format!("redisson_sc_turns:{{{name}}}"),
+                format!("redisson_sc_turns_notes:{{{name}}}"),
+            ]);
+        }
         let deleted = timeout(CLEARING, async {
             let _ = self.client.shutdown().await;
-            delete.query_async::<u64>(&mut self.control).await
+            // One by one: a cluster has them in several slots.
+            for key in keys {
+                self.control.ask(&["DEL", &key]).await?;
+            }
+            Ok::<_, crate::Error>(())
         });
         match deleted.await {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(())) => Ok(()),
             _ => Err(format!(
                 "the keys {}* could not be deleted; they vanish in {} minutes",
                 self.names.crowd.trim_end_matches("crowd"),

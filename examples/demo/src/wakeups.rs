@@ -14,7 +14,6 @@ use tokio::time::{sleep, timeout};
 use crate::ledger::Side;
 use crate::report::millis;
 use crate::stage::{KEYS_LIVE, Stage};
-use crate::support::waiters::until_subscribers;
 use crate::view::View;
 use crate::{Result, java, now_micros};
 
@@ -95,12 +94,12 @@ async fn wake_java(stage: &mut Stage, semaphore: &RSemaphore) -> Result<u64> {
     let waiter = stage
         .java
         .begin("acquire", json!({ "name": semaphore.name() }));
-    until_subscribers(&mut stage.control, &channel, 1).await;
+    stage.control.until_listeners(&channel, 1).await;
     pause().await;
     let released = now_micros();
     semaphore.release(1).await?;
     let woken = java::answer(waiter, "acquire in Java").await?.ended;
-    until_subscribers(&mut stage.control, &channel, 0).await;
+    stage.control.until_listeners(&channel, 0).await;
     Ok(woken.saturating_sub(released))
 }
 
@@ -111,7 +110,7 @@ async fn wake_rust(stage: &mut Stage, semaphore: &RSemaphore) -> Result<u64> {
     let mut waiter = pin!(semaphore.acquire(1));
     let parked = async {
         let available = semaphore.available_permits().await?;
-        until_subscribers(&mut stage.control, &channel, 1).await;
+        stage.control.until_listeners(&channel, 1).await;
         pause().await;
         Ok(available)
     };

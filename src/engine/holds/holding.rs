@@ -67,7 +67,11 @@ pub(super) struct Holding {
     until: Moment,
     /// When at the earliest, because of a step that has not been answered.
     perhaps: Option<Moment>,
+    /// That step will not be answered any more: what the server says of later counts.
+    unanswered: bool,
     pub(super) renewing: Renewing,
+    /// Nobody keeps it.
+    pub(super) remembered: bool,
 }
 
 /// One time that the lock was taken.
@@ -78,6 +82,8 @@ struct Held {
     term: Term,
     /// Its release has been sent.
     leaving: bool,
+    /// It could not be given back: it counts no more, unless it is given back after all.
+    spent: bool,
 }
 
 impl Held {
@@ -87,6 +93,7 @@ impl Held {
             claim: id.watch(),
             term,
             leaving: false,
+            spent: false,
         }
     }
 }
@@ -108,12 +115,15 @@ impl Holding {
             lease: Lease::granted(until),
             until,
             perhaps: None,
+            unanswered: false,
             renewing,
+            remembered: false,
         }
     }
 
     /// It has taken the lock once more.
     pub(super) fn add(&mut self, id: &HoldId, term: Term, until: Moment) {
+        self.forget_spent();
         self.holds.push(Held::new(id, term));
         self.ends(until);
     }
@@ -124,8 +134,35 @@ impl Holding {
         !self.holds.is_empty()
     }
 
-    pub(super) fn count(&self) -> u32 {
-        u32::try_from(self.holds.len()).unwrap_or(u32::MAX)
+    /// The number of its first hold.
+    pub(super) fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// How often it is held; `None`: not any more, but that could not be given back.
+    pub(super) fn count(&self) -> Option<u32> {
+        let live = self.holds.iter().filter(|held| !held.spent).count();
+        (live > 0).then(|| u32::try_from(live).unwrap_or(u32::MAX))
+    }
+
+    /// The same before the hold with this number is given back, which counts in any case.
+    pub(super) fn count_with(&self, number: Option<u64>) -> u32 {
+        let counts = |held: &&Held| !held.spent || Some(held.number) == number;
+        let count = self.holds.iter().filter(counts).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// The hold with this number could not be given back.
+    pub(super) fn spend(&mut self, number: u64) {
+        let mut holds = self.holds.iter_mut();
+        if let Some(held) = holds.find(|held| held.number == number) {
+            (held.leaving, held.spent) = (true, true);
+        }
+    }
+
+    /// The server counts what does, from now on.
+    pub(super) fn forget_spent(&mut self) {
+        self.holds.retain(|held| !held.spent);
     }
 
     pub(super) fn has(&self, number: u64) -> bool {
@@ -141,7 +178,8 @@ impl Holding {
 
     /// The term that counts when the hold with this number has gone; `None` where none is left.
     pub(super) fn term_without(&self, number: Option<u64>) -> Option<Term> {
-        let rest = self.holds.iter().filter(|held| Some(held.number) != number);
+        let stays = |held: &&Held| !held.spent && Some(held.number) != number;
+        let rest = self.holds.iter().filter(stays);
         // A hold that is renewed stays so, whatever was taken on top of it.
         rest.map(|held| held.term)
             .reduce(|below, term| match below {
@@ -168,7 +206,7 @@ impl Holding {
     pub(super) fn leaves(&mut self, number: Option<u64>, leaving: bool) {
         let mut holds = self.holds.iter_mut();
         if let Some(held) = holds.find(|held| Some(held.number) == number) {
-            held.leaving = leaving;
+            held.leaving = leaving || held.spent;
         }
     }
 
@@ -192,21 +230,43 @@ impl Holding {
     pub(super) fn ends(&mut self, until: Moment) {
         self.steps += 1;
         self.until = until;
-        self.perhaps = None;
+        self.may_not_end();
         self.show_end();
     }
 
     /// It ends at `until` or later, the server says, and no step has come in between.
     pub(super) fn lasts(&mut self, until: Moment) {
         self.until = self.until.later(until);
+        if self.unanswered {
+            self.may_not_end();
+        }
         self.show_end();
     }
 
-    /// It may end at `until` already; or does not, after all.
-    pub(super) fn may_end(&mut self, until: Option<Moment>) {
+    /// It may end at `until` already.
+    pub(super) fn may_end(&mut self, until: Moment) {
         self.steps += 1;
-        self.perhaps = until.map(|until| self.perhaps.map_or(until, |end| end.earlier(until)));
+        self.perhaps = Some(self.perhaps.map_or(until, |end| end.earlier(until)));
+        self.unanswered = false;
         self.show_end();
+    }
+
+    /// It does not, after all.
+    pub(super) fn stays(&mut self) {
+        self.steps += 1;
+        self.may_not_end();
+        self.show_end();
+    }
+
+    /// Nobody will learn whether it does, but by what the server says of it later.
+    pub(super) fn is_not_answered(&mut self) {
+        self.steps += 1;
+        self.unanswered = true;
+    }
+
+    fn may_not_end(&mut self) {
+        self.perhaps = None;
+        self.unanswered = false;
     }
 
     fn show_end(&self) {

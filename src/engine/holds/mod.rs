@@ -44,6 +44,10 @@ pub(crate) struct Holds {
     state: Mutex<State>,
 }
 
+/// What was kept at a certain time.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept(u64);
+
 #[derive(Default)]
 struct State {
     /// By object and by owner.
@@ -88,14 +92,20 @@ impl State {
     }
 
     /// Nobody holds anything of it any more.
-    fn lose_all(&mut self, lock: &str) {
-        for holding in self
-            .by_object
-            .remove(lock)
-            .unwrap_or_default()
-            .into_values()
-        {
-            self.size -= 1;
+    fn lose_all(&mut self, lock: &str, Kept(last): Kept) {
+        let Some(owners) = self.by_object.get_mut(lock) else {
+            return;
+        };
+        let (gone, stay) = std::mem::take(owners)
+            .into_iter()
+            .partition::<BTreeMap<_, _>, _>(|(_, holding)| holding.since() <= last);
+        if stay.is_empty() {
+            self.by_object.remove(lock);
+        } else {
+            *owners = stay;
+        }
+        self.size -= gone.len();
+        for holding in gone.into_values() {
             self.change(holding.lease, Change::Lost);
         }
     }
@@ -120,11 +130,11 @@ impl State {
         self.changed.push(lease);
     }
 
-    /// Makes room: what has run out, and whose handle has gone, is of no use to anybody.
+    /// Makes room: what has run out is of no use to anybody, and what is only remembered mostly not.
     fn tidy(&mut self) {
         if self.size >= self.most {
             self.by_object.retain(|_, owners| {
-                owners.retain(|_, holding| !holding.lease.is_lost());
+                owners.retain(|_, holding| !holding.remembered && !holding.lease.is_lost());
                 !owners.is_empty()
             });
             self.size = self.by_object.values().map(BTreeMap::len).sum();
@@ -161,7 +171,16 @@ impl Holds {
         match self.lock().of(lock, owner) {
             None => Count::Held(0),
             Some(holding) if holding.lease.is_lost() => Count::Over,
-            Some(holding) => Count::Held(holding.count()),
+            Some(holding) => holding.count().map_or(Count::Over, Count::Held),
+        }
+    }
+
+    /// The same before the hold with this number is given back.
+    pub(crate) fn count_with(&self, lock: &str, owner: &str, number: Option<u64>) -> Count {
+        match self.lock().of(lock, owner) {
+            None => Count::Held(0),
+            Some(holding) if holding.lease.is_lost() => Count::Over,
+            Some(holding) => Count::Held(holding.count_with(number)),
         }
     }
 
@@ -242,7 +261,8 @@ impl Holds {
         let holding = Holding::new(owner, &id, term, until, renewing);
         let lease = holding.lease.clone();
         // Whoever held it before has lost it.
-        state.lose_all(lock);
+        let all = Kept(state.last_number);
+        state.lose_all(lock, all);
         state.insert(lock, holding);
         (lease, id)
     }
@@ -263,6 +283,7 @@ impl Holds {
         {
             holding.set_term(term);
             holding.renewing = renewing;
+            holding.remembered = false;
             return holding.lease.clone();
         }
         state.last_number += 1;
@@ -282,7 +303,7 @@ impl Holds {
         }
     }
 
-    /// The server says that what `owner` holds ends at `until`. It is remembered, though nobody keeps it.
+    /// The server says that what `owner` holds ends at `until`. It is remembered for a while, though nobody keeps it.
     pub(crate) fn ends(
         &self,
         object: &Arc<str>,
@@ -292,25 +313,28 @@ impl Holds {
     ) {
         let known = self.lock().of(object, owner).is_some();
         if !known {
-            self.keep(
-                object,
-                owner,
-                Term::Limited(renewing.lease),
-                until,
-                renewing,
-            );
+            let term = Term::Limited(renewing.lease);
+            self.keep(object, owner, term, until, renewing);
         }
-        self.change(object, owner, |holding| holding.ends(until));
+        self.change(object, owner, |holding| {
+            holding.remembered |= !known;
+            holding.ends(until);
+        });
     }
 
     /// A step of `owner` departs that makes all that is left end at `until`; whether it arrives is not known yet.
     pub(crate) fn departs(&self, lock: &str, owner: &str, until: Moment) {
-        self.change(lock, owner, |holding| holding.may_end(Some(until)));
+        self.change(lock, owner, |holding| holding.may_end(until));
     }
 
     /// It has not taken effect.
     pub(crate) fn stays(&self, lock: &str, owner: &str) {
-        self.change(lock, owner, |holding| holding.may_end(None));
+        self.change(lock, owner, Holding::stays);
+    }
+
+    /// Nobody will learn whether it has: the next renewal tells how long it lasts.
+    pub(crate) fn is_not_answered(&self, lock: &str, owner: &str) {
+        self.change(lock, owner, Holding::is_not_answered);
     }
 
     /// The hold with this number is about to be given back, and is renewed no more; unless that is not to be, after
@@ -335,6 +359,7 @@ impl Holds {
             None => state.end(lock, owner),
             Some(until) => {
                 if let Some(left) = state.remove(lock, owner, number) {
+                    left.forget_spent();
                     left.ends(until);
                     let lease = left.lease.clone();
                     state.changed.push(lease);
@@ -343,9 +368,12 @@ impl Holds {
         }
     }
 
-    /// What has become of its release will not be known.
-    pub(crate) fn given_up(&self, lock: &str, owner: &str, number: Option<u64>) {
-        self.lock().remove(lock, owner, number);
+    /// The hold with this number could not be given back, or nobody will know whether it was, and who had it has it no more: it
+    /// may be left over until its lease ends, unless it is given back as one that is nobody's.
+    pub(crate) fn spend(&self, lock: &str, owner: &str, number: u64) {
+        if let Some(holding) = self.lock().of(lock, owner) {
+            holding.spend(number);
+        }
     }
 
     /// The server says that `owner` does not hold the lock.
@@ -356,10 +384,15 @@ impl Holds {
         }
     }
 
-    /// Whoever held the lock holds it no more.
-    pub(crate) fn all_lost(&self, lock: &str) {
+    /// What is kept now.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept(self.lock().last_number)
+    }
+
+    /// Whoever held the lock when that was `kept` holds it no more.
+    pub(crate) fn all_lost(&self, lock: &str, kept: Kept) {
         let mut state = self.lock();
-        state.lose_all(lock);
+        state.lose_all(lock, kept);
     }
 
     /// Whether a task has to be started that renews what lasts for `lease`.
@@ -551,7 +584,7 @@ mod tests {
         let lease = holds.lease("x", "b").unwrap();
         holds.lost("x", "a");
         assert!(!lease.is_lost());
-        holds.all_lost("x");
+        holds.all_lost("x", holds.kept());
         assert!(lease.is_lost() && holds.lease("x", "b").is_none());
     }
 
@@ -572,6 +605,26 @@ mod tests {
         holds.departs("x", "a", after(1));
         tokio::time::sleep(SECOND).await;
         assert!(lease.is_lost());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_will_not_be_answered_counts_until_the_next_renewal() {
+        let holds = Holds::default();
+        let (lease, _) = take(&holds, Term::Watched, after(30));
+        let earlier = due(&holds);
+        holds.departs("x", "a", after(10));
+        let meanwhile = due(&holds);
+        holds.is_not_answered("x", "a");
+        for renewal in [&earlier[0], &meanwhile[0]] {
+            assert!(!holds.renewed(renewal, true, after(40)));
+            assert_eq!(lease.remaining(), Some(10 * SECOND));
+        }
+        assert!(!holds.renewed(&due(&holds)[0], true, after(40)));
+        assert_eq!(lease.remaining(), Some(40 * SECOND));
+        // One that is still to be answered is told by its own answer.
+        holds.departs("x", "a", after(10));
+        assert!(!holds.renewed(&due(&holds)[0], true, after(50)));
+        assert_eq!(lease.remaining(), Some(10 * SECOND));
     }
 
     #[tokio::test(start_paused = true)]
@@ -623,9 +676,31 @@ mod tests {
         let renewals = due(&holds);
         holds.leaves("x", "a", Some(number), true);
         assert!(!holds.renewed(&renewals[0], false, after(30)));
-        holds.given_up("x", "a", Some(number));
+        holds.spend("x", "a", number);
         assert!(!holds.renewed(&renewals[0], false, after(30)));
         assert!(!lease.is_lost() && lease.lost().now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_could_not_be_given_back_does_not_count() {
+        let holds = Holds::default();
+        let (lease, first) = take(&holds, LONG, after(60));
+        let (_, second) = take(&holds, Term::Watched, after(60));
+        holds.spend("x", "a", second);
+        assert_eq!(holds.count("x", "a"), Count::Held(1));
+        assert_eq!(holds.count_with("x", "a", Some(second)), Count::Held(2));
+        assert!(!holds.is_watched("x", "a") && !holds.is_gone("x", "a", second));
+        holds.leaves("x", "a", Some(second), false);
+        assert!(!holds.is_watched("x", "a"));
+        assert_eq!(holds.term_without("x", "a", Some(first)), None);
+        holds.spend("x", "a", first);
+        assert_eq!(holds.count("x", "a"), Count::Over, "it may be left over");
+        assert_eq!(holds.count_with("x", "a", Some(first)), Count::Held(1));
+        assert!(!lease.is_lost() && holds.is_held("x"));
+        // Taken anew, it is counted from one on.
+        let (_, third) = take(&holds, LONG, after(60));
+        assert_eq!(holds.count_with("x", "a", Some(third)), Count::Held(1));
+        assert!(holds.is_gone("x", "a", first) && holds.is_gone("x", "a", second));
     }
 
     #[tokio::test(start_paused = true)]
@@ -700,7 +775,7 @@ mod tests {
         assert!(two.is_lost() && !one.is_lost() && !three.is_lost() && !four.is_lost());
         assert!(owners(5 * SECOND).is_empty() && holds.begin_renewing(5 * SECOND));
         let five = keep("five", Term::Watched, after(30), WATCHDOG);
-        holds.all_lost("x");
+        holds.all_lost("x", holds.kept());
         assert!(five.is_lost() && !one.is_lost());
         assert_eq!(holds.lock().size, 0);
     }
@@ -716,5 +791,29 @@ mod tests {
             }
         }
         assert!(holds.lock().size <= 2 * FEW);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_keeps_makes_room() {
+        let holds = Holds::default();
+        let keep = |number: usize, term| {
+            let owner = format!("{number}").into();
+            holds.keep(&"x".into(), &owner, term, after(30), RENEWING)
+        };
+        let kept: Vec<_> = (0..10).map(|number| keep(number, Term::Watched)).collect();
+        for number in 0..10 * FEW {
+            holds.ends(
+                &"x".into(),
+                &format!("{number}").into(),
+                after(60),
+                RENEWING,
+            );
+        }
+        assert!(holds.lock().size <= 2 * FEW);
+        // What is kept behind that lasts as long as the server has said.
+        let last = keep(10 * FEW - 1, Term::Watched);
+        for lease in kept.iter().chain([&last]) {
+            assert_eq!(lease.remaining(), Some(60 * SECOND));
+        }
     }
 }

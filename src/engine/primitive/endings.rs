@@ -187,11 +187,11 @@ impl<P: Primitive> State<P> {
             }
         }
         self.withdraw(now);
+        let owed = self.primitive.unknown(batch);
+        self.owe(owed, now);
         for queued in &batch.calls {
             self.primitive.given_up(&queued.call);
         }
-        let owed = self.primitive.unknown(batch);
-        self.owe(owed, now);
     }
 
     /// The runtime has ended while `batch` was under way.
@@ -323,10 +323,10 @@ impl<P: Primitive> State<P> {
             } else if trouble.is_over(due) {
                 tell_trouble(name, queued, trouble, &mut told);
                 dropped = true;
+                // What was never sent must not happen after this; the rest is a matter of its answer.
                 if !trouble.doubtful {
                     self.primitive.given_up(&queued.call);
                 }
-                // What was never sent must not happen after this; the rest is a matter of its answer.
                 return trouble.doubtful;
             } else {
                 next = next.into_iter().chain([due]).min();
@@ -382,8 +382,8 @@ impl<P: Primitive> State<P> {
             }
             match item {
                 Item::Call(mut queued) => {
-                    self.primitive.given_up(&queued.call);
                     tell_trouble(name, &mut queued, &untouched, &mut told);
+                    self.primitive.given_up(&queued.call);
                 }
                 Item::Command(mut command) => command.give_up(name, &untouched),
             }

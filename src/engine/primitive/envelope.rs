@@ -142,6 +142,11 @@ pub(super) fn text(value: &Value) -> Cow<'_, str> {
     }
 }
 
+/// Whether the answer says that something was done.
+pub(super) fn is_done(value: &Value) -> bool {
+    matches!(Answer::read(&text(value)), Some(Answer::Done(_)))
+}
+
 /// The words of an answer must all have been read.
 pub(super) fn is_read(words: &mut SplitAsciiWhitespace<'_>) -> bool {
     words.next().is_none()

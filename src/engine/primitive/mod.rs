@@ -194,6 +194,9 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         false
     }
 
+    /// A call will not be carried out any more, or nobody will know whether it was: its caller has been told so, or there was none.
+    fn given_up(&mut self, _call: &Self::Call) {}
+
     /// A batch departs. Once for each.
     fn departs(&mut self, _batch: &Batch<Self>) {}
 
@@ -275,9 +278,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     fn rest(&mut self) -> Option<Self::Call> {
         None
     }
-
-    /// A call is not made (again), and its caller knows that: it was never sent, or refused, or nobody will know.
-    fn given_up(&mut self, _call: &Self::Call) {}
 
     /// What is owed when nobody will ever know what became of a batch.
     fn unknown(&mut self, _batch: &Batch<Self>) -> Vec<Self::Call> {

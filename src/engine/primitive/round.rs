@@ -13,7 +13,7 @@ use super::state::Task;
 use super::{Batch, Line, Primitive, Verdict};
 use crate::clock::Moment;
 use crate::engine::answer;
-use crate::engine::coalesce::{FirstAttempt, LoneCall, Outcome};
+use crate::engine::coalesce::{FirstAttempt, LoneCall, Outcome, Question};
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::in_hand::{Carries, InHand};
@@ -40,19 +40,6 @@ enum Said {
     Lone(Outcome),
 }
 
-/// What a short form has led to.
-enum Shortly {
-    Answered(Said),
-    /// It was not carried out, and will not be.
-    NotDone,
-    /// The same, but that took a while: its caller may have gone.
-    Settled,
-    /// The other form is to go on from here.
-    Failed(Failure),
-    /// There is no answer, and no more to be done.
-    Over(Ending),
-}
-
 /// How a batch has ended.
 enum Ended<P: Primitive> {
     Answered(Verdict<P>),
@@ -69,52 +56,114 @@ enum Ended<P: Primitive> {
     Unknown,
 }
 
+impl<P: Primitive> Ended<P> {
+    /// Whether it may be found out which key is meant by the error.
+    fn has_wrong_type(&self) -> bool {
+        let error = match self {
+            Ended::Failed { error, .. } => Some(error),
+            Ended::Answered(verdict) => verdict.stopped.as_ref(),
+            Ended::NotDone | Ended::Unknown => None,
+        };
+        matches!(error, Some(Error::WrongType { .. }))
+    }
+}
+
 impl<P: Primitive> Line<P> {
     async fn carry_out_batch(&self, batch: Box<Batch<P>>, short: Option<Short>) {
         let mut batch = InHand::new(self, batch);
         let began = Instant::now();
         let mut first = None;
-        let mut unanswered = false;
-        if let Some(short) = short {
-            match self
-                .carry_out_shortly(short, &mut batch, began, &mut unanswered)
-                .await
-            {
-                Shortly::Answered(said) => {
-                    return match self.answered(&mut batch, &said) {
-                        Some(ended) => Box::pin(self.end(batch, ended)).await,
-                        None => {}
-                    };
+        // What is rare has a future of its own: this one is made, and moved, for every call.
+        let ended = match short {
+            Some(Short::Script(usual)) => match self.core.try_for_callers(&usual).await {
+                Ok(value) if envelope::is_done(&value) => {
+                    Some(self.answered(&mut batch, &Said::Value(value)))
                 }
-                Shortly::NotDone => {}
-                Shortly::Settled => return Box::pin(self.end(batch, Ended::NotDone)).await,
-                Shortly::Failed(failure) => first = Some(Err(failure)),
-                Shortly::Over(ending) => first = Some(Ok(ending)),
+                Ok(_) => None,
+                // What it has done is asked for in the other form.
+                Err(failure) => {
+                    first = Some(failure.without_answer());
+                    None
+                }
+            },
+            Some(Short::Lone(call)) => match self.core.first_attempt_together(call).await {
+                FirstAttempt::Answered(outcome) => {
+                    Some(self.answered(&mut batch, &Said::Lone(outcome)))
+                }
+                FirstAttempt::NotDone => None,
+                FirstAttempt::Failed(failure) => {
+                    first = Some(failure);
+                    None
+                }
+                FirstAttempt::Lost(failure, question) => {
+                    let lost = self.ask_for(&mut batch, failure, question, began);
+                    Some(Box::pin(lost).await)
+                }
+            },
+            None => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => Box::pin(self.carry_out_on_record(&mut batch, first, began)).await,
+        };
+        if let Some(mut ended) = ended {
+            if ended.has_wrong_type() {
+                ended = Box::pin(self.explained(ended)).await;
+            }
+            self.settle(*batch.take(), ended);
+        }
+    }
+
+    /// Asks what has become of `batch`, a lone call whose answer was lost.
+    async fn ask_for(
+        &self,
+        batch: &mut InHand<'_, Self>,
+        failure: Failure,
+        question: Question,
+        began: Instant,
+    ) -> Option<Ended<P>> {
+        let callers = |trouble: &Trouble<'_>| self.tell_impatient(batch, trouble, began);
+        let mut request = question.request(&self.core);
+        let ending = self.core.carry_on(&mut request, failure, callers).await;
+        match ending {
+            Ending::Answer(value) => match question.read(&value) {
+                Some(outcome) => self.answered(batch, &Said::Lone(outcome)),
+                None => Some(Ended::NotDone),
+            },
+            ending => {
+                batch.unanswered = Some(began.elapsed());
+                self.ended(batch, ending)
             }
         }
+    }
+
+    /// Carries `batch` out by the envelope, behind a `first` sending in the other form that has failed. Nothing where its
+    /// callers have been told.
+    async fn carry_out_on_record(
+        &self,
+        batch: &mut InHand<'_, Self>,
+        mut first: Option<Failure>,
+        began: Instant,
+    ) -> Option<Ended<P>> {
         let mut request = {
             let mut inner = self.lock();
-            inner.state.primitive.request(&batch, &self.wire())
+            inner.state.primitive.request(batch, &self.wire())
         };
         request.number(self.core.next_sequence());
         if batch.doubtful {
             request.doubt();
         }
-        let (mut sent, mut disowned) = (batch.sent, 0);
+        let (mut sent, mut unanswered, mut disowned) = (batch.sent, false, 0);
         let ending = loop {
             let callers = |trouble: &Trouble<'_>| {
                 unanswered |= trouble.doubtful;
                 // The answer, if one comes, will be that of a later sending.
                 sent = Moment::now();
-                self.tell_impatient(&mut batch, trouble, began)
+                self.tell_impatient(batch, trouble, began)
             };
             let ending = match first.take() {
                 None => self.core.carry_out(&mut request, callers).await,
-                Some(Err(failure)) => {
-                    let carrying = self.core.carry_on(&mut request, failure, callers);
-                    Box::pin(carrying).await
-                }
-                Some(Ok(ending)) => ending,
+                Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
             };
             let found = match &ending {
                 Ending::Answer(value) => match Answer::read(&envelope::text(value)) {
@@ -137,16 +186,17 @@ impl<P: Primitive> Line<P> {
         };
         batch.sent = sent;
         batch.unanswered = unanswered.then(|| began.elapsed());
+        self.ended(batch, ending)
+    }
+
+    fn ended(&self, batch: &mut InHand<'_, Self>, ending: Ending) -> Option<Ended<P>> {
         let waited = batch.unanswered;
-        let ended = match ending {
-            Ending::Answer(value) => match self.answered(&mut batch, &Said::Value(value)) {
-                Some(ended) => ended,
-                None => return,
-            },
+        Some(match ending {
+            Ending::Answer(value) => return self.answered(batch, &Said::Value(value)),
             Ending::Refused(refusal) => Ended::Failed {
                 error: refused(self.name(), &refusal),
                 doubt: waited.map(|waited| refused_in_doubt(self.name(), &refusal.detail, waited)),
-                each: !unanswered && refusal.reason == Reason::Permission,
+                each: waited.is_none() && refusal.reason == Reason::Permission,
             },
             Ending::NotSent => Ended::NotDone,
             Ending::Unknown => Ended::Unknown,
@@ -155,47 +205,7 @@ impl<P: Primitive> Line<P> {
                 doubt: None,
                 each: false,
             },
-        };
-        Box::pin(self.end(batch, ended)).await;
-    }
-
-    async fn carry_out_shortly(
-        &self,
-        short: Short,
-        batch: &mut Batch<P>,
-        began: Instant,
-        unanswered: &mut bool,
-    ) -> Shortly {
-        let call = match short {
-            Short::Script(usual) => {
-                return match self.core.try_for_callers(&usual).await {
-                    Ok(value) => match Answer::read(&envelope::text(&value)) {
-                        Some(Answer::Done(_)) => Shortly::Answered(Said::Value(value)),
-                        _ => Shortly::NotDone,
-                    },
-                    // What it has done is asked for in the other form.
-                    Err(failure) => Shortly::Failed(failure.without_answer()),
-                };
-            }
-            Short::Lone(call) => call,
-        };
-        let (failure, question) = match self.core.first_attempt_together(call).await {
-            FirstAttempt::Answered(outcome) => return Shortly::Answered(Said::Lone(outcome)),
-            FirstAttempt::NotDone => return Shortly::NotDone,
-            FirstAttempt::Failed(failure) => return Shortly::Failed(failure),
-            FirstAttempt::Lost(failure, question) => (failure, question),
-        };
-        *unanswered = true;
-        let callers = |trouble: &Trouble<'_>| self.tell_impatient(batch, trouble, began);
-        let mut request = question.request(&self.core);
-        let ending = Box::pin(self.core.carry_on(&mut request, failure, callers));
-        match ending.await {
-            Ending::Answer(value) => match question.read(&value) {
-                Some(outcome) => Shortly::Answered(Said::Lone(outcome)),
-                None => Shortly::Settled,
-            },
-            ending => Shortly::Over(ending),
-        }
+        })
     }
 
     fn wire(&self) -> Wire<'_> {
@@ -243,32 +253,21 @@ impl<P: Primitive> Line<P> {
         self.tell(told);
     }
 
-    /// Sees to it that all who are concerned learn how `batch` has ended.
-    async fn end(&self, mut batch: InHand<'_, Self>, ended: Ended<P>) {
+    /// With the key named that its error is about.
+    async fn explained(&self, ended: Ended<P>) -> Ended<P> {
         match ended {
-            Ended::Failed { error, doubt, each } if !each || batch.parts() == 1 => {
-                let error = Box::pin(self.explain(error)).await;
-                let told = {
-                    let mut inner = self.lock();
-                    let state = &mut inner.state;
-                    // A copy may still arrive; or nobody knows what the answer has said.
-                    state.doubtful |= batch.unanswered.is_some() || doubt.is_some();
-                    let errors = (&error, doubt.as_ref());
-                    let told = state.fail(self.keys.name(), *batch.take(), errors, Instant::now());
-                    self.listen_as_needed(&mut inner, &[]);
-                    told
-                };
-                self.tell(told);
-            }
-            ended => {
-                let mut ended = ended;
-                if let Ended::Answered(verdict) = &mut ended
-                    && let Some(error) = verdict.stopped.take()
-                {
-                    verdict.stopped = Some(Box::pin(self.explain(error)).await);
+            Ended::Failed { error, doubt, each } => Ended::Failed {
+                error: self.explain(error).await,
+                doubt,
+                each,
+            },
+            Ended::Answered(mut verdict) => {
+                if let Some(error) = verdict.stopped.take() {
+                    verdict.stopped = Some(self.explain(error).await);
                 }
-                self.settle(*batch.take(), ended);
+                Ended::Answered(verdict)
             }
+            other => other,
         }
     }
 
@@ -289,17 +288,28 @@ impl<P: Primitive> Line<P> {
     /// Notes how `batch` has ended, and tells its callers.
     fn settle(&self, batch: Batch<P>, ended: Ended<P>) {
         let now = Instant::now();
+        let name = self.keys.name();
+        let several = batch.parts() > 1;
         let mut inner = self.lock();
         let state = &mut inner.state;
-        match ended {
-            Ended::Answered(verdict) => self.arrive(inner, batch, verdict),
-            Ended::NotDone => state.put_back(batch, now),
-            Ended::Failed { .. } => state.try_singly(batch, now),
-            Ended::Unknown => {
-                log::unknown(self.keys.name(), &batch.contents());
-                state.give_up(&batch, now);
+        let told = match ended {
+            Ended::Answered(verdict) => return self.arrive(inner, batch, verdict),
+            Ended::NotDone => return state.put_back(batch, now),
+            Ended::Failed { each: true, .. } if several => return state.try_singly(batch, now),
+            Ended::Failed { error, doubt, .. } => {
+                // A copy may still arrive; or nobody knows what the answer has said.
+                state.doubtful |= batch.unanswered.is_some() || doubt.is_some();
+                let told = state.fail(name, batch, (&error, doubt.as_ref()), now);
+                self.listen_as_needed(&mut inner, &[]);
+                drop(inner);
+                told
             }
-        }
+            Ended::Unknown => {
+                log::unknown(name, &batch.contents());
+                return state.give_up(&batch, now);
+            }
+        };
+        self.tell(told);
     }
 
     /// Reads the answer to `batch`.
@@ -343,7 +353,7 @@ impl<P: Primitive> Line<P> {
 
     /// An answer that no script of ours gives. One that says it has done something has: what, nobody knows.
     fn makes_no_sense(&self, batch: &Batch<P>, value: &Value) -> Ended<P> {
-        let done = matches!(Answer::read(&envelope::text(value)), Some(Answer::Done(_)));
+        let done = envelope::is_done(value);
         let waited = batch.unanswered.or(done.then_some(Duration::ZERO));
         if done {
             log::unknown(self.keys.name(), &batch.contents());

@@ -188,7 +188,7 @@ impl Lock {
                 Err(self.not_held(&owner))
             }
             (Step::Force, StepAnswer::Forced(forced)) => {
-                holds.all_lost(key);
+                holds.all_lost(key, holds.kept());
                 Ok(Reply::Forced(forced))
             }
             (step, StepAnswer::Refused(error)) => {
@@ -197,6 +197,7 @@ impl Lock {
                 match batch.unanswered {
                     None => {
                         self.note_refusal(&step, known);
+                        self.note_end(&step);
                         Err(refused(self.keys.name(), &refusal))
                     }
                     Some(waited) => {

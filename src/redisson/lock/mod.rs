@@ -317,7 +317,8 @@ impl RLock {
     ///
     /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold the lock, or not any more. (A lock that was
     /// lost between two sendings of this call counts as unlocked by it.) With any other error that says that nothing
-    /// took effect, it is held on; the hold of a guard, which is spent, is not renewed any more then.
+    /// took effect, it is held on. The hold of a guard, which is spent, is neither renewed nor counted any more then; a call of
+    /// this gives it back.
     pub async fn unlock(&self) -> Result<()> {
         self.give_back(None).await
     }
@@ -328,9 +329,17 @@ impl RLock {
 
     async fn give_back(&self, hold: Option<HoldId>) -> Result<()> {
         let call = Call::new(self.name(), "unlock", Wait::No, Dropped::CarriedOut);
-        let step = Step::Release(Arc::clone(&self.owner), hold);
-        let giving = async { self.line.call(step).await.map(drop) };
+        let giving = async { self.line.call(self.release(hold)).await.map(drop) };
         self.core.call(call, pin!(giving)).await
+    }
+
+    /// What gives a hold back. That of a guard is spent by it, whatever becomes of the call.
+    fn release(&self, hold: Option<HoldId>) -> Step {
+        if let Some(id) = &hold {
+            let (holds, key) = (&self.core.holds, self.line.keys().object());
+            holds.leaves(key, &self.owner, Some(id.number()), true);
+        }
+        Step::Release(Arc::clone(&self.owner), hold)
     }
 
     fn holding(&self) -> Holding {
@@ -393,12 +402,11 @@ impl RLock {
     }
 
     fn unlock_detached(&self) {
-        self.line.owe(Step::Release(Arc::clone(&self.owner), None));
+        self.line.owe(self.release(None));
     }
 
     fn unlock_hold_detached(&self, hold: &Hold) {
-        let id = Some(hold.id.clone());
-        self.line.owe(Step::Release(Arc::clone(&self.owner), id));
+        self.line.owe(self.release(Some(hold.id.clone())));
     }
 
     fn object(&self) -> Object<'_, Line<primitive::Lock>> {

@@ -250,7 +250,7 @@ impl Primitive for Lock {
         }
         self.unserved_since.get_or_insert(now);
         self.last_seen = Some(now);
-        if matches!(self.count(&want.owner), Count::Held(1..)) {
+        if matches!(self.count(&want.owner), Count::Held(1..) | Count::Over) {
             return Look::Now;
         }
         if !others.is_empty() {
@@ -311,6 +311,10 @@ impl Primitive for Lock {
     fn would_serve(&mut self, waiters: &Waiters<Self>, _: Instant) -> bool {
         let owner = self.taken_by.as_ref();
         owner.is_some_and(|owner| waiters.iter().any(|(_, claim)| claim.owner == *owner))
+    }
+
+    fn given_up(&mut self, call: &Step) {
+        self.note_end(call);
     }
 
     fn departs(&mut self, batch: &Batch<Self>) {

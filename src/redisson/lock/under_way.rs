@@ -78,9 +78,11 @@ impl Lock {
             Step::Force => self.times.watchdog,
         };
         Known {
-            holds: step
-                .owner()
-                .map_or(Count::Held(0), |owner| self.count(owner)),
+            holds: match step {
+                Step::Acquire(claim) => self.count(&claim.owner),
+                Step::Release(owner, _) => holds.count_with(key, owner, number),
+                Step::Force => Count::Held(0),
+            },
             lease,
             number,
         }
@@ -113,11 +115,22 @@ impl Lock {
         }
     }
 
+    /// It will not take effect. The hold of a guard is spent: who had it has it no more.
+    pub(super) fn note_end(&self, step: &Step) {
+        if let Step::Release(owner, Some(id)) = step {
+            let (holds, key) = (&self.holds, self.keys.object());
+            holds.spend(key, owner, id.number());
+        }
+    }
+
     /// Nobody will know whether it has taken effect.
     pub(super) fn note_silence(&self, step: &Step, known: &Known) {
-        if let Step::Release(owner, _) = step {
-            self.holds.given_up(self.keys.object(), owner, known.number);
+        let (holds, key) = (&self.holds, self.keys.object());
+        let Some(owner) = step.owner() else { return };
+        if let (Step::Release(..), Some(number)) = (step, known.number) {
+            holds.spend(key, owner, number);
         }
+        holds.is_not_answered(key, owner);
     }
 
     /// There is no answer to what was under way.

@@ -22,8 +22,8 @@ pub(super) enum Call {
     TrySet(u32),
     Set(u32),
     Add(i32),
-    /// Takes some away from those who hold them.
-    Clear,
+    /// Takes so many at the most away from those who hold them.
+    Clear(u64),
     /// A page of those who hold, behind this one.
     List(Arc<str>),
     /// What the line of all clients needs: this client's place is left where nobody waits, and those are seen to who have
@@ -52,7 +52,7 @@ impl Call {
             Call::TrySet(_) => "try_set_permits",
             Call::Set(_) => "set_permits",
             Call::Add(_) => "add_permits",
-            Call::Clear => "release_all",
+            Call::Clear(_) => "release_all",
             Call::List(_) => "holders",
             Call::Tend => "tend",
         }
@@ -63,7 +63,7 @@ impl Call {
         match self {
             Call::Release(_) | Call::ReleaseTogether(_) | Call::Tend => Dropped::CarriedOut,
             Call::Remaining(_) | Call::Count(_) | Call::List(_) => Dropped::Harmless,
-            Call::Prolong(..) | Call::TrySet(_) | Call::Set(_) | Call::Add(_) | Call::Clear => {
+            Call::Prolong(..) | Call::TrySet(_) | Call::Set(_) | Call::Add(_) | Call::Clear(_) => {
                 Dropped::Withdrawn
             }
         }
@@ -89,6 +89,8 @@ pub(super) enum Reply {
     Done(bool),
     /// The id was given by a Redisson that keeps ids in another form.
     OldForm,
+    /// None were given back, because of the one at this place; and whether that is of the old form.
+    NotAll(usize, bool),
     Count(i64),
     /// The counter would leave its range: what it is.
     OutOfRange(i64),

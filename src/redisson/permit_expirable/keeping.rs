@@ -9,7 +9,7 @@ use super::ids::{self, Id};
 use crate::api::Held;
 use crate::clock::Moment;
 use crate::engine::command::Commands;
-use crate::engine::holds::{Renewing, Term};
+use crate::engine::holds::{Kept, Renewing, Term};
 use crate::engine::request::{Arg, Script};
 use crate::error::{Effect, Result};
 use crate::lease::Lease;
@@ -91,30 +91,64 @@ impl RPermitExpirableSemaphore {
         self.core.holds.tell();
     }
 
-    pub(super) fn all_are_gone(&self) {
-        self.core.holds.all_lost(self.permits_key());
+    /// What this client keeps now of all objects.
+    pub(super) fn kept_now(&self) -> Kept {
+        self.core.holds.kept()
+    }
+
+    /// Nobody holds what was kept then.
+    pub(super) fn all_are_gone(&self, kept: Kept) {
+        self.core.holds.all_lost(self.permits_key(), kept);
         self.core.holds.tell();
     }
 
-    /// A change of its lease is about to be sent: when it ends then.
-    pub(super) fn may_end(&self, id: &Id, lease: Option<Duration>) -> Moment {
+    /// A change of its lease is about to be sent.
+    pub(super) fn prolong(&self, id: &Id, lease: Option<Duration>) -> Prolonging<'_> {
         let now = Moment::now();
         let until = now.checked_add(lease.unwrap_or(AGES)).unwrap_or(now + AGES);
-        let holds = &self.core.holds;
-        holds.departs(self.permits_key(), &ids::to_hex(id), until);
-        holds.tell();
-        until
-    }
-
-    /// And that is what has become of it.
-    pub(super) fn prolonged(&self, id: &Id, held: &Result<bool>, until: Moment) {
-        let (key, id, holds) = (self.permits_key(), ids::to_hex(id), &self.core.holds);
-        match held {
-            Ok(true) => holds.ends(key, &id.into(), until, self.renewal()),
-            Ok(_) => holds.lost(key, &id),
-            Err(error) if error.effect() == Effect::None => holds.stays(key, &id),
-            Err(_) => {}
+        let id = ids::to_hex(id);
+        self.core.holds.departs(self.permits_key(), &id, until);
+        self.core.holds.tell();
+        Prolonging {
+            semaphore: self,
+            id: id.into(),
+            until,
+            answered: false,
         }
+    }
+}
+
+/// The end of a permit is being put off, or brought forward. Dropped without an answer, it is the next renewal that tells when it
+/// ends: that is made at once.
+pub(super) struct Prolonging<'a> {
+    semaphore: &'a RPermitExpirableSemaphore,
+    id: Arc<str>,
+    until: Moment,
+    answered: bool,
+}
+
+impl Prolonging<'_> {
+    /// What has become of it.
+    pub(super) fn answered(mut self, held: &Result<bool>) {
+        let semaphore = self.semaphore;
+        let (key, id, holds) = (semaphore.permits_key(), &self.id, &semaphore.core.holds);
+        match held {
+            Ok(true) => holds.ends(key, id, self.until, semaphore.renewal()),
+            Ok(_) => holds.lost(key, id),
+            Err(error) if error.effect() == Effect::None => holds.stays(key, id),
+            Err(_) => return,
+        }
+        self.answered = true;
         holds.tell();
+    }
+}
+
+impl Drop for Prolonging<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            let (key, core) = (self.semaphore.permits_key(), &self.semaphore.core);
+            core.holds.is_not_answered(key, &self.id);
+            core.renew_now((Arc::clone(key), Arc::clone(&self.id)));
+        }
     }
 }

@@ -289,17 +289,14 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`PermitNotHeld`](Error::PermitNotHeld) if one of them is not held, [`TooManyAtOnce`](Error::TooManyAtOnce) above 1024.
     pub async fn release_many(&self, ids: &[impl AsRef<str> + Sync]) -> Result<()> {
-        let Some(first) = ids.first().map(AsRef::as_ref) else {
+        if ids.is_empty() {
             return Ok(());
+        }
+        let released = |count: std::result::Result<u32, &str>| match count {
+            Ok(_) => Ok(()),
+            Err(id) => Err(self.not_held(id)),
         };
-        let released = |count| {
-            if count > 0 {
-                Ok(())
-            } else {
-                Err(self.not_held(first))
-            }
-        };
-        self.give_back_together(ids, first, released).await
+        self.give_back_together(ids, released).await
     }
 
     /// Gives the permit with this id back; `false` if it is not held, or not any more. Redisson: `tryRelease(String)`.
@@ -315,10 +312,11 @@ impl RPermitExpirableSemaphore {
     ///
     /// [`TooManyAtOnce`](Error::TooManyAtOnce) above 1024.
     pub async fn try_release_many(&self, ids: &[impl AsRef<str> + Sync]) -> Result<u32> {
-        match ids.first().map(AsRef::as_ref) {
-            Some(first) => self.give_back_together(ids, first, Ok).await,
-            None => Ok(0),
+        if ids.is_empty() {
+            return Ok(0);
         }
+        self.give_back_together(ids, |count| Ok(count.unwrap_or(0)))
+            .await
     }
 
     /// Lets the permit with this id last for `lease` from now on (`None`: for ever); `false` if it is not held, or not any
@@ -333,10 +331,10 @@ impl RPermitExpirableSemaphore {
     pub async fn update_lease_time(&self, id: &str, lease: Option<Duration>) -> Result<bool> {
         let bytes = self.id(id)?;
         self.check_lease(lease)?;
-        let until = self.may_end(&bytes, lease);
-        let call = Call::Prolong(bytes.clone(), lease);
+        let prolonging = self.prolong(&bytes, lease);
+        let call = Call::Prolong(bytes, lease);
         let prolonged = self.run(call, |reply| self.flag(id, &reply)).await;
-        self.prolonged(&bytes, &prolonged, until);
+        prolonging.answered(&prolonged);
         prolonged
     }
 
@@ -470,17 +468,20 @@ impl RPermitExpirableSemaphore {
     /// Takes all permits away from whoever holds them; how many they were. Their holders are not told, but for guards, by
     /// their next renewal.
     ///
-    /// Redis: as the release of all of them, a thousand at a time. Redisson has no counterpart.
+    /// Redis: as the release of all of them, a thousand at a time, those that end first before the others; as many as were held at the
+    /// beginning. Redisson has no counterpart.
     pub async fn release_all(&self) -> Result<u64> {
-        let (mut taken, mut most) = (0, None);
+        let (mut taken, mut most) = (0, u64::MAX);
+        let kept = self.kept_now();
         loop {
-            let Reply::Cleared(some, left) = self.run(Call::Clear, Ok).await? else {
+            let Reply::Cleared(some, left) = self.run(Call::Clear(most - taken), Ok).await? else {
                 return Ok(taken);
             };
             taken += some;
             // Those who come meanwhile are not meant.
-            if left == 0 || taken >= *most.get_or_insert(some + left) {
-                self.all_are_gone();
+            most = most.min(taken + left);
+            if taken >= most || some == 0 {
+                self.all_are_gone(kept);
                 return Ok(taken);
             }
         }
@@ -539,23 +540,28 @@ impl RPermitExpirableSemaphore {
     async fn give_back_together<T>(
         &self,
         ids: &[impl AsRef<str> + Sync],
-        first: &str,
-        released: impl FnOnce(u32) -> Result<T>,
+        released: impl FnOnce(std::result::Result<u32, &str>) -> Result<T>,
     ) -> Result<T> {
         self.check_count(ids.len())?;
-        let ids = ids.iter().map(|id| self.id(id.as_ref()));
-        let ids: Vec<Id> = ids.collect::<Result<_>>()?;
-        let read = |reply| match reply {
-            Reply::Count(count) => {
-                if count > 0 {
-                    self.is_gone(&ids);
-                }
-                released(u32::try_from(count).unwrap_or(u32::MAX))
+        let bytes = ids.iter().map(|id| self.id(id.as_ref()));
+        let bytes: Vec<Id> = bytes.collect::<Result<_>>()?;
+        let read = |reply| {
+            let Reply::NotAll(place, is_old) = reply else {
+                let count = if let Reply::Count(count) = reply {
+                    count
+                } else {
+                    0
+                };
+                self.is_gone(&bytes);
+                return released(Ok(u32::try_from(count).unwrap_or(u32::MAX)));
+            };
+            let id = ids.get(place).map_or("", AsRef::as_ref);
+            if is_old {
+                return Err(self.of_old_form(id));
             }
-            reply => released(self.flag(first, &reply)?.into()),
+            released(Err(id))
         };
-        let call = Call::ReleaseTogether(ids.clone());
-        self.run(call, read).await
+        self.run(Call::ReleaseTogether(bytes.clone()), read).await
     }
 
     async fn count(&self, call: Call) -> Result<i64> {
@@ -572,10 +578,14 @@ impl RPermitExpirableSemaphore {
     }
 
     fn flag(&self, id: &str, reply: &Reply) -> Result<bool> {
-        if *reply == Reply::OldForm {
-            return Err(self.invalid(id, "it was given by Redisson 3.16.8 or an earlier one"));
+        match reply {
+            Reply::OldForm => Err(self.of_old_form(id)),
+            reply => Ok(*reply == Reply::Done(true)),
         }
-        Ok(*reply == Reply::Done(true))
+    }
+
+    fn of_old_form(&self, id: &str) -> Error {
+        self.invalid(id, "it was given by Redisson 3.16.8 or an earlier one")
     }
 
     fn invalid(&self, id: &str, reason: &'static str) -> Error {

@@ -82,7 +82,7 @@ impl Primitive for PermitExpirable {
 
     fn frees(&self, call: &Call) -> bool {
         match call {
-            Call::Release(_) | Call::ReleaseTogether(_) | Call::Clear => true,
+            Call::Release(_) | Call::ReleaseTogether(_) | Call::Clear(_) => true,
             Call::TrySet(_) | Call::Set(_) => true,
             Call::Add(permits) => *permits > 0,
             // It may end sooner than those who wait know.

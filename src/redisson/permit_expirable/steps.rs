@@ -79,7 +79,9 @@ pub(super) fn encode(batch: &Batch<PermitExpirable>, args: &mut Vec<Arg>) {
             // Who releases does not care what has ended.
             Arg::Number(-1)
         } else {
-            number(batch.asks.iter().map(|ask| ask.want.permits()).sum())
+            let asked: usize = batch.asks.iter().map(|ask| ask.want.permits()).sum();
+            // Those who wait behind these are served when the next one ends.
+            number(asked + usize::from(batch.waiting > batch.asks.len()))
         },
     );
     for step in &batch.steps.steps {
@@ -175,7 +177,10 @@ fn encode_call(call: &Call, args: &mut Vec<Arg>) {
         Call::TrySet(permits) => ("try_set", Arg::Number((*permits).into())),
         Call::Set(permits) => ("set", Arg::Number((*permits).into())),
         Call::Add(permits) => ("add", Arg::Number((*permits).into())),
-        Call::Clear => ("clear", Arg::Number(0)),
+        Call::Clear(most) => (
+            "clear",
+            Arg::Number(i64::try_from(*most).unwrap_or(i64::MAX)),
+        ),
         Call::List(from) => ("list", Arg::Text(from.clone())),
         Call::Tend => return,
     };
@@ -209,6 +214,10 @@ fn decode_call(call: &Call, word: &str) -> Option<Reply> {
         Call::TrySet(_) | Call::Set(_) | Call::Add(_) | Call::Prolong(..) => {
             released(*word.as_bytes().first()?)?
         }
+        Call::ReleaseTogether(_) if word.contains(':') => {
+            let (form, place) = word.split_once(':')?;
+            Reply::NotAll(place.parse().ok()?, form == "o")
+        }
         Call::Release(_) | Call::ReleaseTogether(_) | Call::Count(_) => {
             Reply::Count(word.parse().ok()?)
         }
@@ -217,7 +226,7 @@ fn decode_call(call: &Call, word: &str) -> Option<Reply> {
             "never" => RemainingTtl::Persistent,
             millis => RemainingTtl::Expires(Duration::from_millis(millis.parse().ok()?)),
         }),
-        Call::Clear => {
+        Call::Clear(_) => {
             let (count, left) = pair()?;
             Reply::Cleared(count.try_into().ok()?, left.try_into().ok()?)
         }
@@ -232,6 +241,8 @@ fn decode_page(word: &str) -> Option<Page> {
         "-" => None,
         behind => Some(behind.replace('/', " ").into()),
     };
+    // Somebody may have entered what is no id at all.
+    let named = |part: &&str| !part.starts_with('=');
     let holder = |part: &str| {
         let (id, left) = part.split_once('=')?;
         let left: i64 = left.parse().ok()?;
@@ -243,7 +254,7 @@ fn decode_page(word: &str) -> Option<Page> {
         })
     };
     Some(Page {
-        holders: parts.map(holder).collect::<Option<_>>()?,
+        holders: parts.filter(named).map(holder).collect::<Option<_>>()?,
         next,
     })
 }

@@ -61,7 +61,9 @@ impl Judge {
             return;
         }
         ledger.counter = value;
-        ledger.changed_by = host;
+        if delta != 0 {
+            ledger.changed_by = host;
+        }
         self.vain = (Instant::now(), 0);
         let before: i64 = ledger.recorded.values().sum();
         let after: i64 = recorded.values().sum();

@@ -18,6 +18,8 @@ pub(super) struct Watched {
     have_lost: BTreeSet<(usize, Host)>,
     /// Until when holders may not know that what is on record has been changed by others, or that the clock steps.
     robbed: Option<Instant>,
+    /// Since when a client has been on record: those look after the others.
+    on_record: BTreeMap<(usize, Host), Instant>,
     /// When a client was heard of last.
     heard: BTreeMap<Host, Instant>,
 }
@@ -167,6 +169,7 @@ impl Judge {
     /// Looked at again and again, and whenever somebody gets permits.
     pub fn look_at_records(&mut self, object: usize) {
         self.drop_lost();
+        self.note_who_is_on_record(object);
         if self.records_are_robbed() {
             return;
         }
@@ -205,14 +208,23 @@ impl Judge {
         let since = heard.max(self.clients.get(&host).and_then(|client| client.ended_at));
         let period = self.rules.watchdog / 3;
         let due = since.map_or(now, |since| since + self.rules.watchdog);
-        let watches =
-            |other: &Host| self.watched.watch.contains(&(object, *other)) && !self.closing(*other);
-        let well = |host: &Host| self.clients[host].well_since;
-        let mut others = self.clients.keys().filter(|other| watches(other));
-        others.any(|other| {
-            let from = well(other).map_or(due, |well| well.max(due));
-            now > from + period + LATE
+        let mut others = self.watched.on_record.iter();
+        others.any(|((number, other), began)| {
+            let looks = *number == object && !self.closing(*other);
+            let well = self.clients.get(other).and_then(|other| other.well_since);
+            let from = due.max(*began).max(well.unwrap_or(due));
+            looks && now > from + period + LATE
         })
+    }
+
+    fn note_who_is_on_record(&mut self, object: usize) {
+        let now = Instant::now();
+        let recorded = &self.ledgers[object].recorded;
+        let on_record = &mut self.watched.on_record;
+        on_record.retain(|(number, host), _| *number != object || recorded.contains_key(host));
+        for host in recorded.keys() {
+            on_record.entry((object, *host)).or_insert(now);
+        }
     }
 
     /// Whether names of holders may stay: a server has forgotten that they went. Who uses the semaphore again takes them out.

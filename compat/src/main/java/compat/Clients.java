@@ -14,9 +14,7 @@ import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.BaseConfig;
 import org.redisson.config.Config;
-import org.redisson.config.ReadMode;
 import org.redisson.config.ShardedSubscriptionMode;
-import org.redisson.config.SubscriptionMode;
 
 /** Connects with Redisson's defaults, but with few idle connections, for a fast start. */
 final class Clients {
@@ -35,9 +33,7 @@ final class Clients {
             return Redisson.create(fromYaml(options.yaml()));
         }
         Config config = new Config();
-        BaseConfig<?> servers = options.cluster() ? cluster(config, options)
-                : options.sentinelOf() != null ? sentinel(config, options)
-                : single(config, options);
+        BaseConfig<?> servers = options.cluster() ? cluster(config, options) : single(config, options);
         if (options.watchdogMs() != null) {
             config.setLockWatchdogTimeout(options.watchdogMs());
         }
@@ -81,19 +77,6 @@ final class Clients {
                 .setAddress(options.redis())
                 .setConnectionPoolSize(64)
                 .setConnectionMinimumIdleSize(1)
-                .setSubscriptionConnectionPoolSize(SUBSCRIPTION_CONNECTIONS);
-    }
-
-    /** The address is a sentinel's, who needs no user and password. */
-    private static BaseConfig<?> sentinel(Config config, Options options) {
-        return config.useSentinelServers()
-                .setMasterName(options.sentinelOf())
-                .addSentinelAddress(options.redis())
-                .setCheckSentinelsList(false)
-                .setReadMode(ReadMode.MASTER)
-                .setSubscriptionMode(SubscriptionMode.MASTER)
-                .setMasterConnectionPoolSize(64)
-                .setMasterConnectionMinimumIdleSize(1)
                 .setSubscriptionConnectionPoolSize(SUBSCRIPTION_CONNECTIONS);
     }
 

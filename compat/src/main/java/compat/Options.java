@@ -2,7 +2,7 @@ package compat;
 
 /** What the command line says. */
 record Options(String redis, String password, String prefix, boolean cluster, Long watchdogMs, String truststore,
-        String sentinelOf, String sharded, String yaml) {
+        String sharded, String yaml) {
 
     static Options parse(String[] args) {
         String redis = null;
@@ -11,7 +11,6 @@ record Options(String redis, String password, String prefix, boolean cluster, Lo
         boolean cluster = false;
         Long watchdogMs = null;
         String truststore = null;
-        String sentinelOf = null;
         String sharded = null;
         String yaml = null;
         for (int i = 0; i < args.length; i++) {
@@ -22,7 +21,6 @@ record Options(String redis, String password, String prefix, boolean cluster, Lo
                 case "--cluster" -> cluster = true;
                 case "--watchdog" -> watchdogMs = Long.valueOf(valueOf(args, i++));
                 case "--truststore" -> truststore = valueOf(args, i++);
-                case "--sentinel-of" -> sentinelOf = valueOf(args, i++);
                 case "--sharded" -> sharded = valueOf(args, i++);
                 case "--yaml" -> yaml = valueOf(args, i++);
                 default -> throw new IllegalArgumentException("unknown option " + args[i]);
@@ -31,8 +29,7 @@ record Options(String redis, String password, String prefix, boolean cluster, Lo
         if (redis == null) {
             throw new IllegalArgumentException("--redis redis://HOST:PORT is required");
         }
-        return new Options(redis, password, prefix, cluster, watchdogMs, truststore, sentinelOf, sharded,
-                yaml);
+        return new Options(redis, password, prefix, cluster, watchdogMs, truststore, sharded, yaml);
     }
 
     private static String valueOf(String[] args, int option) {

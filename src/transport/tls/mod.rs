@@ -1,0 +1,37 @@
+//! TLS over a connected stream, if the crate is built with it: by rustls, or by the system's own library where that alone was
+//! chosen.
+
+#[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls")))]
+mod by_native_tls;
+#[cfg(feature = "tls-rustls")]
+mod by_rustls;
+#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+mod without;
+
+use std::io;
+
+#[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls")))]
+use by_native_tls as library;
+#[cfg(feature = "tls-rustls")]
+use by_rustls as library;
+#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+use without as library;
+
+use super::failure::{Reason, Refusal};
+
+pub(super) use library::Tls;
+
+/// Where it speaks something else, TLS finds no more than that this makes no sense.
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+const IS_IT_TLS: &str = " (does the server speak TLS at this port?)";
+
+/// What a failure on the way to the server means. One that TLS has found does not pass by trying again.
+pub(super) fn refusal(error: &io::Error) -> Refusal {
+    match library::said_by_tls(error) {
+        Some(detail) => Refusal {
+            reason: Reason::Tls,
+            detail,
+        },
+        None => Refusal::unreachable(error.to_string()),
+    }
+}
