@@ -1,12 +1,12 @@
 //! How every primitive talks to Redis: combining, once-only execution, waiting and wake-ups.
 //!
 //! ```text
-//!  caller -> Line (queue of calls, line of waiters) -> batch -> Core::carry_out -> transport
+//!  caller -> Line (queue of calls, those who wait) -> batch -> Core::carry_out -> transport
 //!              ^ wake                                                (repeats until answered)
 //!              '-- Wakeups (one subscription connection) <- messages
 //! ```
 //!
-//! One [`line::Line`] stands for one object in Redis; it has at most one script in flight, so the calls
+//! One [`primitive::Line`] stands for one object in Redis; it has at most one script in flight, so the calls
 //! of one client on one object keep their order. Lone calls of many lines travel together ([`coalesce`]). Who carries the scripts out is told in [`drive`].
 
 pub(crate) mod answer;

@@ -10,6 +10,8 @@
 //!
 //! - **A waiter that leaves while its question is under way** is seen to behind that round: what it was granted is
 //!   given back, and else it [withdraws](Primitive::left). Before, the server would not know it yet.
+//! - **What was granted to a caller who has gone** is given back before all that is queued: to those behind it is as if it had
+//!   not been granted.
 //! - **At its deadline** a waiter keeps its ticket: the next question that names it is its last, and the answer to
 //!   that is its answer.
 //! - **What was sent and not answered** is asked about by its number. If the server has not seen it, it never will, and
@@ -46,8 +48,8 @@ mod pending;
 mod round;
 mod row;
 mod state;
-pub(crate) mod timer;
-pub(crate) mod waiters;
+mod timer;
+mod waiters;
 
 #[cfg(test)]
 mod tests;

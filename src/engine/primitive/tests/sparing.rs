@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use crate::clock::Moment;
 use crate::engine::primitive::endings::Answered;
-use crate::engine::primitive::state::{State, Task};
+use crate::engine::primitive::state::{Item, State, Task};
 use crate::engine::primitive::{
-    Batch, Done, Got, Look, Outcome, Primitive, Ticket, Verdict, Waiters,
+    Batch, Done, Got, Look, Outcome, Primitive, Serves, Ticket, Verdict, Waiters,
 };
 use crate::engine::request::Arg;
 use crate::error::{Error, Result};
@@ -24,6 +24,8 @@ struct Seat {
     in_vain: Option<Instant>,
     rests: Option<Instant>,
     serves: bool,
+    /// A call serves the first who waits.
+    hands_over: bool,
     joins: Option<Look>,
     undone: usize,
     unknown: usize,
@@ -33,6 +35,8 @@ struct Seat {
 enum Call {
     Try,
     Leave,
+    /// Owed, so often.
+    Give(u32),
 }
 
 impl Primitive for Seat {
@@ -51,7 +55,36 @@ impl Primitive for Seat {
     }
 
     fn is_owed(call: &Call) -> bool {
+        *call != Call::Try
+    }
+
+    fn add_up(earlier: &mut Call, call: &Call) -> bool {
+        let (Call::Give(sum), Call::Give(more)) = (earlier, call) else {
+            return false;
+        };
+        *sum += more;
+        true
+    }
+
+    fn bars(call: &Call) -> bool {
         *call == Call::Leave
+    }
+
+    fn serves(&mut self, call: &Call, waiters: &Waiters<Self>, _: Instant) -> Option<Serves<Self>> {
+        let hands_over = self.hands_over && *call == Call::Leave;
+        let first = waiters.first().filter(|_| hands_over)?;
+        Some(Serves {
+            reply: true,
+            grants: vec![(first, ())],
+        })
+    }
+
+    fn rest(&mut self) -> Option<Call> {
+        self.hands_over.then_some(Call::Give(1))
+    }
+
+    fn give_back((): ()) -> Option<Call> {
+        Some(Call::Leave)
     }
 
     fn frees(&self, call: &Call) -> bool {
@@ -326,4 +359,71 @@ fn an_answer_may_settle_an_earlier_doubt() {
     assert!(told.is_empty());
     let error = waiter.try_recv().expect("it is told").err();
     assert!(matches!(error, Some(Error::ShutDown { .. })), "{error:?}");
+}
+
+/// What is queued.
+fn queued(state: &State<Seat>) -> Vec<&Call> {
+    let call = |item| match item {
+        &Item::Call(ref queued) => &queued.call,
+        Item::Command(_) => panic!("none was made"),
+    };
+    state.queue.iter().map(call).collect()
+}
+
+#[test]
+fn what_is_owed_and_what_nobody_waits_for_takes_no_room() {
+    let (mut state, now) = line();
+    let _waits = call(&mut state, Call::Try, now);
+    for _ in 0..100_000 {
+        state.owe([Call::Give(1)], now);
+        // Its caller goes at once.
+        drop(call(&mut state, Call::Try, now));
+        assert!(state.queue.len() <= 1024, "it grows");
+    }
+    state.sweep();
+    assert_eq!(queued(&state), [&Call::Try, &Call::Give(100_000)]);
+}
+
+#[test]
+fn what_is_owed_is_not_moved_before_what_bars_it() {
+    let (mut state, now) = line();
+    state.owe([Call::Give(1)], now);
+    let _bars = call(&mut state, Call::Leave, now);
+    state.owe([Call::Give(2)], now);
+    let _waits = call(&mut state, Call::Try, now);
+    state.owe([Call::Give(3)], now);
+    state.sweep();
+    let expected = [&Call::Give(1), &Call::Leave, &Call::Give(5), &Call::Try];
+    assert_eq!(queued(&state), expected);
+}
+
+#[test]
+fn who_was_served_by_a_call_while_it_was_named_has_what_it_is_granted_then_given_back_first() {
+    let (mut state, now) = line();
+    state.primitive.hands_over = true;
+    let mut answer = join(&mut state, now);
+    let batch = depart(&mut state);
+    let (reply, told) = state.serve(&Call::Leave, now).expect("it serves who waits");
+    assert!(reply && told.tell().is_empty());
+    assert!(matches!(answer.try_recv(), Ok(Ok(Outcome::Granted(())))));
+    assert!(state.serve(&Call::Leave, now).is_none(), "nobody is left");
+    assert!(queued(&state).is_empty(), "its question is under way");
+    let _behind = call(&mut state, Call::Try, now);
+    let granted = vec![Got::Granted(())];
+    arrive(&mut state, batch, Vec::new(), granted, now);
+    assert_eq!(queued(&state), [&Call::Leave, &Call::Try, &Call::Give(1)]);
+}
+
+#[test]
+fn who_waits_without_asking_is_told_what_those_before_it_are() {
+    let (mut state, now) = line();
+    let _first = join(&mut state, now);
+    let batch = depart(&mut state);
+    arrive(&mut state, batch, Vec::new(), vec![Got::Nothing], now);
+    state.primitive.joins = Some(Look::No);
+    let _quiet = join(&mut state, now + SECOND);
+    assert!(!state.has_work());
+    state.leave(0, now + SECOND);
+    assert!(state.somebody_was_told(), "the channel is heard on");
+    assert_eq!(state.waiters.answered_ones(), [1]);
 }
