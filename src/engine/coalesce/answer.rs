@@ -36,21 +36,35 @@ fn read_one(pair: &[Value]) -> Option<Option<Outcome>> {
     }
 }
 
-/// What has become of the call at `index`; `None` if the record says nothing of it.
-pub(super) fn read_fate(value: &Value, index: usize) -> Option<Outcome> {
+/// What has become of a call whose answer was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Answered(Outcome),
+    /// It was not carried out, and will not be.
+    NotDone,
+    /// Somebody else has written to the record.
+    Unknown,
+}
+
+/// What has become of the call at `index`.
+pub(super) fn read_fate(value: &Value, index: usize) -> Fate {
     let Value::BulkString(fates) = value else {
-        return None;
+        return Fate::Unknown;
     };
-    let done = match fates.get(index) {
-        Some(b'1') => true,
-        Some(b'0') => false,
-        _ => return None,
+    let answered = |done| {
+        Fate::Answered(Outcome {
+            done,
+            available: None,
+            listeners: None,
+        })
     };
-    Some(Outcome {
-        done,
-        available: None,
-        listeners: None,
-    })
+    match fates.get(index) {
+        Some(b'1') => answered(true),
+        Some(b'0') => answered(false),
+        Some(b'-') => Fate::NotDone,
+        None if fates.is_empty() => Fate::NotDone,
+        _ => Fate::Unknown,
+    }
 }
 
 #[cfg(test)]
@@ -94,10 +108,29 @@ mod tests {
 
     #[test]
     fn a_letter_tells_what_became_of_a_call_whose_answer_was_lost() {
+        let answered = |done| {
+            Fate::Answered(Outcome {
+                done,
+                available: None,
+                listeners: None,
+            })
+        };
         let fates = Value::BulkString(b"1-0".to_vec());
-        let all = [0, 1, 2, 3].map(|index| Some(read_fate(&fates, index)?.done));
-        assert_eq!(all, [Some(true), None, Some(false), None]);
-        assert_eq!(read_fate(&Value::BulkString(Vec::new()), 0), None);
+        let all = [0, 1, 2, 3].map(|index| read_fate(&fates, index));
+        let expected = [
+            answered(true),
+            Fate::NotDone,
+            answered(false),
+            Fate::Unknown,
+        ];
+        assert_eq!(all, expected);
+        assert_eq!(read_fate(&Value::BulkString(Vec::new()), 1), Fate::NotDone);
+        let foreign = Value::BulkString(b"?".to_vec());
+        assert_eq!(
+            [0, 1].map(|index| read_fate(&foreign, index)),
+            [Fate::Unknown; 2]
+        );
+        assert_eq!(read_fate(&Value::Int(1), 0), Fate::Unknown);
     }
 
     proptest::proptest! {

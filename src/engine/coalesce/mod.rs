@@ -42,7 +42,7 @@ use crate::lua;
 use crate::sync::{Mutex, MutexGuard};
 use crate::transport::{Backoff, Failure, Reason, Refusal, Value};
 
-pub(crate) use answer::Outcome;
+pub(crate) use answer::{Fate, Outcome};
 
 static LONE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LONE));
 static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SETTLE));
@@ -392,8 +392,8 @@ impl Question {
         Request::script(&SETTLE, vec![Arc::clone(&self.lane)], args)
     }
 
-    /// What the server says has become of the call. `None`: it was not carried out, and will not be.
-    pub(crate) fn read(&self, value: &Value) -> Option<Outcome> {
+    /// What the server says has become of the call.
+    pub(crate) fn read(&self, value: &Value) -> Fate {
         answer::read_fate(value, self.index)
     }
 }

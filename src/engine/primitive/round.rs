@@ -13,7 +13,7 @@ use super::state::Task;
 use super::{Batch, Line, Primitive, Verdict};
 use crate::clock::Moment;
 use crate::engine::answer;
-use crate::engine::coalesce::{FirstAttempt, LoneCall, Outcome, Question};
+use crate::engine::coalesce::{Fate, FirstAttempt, LoneCall, Outcome, Question};
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::in_hand::{Carries, InHand};
@@ -127,8 +127,12 @@ impl<P: Primitive> Line<P> {
         let ending = self.core.carry_on(&mut request, failure, callers).await;
         match ending {
             Ending::Answer(value) => match question.read(&value) {
-                Some(outcome) => self.answered(batch, &Said::Lone(outcome)),
-                None => Some(Ended::NotDone),
+                Fate::Answered(outcome) => self.answered(batch, &Said::Lone(outcome)),
+                Fate::NotDone => Some(Ended::NotDone),
+                Fate::Unknown => {
+                    batch.unanswered = Some(began.elapsed());
+                    Some(self.makes_no_sense(batch, &value))
+                }
             },
             ending => {
                 batch.unanswered = Some(began.elapsed());
