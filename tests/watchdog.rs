@@ -127,6 +127,28 @@ async fn what_guards_hold_is_on_record_with_the_counter() {
     assert!(!left, "a record of nothing");
 }
 
+/// Neither while the client lives nor at its shutdown, whether or not anybody has a handle by then.
+#[tokio::test]
+async fn nothing_stays_on_record_of_a_client_that_holds_nothing() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    for (is_kept, ends) in [(true, true), (false, true), (false, false)] {
+        let client = connect(server.url(), Duration::from_secs(2)).await;
+        let seats = client.semaphore(NAME).watched();
+        seats.add_permits(1).await.unwrap();
+        seats.permit(1).await.unwrap().release().await.unwrap();
+        let kept = is_kept.then_some(seats);
+        if ends {
+            client.shutdown().await.unwrap();
+        }
+        until("nothing is left on record", LIMIT, async || {
+            redis.exists::<_, u32>(&[HELD, ALIVE]).await.unwrap() == 0
+        })
+        .await;
+        drop(kept);
+    }
+}
+
 /// Not a byte is sent for it.
 #[tokio::test]
 async fn nothing_changes_for_those_who_are_not_watched() {

@@ -55,7 +55,7 @@ pub(crate) struct Renewal {
     pub(crate) life: u64,
     pub(super) holder: Arc<str>,
     /// Nothing is held: the record may go.
-    pub(super) may_go: bool,
+    pub(crate) may_go: bool,
     changes: u64,
     /// No batch was under way.
     at_rest: bool,

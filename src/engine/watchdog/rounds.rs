@@ -74,6 +74,8 @@ struct Watched {
     owner: Owner,
     /// When to look, if that is before the next round.
     due: Option<Instant>,
+    /// What stands there of nothing, and of a semaphore that nobody here has a handle of any more.
+    left: Option<Renewal>,
 }
 
 /// A semaphore that is being looked after, and what of this client's is to be put off there.
@@ -117,7 +119,7 @@ impl Watchdog {
                 Look {
                     keys: watched.keys.clone(),
                     owner: Some(watched.owner.clone()),
-                    renewal: None,
+                    renewal: watched.left.clone(),
                 }
             })
             .collect()
@@ -133,6 +135,13 @@ impl Watchdog {
     fn look_at(&self, object: &Arc<str>, due: Instant) {
         if let Some(watched) = self.lock().by_object.get_mut(object) {
             watched.due = Some(watched.due.map_or(due, |known| known.min(due)));
+        }
+    }
+
+    /// The last handle has gone, and nothing is held under what was to be renewed: that is taken off.
+    pub(crate) fn leaves(&self, object: &Arc<str>, renewal: Renewal) {
+        if let Some(watched) = self.lock().by_object.get_mut(object) {
+            watched.left = Some(renewal);
         }
     }
 
@@ -153,6 +162,7 @@ impl Core {
             keys: keys.clone(),
             owner,
             due: Some(Instant::now()),
+            left: None,
         };
         let mut state = self.watchdog.lock();
         state.by_object.insert(Arc::clone(keys.object()), watched);
@@ -279,7 +289,9 @@ impl Core {
 
     async fn look_after_some(self: &Arc<Self>, mut looks: Vec<Look>) {
         for look in &mut looks {
-            look.renewal = look.line().and_then(|line| line.renewal());
+            if let Some(line) = look.line() {
+                look.renewal = line.renewal();
+            }
         }
         let until = Moment::now() + self.config.lock_watchdog_timeout;
         let answer = self.try_once(&self.request(&looks)).await;

@@ -329,6 +329,14 @@ impl Permits {
     }
 }
 
+impl Drop for Permits {
+    fn drop(&mut self) {
+        if let Some(renewal) = self.record.renewal().filter(|renewal| renewal.may_go) {
+            self.core.watchdog.leaves(self.keys.object(), renewal);
+        }
+    }
+}
+
 impl Primitive for Permits {
     const KIND: &'static str = "semaphore";
     const WAIT: &'static str = "acquire";

@@ -50,6 +50,11 @@ impl Record {
         }
     }
 
+    /// What there is to be put off.
+    pub(super) fn renewal(&self) -> Option<Renewal> {
+        self.life.as_ref()?.renewal()
+    }
+
     /// A batch about it departs; whether that is the first one.
     pub(super) fn departs(&mut self, core: &Core, name: &str) -> bool {
         let time_out = core.config.lock_watchdog_timeout;
@@ -145,7 +150,7 @@ pub(super) fn owner(line: &Arc<Line<Permits>>) -> Owner {
 
 impl OnRecord for Line<Permits> {
     fn renewal(&self) -> Option<Renewal> {
-        self.primitive(|permits| permits.record.life.as_ref()?.renewal())
+        self.primitive(|permits| permits.record.renewal())
     }
 
     fn renewed(self: Arc<Self>, renewal: &Renewal, on_record: Option<u64>, until: Moment) {
