@@ -26,8 +26,9 @@ pub(super) struct Waiting {
     pub(super) since: Instant,
     /// Since it began its client has taken just what its callers have in hand, but for what is taken for those who wait.
     pub(super) balanced: bool,
-    /// How often callers of other clients that came later have been served before it.
+    /// How often callers of other clients that came later have been served before it, since when.
     pub(super) passed: u32,
+    passed_since: Instant,
 }
 
 impl Waiting {
@@ -64,6 +65,7 @@ impl Judge {
             since,
             balanced,
             passed: 0,
+            passed_since: since,
         };
         self.waiting.insert(number, waiting);
         if let Object::Semaphore(number) = wanted.object {
@@ -133,6 +135,10 @@ impl Judge {
             self.trace
                 .note(format_args!("c{} #{number} {what}", wanted.host));
             if let Object::Semaphore(number) = wanted.object {
+                if wanted.stalls && since.elapsed() > self.rules.watchdog {
+                    // What its question takes so late is on record until that time is over, and comes back by itself.
+                    self.keeps_on_record(number, wanted.host);
+                }
                 self.look_at(number);
             }
         }
@@ -152,8 +158,10 @@ impl Judge {
                 .clients
                 .get(&wanted.host)
                 .and_then(|client| client.well_since);
-            if well.is_some_and(|well| now < well) {
-                waiting.passed = 0;
+            // A lock goes from client to client, and within one from caller to caller.
+            let goes_on = matches!(object, Object::Lock(_)) && waiting.is_of(object, host);
+            if goes_on || well.is_some_and(|well| now < well) {
+                (waiting.passed, waiting.passed_since) = (0, now);
             } else if *other < number
                 && wanted.object == object
                 && wanted.host != host
@@ -162,7 +170,7 @@ impl Judge {
                 && wanted.host < jvm::FIRST
             {
                 waiting.passed += 1;
-                let long = now > waiting.since + bearable;
+                let long = now > waiting.passed_since + bearable;
                 if waiting.passed > MOST_PASSED && long {
                     found = Some((*other, wanted.host));
                 }
