@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::state::{Item, State};
 use super::{Batch, Done, Got, Outcome, Primitive, Queued, Ticket, Told, Verdict};
+use crate::engine::few::Few;
 use crate::engine::once::{CLIENT_CLOSED, Patience, RUNTIME_ENDED, Trouble};
 use crate::error::{Error, Result};
 use crate::transport::Reason;
@@ -25,7 +26,7 @@ impl<P: Primitive> State<P> {
     /// `batch` has been answered.
     pub(super) fn arrive(&mut self, name: &str, batch: Batch<P>, answered: Answered<P>) -> Told<P> {
         let Answered { verdict, sent, now } = answered;
-        let mut told = Told(Vec::with_capacity(batch.calls.len() + batch.asks.len()));
+        let mut told = Told(Few::up_to(batch.calls.len() + batch.asks.len()));
         let Verdict {
             replies,
             grants,
@@ -92,7 +93,8 @@ impl<P: Primitive> State<P> {
         }
         if let Some(error) = stopped {
             let all = self.waiters.tickets();
-            told.0.extend(self.refuse(name, all, (&error, None), now).0);
+            told.0
+                .extend(self.refuse(name, all, (&error, None), now).0.all());
         }
         self.withdraw(now);
         self.waiters.answered(sent);
@@ -334,7 +336,7 @@ impl<P: Primitive> State<P> {
             true
         });
         let (behind, due) = self.tell_behind(name, trouble, began, window);
-        told.0.extend(behind.0);
+        told.0.extend(behind.0.all());
         next = next.into_iter().chain(due).min();
         if (dropped || !self.gone.is_empty()) && !trouble.doubtful {
             return (told, Patience::Nobody);

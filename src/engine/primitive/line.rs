@@ -305,6 +305,9 @@ impl<P: Primitive> Line<P> {
 
     /// Ends a change after which something may be due earlier than before.
     pub(super) fn unlock(&self, mut inner: Locked<'_, P>) {
+        if inner.state.waiters.is_empty() && inner.state.later.is_none() && inner.kept.is_none() {
+            return;
+        }
         self.keep_as_needed(&mut inner);
         let alarm = inner.state.alarm();
         let task = inner.timer.set(alarm, &self.itself);

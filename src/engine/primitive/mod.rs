@@ -66,6 +66,7 @@ pub(crate) use line::Line;
 pub(crate) use round::Short;
 
 use super::coalesce::Outcome as LoneOutcome;
+use super::few::Few;
 use super::keys::Keys;
 use super::request::{Arg, Request};
 use super::wakeups::Wake;
@@ -497,14 +498,14 @@ type Reply<P> = oneshot::Sender<Result<Outcome<P>>>;
 
 /// What is to be told to callers when the lock is free.
 #[must_use]
-struct Told<P: Primitive>(Vec<OneTold<P>>);
+struct Told<P: Primitive>(Few<OneTold<P>>);
 
 /// What one caller is told, if there is one still.
 type OneTold<P> = (Option<Reply<P>>, Result<Outcome<P>>);
 
 impl<P: Primitive> Told<P> {
     fn nobody() -> Self {
-        Told(Vec::new())
+        Told(Few::default())
     }
 
     fn add(&mut self, reply: Reply<P>, outcome: Result<Outcome<P>>) {
@@ -514,7 +515,7 @@ impl<P: Primitive> Told<P> {
     /// Tells them; what gives back that which nobody has taken.
     fn tell(self) -> Vec<P::Call> {
         let mut owed = Vec::new();
-        for (reply, outcome) in self.0 {
+        for (reply, outcome) in self.0.all() {
             let untold = match reply {
                 Some(reply) => reply.send(outcome).err(),
                 None => Some(outcome),

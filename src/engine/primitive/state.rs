@@ -8,6 +8,7 @@ use super::waiters::Waiter;
 use super::{Ask, Batch, Look, Outcome, Primitive, Queued, Reply, Serves, Ticket, Told, Waiters};
 use crate::clock::Moment;
 use crate::engine::command::Command;
+use crate::engine::few::Few;
 use crate::engine::wakeups::Wake;
 
 /// What is owed is compared with so many of what stands before it.
@@ -251,7 +252,7 @@ impl<P: Primitive> State<P> {
             return None;
         }
         let Serves { reply, grants } = self.primitive.serves(call, &self.waiters, now)?;
-        let mut told = Told(Vec::with_capacity(grants.len()));
+        let mut told = Told(Few::up_to(grants.len()));
         for (ticket, grant) in grants {
             let Some(waiter) = self.remove(ticket) else {
                 continue;

@@ -11,6 +11,7 @@
 use std::str::SplitAsciiWhitespace;
 
 use super::calls::{Call, Want};
+use crate::engine::few::Few;
 use crate::engine::primitive::Ask;
 use crate::engine::request::Arg;
 use crate::error::Error;
@@ -39,6 +40,29 @@ struct Run {
     count: usize,
 }
 
+/// Where each of several stands. Nothing is written down as long as it is the first place for all, as mostly.
+#[derive(Default)]
+struct Places {
+    len: usize,
+    places: Vec<Option<usize>>,
+}
+
+impl Places {
+    fn note(&mut self, place: Option<usize>) {
+        if place != Some(0) && self.places.is_empty() {
+            self.places = vec![Some(0); self.len];
+        }
+        if place != Some(0) || !self.places.is_empty() {
+            self.places.push(place);
+        }
+        self.len += 1;
+    }
+
+    fn get(&self, index: usize) -> Option<usize> {
+        self.places.get(index).copied().unwrap_or(Some(0))
+    }
+}
+
 /// The steps of a batch.
 #[derive(Default)]
 pub(super) struct Steps {
@@ -49,19 +73,19 @@ pub(super) struct Steps {
     /// Those of callers that only try.
     after: Vec<Step>,
     /// For each call the number of its step; what the line of all clients needs has none.
-    of_calls: Vec<Option<usize>>,
-    runs: Vec<Run>,
+    of_calls: Places,
+    runs: Few<Run>,
     /// How many of them, the last ones, ask for the last time.
     last: usize,
     /// For each question its run.
-    of_asks: Vec<usize>,
+    of_asks: Places,
 }
 
 impl Steps {
     /// Adds a call, if there is room.
     pub(super) fn note_call(&mut self, call: Call) -> bool {
         if call == Call::Tend {
-            self.of_calls.push(None);
+            self.of_calls.note(None);
             return true;
         }
         if self.before.len() + self.after.len() >= MOST_STEPS {
@@ -97,7 +121,7 @@ impl Steps {
                 number
             }
         };
-        self.of_calls.push(Some(number));
+        self.of_calls.note(Some(number));
         true
     }
 
@@ -109,29 +133,33 @@ impl Steps {
         } else {
             in_line.saturating_sub(1)
         };
-        let mut alike = self.runs[from..].iter_mut().zip(from..);
-        match alike.find(|(run, _)| run.want.is_alike(&ask.want)) {
+        let runs = self.runs.len();
+        let is_alike = |(run, _): &(&mut Run, usize)| run.want.is_alike(&ask.want);
+        let twin = self.runs.iter_mut().zip(0..).skip(from).find(is_alike);
+        let place = match twin {
             Some((run, place)) => {
                 run.count += 1;
-                self.of_asks.push(place);
+                place
             }
             None if ask.last && self.last == MOST_RUNS => return false,
             None => {
                 self.last += usize::from(ask.last);
-                self.of_asks.push(self.runs.len());
                 let want = ask.want;
                 self.runs.push(Run { want, count: 1 });
+                runs
             }
-        }
+        };
+        self.of_asks.note(Some(place));
         true
     }
 
     /// The only call, where it is one.
     pub(super) fn lone_call(&self) -> Option<Call> {
         let mut all = self.all();
-        match (all.next(), all.next(), self.runs.as_slice()) {
-            (Some(step), None, []) if step.count == 1 => Some(step.call),
-            (None, None, [Run { want, count: 1 }]) if !want.recorded => {
+        let mut runs = self.runs.iter();
+        match (all.next(), all.next(), runs.next(), runs.next()) {
+            (Some(step), None, None, None) if step.count == 1 => Some(step.call),
+            (None, None, Some(Run { want, count: 1 }), None) if !want.recorded => {
                 Some(Call::TryAcquire(want.permits))
             }
             _ => None,
@@ -172,17 +200,20 @@ impl Steps {
 
     /// Reads what has become of them; `None` for what the script never answers.
     pub(super) fn read(&self, words: &mut SplitAsciiWhitespace<'_>) -> Option<Results> {
+        let steps = self.before.len() + self.after.len();
         let mut results = Results {
-            steps: vec![(StepResult::Missing, 0); self.before.len() + self.after.len()],
-            runs: Vec::with_capacity(self.runs.len()),
+            steps: Few::up_to(steps),
+            runs: Few::up_to(self.runs.len()),
         };
+        let unknown = (StepResult::Missing, 0);
+        results.steps.extend(std::iter::repeat_n(unknown, steps));
         let mut read = |step: &Step, words: &mut SplitAsciiWhitespace<'_>| {
             let result = StepResult::read(words.next()?)?;
-            results.steps[step.number].0 = result;
+            results.steps.get_mut(step.number)?.0 = result;
             step.expects(result).then_some(())
         };
         self.before.iter().try_for_each(|step| read(step, words))?;
-        for run in &self.runs {
+        for run in self.runs.iter() {
             let served = words.next()?.parse().ok()?;
             results.runs.push(served);
             (served <= run.count).then_some(())?;
@@ -193,11 +224,16 @@ impl Steps {
 
     /// What has become of a lone call.
     pub(super) fn read_lone(&self, done: bool) -> Results {
+        let mut results = Results {
+            steps: Few::default(),
+            runs: Few::default(),
+        };
         let result = (StepResult::Number(done.into()), 0);
-        Results {
-            steps: self.all().map(|_| result).collect(),
-            runs: self.runs.iter().map(|_| done.into()).collect(),
-        }
+        results.steps.extend(self.all().map(|_| result));
+        results
+            .runs
+            .extend(self.runs.iter().map(|_| usize::from(done)));
+        results
     }
 
     /// The answer to `call`, which is the one at `index`; asked once for each, in their order.
@@ -208,17 +244,20 @@ impl Steps {
         index: usize,
         call: Call,
     ) -> Result<i64, Error> {
-        let Some(step) = self.of_calls[index] else {
+        let step = self.of_calls.get(index);
+        let Some((result, place)) = step.and_then(|step| results.steps.get_mut(step)) else {
             return Ok(1);
         };
-        let (result, place) = &mut results.steps[step];
         *place += 1;
         result.answer(name, call, *place - 1)
     }
 
     /// Whether the question at `index` was answered by permits; asked once for each, in their order.
     pub(super) fn is_served(&self, results: &mut Results, index: usize) -> bool {
-        let left = &mut results.runs[self.of_asks[index]];
+        let run = self.of_asks.get(index);
+        let Some(left) = run.and_then(|run| results.runs.get_mut(run)) else {
+            return false;
+        };
         let served = *left > 0;
         *left = left.saturating_sub(1);
         served
@@ -228,13 +267,16 @@ impl Steps {
     /// refused.
     pub(super) fn balance(&self, results: &Results, life: u64) -> (u64, u64, bool) {
         let (mut taken, mut given, mut refused) = (0, 0, false);
-        for (run, served) in self.runs.iter().zip(&results.runs) {
+        for (run, served) in self.runs.iter().zip(results.runs.iter()) {
             if run.want.recorded {
                 taken += u64::from(run.want.permits) * *served as u64;
             }
         }
         for step in self.all() {
-            let (result, _) = results.steps[step.number];
+            let result = results.steps.iter().nth(step.number);
+            let Some((result, _)) = result.copied() else {
+                continue;
+            };
             if let (Call::TryTake(permits), StepResult::Number(served)) = (step.call, result) {
                 taken += u64::from(permits) * u64::try_from(served).unwrap_or(0);
             }
@@ -257,9 +299,9 @@ fn count(calls: usize) -> Arg {
 #[derive(Debug)]
 pub(super) struct Results {
     /// Of each step, and how many of its calls have been answered.
-    steps: Vec<(StepResult, i64)>,
+    steps: Few<(StepResult, i64)>,
     /// How many of each run were served, and have not been told.
-    runs: Vec<usize>,
+    runs: Few<usize>,
 }
 
 /// The result of one step.

@@ -1,0 +1,60 @@
+//! Mostly one: a list that takes no memory of its own for the first.
+
+/// Some of a kind, in their order.
+#[derive(Debug)]
+pub(crate) struct Few<T> {
+    first: Option<T>,
+    others: Vec<T>,
+}
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Few::up_to(0)
+    }
+}
+
+impl<T> Few<T> {
+    /// None yet, with room for `most`.
+    pub(crate) fn up_to(most: usize) -> Self {
+        Few {
+            first: None,
+            others: Vec::with_capacity(most.saturating_sub(1)),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+
+    pub(crate) fn push(&mut self, one: T) {
+        match self.first {
+            None => self.first = Some(one),
+            Some(_) => self.others.push(one),
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        match index.checked_sub(1) {
+            None => self.first.as_mut(),
+            Some(other) => self.others.get_mut(other),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.first.iter().chain(&self.others)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.first.iter_mut().chain(&mut self.others)
+    }
+
+    pub(crate) fn all(self) -> impl Iterator<Item = T> {
+        self.first.into_iter().chain(self.others)
+    }
+}
+
+impl<T> Extend<T> for Few<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
+        items.into_iter().for_each(|one| self.push(one));
+    }
+}
