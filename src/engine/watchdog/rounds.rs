@@ -119,7 +119,8 @@ impl Watchdog {
                 Look {
                     keys: watched.keys.clone(),
                     owner: Some(watched.owner.clone()),
-                    renewal: watched.left.clone(),
+                    // Once: if there is something on record, after all, that comes back when its time is up.
+                    renewal: watched.left.take(),
                 }
             })
             .collect()
@@ -313,8 +314,11 @@ impl Core {
             );
             let soon = (period(self) / 10).max(Duration::from_millis(1));
             for look in looks {
-                self.watchdog
-                    .look_at(look.keys.object(), Instant::now() + soon);
+                let object = look.keys.object();
+                self.watchdog.look_at(object, Instant::now() + soon);
+                if let (None, Some(renewal)) = (look.line(), look.renewal) {
+                    self.watchdog.leaves(object, renewal);
+                }
             }
             return;
         };
