@@ -446,3 +446,21 @@ async fn an_unlock_that_is_refused() {
     lock.unlock().await.unwrap();
     assert!(!lock.is_locked().await.unwrap());
 }
+
+/// Of several keys the one is named that holds something else.
+#[tokio::test]
+async fn a_token_of_another_type_is_named() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let lock = connect(server.url(), WATCHDOG).await.fenced_lock("door");
+    let token = "redisson_lock_token:{door}";
+    let _: () = redis.lpush(token, 1).await.unwrap();
+    for error in [
+        lock.try_lock().await.unwrap_err(),
+        lock.lock().await.unwrap_err(),
+    ] {
+        let named = matches!(&error, Error::WrongType { key, found: Some(found), .. } if key == token && found == "list");
+        assert!(named, "{error}");
+    }
+    assert!(!lock.is_locked().await.unwrap());
+}

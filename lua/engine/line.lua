@@ -25,7 +25,7 @@
 local function open_line(key, notes, publish, id, now, asks, rules)
   local SLACK, SLACK_PART, say = rules.slack or 5000, rules.part or 0.1, rules.say or redis.pcall
   local FAR, REST = rules.mine and math.huge or 20000, 3
-  local PASSING, PASS, ALIVE = 5000000, 20000, 20000
+  local PASSING, PASS, ALIVE, REFUSED = 5000000, 20000, 20000, 100000
   local max, min = math.max, math.min
   local places = open_places(key, notes, id, now, rules)
   local me, place, spared, LONGEST = places.me, 1, nil, places.longest
@@ -53,6 +53,12 @@ local function open_line(key, notes, publish, id, now, asks, rules)
   end
 
   local function tell(e, again)
+    -- Where it can't be noted who was told, all would tell each other over and over: who looks now does so again.
+    if not places.can_write() then
+      line.told = true
+      line.wait(REFUSED)
+      return e.want
+    end
     local heard = say(publish, key .. ':' .. e.id, 'turn')
     local settles = now - e.seen < (rules.settling or 0)
     if type(heard) ~= 'number' or heard < 1 and not settles then return leave(e, true) end

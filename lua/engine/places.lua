@@ -4,7 +4,7 @@
 --   `me`: the place of the client that runs this; `longest`: no patience is longer, PATIENCE being the shortest; `stands`: it is in
 --   the line already; `far_again`, `stop_again`: two instants in the notes; `without_me`: the
 --   walk passes it; `at(i)`: the i-th place that is read, or nothing; `leave(place, forget)`: takes it out of the line;
---   `note(field, value)`: to be written, too; `count()`: how many stand in line; `write(comes)`: writes down what is to be
+--   `note(field, value)`: to be written, too; `can_write()`: the server takes changes; `count()`: how many stand in line; `write(comes)`: writes down what is to be
 --   written, and puts `me` into the line if it `comes`; returns whether all that stays. A place has `id`; `since`, `want`, `seen`,
 --   `told`, `patience`, `stops` and `ticket`: what is stored; `changed`: it is to be written; `gone`: taken out
 -- Publishes: nothing
@@ -40,6 +40,11 @@ local function open_places(key, notes, id, now, rules)
   if places.stop_again > now + OLDEST then places.stop_again = 0 end
 
   places.note = function(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
+  local can_write
+  places.can_write = function()
+    if can_write == nil then can_write = number('PEXPIRE', key, LIFE) ~= false end
+    return can_write
+  end
   places.count = function() return number('ZCARD', key) or 0 end
   places.at = function(i)
     while not places[i] and loaded < MOST and #places < MOST_LOOKED_AT do

@@ -4,6 +4,8 @@ mod program;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+use std::time::{Duration, Instant};
+
 use program::terminal::Terminal;
 use redis::AsyncCommands;
 use support::server::RedisServer;
@@ -49,20 +51,36 @@ async fn the_interrupt_key_ends_the_command_and_gives_the_lock_back() {
     assert!(!locked);
 }
 
+/// Waits until the process with this id is stopped.
+fn until_stopped(id: &str) {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("it is there");
+        if status.contains(") T ") {
+            return;
+        }
+        assert!(Instant::now() < end, "{status}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Ctrl-Z stops both, the shell has the terminal back, and `fg` goes on with both.
 #[tokio::test]
 async fn a_shell_stops_the_command_and_goes_on_with_it() {
     let server = RedisServer::start().await;
     let words = ["bash", "--norc", "--noprofile", "-i"];
     let mut terminal = in_terminal(&server.url(), &words);
-    let script = "echo up; read a; echo got $a";
+    let script = "echo up $$.; read a; echo got $a";
     // At its prompt the shell reads.
     terminal.until("bash-");
     terminal.press(&format!("{RSEM} run --lock door -- sh -c '{script}'\n"));
-    terminal.until("\rup");
+    terminal.until("\rup ");
+    let command = terminal.until(".");
     terminal.press("\x1a");
     terminal.until("Stopped");
     terminal.until("bash-");
+    // The shell waits for its own child only; until the command has been stopped, too, it reads what is typed.
+    until_stopped(command.trim_end_matches('.'));
     terminal.press("echo $((40 + 2))\n");
     terminal.until("42");
     terminal.until("bash-");

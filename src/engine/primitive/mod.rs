@@ -422,6 +422,19 @@ pub(crate) struct Verdict<P: Primitive> {
 }
 
 impl<P: Primitive> Verdict<P> {
+    /// What somebody is told who was refused.
+    fn errors(&mut self) -> impl Iterator<Item = &mut Error> {
+        let replies = self.replies.iter_mut().filter_map(|done| match done {
+            Done::Failed(error) => Some(&mut **error),
+            _ => None,
+        });
+        let grants = self.grants.iter_mut().filter_map(|got| match got {
+            Got::Failed(error) => Some(&mut **error),
+            _ => None,
+        });
+        self.stopped.iter_mut().chain(replies).chain(grants)
+    }
+
     /// Each question has got something or not.
     pub(crate) fn new(
         replies: Vec<P::Reply>,

@@ -57,14 +57,16 @@ enum Ended<P: Primitive> {
 }
 
 impl<P: Primitive> Ended<P> {
-    /// Whether it may be found out which key is meant by the error.
-    fn has_wrong_type(&self) -> bool {
-        let error = match self {
-            Ended::Failed { error, .. } => Some(error),
-            Ended::Answered(verdict) => verdict.stopped.as_ref(),
-            Ended::NotDone | Ended::Unknown => None,
-        };
-        matches!(error, Some(Error::WrongType { .. }))
+    /// Whether it may be found out which key is meant by an error. For that nobody else is kept waiting who has been `alone` with
+    /// it, or is told the same.
+    fn has_wrong_type(&mut self, alone: bool) -> bool {
+        let is_wrong_type = |error: &Error| matches!(error, Error::WrongType { .. });
+        match self {
+            Ended::Failed { error, .. } => is_wrong_type(error),
+            Ended::Answered(verdict) if alone => verdict.errors().any(|error| is_wrong_type(error)),
+            Ended::Answered(verdict) => verdict.stopped.as_ref().is_some_and(is_wrong_type),
+            Ended::NotDone | Ended::Unknown => false,
+        }
     }
 }
 
@@ -107,7 +109,7 @@ impl<P: Primitive> Line<P> {
             None => Box::pin(self.carry_out_on_record(&mut batch, first, began)).await,
         };
         if let Some(mut ended) = ended {
-            if ended.has_wrong_type() {
+            if ended.has_wrong_type(batch.parts() == 1) {
                 ended = Box::pin(self.explained(ended)).await;
             }
             self.settle(*batch.take(), ended);
@@ -233,17 +235,19 @@ impl<P: Primitive> Line<P> {
                 verdict.map(Ended::Answered)
             }
         };
-        let ended = match (ended, said) {
-            (Some(Ended::Answered(verdict)), _) if verdict.stopped.is_none() => {
-                self.arrive(inner, *batch.take(), verdict);
-                return None;
-            }
+        let mut ended = match (ended, said) {
             (Some(ended), _) => ended,
             (None, Said::Value(value)) => self.makes_no_sense(batch, value),
             (None, Said::Lone(_)) => self.makes_no_sense(batch, &Value::Nil),
         };
-        drop(inner);
-        Some(ended)
+        if ended.has_wrong_type(batch.parts() == 1) {
+            return Some(ended);
+        }
+        match ended {
+            Ended::Answered(verdict) => self.arrive(inner, *batch.take(), verdict),
+            ended => return Some(ended),
+        }
+        None
     }
 
     /// Notes what has been answered to `batch`, and tells its callers.
@@ -266,8 +270,8 @@ impl<P: Primitive> Line<P> {
                 each,
             },
             Ended::Answered(mut verdict) => {
-                if let Some(error) = verdict.stopped.take() {
-                    verdict.stopped = Some(self.explain(error).await);
+                for error in verdict.errors() {
+                    *error = self.explain(error.clone()).await;
                 }
                 Ended::Answered(verdict)
             }
