@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod answers;
 mod calls;
 mod crowd;
 mod nudge;

@@ -7,19 +7,20 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::answers::Answer;
 use super::calls::{Call, Grant, Reply, Want};
 use super::crowd::{Crowd, Fared};
 use super::nudge::{self, Leavings};
 use super::record::Record;
-use super::steps::{Results, Steps};
+use super::steps::Steps;
 use crate::engine::Core;
 use crate::engine::coalesce::{LoneCall, Outcome};
 use crate::engine::keys::Keys;
 use crate::engine::primitive::{
-    Ask, Batch, Done, Got, Line, Look, Primitive, Serves, Short, Ticket, Verdict, Waiters, Wire,
+    Ask, Batch, Line, Look, Primitive, Serves, Short, Ticket, Verdict, Waiters, Wire,
 };
 use crate::engine::request::{Arg, Question, RecordKey, Request, Script, ScriptCall};
-use crate::engine::turns::{FOR_OTHERS, Place, Report, Said};
+use crate::engine::turns::{FOR_OTHERS, Place, Report};
 use crate::engine::wakeups::Wake;
 use crate::error::Result;
 use crate::lease::Lease;
@@ -50,35 +51,22 @@ pub(super) struct Permits {
     pub(super) core: Arc<Core>,
     /// In the line of all clients.
     pub(super) place: Place,
-    crowd: Crowd,
+    pub(super) crowd: Crowd,
     /// The counter behind the last batch.
     pub(super) available: i64,
     /// When the last batch was sent that has been answered.
-    seen: Option<Instant>,
+    pub(super) seen: Option<Instant>,
     /// What is to be thought of when those have been taken out who were served.
-    behind: Behind,
+    pub(super) behind: Behind,
     /// The next look has no message for a reason; so has the one that is under way.
     unprompted: bool,
-    looking_unprompted: bool,
+    pub(super) looking_unprompted: bool,
     pub(super) leavings: Leavings,
     /// Tells a series of nudges that is under way.
     pub(super) left_more: Arc<Notify>,
     /// What guards have on record.
     pub(super) record: Record,
     pub(super) news: Option<News>,
-}
-
-/// What the server has answered to a batch.
-struct Answer<'a> {
-    /// How many listeners the channel has, where it was seen.
-    listeners: Option<u64>,
-    /// The counter behind the batch, where it was seen.
-    available: Option<i64>,
-    results: Results,
-    /// How many permits are on record under the life with a number, where calls were about such.
-    held: Option<(u64, u64)>,
-    /// The answer to the report, where others listen.
-    turn: Option<&'a str>,
 }
 
 /// What others are told of when nothing is locked any more.
@@ -96,7 +84,7 @@ pub(super) struct News {
 
 /// What has led to the last change of those who wait.
 #[derive(Default)]
-enum Behind {
+pub(super) enum Behind {
     #[default]
     Nothing,
     /// Those who asked have fared so, and were held back from what is free, or not.
@@ -185,11 +173,11 @@ impl Permits {
         served
     }
 
-    fn news(&mut self) -> &mut News {
+    pub(super) fn news(&mut self) -> &mut News {
         self.news.get_or_insert_default()
     }
 
-    fn has_lost(&mut self, lost: Option<Lease>) {
+    pub(super) fn has_lost(&mut self, lost: Option<Lease>) {
         if lost.is_some() {
             self.news().lost = lost;
         }
@@ -200,140 +188,6 @@ impl Permits {
         let turns = self.place.turns();
         let first = waiters.first_to_stay();
         first.is_some_and(|(_, first)| turns.may_keep(first.since, first.permits <= permits))
-    }
-
-    /// Nothing of a batch was done, as what guards held is not on record any more: its calls are made again.
-    fn gone(&mut self, batch: &Batch<Self>, life: Option<u64>) -> Verdict<Self> {
-        let lost = life.and_then(|life| self.record.is_gone(self.keys.name(), life));
-        self.has_lost(lost);
-        Verdict {
-            replies: batch.calls.iter().map(|_| Done::Again).collect(),
-            grants: batch.asks.iter().map(|_| Got::Again).collect(),
-            ..Verdict::new(Vec::new(), [], Look::No)
-        }
-    }
-
-    /// Notes what the server has answered to `batch`.
-    fn arrive(&mut self, batch: &Batch<Self>, answer: Answer<'_>) -> Option<Verdict<Self>> {
-        let Answer {
-            listeners,
-            available,
-            mut results,
-            held,
-            turn,
-        } = answer;
-        let life = held.map(|(life, _)| life);
-        let balance = held.map(|(life, held)| {
-            let changes = batch.steps.balance(&results, life);
-            self.record.answered(life, held, changes)
-        });
-        let (mut asked, mut served, mut last) = (0, 0, None);
-        let grants = batch.asks.iter().enumerate().map(|(index, ask)| {
-            let granted = batch.steps.is_served(&mut results, index);
-            if !ask.last {
-                asked += 1;
-                served += usize::from(granted);
-                last = if granted { Some(ask.ticket) } else { last };
-            }
-            let Want {
-                permits, recorded, ..
-            } = ask.want;
-            let life = life.filter(|_| recorded);
-            if granted {
-                Got::Granted(Grant { permits, life })
-            } else {
-                Got::Nothing
-            }
-        });
-        let grants = grants.collect();
-        let waiting = batch.waiting.saturating_sub(batch.asks.len() - asked);
-        let standing = self.place.answered(Said {
-            listeners,
-            word: turn,
-            asked: asked > 0,
-            waiting: waiting > served,
-            sent: batch.departed.timer(),
-            now: batch.answered,
-        })?;
-
-        // Where it is not known, any number of permits may be free.
-        let before = std::mem::replace(&mut self.available, available.unwrap_or(i64::MAX));
-        let found = std::mem::take(&mut self.looking_unprompted) && self.available > before;
-        self.seen = available.map(|_| batch.departed.timer());
-        let fared = self.crowd.fared(asked, served, last, self.available);
-        self.behind = fared.map_or(Behind::Nothing, |fared| {
-            Behind::Answer(fared, standing.held)
-        });
-        self.leaves(batch, found, listeners, standing.strangers);
-
-        let name = self.keys.name();
-        let replies = batch.calls.iter().enumerate().map(|(index, queued)| {
-            match (
-                queued.call,
-                batch.steps.answer(name, &mut results, index, queued.call),
-            ) {
-                (Call::TryAcquire(permits), Ok(1)) => Done::Reply(Reply::Granted(Grant {
-                    permits,
-                    life: None,
-                })),
-                (Call::TryTake(permits), Ok(1)) => {
-                    Done::Reply(Reply::Granted(Grant { permits, life }))
-                }
-                (_, Ok(number)) => Done::Reply(Reply::Number(number)),
-                (_, Err(error)) => Done::Failed(error.into()),
-            }
-        });
-        let replies = replies.collect();
-        let mut owed = None;
-        if let Some(balance) = balance {
-            let settled = self.record.settle(name, balance);
-            self.has_lost(settled.lost);
-            owed = settled.excess;
-        }
-        Some(Verdict {
-            replies,
-            grants,
-            look: if standing.comes { Look::Now } else { Look::No },
-            stopped: None,
-            later: standing.look.map(|pause| (pause, Call::Tend)),
-            owed,
-        })
-    }
-
-    /// What is left to others behind `batch`: they may have to be told. `found`: no message has told of it.
-    fn leaves(
-        &mut self,
-        batch: &Batch<Self>,
-        found: bool,
-        listeners: Option<u64>,
-        strangers: Option<u32>,
-    ) {
-        let own = u64::from(batch.hears_at_last(self.keys.channel()));
-        let others = listeners.map(|listeners| listeners.saturating_sub(own));
-        if self.available < 1 || !batch.steps.add() && !found {
-            return;
-        }
-        // Clients of ours that wait take what is left: whoever else is to have it was not there.
-        let no_strangers = strangers == Some(0);
-        if !found && (others == Some(0) || no_strangers) {
-            self.news().unheard = true;
-        } else if !no_strangers {
-            // An answer out of the record does not know how many listen.
-            let known = (self.available < i64::MAX).then_some(self.available);
-            if self.leavings.leave(known, found) {
-                self.news().left = true;
-            } else {
-                self.left_more.notify_one();
-            }
-        }
-    }
-}
-
-impl Drop for Permits {
-    fn drop(&mut self) {
-        if let Some(renewal) = self.record.renewal().filter(|renewal| renewal.may_go) {
-            self.core.watchdog.leaves(self.keys.object(), renewal);
-        }
     }
 }
 

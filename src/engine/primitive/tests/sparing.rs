@@ -363,11 +363,14 @@ fn an_answer_may_settle_an_earlier_doubt() {
 
 /// What is queued.
 fn queued(state: &State<Seat>) -> Vec<&Call> {
-    let call = |item| match item {
-        &Item::Call(ref queued) => &queued.call,
-        Item::Command(_) => panic!("none was made"),
-    };
-    state.queue.iter().map(call).collect()
+    let mut calls = Vec::new();
+    for item in &state.queue {
+        match item {
+            Item::Call(queued) => calls.push(&queued.call),
+            Item::Command(_) => panic!("none was made"),
+        }
+    }
+    calls
 }
 
 #[test]
