@@ -228,6 +228,10 @@ impl Actor {
                 None => client.shutdown().await,
             };
             let took = began.elapsed();
+            // Who was served just now learns of it.
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
             let mut judge = self.judge();
             let window = self.settings.retry_window + self.settings.slack();
             // The limit is not a matter of what others do.
