@@ -127,6 +127,27 @@ async fn what_guards_hold_is_on_record_with_the_counter() {
     assert!(!left, "a record of nothing");
 }
 
+/// A handle for each call is on record under one name.
+#[tokio::test]
+async fn handles_that_come_and_go_leave_one_name_on_record() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url(), HOUR).await;
+    client.semaphore(NAME).add_permits(2).await.unwrap();
+    for number in 0..20 {
+        let guard = client.semaphore(NAME).watched().permit(1).await.unwrap();
+        match number % 2 {
+            0 => guard.release().await.unwrap(),
+            _ => drop(guard),
+        }
+        until_books(&server, (2, 0)).await;
+        let names: u64 = redis.hlen(HELD).await.unwrap();
+        assert!(names <= 1, "{names} on record after {number}");
+    }
+    client.shutdown().await.unwrap();
+    assert_eq!(redis.exists::<_, u32>(&[HELD, ALIVE]).await.unwrap(), 0);
+}
+
 /// Neither while the client lives nor at its shutdown, whether or not anybody has a handle by then.
 #[tokio::test]
 async fn nothing_stays_on_record_of_a_client_that_holds_nothing() {

@@ -55,7 +55,7 @@ pub(crate) struct Renewal {
     pub(crate) life: u64,
     pub(super) holder: Arc<str>,
     /// Nothing is held: the record may go.
-    pub(crate) may_go: bool,
+    pub(super) may_go: bool,
     changes: u64,
     /// No batch was under way.
     at_rest: bool,
@@ -84,6 +84,11 @@ impl Life {
     /// puts it off before it is on record.
     pub(crate) fn is_stale(&self, time_out: Duration) -> bool {
         !self.is_on_record && !self.under_way && self.began.age() > time_out / A_TENTH
+    }
+
+    /// Whether nobody would miss it.
+    pub(crate) fn may_go(&self) -> bool {
+        self.renewal().is_some_and(|renewal| renewal.may_go)
     }
 
     /// Whether anybody loses something with it.

@@ -12,7 +12,7 @@ use futures::{StreamExt, stream};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::life::Renewal;
+use super::life::{Life, Renewal};
 use crate::api::PermitHolder;
 use crate::clock::Moment;
 use crate::engine::core::Core;
@@ -74,14 +74,15 @@ struct Watched {
     owner: Owner,
     /// When to look, if that is before the next round.
     due: Option<Instant>,
-    /// What stands there of nothing, and of a semaphore that nobody here has a handle of any more.
-    left: Option<Renewal>,
+    /// What the last handle has left there, under which nothing is held: the next one goes on with it, or it is taken off.
+    left: Option<Life>,
 }
 
 /// A semaphore that is being looked after, and what of this client's is to be put off there.
 struct Look {
     keys: Keys,
     owner: Option<Owner>,
+    left: Option<Life>,
     renewal: Option<Renewal>,
 }
 
@@ -120,7 +121,8 @@ impl Watchdog {
                     keys: watched.keys.clone(),
                     owner: Some(watched.owner.clone()),
                     // Once: if there is something on record, after all, that comes back when its time is up.
-                    renewal: watched.left.take(),
+                    left: watched.left.take(),
+                    renewal: None,
                 }
             })
             .collect()
@@ -139,11 +141,16 @@ impl Watchdog {
         }
     }
 
-    /// The last handle has gone, and nothing is held under what was to be renewed: that is taken off.
-    pub(crate) fn leaves(&self, object: &Arc<str>, renewal: Renewal) {
+    /// The last handle has gone, and nothing is held under its `life`.
+    pub(crate) fn leaves(&self, object: &Arc<str>, life: Life) {
         if let Some(watched) = self.lock().by_object.get_mut(object) {
-            watched.left = Some(renewal);
+            watched.left = Some(life);
         }
+    }
+
+    /// There is a handle again.
+    pub(crate) fn takes_up(&self, object: &Arc<str>) -> Option<Life> {
+        self.lock().by_object.get_mut(object)?.left.take()
     }
 
     /// Nobody is on record there, nor will this client be: unless somebody has a handle.
@@ -189,6 +196,7 @@ impl Core {
         let look = Look {
             keys: keys.clone(),
             owner: None,
+            left: None,
             renewal: None,
         };
         let mut all = Vec::new();
@@ -290,9 +298,10 @@ impl Core {
 
     async fn look_after_some(self: &Arc<Self>, mut looks: Vec<Look>) {
         for look in &mut looks {
-            if let Some(line) = look.line() {
-                look.renewal = line.renewal();
-            }
+            look.renewal = match look.line() {
+                Some(line) => line.renewal(),
+                None => look.left.as_ref().and_then(Life::renewal),
+            };
         }
         let until = Moment::now() + self.config.lock_watchdog_timeout;
         let answer = self.try_once(&self.request(&looks)).await;
@@ -316,8 +325,8 @@ impl Core {
             for look in looks {
                 let object = look.keys.object();
                 self.watchdog.look_at(object, Instant::now() + soon);
-                if let (None, Some(renewal)) = (look.line(), look.renewal) {
-                    self.watchdog.leaves(object, renewal);
+                if let (None, Some(life)) = (look.line(), look.left) {
+                    self.watchdog.leaves(object, life);
                 }
             }
             return;

@@ -153,8 +153,8 @@ impl Permits {
 
 impl Drop for Permits {
     fn drop(&mut self) {
-        if let Some(renewal) = self.record.renewal().filter(|renewal| renewal.may_go) {
-            self.core.watchdog.leaves(self.keys.object(), renewal);
+        if let Some(life) = self.record.leaves() {
+            self.core.watchdog.leaves(self.keys.object(), life);
         }
     }
 }

@@ -105,6 +105,7 @@ impl Permits {
 
     fn new(core: Arc<Core>, keys: Keys) -> Self {
         let place = Place::of(&keys, core.config.safety_interval);
+        let record = Record::behind(core.watchdog.takes_up(keys.object()));
         Permits {
             place: place.expect("clients of a semaphore take turns"),
             keys,
@@ -117,7 +118,7 @@ impl Permits {
             looking_unprompted: false,
             leavings: Leavings::default(),
             left_more: Arc::default(),
-            record: Record::default(),
+            record,
             news: None,
         }
     }

@@ -50,6 +50,20 @@ impl Record {
         }
     }
 
+    /// Goes on with what an earlier handle has left.
+    pub(super) fn behind(life: Option<Life>) -> Self {
+        Record {
+            lease: life.as_ref().map(|life| (life.number, life.lease.clone())),
+            life,
+            ..Record::default()
+        }
+    }
+
+    /// The last handle goes: what is left on record of nothing.
+    pub(super) fn leaves(&mut self) -> Option<Life> {
+        self.life.take_if(|life| life.may_go())
+    }
+
     /// What there is to be put off.
     pub(super) fn renewal(&self) -> Option<Renewal> {
         self.life.as_ref()?.renewal()
