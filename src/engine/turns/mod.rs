@@ -117,6 +117,8 @@ pub(crate) struct Turns {
     in_line: bool,
     /// How many clients do.
     clients: u32,
+    /// When they were counted.
+    counted: Option<Instant>,
     /// It was called into a line, and no answer to a later question has come since, or one that says that it stands there.
     called: Option<Instant>,
     /// This client is one of the first of them.
@@ -284,13 +286,20 @@ impl Turns {
         if self.late_look.is_some() {
             return Look::No;
         }
-        let delay = self.late();
+        let delay = self.late(now);
         self.late_look = Some(now + delay);
         Look::After(delay)
     }
 
-    fn late(&self) -> Duration {
-        (LATE * self.clients).mul_f64(fastrand::f64())
+    /// Of those who were counted fewer may be left with each second.
+    fn late(&self, now: Instant) -> Duration {
+        let left = 1.0 / (1.0 + self.age_of_count(now).as_secs_f64());
+        (LATE * self.clients).mul_f64(fastrand::f64() * left)
+    }
+
+    fn age_of_count(&self, now: Instant) -> Duration {
+        let counted = self.counted.unwrap_or(now);
+        now.saturating_duration_since(counted)
     }
 
     /// By how much it comes later than others with what any of them may do; a few come at once.
@@ -298,7 +307,7 @@ impl Turns {
         if self.answers(now) {
             return Duration::ZERO;
         }
-        self.late()
+        self.late(now)
     }
 
     /// When this client looks whether those came who were told.
@@ -311,9 +320,11 @@ impl Turns {
         self.late_look = None;
     }
 
-    /// Whether this client looks by itself, once in `interval`.
-    pub(crate) fn looks(&self, interval: Duration) -> bool {
-        fastrand::f64() * f64::from(self.clients) < LOOKS * interval.as_secs_f64()
+    /// Whether this client looks by itself, once in `interval`. It does where it has not asked for three of them: the others may
+    /// have gone.
+    pub(crate) fn looks(&self, interval: Duration, now: Instant) -> bool {
+        let by_chance = fastrand::f64() * f64::from(self.clients) < LOOKS * interval.as_secs_f64();
+        by_chance || self.age_of_count(now) > 3 * interval
     }
 
     /// How many other listeners a batch has seen.
@@ -354,6 +365,7 @@ impl Turns {
         };
         self.held |= seen.held;
         self.clients = seen.clients;
+        self.counted = Some(now);
         self.near |= seen.near;
         self.keep_before = seen.keep.and_then(|keep| {
             let distance = Duration::from_micros(keep.unsigned_abs());
@@ -503,7 +515,7 @@ mod tests {
         turns.answered(verdict("turn:0:0:0:0:0:1000:1"), true, true, now, now);
         assert_eq!(times(&|| turns.answers(now)), 10_000);
         let interval = Duration::from_secs(5);
-        assert!((1_500..3_500).contains(&times(&|| turns.looks(interval))));
+        assert!((1_500..3_500).contains(&times(&|| turns.looks(interval, now))));
     }
 
     #[test]
@@ -569,6 +581,27 @@ mod tests {
         assert!(matches!(turns.call(false, false, now), Look::After(_)));
         turns.comes_near();
         assert_eq!(turns.message(now), Look::Now);
+    }
+
+    #[test]
+    fn a_count_is_worth_less_with_each_second() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        turns.answered(verdict("turn:0:0:0:0:0:1000000000:0"), true, true, now, now);
+        let interval = Duration::from_secs(5);
+        let later = now + 4 * interval;
+        assert!(turns.looks(interval, later) && !turns.looks(interval, now));
+        for _ in 0..100 {
+            assert!(turns.late(later) <= LATE * 1_000_000_000 / 21);
+        }
+        // Counted anew, they are as many.
+        turns.answered(
+            verdict("turn:0:0:0:0:0:1000000000:0"),
+            true,
+            true,
+            later,
+            later,
+        );
+        assert!(!turns.looks(interval, later));
     }
 
     #[test]

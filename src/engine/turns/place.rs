@@ -130,7 +130,7 @@ impl Place {
                 }
                 self.turns.message(now)
             }
-            Wake::Look if self.turns.looks(self.safety_interval) => Look::Now,
+            Wake::Look if self.turns.looks(self.safety_interval, now) => Look::Now,
             Wake::Confirmed => {
                 self.turns.forget();
                 Look::Now
