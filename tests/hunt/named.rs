@@ -48,6 +48,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             "a client shuts down while others pass a permit round",
             leaves_a_busy_line(),
         ),
+        (
+            "somebody tries behind one who waits, and the server is away",
+            tries_behind_one_who_waits(),
+        ),
     ]
 }
 
@@ -200,6 +204,33 @@ fn called_in_vain() -> Plan {
             at(4800, What::Server(read_only)),
             calls(5300, 0, keeps(SEMAPHORE, 10)),
             calls(5800, 0, waits(345, 1)),
+        ],
+    )
+}
+
+/// Who waits has been told so, and goes on; who tries has not.
+fn tries_behind_one_who_waits() -> Plan {
+    let mut settings = Settings::plain(2, 1);
+    settings.retry_window = Duration::from_secs(1);
+    settings.recipes = vec![Recipe {
+        layout: Layout::Expirable,
+        limit: 1,
+        timeout: Duration::from_secs(3),
+        check: Duration::from_millis(20),
+    }];
+    let tries = Call {
+        ask: Ask::Try,
+        ..keeps(PERMIT, 100)
+    };
+    settings.healing = Duration::from_secs(30);
+    let away = LinkFault::Refuse(Duration::from_secs(20));
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps(PERMIT, 12_000)),
+            calls(3000, 1, keeps(PERMIT, 100)),
+            at(4500, What::Link(1, away)),
+            calls(8500, 1, tries),
         ],
     )
 }

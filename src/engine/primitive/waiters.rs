@@ -82,6 +82,8 @@ impl<W, R> Waiters<W, R> {
         asks: bool,
         now: Instant,
     ) -> Ticket {
+        // Who does not wait asks in any case.
+        let asks = asks || deadline.is_some_and(|deadline| deadline <= now);
         let last = self.all.last().filter(|_| !asks);
         let unanswered = last.map_or(Some(now), |last| last.unanswered);
         let ticket = self.all.push(Waiter {
