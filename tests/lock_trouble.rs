@@ -326,6 +326,10 @@ async fn what_a_guard_could_not_give_back_is_not_counted() {
         let error = guard.unlock().await.unwrap_err();
         assert_eq!(error.effect(), Effect::None, "{error}");
         refusing.set(&mut control, false).await;
+        until("changes are taken again", LIMIT, async || {
+            client.semaphore("other").add_permits(1).await.is_ok()
+        })
+        .await;
     };
     let mut count = async || -> Option<u32> { redis.hget("door", lock.owner()).await.unwrap() };
     for refusing in [Refusing::Replica, Refusing::Replicas] {

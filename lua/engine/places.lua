@@ -39,6 +39,12 @@ local function open_places(key, notes, id, now, rules)
   }
   if places.stop_again > now + OLDEST then places.stop_again = 0 end
 
+  -- With what is no notes nobody could be passed who was told and does not come: that would be so for good.
+  local function forget_others()
+    local noted = redis.pcall('HLEN', notes)
+    if type(noted) == 'table' and string.find(noted.err, 'WRONGTYPE') then redis.pcall('DEL', notes) end
+  end
+
   places.note = function(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
   local can_write
   places.can_write = function()
@@ -78,6 +84,7 @@ local function open_places(key, notes, id, now, rules)
     end
     if #fields == 0 then return not broken end
     local new = (added or not comes) and not broken and number('HSET', notes, unpack(fields))
+    if not new then forget_others() end
     if not new then
       if added == 1 then redis.pcall('ZREM', key, id) end
       return false
