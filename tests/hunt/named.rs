@@ -290,7 +290,7 @@ fn forged() -> Plan {
     };
     let mut events = [three(1000), three(2000)].concat();
     events.push(at(2002, What::Link(0, away)));
-    events.push(at(2050, What::Meddle(Meddling::Forge(0, "-1 0 1"))));
+    events.push(at(2050, What::Meddle(Meddling::Forge(0, "done -1 0 1"))));
     plan(Settings::plain(1, 4), events)
 }
 

@@ -43,7 +43,15 @@ pub(super) const SCRIBBLES: [&str; 8] = [
 ];
 
 /// Answers to nobody's calls: with too few results, too many, and such as no call has.
-const FORGED: [&str; 7] = ["-1 0 1", "-1 0 0", "-1 0 1 1", "-1 0 999", "1 3", "7", ""];
+const FORGED: [&str; 7] = [
+    "done -1 0 1",
+    "done -1 0 0",
+    "done -1 0 1 1",
+    "done -1 0 999",
+    "done 1 3",
+    "done 7",
+    "done",
+];
 
 pub(super) fn forged(rng: &mut Rng, place: usize) -> Meddling {
     Meddling::Forge(place, pick(rng, &FORGED))
