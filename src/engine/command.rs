@@ -74,7 +74,22 @@ impl Command {
     }
 }
 
+/// A later call is on record, or what somebody else has put there.
+fn is_stale(answer: &Value) -> bool {
+    matches!(answer, Value::BulkString(text) if text == b"stale")
+}
+
 impl Caller {
+    /// Nobody knows what an earlier sending has done.
+    fn in_doubt(&self, name: &str, detail: String) -> Error {
+        Error::OutcomeUnknown {
+            name: name.to_owned(),
+            operation: self.operation,
+            waited: self.since.elapsed(),
+            detail,
+        }
+    }
+
     fn has_gone(&self) -> bool {
         self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
@@ -115,16 +130,17 @@ impl Core {
         request.number(self.next_sequence());
         let mut settled = true;
         let answer = match self.carry_out(&mut request, callers).await {
+            // Somebody else has written over what would tell.
+            Ending::Answer(value) if unanswered && is_stale(&value) => {
+                settled = false;
+                let detail = format!("unexpected answer {value:?}");
+                Err(caller.in_doubt(name, detail))
+            }
             Ending::Answer(value) => Ok(value),
             // An earlier sending may have been carried out all the same.
             Ending::Refused(Refusal { detail, .. }) if unanswered && !request.is_plain() => {
                 settled = false;
-                Err(Error::OutcomeUnknown {
-                    name: name.to_owned(),
-                    operation: caller.operation,
-                    waited: caller.since.elapsed(),
-                    detail,
-                })
+                Err(caller.in_doubt(name, detail))
             }
             Ending::Refused(refusal) => {
                 let error = refused(name, &refusal);
