@@ -199,7 +199,7 @@ fn a_restart_loses_the_last_writes_connections_and_scripts() {
     // Counter and record are one write.
     assert_eq!(
         call(&mut server, first, SEMAPHORE, RELEASE),
-        Reply::bulk("0 2 2")
+        Reply::bulk("done 0 2 2")
     );
     server.restart(2);
     assert!(!server.is_connected(first));
@@ -285,7 +285,7 @@ fn records_can_be_evicted() {
     // So the same call does the same again.
     assert_eq!(
         call(&mut server, connection, SEMAPHORE, RELEASE),
-        Reply::bulk("0 4 2")
+        Reply::bulk("done 0 4 2")
     );
 }
 
