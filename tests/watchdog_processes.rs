@@ -41,9 +41,11 @@ async fn peer() {
     let role = std::env::var(ROLE).expect("started by a test");
     let seats = connect(&url, &role).await.semaphore(NAME);
     let told = std::env::var(TOLD).expect("started by a test");
+    // An answer may be awaited for as long as the process is stopped.
+    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let mut redis = redis::Client::open(told)
         .expect("a URL")
-        .get_multiplexed_async_connection()
+        .get_multiplexed_async_connection_with_config(&patient)
         .await
         .expect("the server runs");
     match &*role {
