@@ -1,5 +1,7 @@
 //! Which key it is that holds something else than it should: the server says only that there is one.
 
+use futures::future::join_all;
+
 use super::core::Core;
 use super::request::Request;
 use crate::error::Error;
@@ -18,9 +20,13 @@ impl Core {
             return error;
         };
         let keys = keys();
-        for (key, expected) in keys.iter().take(MOST_KEYS) {
-            let command = Command::new("TYPE").key(key);
-            match self.try_once(&Request::Plain(command)).await {
+        let looked_at = &keys[..keys.len().min(MOST_KEYS)];
+        let ask = |(key, _): &Typed| Request::Plain(Command::new("TYPE").key(key));
+        let questions: Vec<_> = looked_at.iter().map(ask).collect();
+        // At once: others wait behind whoever is told.
+        let answers = join_all(questions.iter().map(|question| self.try_once(question))).await;
+        for ((key, expected), answer) in looked_at.iter().zip(answers) {
+            match answer {
                 Ok(Value::SimpleString(found)) if found != *expected && found != "none" => {
                     let (key, found) = (key.to_string(), Some(found));
                     return Error::WrongType { name, key, found };
