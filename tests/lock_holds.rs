@@ -441,6 +441,9 @@ async fn an_unlock_that_is_refused() {
         .await
         .unwrap();
     assert!(Duration::from_millis(left) > LIMIT, "{left} ms");
+    let _: bool = redis.persist("refused").await.unwrap();
+    denied(lock.unlock().await);
+    assert!(lock.is_held().await.unwrap(), "it has no time to live");
     acl("+hset").await;
     lock.unlock().await.unwrap();
     lock.unlock().await.unwrap();

@@ -4,8 +4,8 @@
 --   `me`: the place of the client that runs this; `longest`: no patience is longer, PATIENCE being the shortest; `stands`: it is in
 --   the line already; `far_again`, `stop_again`: two instants in the notes; `without_me`: the
 --   walk passes it; `at(i)`: the i-th place that is read, or nothing; `leave(place, forget)`: takes it out of the line;
---   `note(field, value)`: to be written, too; `can_write()`: the server takes changes; `count()`: how many stand in line; `write(comes)`: writes down what is to be
---   written, and puts `me` into the line if it `comes`; returns whether all that stays. A place has `id`; `since`, `want`, `seen`,
+--   `note(field, value)`: to be written, too; `can_write()`: the server takes changes; `count()`: how many stand in line;
+--   `write(comes)`: writes down what is to be written, and puts `me` into the line if it `comes`; returns whether all that stays. A place has `id`; `since`, `want`, `seen`,
 --   `told`, `patience`, `stops` and `ticket`: what is stored; `changed`: it is to be written; `gone`: taken out
 -- Publishes: nothing
 -- Repeat-safe: yes, a repetition puts the client where it is already
@@ -84,8 +84,8 @@ local function open_places(key, notes, id, now, rules)
     end
     if #fields == 0 then return not broken end
     local new = (added or not comes) and not broken and number('HSET', notes, unpack(fields))
-    if not new then forget_others() end
     if not new then
+      forget_others()
       if added == 1 then redis.pcall('ZREM', key, id) end
       return false
     end

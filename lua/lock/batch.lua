@@ -144,7 +144,7 @@ for i = 7, #ARGV, 4 do
         redis.call('PEXPIRE', lock, lease)
         local written = redis.pcall('HSET', lock, owner, result)
         if type(written) == 'table' then
-          redis.call('PEXPIRE', lock, ttl)
+          if ttl >= 0 then redis.call('PEXPIRE', lock, ttl) end
           return written
         end
       end

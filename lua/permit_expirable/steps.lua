@@ -17,7 +17,8 @@
 -- Returns: in how many milliseconds to look again, -1: never, or nobody wants more than was taken; how many are available; how
 --   many listen to the channel, -1 where that is not known; then for each step:
 --   release, acquire: for each "1" or "0", for one id "o" if Redisson 3.16.8 or before has given it
---   together: how many, or "0:" or "o:" and which one it is, from 0 on     prolong: "1", "0", "o"     remaining: milliseconds, "never", "none" or "o"
+--   together: how many, or "0:" or "o:" and which one it is, from 0 on
+--   prolong: "1", "0", "o"     remaining: milliseconds, "never", "none" or "o"
 --   available, acquired, total: that     try_set: "1", "0"     set, add: "1", or "0:<available>" if the range forbids it
 --   clear: "<how many>:<how many are left>"
 --   list: behind whom to go on, "-": nobody; for each ",<id in hex>=<milliseconds left, -1: without end>"

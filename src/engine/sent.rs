@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::few::Few;
 use super::request::Request;
 use crate::transport::{hash_tag, slot};
 
@@ -64,14 +65,14 @@ impl Sent {
 
     /// `request` is about to be sent, for callers.
     pub(crate) fn begin(&self, request: &Request) -> UnderWay<'_> {
-        let mut tags = request.keys().iter().map(|key| hash_tag(key));
-        let first = tags.next();
-        let mut former = first;
-        let others = tags.filter(|tag| former.replace(tag) != Some(tag));
+        let mut former = None;
+        let tags = request.keys().iter().map(|key| hash_tag(key));
+        let tags = tags.filter(|tag| former.replace(*tag) != Some(*tag));
+        let mut about = Few::default();
+        about.extend(tags.map(|tag| self.place(tag)));
         let mut under_way = UnderWay {
             about_any: &self.about_any,
-            about: first.map(|tag| self.place(tag)),
-            about_others: others.map(|tag| self.place(tag)).collect(),
+            about,
             number: 0,
             refused: false,
         };
@@ -96,20 +97,15 @@ impl Sent {
 /// A request under way. It may have been carried out when this is dropped, unless the server has refused it.
 pub(crate) struct UnderWay<'a> {
     about_any: &'a Place,
-    about: Option<&'a Place>,
-    /// Those of further objects.
-    about_others: Vec<&'a Place>,
+    /// Mostly it is about one object.
+    about: Few<&'a Place>,
     number: u64,
     refused: bool,
 }
 
 impl UnderWay<'_> {
     fn places(&self) -> impl Iterator<Item = &Place> {
-        let about = self
-            .about
-            .into_iter()
-            .chain(self.about_others.iter().copied());
-        std::iter::once(self.about_any).chain(about)
+        std::iter::once(self.about_any).chain(self.about.iter().copied())
     }
 
     /// The server has refused it, or never got it.

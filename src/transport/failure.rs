@@ -128,10 +128,11 @@ impl Refusal {
     }
 
     /// A server says that a key is out of bounds, or a channel, or a command of a script, and not which: here it is about these.
-    pub(super) fn naming(mut self, names: &[String]) -> Self {
+    pub(super) fn naming(mut self, names: impl FnOnce() -> Vec<String>) -> Self {
         if self.reason != Reason::Permission {
             return self;
         }
+        let names = names();
         if NAMELESS.iter().any(|what| self.detail.contains(what)) && !names.is_empty() {
             let shown = names[..names.len().min(MOST_NAMES)].join(", ");
             let others = match names.len().saturating_sub(MOST_NAMES) {

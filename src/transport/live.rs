@@ -178,7 +178,7 @@ impl Live {
         let answer = answer.and_then(redis::Value::extract_error);
         answer.map(Value::from).map_err(|error| {
             let failure = match Refusal::from_server(&error) {
-                Some(refusal) => Failure::Refused(refusal.naming(&command.names())),
+                Some(refusal) => Failure::Refused(refusal.naming(|| command.names())),
                 // It was still to be written when the connection ended.
                 None if !error.is_timeout() && self.traffic.written() == written => {
                     Failure::NoConnection(Refusal::unreachable(error.to_string()))

@@ -65,7 +65,7 @@ impl Asking {
         let mut answers = Vec::with_capacity(groups.len());
         for group in groups {
             let answer = self.confirmed(group.len()).await?;
-            answers.push(answer.map_err(|refusal| refusal.naming(group)));
+            answers.push(answer.map_err(|refusal| refusal.naming(|| group.to_vec())));
         }
         Ok(answers)
     }

@@ -77,6 +77,16 @@ fn keeps(object: Object, millis: u64) -> Call {
     }
 }
 
+/// One permit, which lasts for so many seconds.
+fn one_permit(layout: Layout, seconds: u64) -> Recipe {
+    Recipe {
+        layout,
+        limit: 1,
+        timeout: Duration::from_secs(seconds),
+        check: Duration::from_millis(20),
+    }
+}
+
 fn plan(settings: Settings, events: Vec<Event>) -> Plan {
     Plan {
         seed: 1,
@@ -141,12 +151,7 @@ fn record_evicted() -> Plan {
 fn leaves_a_busy_line() -> Plan {
     let mut settings = Settings::plain(3, 1);
     settings.retry_window = Duration::from_secs(1);
-    settings.recipes = vec![Recipe {
-        layout: Layout::FairUnderLock,
-        limit: 1,
-        timeout: Duration::from_secs(10),
-        check: Duration::from_millis(20),
-    }];
+    settings.recipes = vec![one_permit(Layout::FairUnderLock, 10)];
     let again = |rounds: u32, hold: u64| Call {
         rounds,
         ..keeps(PERMIT, hold)
@@ -182,12 +187,7 @@ fn record_overwritten() -> Plan {
 /// The server may not be written to while a client waits, and its subscriptions are made anew.
 fn called_in_vain() -> Plan {
     let mut settings = Settings::plain(2, 1);
-    settings.recipes = vec![Recipe {
-        layout: Layout::Expirable,
-        limit: 1,
-        timeout: Duration::from_secs(3),
-        check: Duration::from_millis(20),
-    }];
+    settings.recipes = vec![one_permit(Layout::Expirable, 3)];
     let held = keeps(PERMIT, 4700);
     let waits = |ask: u64, rounds: u32| Call {
         ask: Ask::For(Duration::from_millis(ask)),
@@ -212,12 +212,7 @@ fn called_in_vain() -> Plan {
 fn tries_behind_one_who_waits() -> Plan {
     let mut settings = Settings::plain(2, 1);
     settings.retry_window = Duration::from_secs(1);
-    settings.recipes = vec![Recipe {
-        layout: Layout::Expirable,
-        limit: 1,
-        timeout: Duration::from_secs(3),
-        check: Duration::from_millis(20),
-    }];
+    settings.recipes = vec![one_permit(Layout::Expirable, 3)];
     let tries = Call {
         ask: Ask::Try,
         ..keeps(PERMIT, 100)

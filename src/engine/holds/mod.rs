@@ -168,19 +168,24 @@ impl Holds {
 
     /// How often `owner` holds `lock`.
     pub(crate) fn count(&self, lock: &str, owner: &str) -> Count {
-        match self.lock().of(lock, owner) {
-            None => Count::Held(0),
-            Some(holding) if holding.lease.is_lost() => Count::Over,
-            Some(holding) => holding.count().map_or(Count::Over, Count::Held),
-        }
+        self.counted(lock, owner, Holding::count)
     }
 
     /// The same before the hold with this number is given back.
     pub(crate) fn count_with(&self, lock: &str, owner: &str, number: Option<u64>) -> Count {
+        self.counted(lock, owner, |holding| Some(holding.count_with(number)))
+    }
+
+    fn counted(
+        &self,
+        lock: &str,
+        owner: &str,
+        count: impl FnOnce(&Holding) -> Option<u32>,
+    ) -> Count {
         match self.lock().of(lock, owner) {
             None => Count::Held(0),
             Some(holding) if holding.lease.is_lost() => Count::Over,
-            Some(holding) => Count::Held(holding.count_with(number)),
+            Some(holding) => count(holding).map_or(Count::Over, Count::Held),
         }
     }
 

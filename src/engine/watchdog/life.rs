@@ -88,7 +88,7 @@ impl Life {
 
     /// Whether nobody would miss it.
     pub(crate) fn may_go(&self) -> bool {
-        self.renewal().is_some_and(|renewal| renewal.may_go)
+        self.held == 0 && !self.under_way
     }
 
     /// Whether anybody loses something with it.
@@ -143,7 +143,7 @@ impl Life {
         (!self.is_over()).then(|| Renewal {
             life: self.number,
             holder: Arc::clone(&self.holder),
-            may_go: self.held == 0 && !self.under_way,
+            may_go: self.may_go(),
             changes: self.changes,
             at_rest: !self.under_way,
         })

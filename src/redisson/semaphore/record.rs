@@ -61,7 +61,7 @@ impl Record {
 
     /// The last handle goes: what is left on record of nothing.
     pub(super) fn leaves(&mut self) -> Option<Life> {
-        self.life.take_if(|life| life.may_go())
+        self.life.take_if(|life| !life.is_over() && life.may_go())
     }
 
     /// What there is to be put off.
