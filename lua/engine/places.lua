@@ -2,7 +2,7 @@
 -- Counterpart: extension: a part of scripts that serve clients in turn, before engine/line.lua
 -- Returns: nothing by itself; it defines `open_places(key, notes, id, now, rules)`, all as `open_line` has them. The places have
 --   `me`: the place of the client that runs this; `longest`: no patience is longer, PATIENCE being the shortest; `stands`: it is in
---   the line already; `far_again`, `stop_again`: two instants in the notes; `without_me`: the
+--   the line already, nothing where that is not known; `far_again`, `stop_again`: two instants in the notes; `without_me`: the
 --   walk passes it; `at(i)`: the i-th place that is read, or nothing; `leave(place, forget)`: takes it out of the line;
 --   `note(field, value)`: to be written, too; `can_write()`: the server takes changes; `count()`: how many stand in line; `left()`: how many were taken out;
 --   `write(comes)`: writes down what is to be written, and puts `me` into the line if it `comes`; returns whether all that
