@@ -19,7 +19,7 @@ use crate::engine::keys::Keys;
 use crate::engine::primitive::{
     Ask, Batch, Line, Look, Primitive, Serves, Short, Ticket, Verdict, Waiters, Wire,
 };
-use crate::engine::request::{Arg, Question, RecordKey, Request, Script, ScriptCall};
+use crate::engine::request::{Arg, Request, Script};
 use crate::engine::turns::{FOR_OTHERS, Place, Report};
 use crate::engine::wakeups::Wake;
 use crate::error::Result;
@@ -30,16 +30,6 @@ static BATCH: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SEMAPHORE));
 
 /// The same where calls are about permits on record.
 static WATCHED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::WATCHED));
-
-/// Where in the script's arguments the sequence number stands, and whether the batch must be put on
-/// record in any case.
-const SEQUENCE: usize = 1;
-const RECORD_FLAG: usize = 3;
-/// Where the steps begin; without them, and without the keys for turns, a batch asks what has become of its number.
-const FIRST_STEP: usize = 4;
-const KEYS_OF_QUESTION: usize = 3;
-/// Which of the script's keys is the record.
-const RECORD_KEY: usize = 2;
 
 /// Beside others a permit may be handed on for so many times as long: whose turn it is, is known then.
 const AMONG_OTHERS: u32 = 4;
@@ -361,42 +351,27 @@ impl Primitive for Permits {
     }
 
     fn request(&mut self, batch: &Batch<Self>, wire: &Wire<'_>) -> Request {
-        let record_life = Arg::millis(wire.record_life);
-        let mut args = vec![Arg::Publish, Arg::Number(0), record_life, Arg::Number(0)];
-        self.encode(batch, &mut args);
-        let keys = wire.keys;
-        let own = [keys.object(), keys.channel(), keys.record()];
-        let mut all: Vec<_> = own.into_iter().chain(self.place.keys()).cloned().collect();
-        let mut script = wire.script;
-        let mut question = Question {
-            keys: KEYS_OF_QUESTION,
-            args: FIRST_STEP,
-            more: None,
+        let Some(entry) = &self.record.entry else {
+            return wire.request(self, batch);
         };
-        if let Some((entry, record)) = self.record.entry.as_ref().zip(keys.holders()) {
-            script = &WATCHED;
-            all.push(Arc::clone(&record.held));
-            if entry.opens {
-                all.push(Arc::clone(&record.alive));
-            } else if !self.place.reports() {
-                // A lone call is on record there.
-                question.keys = all.len();
-                question.more = Some(Arg::Text(Arc::clone(&entry.holder)));
-            }
+        let holder = Arg::Text(Arc::clone(&entry.holder));
+        let may_be_with_its_holder = !entry.opens && !self.place.reports();
+        let script = &WATCHED;
+        let mut request = Wire { script, ..*wire }.request(self, batch);
+        // A lone call is on record there.
+        if may_be_with_its_holder {
+            request.ask_with_all_keys(holder);
         }
-        Request::Script(ScriptCall {
-            script,
-            keys: all,
-            args,
-            sequence: Some(SEQUENCE),
-            record_flag: Some(RECORD_FLAG),
-            renumbered: false,
-            question: Some(question),
-            record: Some(RecordKey {
-                index: RECORD_KEY,
-                always: true,
-            }),
-        })
+        request
+    }
+
+    fn keys(&self, keys: &Keys) -> Vec<Arc<str>> {
+        let mut all: Vec<_> = self.place.keys().cloned().collect();
+        if let Some((entry, record)) = self.record.entry.as_ref().zip(keys.holders()) {
+            all.push(Arc::clone(&record.held));
+            all.extend(entry.opens.then(|| Arc::clone(&record.alive)));
+        }
+        all
     }
 
     fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {

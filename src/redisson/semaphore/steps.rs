@@ -1,5 +1,5 @@
-//! As what a batch of calls on a semaphore travels, and what its answer says: `lua/semaphore/batch.lua` behind `counter.lua`,
-//! which reads the counter, `places.lua`, `line.lua` and `turns.lua`, which know whose turn it is; with calls about permits on
+//! As what a batch of calls on a semaphore travels, and what its answer says: `lua/semaphore/batch.lua` behind `record.lua`
+//! and `envelope.lua`, `counter.lua`, which reads the counter, `places.lua`, `line.lua` and `turns.lua`, which know whose turn it is; with calls about permits on
 //! record `holders.lua`, too, which keeps that (see [`watchdog`](crate::engine::watchdog)).
 //!
 //! All calls of a batch were waiting for an answer at the same time, so any order among them is one that
