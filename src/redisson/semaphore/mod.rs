@@ -8,15 +8,17 @@ use std::time::Duration;
 mod answers;
 mod calls;
 mod crowd;
+mod hand_over;
 mod nudge;
 mod object;
+mod permits;
 mod primitive;
 mod record;
 mod steps;
 mod watched;
 
 use calls::{Call, Grant, Reply, Want};
-use primitive::Permits;
+use permits::Permits;
 
 use super::names;
 use crate::api::{
