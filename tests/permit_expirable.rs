@@ -821,15 +821,15 @@ async fn a_crowd_of_one_client_asks_together() {
 }
 
 /// A crowd that finds enough waits for nothing, and hears nothing: each of its scripts would tell it of up to 64 permits.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_crowd_that_finds_enough_hears_nothing() {
-    let (server, _client, jobs) = start(100).await;
+    let (server, _client, jobs) = start(1000).await;
     let mut control = server.connection().await;
-    let crowd: Vec<_> = (0..64)
+    let crowd: Vec<_> = (0..256)
         .map(|_| {
             let jobs = jobs.clone();
             tokio::spawn(async move {
-                for _ in 0..50 {
+                for _ in 0..200 {
                     let held = jobs.acquire().await.unwrap();
                     jobs.release(held.id()).await.unwrap();
                 }
