@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::FromRedisValue;
 
+use super::proxy::Proxy;
 use super::server::{Options, RedisServer};
 use super::waiters::{until, until_linked};
 
@@ -36,6 +37,25 @@ impl Cluster {
             .setting("tls-cluster", "yes")
             .setting("tls-replication", "yes");
         Cluster::start_of(node).await
+    }
+
+    /// One whose first master is met behind a proxy by clients, and by its replica in vain.
+    pub async fn start_behind_a_proxy() -> (Cluster, Proxy) {
+        let cluster = Cluster::start().await;
+        let (first, others) = cluster.servers.split_first().expect("there are some");
+        let proxy = Proxy::start(first).await;
+        let port = proxy.address();
+        let port = port.rsplit_once(':').expect("a port").1;
+        ask::<()>(first, &["CONFIG", "SET", "cluster-announce-port", port]).await;
+        let true_port = first.port().to_string();
+        for other in others {
+            // By themselves nodes tell each other within half a minute.
+            ask::<()>(other, &["CLUSTER", "MEET", "127.0.0.1", &true_port]).await;
+        }
+        cluster
+            .until_all_say(&["CLUSTER", "NODES"], &proxy.address())
+            .await;
+        (cluster, proxy)
     }
 
     async fn start_of(node: Options) -> Cluster {
