@@ -9,6 +9,7 @@ mod holding;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use self::holding::{Holding, Version};
@@ -42,6 +43,8 @@ pub(crate) struct Renewal {
 #[derive(Default)]
 pub(crate) struct Holds {
     state: Mutex<State>,
+    /// Something has been noted. Many a client keeps nothing at all.
+    noted: AtomicBool,
 }
 
 /// What was kept at a certain time.
@@ -191,7 +194,7 @@ impl Holds {
 
     /// Whether anything is known of `object`.
     pub(crate) fn keeps_some_of(&self, object: &str) -> bool {
-        self.lock().by_object.contains_key(object)
+        self.noted.load(Ordering::Acquire) && self.lock().by_object.contains_key(object)
     }
 
     /// Whether some owner here holds `lock`.
@@ -268,6 +271,7 @@ impl Holds {
         // Whoever held it before has lost it.
         let all = Kept(state.last_number);
         state.lose_all(lock, all);
+        self.noted.store(true, Ordering::Release);
         state.insert(lock, holding);
         (lease, id)
     }
@@ -296,6 +300,7 @@ impl Holds {
         let holding = Holding::new(owner, &id, term, until, renewing);
         let lease = holding.lease.clone();
         if !lease.is_lost() {
+            self.noted.store(true, Ordering::Release);
             state.insert(object, holding);
         }
         lease
