@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use std::sync::LazyLock;
 
 use futures::FutureExt;
