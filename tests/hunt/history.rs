@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::judge::{Fault, Judge, Rules};
 use super::net::Doings;
-use super::plan::{Layout, LinkFault, Plan, Recipe, ServerFault, Settings, What};
+use super::plan::{Layout, LinkFault, Plan, Recipe, ServerFault, Settings, Shift, What};
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 
@@ -75,7 +75,14 @@ pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
 fn rules(plan: &Plan) -> Rules {
     let settings = &plan.settings;
     let is = |what: fn(&What) -> bool| plan.events.iter().any(|event| what(&event.what));
-    let tampered = is(|what| matches!(what, What::Meddle(_) | What::Server(ServerFault::Evict(_))));
+    let tampered = is(|what| {
+        matches!(
+            what,
+            What::Meddle(_)
+                | What::Server(ServerFault::Evict(_))
+                | What::Shift(Shift::Fault(_, ServerFault::Evict(_)))
+        )
+    });
     let far = is(|what| matches!(what, What::Link(_, LinkFault::Far(_))));
     let farthest = settings.latency.iter().max().copied().unwrap_or_default();
     let round_trip = settings.round_trip(farthest);
@@ -100,9 +107,14 @@ fn rules(plan: &Plan) -> Rules {
             && !settings.without_turns.contains(&true),
         fair_locks: !far && round_trip < Duration::from_millis(60),
         meddled: is(|what| matches!(what, What::Meddle(_))),
-        forgetful: is(|what| matches!(what, What::Server(fault) if fault.forgets())),
+        forgetful: is(|what| match what {
+            What::Server(fault) => fault.forgets(),
+            What::Shift(shift) => shift.forgets(),
+            _ => false,
+        }),
         watchdog: settings.watchdog,
         clients: settings.clients,
+        masters: settings.masters,
         objects: settings.permits.len() + settings.locks + settings.recipes.len() + 2,
         looks: looks(settings),
         longest_lease: leases.max().unwrap_or_default().max(settings.watchdog),

@@ -86,6 +86,8 @@ pub struct Rules {
     pub watchdog: Duration,
     /// How many there are.
     pub clients: usize,
+    /// How many nodes a cluster has; none without.
+    pub masters: usize,
     /// How many things there are to share.
     pub objects: usize,
     /// How often each of them looks after something in a second, whatever happens.

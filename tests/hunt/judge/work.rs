@@ -17,8 +17,9 @@ const MOST_SCRIPTS: u32 = 300;
 /// it has left without an answer have records that are not used again.
 const MOST_BYTES: i64 = 250;
 
-/// Of each client, when it is quiet.
+/// Of each client, when it is quiet; and for each node of a cluster.
 const MOST_TASKS: usize = 8;
+const MOST_TASKS_FOR_A_NODE: usize = 3;
 
 impl Judge {
     /// A command has been carried out. `calls`: it is none of those that ask whether the server is there.
@@ -77,7 +78,8 @@ impl Judge {
     /// What goes on in clients then, all of which are there.
     pub fn judge_tasks(&mut self, tasks: usize) {
         let clients = self.clients.len();
-        if tasks > MOST_TASKS * clients {
+        let most = MOST_TASKS + MOST_TASKS_FOR_A_NODE * self.rules.masters;
+        if tasks > most * clients {
             let detail = format!("{tasks} tasks are left of {clients} clients");
             self.accuse("size", detail);
         }

@@ -12,7 +12,6 @@ use crate::sim::server::{ConnectionId, Reply};
 
 /// A JVM.
 pub(super) struct Jvm {
-    pub(super) commands: ConnectionId,
     pub(super) listening: Option<ConnectionId>,
     pub(super) latency: Duration,
     pub(super) entries: BTreeMap<usize, jvm::Entry>,
@@ -25,7 +24,7 @@ impl World {
             let Some(connection) = self.jvms[jvm].listening else {
                 continue;
             };
-            for message in self.server.pushed(connection) {
+            for message in self.nodes.node(0).server.pushed(connection) {
                 let Reply::Array(parts) = message else {
                     continue;
                 };
@@ -77,26 +76,26 @@ impl World {
         step: jvm::Step,
         now: Instant,
     ) {
-        if self.down_until > now {
-            self.happens(self.down_until, Happening::Jvm(jvm, object, number, step));
+        let until = self.nodes.node(0).down_until;
+        if until > now {
+            self.happens(until, Happening::Jvm(jvm, object, number, step));
             return;
         }
         self.look_at_counters(None);
         let host = jvm::FIRST + jvm;
         let key = Object::Semaphore(object).key();
-        let connection = self.jvms[jvm].commands;
         let caller = self.jvms[jvm].entries.entry(object).or_default().callers[&number].clone();
         let permits = caller.permits.to_string();
         let enough = self
-            .server
+            .nodes
             .counter(key.as_bytes())
             .is_some_and(|value| value >= caller.permits);
         let releases = step == jvm::Step::Release;
         let command: &[u8] = if releases { b"INCRBY" } else { b"DECRBY" };
         if releases || enough {
             let reply = self
-                .server
-                .execute(connection, &[command, key.as_bytes(), permits.as_bytes()]);
+                .nodes
+                .execute(&[command, key.as_bytes(), permits.as_bytes()]);
             let Some(Reply::Int(total)) = reply else {
                 // Redisson tells its caller an error; this one tries again.
                 self.jvm_does(jvm, object, number, step, Duration::from_millis(300));
@@ -110,10 +109,8 @@ impl World {
                 self.judge().lets_go(object, host, caller.permits);
                 let channel = format!("redisson_sc:{{{key}}}");
                 let total = total.to_string();
-                self.server.execute(
-                    connection,
-                    &[b"PUBLISH", channel.as_bytes(), total.as_bytes()],
-                );
+                self.nodes
+                    .execute(&[b"PUBLISH", channel.as_bytes(), total.as_bytes()]);
                 self.jvm(jvm, object).callers.remove(&number);
                 self.push();
                 return;
@@ -149,13 +146,14 @@ impl World {
 
     /// Subscribes to whatever somebody waits for; nobody is told.
     pub(super) fn jvm_listens(&mut self, jvm: usize, now: Instant) {
-        if self.down_until > now {
-            self.happens(self.down_until, Happening::JvmListens(jvm));
+        let until = self.nodes.node(0).down_until;
+        if until > now {
+            self.happens(until, Happening::JvmListens(jvm));
             return;
         }
         let connection = *self.jvms[jvm]
             .listening
-            .get_or_insert_with(|| self.server.connect());
+            .get_or_insert_with(|| self.nodes.node(0).server.connect());
         let wanted = self.jvms[jvm]
             .entries
             .iter()
@@ -165,6 +163,8 @@ impl World {
             .collect();
         for channel in channels {
             let refused = self
+                .nodes
+                .node(0)
                 .server
                 .execute(connection, &[b"SUBSCRIBE", channel.as_bytes()]);
             if refused.is_some() {
@@ -179,7 +179,9 @@ impl World {
     pub(super) fn jvm_stops_listening(&mut self, jvm: usize, object: usize) {
         if let Some(connection) = self.jvms[jvm].listening {
             let channel = format!("redisson_sc:{{s{object}}}");
-            self.server
+            self.nodes
+                .node(0)
+                .server
                 .execute(connection, &[b"UNSUBSCRIBE", channel.as_bytes()]);
             self.push_to_jvms();
         }
@@ -187,7 +189,7 @@ impl World {
 
     pub(super) fn jvm_deaf(&mut self, jvm: usize, time: Duration) {
         if let Some(connection) = self.jvms[jvm].listening.take() {
-            self.server.disconnect(connection);
+            self.nodes.disconnect(0, connection);
             let until = Instant::now() + time;
             self.judge().unwell(jvm::FIRST + jvm, until);
             self.happens(until, Happening::JvmListens(jvm));
