@@ -165,6 +165,14 @@ impl Connection {
         }
     }
 
+    /// How many connections for commands are kept.
+    pub(crate) fn count(&self) -> usize {
+        match &self.kind {
+            Kind::One(_) => 1,
+            Kind::Cluster { cluster, .. } => cluster.count(),
+        }
+    }
+
     /// How often a connection was made in place of another one.
     pub(crate) fn reconnects(&self) -> u64 {
         match &self.kind {

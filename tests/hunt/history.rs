@@ -201,6 +201,12 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     if !world.borrow().stage.somebody_died() {
         judge.lock().unwrap().judge_tasks(tasks());
     }
+    for actor in world.borrow().stage.actors() {
+        if let Some(entries) = actor.entries() {
+            let mut judge = judge.lock().unwrap();
+            judge.judge_memory(actor.host, &entries, made);
+        }
+    }
     judge.lock().unwrap().judge_records();
     for (key, _) in world.borrow_mut().keys() {
         // Whoever kept one has died with it, long ago.
@@ -236,7 +242,8 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
         let kept = [":counter", ":owner", ":timeout"]
             .iter()
             .any(|end| key.ends_with(end));
-        let counter = key.len() <= 3 || kept || key.contains("_token:");
+        let name = key.trim_start_matches('x').trim_matches(['{', '}']);
+        let counter = name.len() <= 2 || kept || key.contains("_token:");
         let of_holders =
             key.starts_with("redisson_sc_alive") || key.starts_with("redisson_sc_held");
         if left == -1 && !counter && !(of_holders && old_names) {

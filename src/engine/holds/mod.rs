@@ -144,6 +144,11 @@ impl State {
 }
 
 impl Holds {
+    /// How many entries there are.
+    pub(super) fn entries(&self) -> usize {
+        self.lock().size
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }

@@ -165,6 +165,11 @@ impl Wakeups {
         self.registry.moved.notify_one();
     }
 
+    /// How many channels are wanted, or were just now.
+    pub(super) fn count(&self) -> usize {
+        self.registry.lock().len()
+    }
+
     /// Ends all subscriptions.
     pub(crate) fn close(&self) {
         let tasks = std::mem::take(&mut *self.tasks.lock());

@@ -37,6 +37,7 @@ pub(super) async fn listen(registry: Arc<Registry>, mut layout: watch::Receiver<
             }
         }
         tokio::select! {
+            biased;
             Some(gone) = sessions.next() => known.retain(|node| !node.is(&gone)),
             () = changed(&mut layout) => {}
         }
@@ -71,13 +72,15 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: watch::Receiver<L
                 break;
             }
             tokio::select! {
+                biased;
                 _ = wanted.changed() => {}
                 () = changed(&mut layout) => {}
             }
         }
         let connected = tokio::select! {
-            connected = Subscriber::connect(&node) => connected,
+            biased;
             () = until_gone(layout.clone(), &node) => return node,
+            connected = Subscriber::connect(&node) => connected,
         };
         match connected {
             Ok((subscriptions, subscriber)) => {

@@ -131,6 +131,12 @@ impl Cluster {
         self.news.reconnects()
     }
 
+    /// How many nodes are connected to, or known without having a slot.
+    pub(super) fn count(&self) -> usize {
+        let state = self.state.lock();
+        state.links.len().max(state.visited.len())
+    }
+
     pub(super) fn layout(&self) -> watch::Receiver<Layout> {
         self.layout.subscribe()
     }
@@ -574,9 +580,10 @@ async fn watch(cluster: Weak<Cluster>) {
         }
         drop(known);
         tokio::select! {
-            () = change => continue,
+            biased;
             () = doubted.notified() => {}
             () = tokio::time::sleep_until(due) => {}
+            () = change => continue,
         }
         let Some(known) = cluster.upgrade() else {
             return;

@@ -198,6 +198,11 @@ impl Actor {
         }
     }
 
+    /// How much its client keeps.
+    pub fn entries(&self) -> Option<Vec<(&'static str, usize)>> {
+        self.known().map(|client| client.entries())
+    }
+
     fn url(&self) -> String {
         let ports = Nodes::ports(self.settings.masters);
         if ports.is_empty() {

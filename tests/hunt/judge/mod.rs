@@ -61,7 +61,8 @@ impl Object {
         match self {
             Object::Semaphore(number) => format!("s{number}"),
             Object::Lock(number) => format!("l{number}"),
-            Object::Recipe(number) => format!("r{number}"),
+            // All its keys are in one slot of a cluster.
+            Object::Recipe(number) => format!("{{r{number}}}"),
             Object::Latch => "p0".to_owned(),
         }
     }

@@ -75,6 +75,7 @@ impl Plan {
             return Plan::of_a_crowd(seed, rng);
         }
         let mut settings = Settings::random(rng);
+        shifts::at_a_cluster(seed, &mut settings);
         let mut mood = Mood::random(rng, &settings);
         let mut events = Vec::new();
         let until = settings.healing.as_millis() as u64;
@@ -174,7 +175,7 @@ impl Plan {
             let what = What::Stop(rng.usize(..settings.clients), time);
             events.push(Event { at, what });
         }
-        shifts::cluster(seed, &mut settings, &mut events);
+        shifts::happen(seed, &settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {
             seed,

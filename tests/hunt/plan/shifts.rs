@@ -6,7 +6,6 @@ use fastrand::Rng;
 
 use super::chance::{chance, millis, pick, up_to};
 use super::faults::{ServerFault, server_fault};
-use super::recipes::Layout;
 use super::settings::Settings;
 use super::{Event, What};
 use crate::judge::Object;
@@ -92,20 +91,28 @@ fn object(rng: &mut Rng, settings: &Settings) -> Object {
 /// One history in so many is about a cluster.
 const CLUSTERS: u64 = 4;
 
-/// Some histories happen at a cluster: what goes wrong with a server does so with one of the nodes. JVMs are not there, nor
-/// recipes whose keys are in different slots.
-pub(super) fn cluster(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
+/// What is drawn about clusters changes nothing else.
+fn draws(seed: u64) -> Rng {
+    Rng::with_seed(seed.rotate_left(32))
+}
+
+/// Some histories happen at a cluster, without JVMs.
+pub(super) fn at_a_cluster(seed: u64, settings: &mut Settings) {
     if seed % CLUSTERS != 0 {
         return;
     }
-    let rng = &mut Rng::with_seed(seed.rotate_left(32));
+    let rng = &mut draws(seed);
     settings.masters = pick(rng, &[1, 2, 3, 3]);
     settings.sharded = rng.bool();
     settings.jvms = 0;
-    for recipe in &mut settings.recipes {
-        recipe.layout = Layout::Expirable;
+}
+
+/// What goes wrong with a server does so with one of the nodes; and slots move, and masters are replaced.
+pub(super) fn happen(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
+    if settings.masters == 0 {
+        return;
     }
-    events.retain(|event| !matches!(event.what, What::Jvm(..) | What::JvmDeaf(..)));
+    let rng = &mut draws(!seed);
     for event in events.iter_mut() {
         if let What::Server(fault) = &event.what {
             event.what = What::Shift(Shift::Fault(rng.usize(..settings.masters), at_one(fault)));

@@ -37,7 +37,11 @@ impl World {
             }
             Meddling::Rename(object) => {
                 let key = object.key();
-                let aside = format!("x{key}");
+                // In the same slot.
+                let aside = match key.starts_with('{') {
+                    true => format!("x{key}"),
+                    false => format!("x{{{key}}}"),
+                };
                 if say(&["EXISTS", &aside]) == Some(Reply::Int(1)) {
                     say(&["RENAME", &aside, &key]);
                 } else {

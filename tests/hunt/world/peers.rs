@@ -237,7 +237,7 @@ impl World {
     }
 
     fn says(&mut self, key: &str, total: i64) {
-        self.announce(&format!("redisson_sc:{{{key}}}"), &total.to_string());
+        self.announce(&format!("redisson_sc:{key}"), &total.to_string());
     }
 
     fn peer_leaves(&mut self, key: &str, id: &str, fair: bool) {

@@ -21,7 +21,7 @@ pub(super) fn texts(reply: Option<Reply>) -> Vec<String> {
 
 /// Where the permits of a semaphore stand that have leases.
 pub(super) fn permits_of(key: &str) -> String {
-    format!("{{{key}}}:timeout")
+    format!("{key}:timeout")
 }
 
 impl World {
@@ -136,7 +136,7 @@ impl World {
                 };
                 let left = (i64::from(recipe.limit) - held).to_string();
                 self.ask(&["SET", &key, &left]);
-                self.announce(&format!("redisson_sc:{{{key}}}"), &left);
+                self.announce(&format!("redisson_sc:{key}"), &left);
             }
         }
     }

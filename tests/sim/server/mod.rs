@@ -242,14 +242,16 @@ impl Server {
         keys.filter(|key| slot(key) == number).cloned().collect()
     }
 
-    /// Moves a key to another node, as `MIGRATE` does: nobody sees it half-way.
+    /// Moves a key to another node, as `MIGRATE` does: nobody sees it half-way. Replicas have had all before that.
     pub fn hand_over(&mut self, key: &[u8], to: &mut Server) {
         let mut core = self.core.borrow_mut();
         if let Some(entry) = core.keys.remove(0, key) {
             core.keys.commit();
+            core.keys.save();
             let mut other = to.core.borrow_mut();
             other.keys.insert(0, key, entry);
             other.keys.commit();
+            other.keys.save();
         }
     }
 
