@@ -153,6 +153,16 @@ pub fn descriptions() -> impl Iterator<Item = (&'static str, i64, Vec<&'static s
     })
 }
 
+/// Each command, and which of its words `COMMAND INFO` calls keys: the first, the last, and how far they are apart.
+pub fn key_places() -> impl Iterator<Item = (&'static str, [i64; 3])> {
+    let number = |number: usize| i64::try_from(number).expect("few words");
+    COMMANDS.iter().map(move |command| {
+        let places = command.key_places();
+        let places = places.map(|(first, last, step)| [number(first), last as i64, number(step)]);
+        (command.name, places.unwrap_or_default())
+    })
+}
+
 /// Commands that are only the first half of a name.
 const CONTAINERS: [&str; 6] = ["client", "cluster", "memory", "object", "pubsub", "script"];
 

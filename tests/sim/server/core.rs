@@ -38,8 +38,6 @@ pub struct Script {
     pub database: usize,
     /// Whether it has sent a command that writes: from then on no state of the server stops it.
     pub has_written: bool,
-    /// The one that all its keys are in.
-    pub slot: Option<u16>,
 }
 
 /// The seconds of a last use have so many bits.

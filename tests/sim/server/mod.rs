@@ -42,9 +42,10 @@ mod zsets;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+#[allow(unused_imports)]
 pub use cluster::{Membership, Port, slot};
 #[allow(unused_imports)]
-pub use command::{descriptions, key_of};
+pub use command::{descriptions, key_of, key_places};
 pub use connection::ConnectionId;
 pub use faults::Faults;
 pub use reply::Reply;

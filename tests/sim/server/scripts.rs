@@ -121,7 +121,6 @@ impl Scripts {
             connection,
             database,
             has_written: false,
-            slot: None,
         });
         let (keys, arguments) = arguments.split_at(keys);
         let result = self.run_script(&self.cache[digest], keys, arguments);
