@@ -52,6 +52,27 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The commands for messages.
+    pub fn publish(&self) -> &'static str {
+        if self.sharded { "SPUBLISH" } else { "PUBLISH" }
+    }
+
+    pub fn subscribe(&self) -> &'static str {
+        if self.sharded {
+            "SSUBSCRIBE"
+        } else {
+            "SUBSCRIBE"
+        }
+    }
+
+    pub fn unsubscribe(&self) -> &'static str {
+        if self.sharded {
+            "SUNSUBSCRIBE"
+        } else {
+            "UNSUBSCRIBE"
+        }
+    }
+
     /// By how much anything may take longer than it should.
     pub fn slack(&self) -> Duration {
         Duration::from_secs(2) + self.stops

@@ -52,15 +52,15 @@ impl Shift {
 
     pub(super) fn random(rng: &mut Rng, settings: &Settings) -> Shift {
         let master = rng.usize(..settings.masters);
-        match rng.u32(..10) {
-            0..5 => Shift::Slot {
+        match rng.u32(..12) {
+            0..7 => Shift::Slot {
                 object: object(rng, settings),
                 by: rng.usize(1..settings.masters.max(2)),
-                pause: up_to(rng, &[1, 20, 400]),
-                lingers: up_to(rng, &[1, 100, 2000]),
+                pause: up_to(rng, &[1, 20, 400, 2000]),
+                lingers: up_to(rng, &[1, 100, 2000, 6000]),
                 gossip: up_to(rng, &[1, 300, 1500]),
             },
-            5..7 => Shift::FailOver {
+            7..9 => Shift::FailOver {
                 master,
                 noticed: up_to(rng, &[100, 2000]),
                 elected: up_to(rng, &[100, 1500]),
@@ -69,9 +69,11 @@ impl Shift {
                     false => rng.usize(..4),
                 },
                 gossip: up_to(rng, &[1, 300, 1500]),
-                goes_on: chance(rng, 30).then(|| up_to(rng, &[300, 3000])),
+                // There must be somebody else who knows better.
+                goes_on: (settings.masters > 1 && chance(rng, 30))
+                    .then(|| up_to(rng, &[300, 3000, 60_000])),
             },
-            7..9 => Shift::Fault(master, at_one(&server_fault(rng))),
+            9..11 => Shift::Fault(master, at_one(&server_fault(rng))),
             _ => {
                 let place = rng.usize(..settings.clients);
                 Shift::Apart(place, master, up_to(rng, &[100, 3000, 8000]))
@@ -96,7 +98,7 @@ fn draws(seed: u64) -> Rng {
     Rng::with_seed(seed.rotate_left(32))
 }
 
-/// Some histories happen at a cluster, without JVMs.
+/// Some histories happen at a cluster.
 pub(super) fn at_a_cluster(seed: u64, settings: &mut Settings) {
     if seed % CLUSTERS != 0 {
         return;
@@ -104,7 +106,6 @@ pub(super) fn at_a_cluster(seed: u64, settings: &mut Settings) {
     let rng = &mut draws(seed);
     settings.masters = pick(rng, &[1, 2, 3, 3]);
     settings.sharded = rng.bool();
-    settings.jvms = 0;
 }
 
 /// What goes wrong with a server does so with one of the nodes; and slots move, and masters are replaced.
@@ -119,7 +120,8 @@ pub(super) fn happen(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
         }
     }
     let until = settings.healing.as_millis() as u64;
-    for _ in 0..rng.usize(..8) {
+    let most = pick(rng, &[1, 4, 12, 30]);
+    for _ in 0..rng.usize(..most) {
         let at = millis(rng, 0..until);
         let what = What::Shift(Shift::random(rng, settings));
         events.push(Event { at, what });

@@ -154,7 +154,7 @@ impl World {
             judge.counter(number, None, *permits, BTreeMap::new());
         }
         let jvms = (0..plan.settings.jvms).map(|_| jvms::Jvm {
-            listening: None,
+            listening: BTreeMap::new(),
             latency: Duration::from_millis(1),
             entries: BTreeMap::new(),
         });

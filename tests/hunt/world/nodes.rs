@@ -233,6 +233,12 @@ impl Nodes {
         self.all[number].server.member(of) > 0
     }
 
+    pub fn is_on_its_way(&mut self, number: u16) -> bool {
+        let home = self.home_of_slot(number);
+        let on_its_way = |member: &mut Membership| member.migrating.contains_key(&number);
+        self.all[home].server.member(on_its_way)
+    }
+
     /// A slot begins to move.
     pub fn opens(&mut self, number: u16, to: usize) {
         let from = self.home_of_slot(number);

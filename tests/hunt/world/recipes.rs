@@ -37,11 +37,7 @@ impl World {
 
     /// Sends a message to all who listen.
     pub(super) fn announce(&mut self, channel: &str, payload: &str) {
-        let command = match self.settings.sharded {
-            true => "SPUBLISH",
-            false => "PUBLISH",
-        };
-        self.ask(&[command, channel, payload]);
+        self.ask(&[self.settings.publish(), channel, payload]);
         self.push();
     }
 

@@ -220,8 +220,11 @@ impl World {
         *operator = server.connect_obeyed();
         self.has_lost(lost);
         self.set_permits();
+        let later = down + Duration::from_millis(100);
         for jvm in 0..self.jvms.len() {
-            self.jvm_deaf(jvm, down + Duration::from_millis(100));
+            let until = Instant::now() + later;
+            self.judge().unwell(crate::jvm::FIRST + jvm, until);
+            self.happens(until, Happening::JvmListens(jvm));
         }
         self.look_at_counters(None);
     }
@@ -238,6 +241,11 @@ impl World {
         }
         for number in self.open_at(node) {
             self.reset(number, None);
+        }
+        for jvm in 0..self.jvms.len() {
+            if let Some(connection) = self.jvms[jvm].listening.remove(&node) {
+                self.nodes.disconnect(node, connection);
+            }
         }
     }
 

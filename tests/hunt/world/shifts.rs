@@ -8,6 +8,9 @@ use super::{Happening, World};
 use crate::plan::Shift;
 use crate::sim::server::slot;
 
+/// How often a JVM asks where everything is.
+const JVMS_LOOK: Duration = Duration::from_secs(1);
+
 /// A slot on its way, or a master that is replaced.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
@@ -55,11 +58,15 @@ impl World {
                 let place = masters.iter().position(|master| *master == from);
                 let place = place.expect("a slot is at a master") + by;
                 let to = masters[place % masters.len()];
-                // One at a time.
-                let busy = self.nodes.is_moving(from) || self.nodes.is_moving(to);
+                let busy = self.nodes.is_on_its_way(slot);
                 if to == from || busy || self.is_falling(from) || self.is_falling(to) {
                     return;
                 }
+                // Whoever moves it asks both first.
+                for node in [from, to] {
+                    self.nodes.learns(node);
+                }
+                self.push();
                 self.nodes.opens(slot, to);
                 let step = Move {
                     slot,
@@ -184,6 +191,7 @@ impl World {
 
     /// All nodes hear of what has changed, one after the other.
     fn tell_later(&mut self, gossip: Duration, now: Instant) {
+        self.jvms_follow(gossip + JVMS_LOOK, now);
         for node in 0..self.nodes.len() {
             let later = gossip.mul_f64(self.rng.f64());
             self.happens(now + later, Happening::Shifts(Step::Learns(node)));

@@ -66,9 +66,7 @@ impl Membership {
     /// `slot` is at `port` from now on; it is not on its way any more.
     pub fn assign(&mut self, slot: u16, port: Port) {
         self.owners[usize::from(slot)] = port;
-        if port != self.myself {
-            self.migrating.remove(&slot);
-        }
+        self.migrating.remove(&slot);
         self.importing.remove(&slot);
     }
 
