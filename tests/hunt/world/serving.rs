@@ -44,6 +44,12 @@ impl World {
         self.look_at_counters(Some(host));
         let is_call = name.starts_with(b"eval");
         let says = |step: &[u8]| words.contains(&step);
+        let Node {
+            replaced, cut_off, ..
+        } = *self.nodes.node(node);
+        if is_call && replaced && cut_off {
+            self.judge().strays(host);
+        }
         if is_call && says(b"down") && says(b"set") {
             self.judge().latch_is_set_again();
         }
