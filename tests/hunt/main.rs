@@ -3,7 +3,8 @@
 //! A history is drawn from its seed: clients with their settings, what their callers do, and what goes wrong with
 //! connections, server and clients ([`plan`]). It is carried out on one thread, in no time ([`world`], [`actors`]), and
 //! watched by judges ([`judge`]). In its first part things go wrong; then everything heals, all who wait are served, and it
-//! becomes quiet ([`history`]). The same seed gives the same history, to the byte. One that fails is told with as few events as
+//! becomes quiet ([`history`]). A fourth of the histories happen at a cluster, whose slots move and whose masters are replaced:
+//! the crate's own routing runs there, as all that is put in its place are the streams to nodes. The same seed gives the same history, to the byte. One that fails is told with as few events as
 //! it takes ([`shrink`]).
 //!
 //! - `cargo test --test hunt`: the histories that have found something ([`named`]), and for a minute new ones, other ones

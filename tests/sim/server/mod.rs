@@ -12,6 +12,8 @@
 //! - the members of a set, and the fields of a large hash, come in an order of their own, which is always the same;
 //! - the tables of the Lua libraries are not protected against scripts, only the globals are;
 //! - the number -0 of a script is 0 to a command;
+//! - a node of a cluster hears of the others only what it is told ([`Server::member`]), has no replicas, and names no hosts, as with
+//!   `cluster-preferred-endpoint-type unknown-endpoint`;
 //! - `MEMORY USAGE` is an estimate, `INFO` and `ROLE` are short;
 //! - it speaks the second version of the protocol only, and has one user.
 
