@@ -11,7 +11,7 @@ use support::channel::Channel;
 use support::clients::{LIMIT, NEVER, builder, served};
 use support::cluster::{Cluster, ask};
 use support::peer::JavaPeer;
-use support::proxy::{Fate, Proxy};
+use support::proxy::Fate;
 use support::server::RedisServer;
 use support::waiters::{channel, until};
 use tokio::sync::OnceCell;
@@ -420,23 +420,49 @@ async fn permits_are_kept_while_their_slot_moves_under_load() {
     }
 }
 
+/// Each slot needs a call of its own: one after the other they would take longer than a lock lasts.
+#[tokio::test]
+async fn renewal_does_not_wait_for_one_slot_after_the_other() {
+    const OBJECTS: u64 = 30;
+    let (cluster, proxy) = Cluster::start_behind_a_proxy().await;
+    let url = format!("redis+cluster://127.0.0.1:{}", cluster.servers[1].port());
+    let mut names = vec![];
+    for number in 0..OBJECTS {
+        names.push(cluster.name_at(0, &format!("kept-{number}")).await);
+    }
+    for watched in [false, true] {
+        let client = builder(url.clone())
+            .lock_watchdog_timeout(Duration::from_secs(9))
+            .response_timeout(LIMIT);
+        let client = client.connect().await.unwrap();
+        let (mut locks, mut permits) = (vec![], vec![]);
+        for name in &names {
+            if watched {
+                let semaphore = client.semaphore(&format!("{{{name}}}-watched")).watched();
+                semaphore.release(1).await.unwrap();
+                permits.push(semaphore.permit(1).await.unwrap());
+            } else {
+                locks.push(client.lock(name).guard().await.unwrap());
+            }
+        }
+        let asked = proxy.scripts();
+        proxy.at_script(1, Fate::HoldReply);
+        proxy.until_scripts(asked + OBJECTS).await;
+        proxy.deliver(1).await;
+        for guard in locks {
+            guard.unlock().await.unwrap();
+        }
+        for permit in permits {
+            permit.release().await.unwrap();
+        }
+        client.shutdown().await;
+    }
+}
+
 /// The answer is lost, and the slot is somewhere else when it is asked about.
 #[tokio::test]
 async fn an_answer_that_was_lost_is_asked_for_where_the_slot_is_now() {
-    let cluster = Cluster::start().await;
-    let proxy = Proxy::start(&cluster.servers[0]).await;
-    let port = proxy.address();
-    let port = port.rsplit_once(':').unwrap().1;
-    let source = &cluster.servers[0];
-    ask::<()>(source, &["CONFIG", "SET", "cluster-announce-port", port]).await;
-    until("all know where it wants to be met", LIMIT, async || {
-        let mut nodes = vec![];
-        for server in &cluster.servers {
-            nodes.push(ask::<String>(server, &["CLUSTER", "NODES"]).await);
-        }
-        nodes.iter().all(|nodes| nodes.contains(&proxy.address()))
-    })
-    .await;
+    let (cluster, proxy) = Cluster::start_behind_a_proxy().await;
     let url = format!("redis+cluster://127.0.0.1:{}", cluster.servers[1].port());
     let fates = [
         Fate::LoseReply,

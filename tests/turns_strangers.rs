@@ -36,7 +36,7 @@ async fn now(connection: &mut MultiplexedConnection) -> i64 {
 struct Waiting {
     server: RedisServer,
     connection: MultiplexedConnection,
-    _stranger: Channel,
+    stranger: Option<Channel>,
     clients: Vec<RSemaphore>,
     waiters: Vec<JoinHandle<Result<()>>>,
 }
@@ -62,7 +62,7 @@ impl Waiting {
         Waiting {
             server,
             connection,
-            _stranger: stranger,
+            stranger: Some(stranger),
             clients,
             waiters,
         }
@@ -109,6 +109,21 @@ async fn who_has_come_near_the_head_of_the_line_is_told() {
     release_as_redisson(&mut world.connection, NAME, 2).await;
     for waiter in world.waiters.drain(..) {
         served(waiter).await;
+    }
+}
+
+/// Strangers who release need not listen.
+#[tokio::test]
+async fn who_has_come_near_as_others_have_given_up_is_told() {
+    for listens in [true, false] {
+        let mut world = Waiting::start(3).await;
+        world.stranger.take_if(|_| !listens);
+        let latest = now(&mut world.connection).await + 3_600_000_000;
+        let ear = world.ghost(latest).await;
+        world.waiters.remove(1).abort();
+        let told = timeout(LIMIT, ear.into_on_message().next()).await;
+        let told = told.expect("it is told").expect("the connection stands");
+        assert_eq!(told.get_payload::<String>().unwrap(), "soon");
     }
 }
 

@@ -12,7 +12,7 @@
 --   line; everybody does before one that does not stop the line, if `all` may. `keep(left)`: how many of the `left` permits the next in
 --   line keeps, and is told of. `stops(since, ticket)`: whether the first of those who ask stops the line, as what is
 --   free does not do for it. `wait(rest)`: somebody is waited for. `note(field, value)`: to be written, too. `count()`:
---   how many stand in line; `stands`: this client does already. `close(left, own)`: tells the others whom they fit, writes it all down, and returns how much
+--   how many stand in line; `left()`: how many have been taken out; `stands`: this client does already, nothing where that is not known. `close(left, own)`: tells the others whom they fit, writes it all down, and returns how much
 --   is left then, nothing if it may not be written. `own`: `since`, `want` and `ticket` (the same number for the same
 --   caller) of the first who waits on, if one `waits`; it `stops` the line; there are `others` of ours; `passes`: those
 --   are served who came then, or 0; `reach`: how much is free now, or may be soon; nothing where nobody asks for `first`.
@@ -30,7 +30,7 @@ local function open_line(key, notes, publish, id, now, asks, rules)
   local places = open_places(key, notes, id, now, rules)
   local me, place, spared, LONGEST = places.me, 1, nil, places.longest
   me.patience, places.without_me = max(me.patience, min(LONGEST, rules.mine or 0)), asks
-  local line = { told = false, pause = 0, stands = places.stands, note = places.note, count = places.count }
+  local line = { told = false, pause = 0, stands = places.stands, note = places.note, count = places.count, left = places.left }
   line.wait = function(rest) line.pause = max(1, line.pause > 0 and min(line.pause, rest) or rest) end
 
   -- What is known of those who are near, or `dead`, is of no use any more.
@@ -124,11 +124,11 @@ local function open_line(key, notes, publish, id, now, asks, rules)
     if own.ticket ~= me.ticket then me.stops, me.ticket = 0, own.ticket end
     -- Who goes is not waited for.
     places.without_me = asks or not own.waits
-    local function goes_on(e)
-      if not e or own.stops and e.since > me.since then return false end
-      return left > 0 or rules.fits and left > -math.huge and part_of(e, left)
+    local function goes_on()
+      local e = (left > 0 or rules.fits and left > -math.huge) and places.at(place)
+      return e and not (own.stops and e.since > me.since) and (left > 0 or part_of(e, left))
     end
-    while goes_on(places.at(place)) do left = left - line.keep(left) end
+    while goes_on() do left = left - line.keep(left) end
     -- Nobody else can use it.
     if left > 0 and spared then left = left - tell(spared) end
     if own.reach then places.at(1) end
@@ -138,7 +138,7 @@ local function open_line(key, notes, publish, id, now, asks, rules)
     end
     if not own.waits then
       me.told = 0
-      leave(me)
+      if places.stands ~= false then leave(me) end
     end
     local comes = asks and own.waits
     local kept = places.write(comes)

@@ -2,11 +2,11 @@
 -- Counterpart: extension: a part of scripts that serve clients in turn, before engine/line.lua
 -- Returns: nothing by itself; it defines `open_places(key, notes, id, now, rules)`, all as `open_line` has them. The places have
 --   `me`: the place of the client that runs this; `longest`: no patience is longer, PATIENCE being the shortest; `stands`: it is in
---   the line already; `far_again`, `stop_again`: two instants in the notes; `without_me`: the
+--   the line already, nothing where that is not known; `far_again`, `stop_again`: two instants in the notes; `without_me`: the
 --   walk passes it; `at(i)`: the i-th place that is read, or nothing; `leave(place, forget)`: takes it out of the line;
---   `note(field, value)`: to be written, too; `can_write()`: the server takes changes; `count()`: how many stand in line;
---   `write(comes)`: writes down what is to be written, and puts `me` into the line if it `comes`; returns whether all that stays. A place has `id`; `since`, `want`, `seen`,
---   `told`, `patience`, `stops` and `ticket`: what is stored; `changed`: it is to be written; `gone`: taken out
+--   `note(field, value)`: to be written, too; `can_write()`: the server takes changes; `count()`: how many stand in line; `left()`: how many were taken out;
+--   `write(comes)`: writes down what is to be written, and puts `me` into the line if it `comes`; returns whether all that
+--   stays. A place has `id`; `since`, `want`, `seen`, `told`, `patience`, `stops` and `ticket`: what is stored; `changed`: it is to be written; `gone`: taken out
 -- Publishes: nothing
 -- Repeat-safe: yes, a repetition puts the client where it is already
 -- Invariant: what can't be read counts as missing; both keys vanish when they have not been used for a while
@@ -18,7 +18,7 @@ local function open_places(key, notes, id, now, rules)
   local MOST, MOST_LOOKED_AT, MOST_NOTES, OLDEST = 64, 1000, 10000, 3600000000
   local LONGEST, LIFE = rules.mine and 250000 or 150000, rules.life or '60000'
   local max, min, format = math.max, math.min, string.format
-  local loaded, broken, fields = 0, false, {}
+  local loaded, broken, fields, left = 0, false, {}, 0
 
   local function number(...)
     local answer = redis.pcall(...)
@@ -52,6 +52,7 @@ local function open_places(key, notes, id, now, rules)
     return can_write
   end
   places.count = function() return number('ZCARD', key) or 0 end
+  places.left = function() return left end
   places.at = function(i)
     while not places[i] and loaded < MOST and #places < MOST_LOOKED_AT do
       local found = redis.pcall('ZRANGE', key, loaded, loaded, 'WITHSCORES')
@@ -68,7 +69,8 @@ local function open_places(key, notes, id, now, rules)
   places.leave = function(place, forget)
     place.gone, place.changed = true, not forget
     -- Those behind are where it was, unless it may not be taken out.
-    loaded = loaded - (number('ZREM', key, place.id) or 0)
+    local was_there = number('ZREM', key, place.id) or 0
+    loaded, left = loaded - was_there, left + was_there
     if forget then redis.pcall('HDEL', notes, place.id) end
   end
 

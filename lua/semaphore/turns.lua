@@ -14,10 +14,10 @@
 --   `turn`, `due` and `close_turn`, behind which `turn.silent` says that strangers are not to hear of what is free, and whose word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>": 1 if callers
 --   were held back from what is free; 1 if somebody was told of it, and after how many microseconds it is to be seen
 --   whether they came, 0 if nobody is waited for; for how long a caller must have waited by now to be served within its
---   process (may be less than nothing), "-" for none; how many strangers listen; how many clients stand in line; 1 if, beside
---   strangers, this client is one of the first three. Or "turn:off": the server does not let the line be kept
--- Publishes: beside strangers "soon" to the client that is the third in line now, and "turn" to the first three where strangers may
---   be faster than one; to those who take part "+" where permits were added that nobody can use, and "all" where no line may be kept
+--   process (may be less than nothing), "-" for none; how many strangers listen; how many clients stand in line; 1 if this
+--   client is one of the first three. Or "turn:off": the server does not let the line be kept
+-- Publishes: "soon" to whoever has come among the first three in line, and "turn" to these where strangers may be faster than
+--   one; to those who take part "+" where permits were added that nobody can use, and "all" where no line may be kept
 -- Repeat-safe: yes, batch.lua keeps a record; a batch that leaves none has changed nothing but the line
 -- Invariant: nobody gets more than there is
 
@@ -134,11 +134,11 @@ if time and not time.err then
     if announces and left ~= 0 then redis.pcall(ARGV[1], KEYS[4], left and '+' or 'all') end
     if not left then return ' turn:off' end
     -- Who comes near the head of the line answers what strangers say from then on.
-    local near = strangers > 0 and redis.pcall('ZRANGE', KEYS[4], 0, NEAR - 1) or {}
+    local near = redis.pcall('ZRANGE', KEYS[4], 0, NEAR - 1)
     local function tell(i, word)
       if near[i] and near[i] ~= client then redis.pcall(ARGV[1], KEYS[4] .. ':' .. near[i], word) end
     end
-    if grants > 0 then tell(NEAR, 'soon') end
+    for i = max(1, NEAR + 1 - max(line.left(), grants > 0 and 1 or 0)), NEAR do tell(i, 'soon') end
     turn.silent = overdrawn and left == 0 and near[2]
     for i = 2, contested and turn.silent and announces and NEAR or 0 do tell(i, 'turn') end
     local is_near = near[1] == client or near[2] == client or near[NEAR] == client

@@ -38,6 +38,7 @@ pub(crate) mod turns;
 pub(crate) mod unheard;
 pub(crate) mod wakeups;
 pub(crate) mod watchdog;
+mod window;
 pub(crate) mod wrong_type;
 
 #[cfg(test)]

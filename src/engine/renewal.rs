@@ -13,18 +13,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
 use super::core::Core;
 use super::holds::{Place, Renewal, Renewing};
 use super::request::{Arg, Request};
+use super::window;
 use crate::clock::Moment;
 use crate::transport::{Failure, Reason, Refusal, Value};
-
-/// So many script calls are under way at a time; and where they have been halved, as many as these come to.
-const CALLS_UNDER_WAY: usize = 8;
-const MOST_UNDER_WAY: usize = 800;
 
 impl Core {
     /// There is something to renew that lasts for `lease` then.
@@ -53,22 +49,18 @@ impl Core {
             // What is still to be renewed is seen as each call is made: a round may take long.
             let calls = std::iter::from_fn(|| {
                 let (renewing, some) = self.holds.next_renewals(&mut rest, most, slot)?;
-                Some(self.renew_some(renewing, some, first))
+                Some((some.len(), self.renew_some(renewing, some, first)))
             });
-            let at_once = CALLS_UNDER_WAY.max(MOST_UNDER_WAY / most);
-            let mut calls = stream::iter(calls).buffer_unordered(at_once);
             let mut largest = 0;
-            while let Some(renewed) = calls.next().await {
-                match renewed {
-                    Renewed::Answered => {}
-                    Renewed::Not(some) => again.extend(some),
-                    Renewed::Refused(some) => {
-                        largest = largest.max(some.len());
-                        places.extend(some);
-                    }
+            window::each(calls, |renewed| match renewed {
+                Renewed::Answered => {}
+                Renewed::Not(some) => again.extend(some),
+                Renewed::Refused(some) => {
+                    largest = largest.max(some.len());
+                    places.extend(some);
                 }
-            }
-            drop(calls);
+            })
+            .await;
             most = largest / 2;
         }
         again

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use redis::FromRedisValue;
 
-use super::server::RedisServer;
+use super::proxy::Proxy;
+use super::server::{Options, RedisServer};
 use super::waiters::{until, until_linked};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,7 +27,39 @@ impl Cluster {
 
     /// One in which a master that has been silent for this long is replaced.
     pub async fn start_with(node_timeout: Duration) -> Cluster {
-        let nodes = (0..2 * MASTERS).map(|_| node(node_timeout));
+        Cluster::start_of(node(node_timeout)).await
+    }
+
+    /// One whose nodes speak TLS, to each other, too, as the options have it.
+    pub async fn start_secured(tls: impl FnOnce(Options) -> Options) -> Cluster {
+        let node = tls(node(Duration::from_secs(60)));
+        let node = node
+            .setting("tls-cluster", "yes")
+            .setting("tls-replication", "yes");
+        Cluster::start_of(node).await
+    }
+
+    /// One whose first master is met behind a proxy by clients, and by its replica in vain.
+    pub async fn start_behind_a_proxy() -> (Cluster, Proxy) {
+        let cluster = Cluster::start().await;
+        let (first, others) = cluster.servers.split_first().expect("there are some");
+        let proxy = Proxy::start(first).await;
+        let port = proxy.address();
+        let port = port.rsplit_once(':').expect("a port").1;
+        ask::<()>(first, &["CONFIG", "SET", "cluster-announce-port", port]).await;
+        let true_port = first.port().to_string();
+        for other in others {
+            // By themselves nodes tell each other within half a minute.
+            ask::<()>(other, &["CLUSTER", "MEET", "127.0.0.1", &true_port]).await;
+        }
+        cluster
+            .until_all_say(&["CLUSTER", "NODES"], &proxy.address())
+            .await;
+        (cluster, proxy)
+    }
+
+    async fn start_of(node: Options) -> Cluster {
+        let nodes = (0..2 * MASTERS).map(|_| node.clone().start());
         let servers = futures::future::join_all(nodes).await;
         let cluster = Cluster { servers };
         cluster.form().await;
@@ -48,7 +81,7 @@ impl Cluster {
         }
         let first = &self.servers[0];
         for server in &self.servers[1..] {
-            let port = server.port().to_string();
+            let port = server.peer_port().to_string();
             ask::<()>(first, &["CLUSTER", "MEET", "127.0.0.1", &port]).await;
         }
         let known = format!("cluster_known_nodes:{}", self.servers.len());
@@ -74,8 +107,8 @@ impl Cluster {
 
     /// One more master, which has no slot yet; its index.
     pub async fn add(&mut self) -> usize {
-        let added = node(Duration::from_secs(60)).await;
-        let port = added.port().to_string();
+        let added = node(Duration::from_secs(60)).start().await;
+        let port = added.peer_port().to_string();
         ask::<()>(&self.servers[0], &["CLUSTER", "MEET", "127.0.0.1", &port]).await;
         self.servers.push(added);
         let known = format!("cluster_known_nodes:{}", self.servers.len());
@@ -231,7 +264,7 @@ impl Cluster {
 
     /// Moves one key of a slot that is on its way.
     pub async fn move_key(&self, key: &str, from: usize, to: usize) {
-        let port = self.servers[to].port().to_string();
+        let port = self.servers[to].peer_port().to_string();
         let words = [
             "MIGRATE",
             "127.0.0.1",
@@ -299,16 +332,15 @@ impl Cluster {
     }
 }
 
-async fn node(node_timeout: Duration) -> RedisServer {
-    let timeout = node_timeout.as_millis().to_string();
-    let options = RedisServer::options()
+fn node(node_timeout: Duration) -> Options {
+    RedisServer::options()
         .setting("cluster-enabled", "yes")
         // One that has given its last slot away stays what it is.
-        .setting("cluster-allow-replica-migration", "no");
-    options
-        .setting("cluster-node-timeout", &timeout)
-        .start()
-        .await
+        .setting("cluster-allow-replica-migration", "no")
+        .setting(
+            "cluster-node-timeout",
+            &node_timeout.as_millis().to_string(),
+        )
 }
 
 /// What a server says.

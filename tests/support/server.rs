@@ -140,6 +140,11 @@ impl RedisServer {
         self.tls_port.expect("it was started with TLS")
     }
 
+    /// Where other servers of a cluster reach it.
+    pub fn peer_port(&self) -> u16 {
+        self.tls_port.unwrap_or(self.port)
+    }
+
     /// The URL for the code under test: the default user, with its password if there is one.
     pub fn url(&self) -> String {
         match &self.password {

@@ -32,7 +32,7 @@
 //! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which
 //! Java reads as 8): clients that take part pass it over. Any other message there is a stranger's release, and is answered by
 //! the first three of the line, and by some three of all who wait, as one is enough to tell whose turn it is; so are permits that nobody in
-//! line can use. Beside strangers whoever is served tells the third in line that its turn comes `soon`. By
+//! line can use. Who leaves the line tells the one who is the third then that its turn comes `soon`. By
 //! themselves all together look some 50 times a second, each at most once in `safety_interval`.
 //!
 //! *Strangers*, listeners that do not take part (JVMs, clients without turns), have one account together. For each caller of
@@ -62,7 +62,7 @@
 //! | field `+` | when somebody who is far away may be told again |
 //! | field `=` | when somebody may stop the line again |
 //! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (0.0313 to 1); since when permits are kept for them, or 0; how many they have taken and not announced |
-//! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come; `soon`: it is the third in line |
+//! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come; `soon`: it has come among the first three |
 //! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new`, a line begins: whoever waits is to come; `all`, it may not be kept: the same; `+`: nobody in line can use what is free |
 //!
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few

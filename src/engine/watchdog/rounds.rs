@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -20,6 +19,7 @@ use crate::engine::keys::Keys;
 use crate::engine::once::{refused, unexpected_answer};
 use crate::engine::request::{Arg, Request, Script};
 use crate::engine::unheard::Heard;
+use crate::engine::window;
 use crate::error::{Error, Result};
 use crate::lua;
 use crate::sync::{Mutex, MutexGuard};
@@ -29,8 +29,6 @@ static RECLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RECLAIM));
 
 /// One script call looks after this many semaphores at the most.
 const MOST_KEYS: usize = 100;
-/// So many calls are under way at a time.
-const MOST_UNDER_WAY: usize = 8;
 /// Whoever's time is up is looked after so much later, or up to twice as much: clients share the work.
 const LATE: Duration = Duration::from_millis(100);
 
@@ -293,12 +291,9 @@ impl Core {
             {
                 some.push(look);
             }
-            Some(self.look_after_some(some))
+            Some((some.len(), self.look_after_some(some)))
         });
-        stream::iter(calls)
-            .buffer_unordered(MOST_UNDER_WAY)
-            .collect::<()>()
-            .await;
+        window::each(calls, |()| {}).await;
     }
 
     async fn look_after_some(self: &Arc<Self>, mut looks: Vec<Look>) {
