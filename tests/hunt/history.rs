@@ -27,6 +27,8 @@ pub struct Outcome {
 
 /// Everybody who can be served is served in this time after the healing.
 const LIVENESS: Duration = Duration::from_secs(300);
+/// What was sent by somebody who is dead has arrived after this.
+const LATE: Duration = Duration::from_secs(30);
 /// Whoever waits while there is enough is served within this.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -151,8 +153,14 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     // What the dead had on record comes back as long as somebody uses it.
     world.borrow().look_in();
     let limit = Instant::now() + LIVENESS;
+    let mut next_look = Instant::now() + LATE;
     loop {
         sleep(Duration::from_millis(500)).await;
+        if Instant::now() > next_look {
+            // And what has reached the server only now, in the name of somebody who is dead.
+            world.borrow().look_in();
+            next_look += LATE;
+        }
         let actors = world.borrow().stage.actors();
         for actor in actors {
             // A client that has not connected yet is connected before long.

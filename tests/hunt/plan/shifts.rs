@@ -100,7 +100,7 @@ fn draws(seed: u64) -> Rng {
 
 /// Some histories happen at a cluster.
 pub(super) fn at_a_cluster(seed: u64, settings: &mut Settings) {
-    if seed % CLUSTERS != 0 {
+    if !seed.is_multiple_of(CLUSTERS) {
         return;
     }
     let rng = &mut draws(seed);
