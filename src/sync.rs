@@ -1,6 +1,10 @@
-//! [`Mutex`]: the one kind of mutex that this crate uses.
+//! [`Mutex`]: the one kind of mutex that this crate uses; and [`Followed`].
+
+mod followed;
 
 use std::sync::PoisonError;
+
+pub(crate) use self::followed::{Followed, Follower};
 
 pub(crate) use std::sync::MutexGuard;
 

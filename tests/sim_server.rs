@@ -5,11 +5,12 @@ mod support;
 
 use fastrand::Rng;
 
+use sim::differential::cluster::TwoNodes;
 use sim::differential::step::{Mood, Step};
 use sim::differential::world::{Real, World};
 use sim::differential::{differ, explore};
 use sim::scripts::{SEMAPHORE, TAKE, digest};
-use sim::server::{ConnectionId, Reply, Server, descriptions};
+use sim::server::{ConnectionId, Reply, Server, descriptions, key_places};
 
 /// Some moment of 2027, in microseconds.
 const NOW: u64 = 1_800_000_000_000_000;
@@ -54,6 +55,113 @@ async fn each_command_is_what_the_server_says_it_is() {
         real_flags.sort_unstable();
         assert_eq!((arity, flags), (real_arity, real_flags), "{name}");
     }
+}
+
+#[tokio::test]
+async fn keys_are_the_words_that_the_server_takes_for_them() {
+    let mut real = Real::start().await;
+    for (name, places) in key_places() {
+        assert_eq!(places, real.key_places(name), "{name}");
+    }
+}
+
+/// To which of two nodes, and what.
+const AT_A_CLUSTER: [(usize, &str); 67] = [
+    (0, "CLUSTER KEYSLOT a"),
+    (0, "CLUSTER KEYSLOT {b}a"),
+    (0, "CLUSTER KEYSLOT {}a"),
+    (0, "CLUSTER KEYSLOT a{b"),
+    (0, "CLUSTER KEYSLOT {{b}}a"),
+    (0, "CLUSTER NOPE"),
+    (0, "CLUSTER"),
+    // Here: b, at home in slot 3300; there: a, in 15495.
+    (0, "SET b 1"),
+    (0, "SET a 1"),
+    (1, "SET a 1"),
+    (1, "GET b"),
+    (1, "DEL b {b}x"),
+    (0, "DEL a b"),
+    (0, "DEL b a"),
+    (0, "MSET b 1 {b}x 2"),
+    (0, "MSET b 1 a 2"),
+    (0, "RENAME b a"),
+    (0, "SELECT 0"),
+    (0, "SELECT 1"),
+    (0, "PUBLISH a x"),
+    (0, "SPUBLISH b x"),
+    (0, "SPUBLISH a x"),
+    (0, "SSUBSCRIBE a"),
+    (0, "SSUBSCRIBE a b"),
+    (0, "PUBSUB SHARDNUMSUB a"),
+    (0, "ZINTERSTORE b 2 {b}x {b}y"),
+    (0, "ZINTERSTORE b 2 {b}x a"),
+    (0, "ZINTERCARD 2 b a"),
+    (0, "EVAL return 1"),
+    (0, "EVAL return 1 0"),
+    (0, "EVAL return 1 2 a b"),
+    (0, "EVAL return 1 1 a"),
+    (0, "EVAL return(redis.call('GET','a')) 1 b"),
+    (0, "EVAL return(redis.call('GET','b')) 0"),
+    (0, "EVAL return(redis.call('GET','a')) 0"),
+    (0, "EVAL return(redis.call('GET','c')) 1 b"),
+    (0, "EVAL return(redis.call('DEL','b','a')) 1 b"),
+    (
+        0,
+        "EVAL redis.call('GET','c')return(redis.call('GET','b')) 0",
+    ),
+    (0, "EVAL return(redis.call('SPUBLISH','a','x')) 1 b"),
+    (0, "EVAL return(redis.call('SPUBLISH','b','x')) 1 b"),
+    (0, "EVAL return(redis.call('PUBLISH','a','x')) 1 b"),
+    (0, "ASKING"),
+    (0, "SET a 1"),
+    (0, "SUNSUBSCRIBE a"),
+    // The slot of b begins to move.
+    (0, "CLUSTER MOVE b"),
+    (0, "GET b"),
+    (0, "GET {b}y"),
+    (0, "DEL b {b}y"),
+    (1, "GET b"),
+    (1, "ASKING"),
+    (1, "GET b"),
+    (1, "GET b"),
+    (1, "ASKING"),
+    (1, "DEL b {b}y"),
+    (0, "SPUBLISH b x"),
+    (0, "EVAL return(redis.call('GET','{b}y')) 1 b"),
+    (
+        0,
+        "EVAL redis.call('DEL','b')return(redis.call('SET','b',1)) 1 b",
+    ),
+    (1, "ASKING"),
+    (
+        1,
+        "EVAL redis.call('SET','b',2)return(redis.call('DEL','b','{b}z')) 1 b",
+    ),
+    (0, "GET {b}x"),
+    // Who listens is told.
+    (0, "SSUBSCRIBE b"),
+    (0, "CLUSTER MOVED b"),
+    (0, "UNSUBSCRIBE"),
+    (0, "GET b"),
+    (0, "SPUBLISH b x"),
+    (1, "GET b"),
+    (1, "SSUBSCRIBE b"),
+];
+
+#[tokio::test]
+async fn nodes_of_a_cluster_say_the_same() {
+    let mut nodes = TwoNodes::start().await;
+    for (node, text) in AT_A_CLUSTER {
+        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+        let both = match words[..] {
+            [b"CLUSTER", b"MOVE", key] => nodes.opens(key),
+            [b"CLUSTER", b"MOVED", key] => nodes.has_moved(key),
+            _ => nodes.command(node, &words),
+        };
+        assert_eq!(both.model, both.real, "{node}: {text}");
+    }
+    let both = nodes.slots();
+    assert_eq!(both.model, both.real);
 }
 
 /// What chance seldom comes to.

@@ -199,6 +199,13 @@ impl Client {
         self.core.look()
     }
 
+    /// How many entries the client keeps, of each kind. It is no part of the crate's API, and may change at any time.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn entries(&self) -> Vec<(&'static str, usize)> {
+        self.core.entries()
+    }
+
     /// Carries out what is owed, above all the releases of dropped guards, and ends.
     ///
     /// Callers that wait for permits are told [`Error::ShutDown`](crate::Error::ShutDown), and so is every later call. A guard

@@ -173,6 +173,11 @@ impl Core {
         }
     }
 
+    /// How many have such calls.
+    pub(super) fn busy(&self) -> usize {
+        self.busy.load(Ordering::SeqCst)
+    }
+
     /// It has none any more.
     pub(crate) fn note_idle(&self, busy: &mut bool) {
         if std::mem::take(busy) && self.busy.fetch_sub(1, Ordering::SeqCst) == 1 {

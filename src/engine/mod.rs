@@ -16,6 +16,7 @@ pub(crate) mod coalesce;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod drive;
+mod entries;
 pub(crate) mod few;
 mod forget;
 pub(crate) mod holds;

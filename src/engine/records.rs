@@ -72,6 +72,16 @@ impl Records {
         self.state.lock()
     }
 
+    /// How many could be given back some time, and how many are left to their time to live.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let state = self.lock();
+        let doubted = &state.doubted;
+        (
+            state.recent.len() + state.older.len(),
+            doubted.recent.len() + doubted.older.len(),
+        )
+    }
+
     /// Those that nobody has used for a while.
     pub(super) fn take_unused(&self, life: Duration) -> Numbers {
         let mut state = self.lock();

@@ -66,6 +66,11 @@ impl Registry {
         }
     }
 
+    /// How many objects there are.
+    pub(super) fn count(&self) -> usize {
+        self.lock().by_place.len()
+    }
+
     /// How many callers wait in line, at all objects.
     pub(crate) fn waiting(&self) -> u64 {
         let all: Vec<_> = {

@@ -57,6 +57,11 @@ struct Announced {
 }
 
 impl Unheard {
+    /// How many semaphores are in question.
+    pub(super) fn count(&self) -> usize {
+        self.lock().by_object.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }

@@ -17,6 +17,7 @@ use super::{Backoff, Command, Endpoint, Failure, Refusal, Value};
 use crate::config::ShardedPubSub;
 use crate::error::Error;
 use crate::state::ConnectionState;
+use crate::sync::{Followed, Follower};
 
 /// The connections of a client that carry commands.
 pub(crate) struct Connection {
@@ -158,10 +159,18 @@ impl Connection {
     }
 
     /// Where channels are to be subscribed.
-    pub(crate) fn layout(&self) -> watch::Receiver<Layout> {
+    pub(crate) fn layout(&self) -> Follower<Layout> {
         match &self.kind {
-            Kind::One(_) => watch::Sender::new(Layout::of_one(self.endpoint.clone())).subscribe(),
+            Kind::One(_) => Followed::new(Layout::of_one(self.endpoint.clone())).follow(),
             Kind::Cluster { cluster, .. } => cluster.layout(),
+        }
+    }
+
+    /// How many connections for commands are kept.
+    pub(crate) fn count(&self) -> usize {
+        match &self.kind {
+            Kind::One(_) => 1,
+            Kind::Cluster { cluster, .. } => cluster.count(),
         }
     }
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::judge::{Fault, Judge, Rules};
 use super::net::Doings;
-use super::plan::{Layout, LinkFault, Plan, Recipe, ServerFault, Settings, What};
+use super::plan::{Layout, LinkFault, Plan, Recipe, ServerFault, Settings, Shift, What};
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 
@@ -27,6 +27,8 @@ pub struct Outcome {
 
 /// Everybody who can be served is served in this time after the healing.
 const LIVENESS: Duration = Duration::from_secs(300);
+/// What was sent by somebody who is dead has arrived after this.
+const LATE: Duration = Duration::from_secs(30);
 /// Whoever waits while there is enough is served within this.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -75,7 +77,14 @@ pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
 fn rules(plan: &Plan) -> Rules {
     let settings = &plan.settings;
     let is = |what: fn(&What) -> bool| plan.events.iter().any(|event| what(&event.what));
-    let tampered = is(|what| matches!(what, What::Meddle(_) | What::Server(ServerFault::Evict(_))));
+    let tampered = is(|what| {
+        matches!(
+            what,
+            What::Meddle(_)
+                | What::Server(ServerFault::Evict(_))
+                | What::Shift(Shift::Fault(_, ServerFault::Evict(_)))
+        )
+    });
     let far = is(|what| matches!(what, What::Link(_, LinkFault::Far(_))));
     let farthest = settings.latency.iter().max().copied().unwrap_or_default();
     let round_trip = settings.round_trip(farthest);
@@ -100,9 +109,14 @@ fn rules(plan: &Plan) -> Rules {
             && !settings.without_turns.contains(&true),
         fair_locks: !far && round_trip < Duration::from_millis(60),
         meddled: is(|what| matches!(what, What::Meddle(_))),
-        forgetful: is(|what| matches!(what, What::Server(fault) if fault.forgets())),
+        forgetful: is(|what| match what {
+            What::Server(fault) => fault.forgets(),
+            What::Shift(shift) => shift.forgets(),
+            _ => false,
+        }),
         watchdog: settings.watchdog,
         clients: settings.clients,
+        masters: settings.masters,
         objects: settings.permits.len() + settings.locks + settings.recipes.len() + 2,
         looks: looks(settings),
         longest_lease: leases.max().unwrap_or_default().max(settings.watchdog),
@@ -139,8 +153,14 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     // What the dead had on record comes back as long as somebody uses it.
     world.borrow().look_in();
     let limit = Instant::now() + LIVENESS;
+    let mut next_look = Instant::now() + LATE;
     loop {
         sleep(Duration::from_millis(500)).await;
+        if Instant::now() > next_look {
+            // And what has reached the server only now, in the name of somebody who is dead.
+            world.borrow().look_in();
+            next_look += LATE;
+        }
         let actors = world.borrow().stage.actors();
         for actor in actors {
             // A client that has not connected yet is connected before long.
@@ -189,6 +209,12 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     if !world.borrow().stage.somebody_died() {
         judge.lock().unwrap().judge_tasks(tasks());
     }
+    for actor in world.borrow().stage.actors() {
+        if let Some(entries) = actor.entries() {
+            let mut judge = judge.lock().unwrap();
+            judge.judge_memory(actor.host, &entries, made);
+        }
+    }
     judge.lock().unwrap().judge_records();
     for (key, _) in world.borrow_mut().keys() {
         // Whoever kept one has died with it, long ago.
@@ -224,7 +250,8 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
         let kept = [":counter", ":owner", ":timeout"]
             .iter()
             .any(|end| key.ends_with(end));
-        let counter = key.len() <= 3 || kept || key.contains("_token:");
+        let name = key.trim_start_matches('x').trim_matches(['{', '}']);
+        let counter = name.len() <= 2 || kept || key.contains("_token:");
         let of_holders =
             key.starts_with("redisson_sc_alive") || key.starts_with("redisson_sc_held");
         if left == -1 && !counter && !(of_holders && old_names) {

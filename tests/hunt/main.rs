@@ -3,13 +3,15 @@
 //! A history is drawn from its seed: clients with their settings, what their callers do, and what goes wrong with
 //! connections, server and clients ([`plan`]). It is carried out on one thread, in no time ([`world`], [`actors`]), and
 //! watched by judges ([`judge`]). In its first part things go wrong; then everything heals, all who wait are served, and it
-//! becomes quiet ([`history`]). The same seed gives the same history, to the byte. One that fails is told with as few events as
+//! becomes quiet ([`history`]). A fourth of the histories happen at a cluster, whose slots move and whose masters are replaced:
+//! the crate's own routing runs there, as all that is put in its place are the streams to nodes. The same seed gives the same history, to the byte. One that fails is told with as few events as
 //! it takes ([`shrink`]).
 //!
 //! - `cargo test --test hunt`: the histories that have found something ([`named`]), and for a minute new ones, other ones
 //!   each day;
 //! - `SIM=10m`: as many as there is time for, on all cores, from `FROM=<seed>` on or from anywhere;
-//!   (`BRIEF=1`: without the story of one that fails; `ALL=1`: going on, with the seeds of all that fail);
+//!   (`BRIEF=1`: without the story of one that fails; `ALL=1`: going on, with the seeds of all that fail; `EVERY=4` with
+//!   `FROM=4`: those at clusters alone);
 //! - `SEED=<seed>`: that one, line by line (`WHOLE=1`: with all its events; `TRACE=1`: even if it is well);
 //! - `PLANS=100`: what so many seeds draw, a line each;
 //! - `TWICE=1000`: so many, each twice, to see that they are the same.
@@ -105,7 +107,7 @@ fn today() -> u64 {
 /// Carries histories out until one fails, and tells that one.
 fn hunt(from: u64, limit: Limit) -> bool {
     let go_on = std::env::var("ALL").is_ok();
-    match run::hunt(from, limit, go_on) {
+    match run::hunt(from, number("EVERY").unwrap_or(1), limit, go_on) {
         None => true,
         Some(seed) => {
             if !go_on && std::env::var("BRIEF").is_err() {

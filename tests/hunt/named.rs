@@ -7,7 +7,7 @@ use super::judge::Object;
 use super::jvm;
 use super::plan::{
     Ask, Call, Event, Give, Layout, Life, LinkFault, Meddling, Plan, Recipe, ServerFault, Settings,
-    What,
+    Shift, What,
 };
 
 /// All of them, by name.
@@ -51,6 +51,14 @@ pub fn all() -> Vec<(&'static str, Plan)> {
         (
             "somebody tries behind one who waits, and the server is away",
             tries_behind_one_who_waits(),
+        ),
+        (
+            "the slot of a semaphore moves under its holder and one who waits",
+            slot_moves(),
+        ),
+        (
+            "a master is replaced under a holder and one who waits, and goes on",
+            master_is_replaced(),
         ),
     ]
 }
@@ -228,6 +236,43 @@ fn tries_behind_one_who_waits() -> Plan {
             calls(8500, 1, tries),
         ],
     )
+}
+
+/// Of three masters, with a holder and somebody who waits for what it holds.
+fn at_a_cluster(shift: Shift) -> Plan {
+    let mut settings = Settings::plain(2, 1);
+    settings.masters = 3;
+    settings.sharded = true;
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps(SEMAPHORE, 8000)),
+            calls(1500, 1, keeps(SEMAPHORE, 100)),
+            at(2000, What::Shift(shift)),
+        ],
+    )
+}
+
+fn slot_moves() -> Plan {
+    at_a_cluster(Shift::Slot {
+        object: SEMAPHORE,
+        by: 1,
+        pause: Duration::from_millis(300),
+        lingers: Duration::from_secs(2),
+        gossip: Duration::from_secs(1),
+    })
+}
+
+fn master_is_replaced() -> Plan {
+    at_a_cluster(Shift::FailOver {
+        // It has the semaphore's slot.
+        master: 2,
+        noticed: Duration::from_millis(500),
+        elected: Duration::from_millis(500),
+        lag: 0,
+        gossip: Duration::from_millis(500),
+        goes_on: Some(Duration::from_secs(30)),
+    })
 }
 
 fn lost_for_long() -> Plan {

@@ -29,6 +29,7 @@ pub struct Done {
 /// Somebody wants to connect.
 pub struct Dial {
     pub host: String,
+    pub port: u16,
     pub answer: oneshot::Sender<io::Result<End>>,
 }
 
@@ -49,11 +50,12 @@ impl Doings {
 
     /// Connects from the host that the address names: each client calls the server by a name of its own.
     pub fn dial(&self, address: &str) -> Connecting {
-        let host = address.split(':').next().unwrap_or_default().to_owned();
+        let (host, port) = address.split_once(':').expect("host and port");
+        let (host, port) = (host.to_owned(), port.parse().expect("a port"));
         let doings = self.clone();
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            doings.note(|done| done.dials.push(Dial { host, answer }));
+            doings.note(|done| done.dials.push(Dial { host, port, answer }));
             // A world that has ended answers nobody.
             let end = answered
                 .await

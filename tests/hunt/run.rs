@@ -73,8 +73,8 @@ struct Totals {
     granted: AtomicU64,
 }
 
-/// Carries histories out until one fails, or all of them (`go_on`): the seed of the first one that fails.
-pub fn hunt(from: u64, limit: Limit, go_on: bool) -> Option<u64> {
+/// Carries histories out, of each `step`-th seed, until one fails, or all of them (`go_on`): the seed of the first one that fails.
+pub fn hunt(from: u64, step: u64, limit: Limit, go_on: bool) -> Option<u64> {
     let began = Instant::now();
     let (next, done) = (AtomicU64::new(0), AtomicBool::new(false));
     let found = Mutex::new(None::<(u64, Fault)>);
@@ -96,7 +96,7 @@ pub fn hunt(from: u64, limit: Limit, go_on: bool) -> Option<u64> {
                     if over(number) {
                         break;
                     }
-                    let seed = from + number;
+                    let seed = from + number * step;
                     *mine.lock().unwrap() = Some((seed, Instant::now()));
                     let outcome = on_this_thread(&Plan::of(seed), false);
                     *mine.lock().unwrap() = None;

@@ -149,6 +149,12 @@ impl Coalescer {
         self.state.lock()
     }
 
+    /// How many lanes are not in use, and how many calls wait for one.
+    pub(super) fn count(&self) -> usize {
+        let state = self.lock();
+        state.lanes.len() + state.waiting.len()
+    }
+
     /// The records of all lanes that are not in use, each of whose scripts was answered; they are not used any more.
     pub(crate) fn take_records(&self) -> Vec<(Arc<str>, u64)> {
         std::mem::take(&mut self.lock().lanes)

@@ -50,6 +50,11 @@ pub(crate) struct Holds {
 pub(crate) struct Kept(u64);
 
 impl Holds {
+    /// How many entries there are.
+    pub(super) fn entries(&self) -> usize {
+        self.lock().size
+    }
+
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.state.lock()
     }

@@ -12,12 +12,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::outside;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Followed, Follower, Mutex, MutexGuard};
 use crate::transport::{Layout, Refusal, jittered};
 use session::listen;
 
@@ -58,7 +58,7 @@ pub(crate) struct Wakeups {
 struct Registry {
     channels: Mutex<BTreeMap<String, Channel>>,
     /// The set of wanted channels has changed, or of those that are heard.
-    changed: watch::Sender<()>,
+    changed: Followed<()>,
     /// The connection leads to the wrong server.
     moved: Notify,
     safety_interval: Duration,
@@ -106,10 +106,10 @@ impl Channel {
 
 impl Wakeups {
     /// Nothing is connected before the first waiter comes.
-    pub(crate) fn new(layout: watch::Receiver<Layout>, safety_interval: Duration) -> Self {
+    pub(crate) fn new(layout: Follower<Layout>, safety_interval: Duration) -> Self {
         let registry = Arc::new(Registry {
             channels: Mutex::default(),
-            changed: watch::Sender::new(()),
+            changed: Followed::new(()),
             moved: Notify::new(),
             safety_interval,
         });
@@ -143,7 +143,7 @@ impl Wakeups {
         wanted.set_waiting(listener, true);
         channels.insert(channel.to_owned(), wanted);
         drop(channels);
-        self.registry.changed.send_replace(());
+        self.registry.changed.set(());
         false
     }
 
@@ -163,6 +163,11 @@ impl Wakeups {
     /// The server has become a replica: the same address may lead to the new primary.
     pub(crate) fn renew(&self) {
         self.registry.moved.notify_one();
+    }
+
+    /// How many channels are wanted, or were just now.
+    pub(super) fn count(&self) -> usize {
+        self.registry.lock().len()
     }
 
     /// Ends all subscriptions.
@@ -251,7 +256,7 @@ impl Registry {
             self.wake(name, &Wake::Lost);
         }
         if !names.is_empty() {
-            self.changed.send_replace(());
+            self.changed.set(());
         }
     }
 
@@ -275,7 +280,7 @@ impl Registry {
         for (name, known) in dropped {
             tell(&name, Some(known), &Wake::Ended);
         }
-        self.changed.send_replace(());
+        self.changed.set(());
     }
 
     /// The listeners whose turn it is to look without a message.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Registry, Wake};
 use crate::clock::Moment;
+use crate::sync::Follower;
 use crate::transport::{
     Backoff, Failure, Heard, Layout, Node, Reason, Refusal, Subscriber, Subscriptions,
 };
@@ -25,11 +25,11 @@ const PACE: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Keeps a session for each server, for as long as there is that server.
-pub(super) async fn listen(registry: Arc<Registry>, mut layout: watch::Receiver<Layout>) {
+pub(super) async fn listen(registry: Arc<Registry>, mut layout: Follower<Layout>) {
     let mut sessions = FuturesUnordered::new();
     let mut known: Vec<Node> = Vec::new();
     loop {
-        let nodes = layout.borrow_and_update().nodes();
+        let nodes = layout.look().nodes();
         for node in nodes {
             if !known.iter().any(|other| other.is(&node)) {
                 known.push(node.clone());
@@ -37,33 +37,27 @@ pub(super) async fn listen(registry: Arc<Registry>, mut layout: watch::Receiver<
             }
         }
         tokio::select! {
+            biased;
             Some(gone) = sessions.next() => known.retain(|node| !node.is(&gone)),
-            () = changed(&mut layout) => {}
+            () = layout.changed() => {}
         }
     }
 }
 
-/// Something has moved; never where there is but one server.
-async fn changed(layout: &mut watch::Receiver<Layout>) {
-    if layout.changed().await.is_err() {
-        std::future::pending().await
-    }
-}
-
-async fn until_gone(mut layout: watch::Receiver<Layout>, node: &Node) {
-    while layout.borrow_and_update().has(node) {
-        changed(&mut layout).await;
+async fn until_gone(mut layout: Follower<Layout>, node: &Node) {
+    while layout.look().has(node) {
+        layout.changed().await;
     }
 }
 
 /// Keeps one subscription connection to `node` as long as any channel is wanted there; ends when it is gone.
-async fn keep(registry: Arc<Registry>, node: Node, mut layout: watch::Receiver<Layout>) -> Node {
-    let mut wanted = registry.changed.subscribe();
+async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>) -> Node {
+    let mut wanted = registry.changed.follow();
     let mut backoff = Backoff::new();
     let mut lost = false;
     loop {
         loop {
-            let now = layout.borrow_and_update().clone();
+            let now = layout.look();
             if !now.has(&node) {
                 return node;
             }
@@ -71,13 +65,15 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: watch::Receiver<L
                 break;
             }
             tokio::select! {
-                _ = wanted.changed() => {}
-                () = changed(&mut layout) => {}
+                biased;
+                () = wanted.changed() => {}
+                () = layout.changed() => {}
             }
         }
         let connected = tokio::select! {
-            connected = Subscriber::connect(&node) => connected,
+            biased;
             () = until_gone(layout.clone(), &node) => return node,
+            connected = Subscriber::connect(&node) => connected,
         };
         match connected {
             Ok((subscriptions, subscriber)) => {
@@ -136,8 +132,8 @@ enum Ended {
 struct Session<'a> {
     registry: &'a Registry,
     node: &'a Node,
-    layout: &'a mut watch::Receiver<Layout>,
-    wanted: &'a mut watch::Receiver<()>,
+    layout: &'a mut Follower<Layout>,
+    wanted: &'a mut Follower<()>,
     subscriptions: Subscriptions,
     subscriber: Subscriber,
     subscribed: BTreeSet<String>,
@@ -161,13 +157,13 @@ impl Session<'_> {
         loop {
             tokio::select! {
                 biased;
-                _ = self.wanted.changed() => {
+                () = self.wanted.changed() => {
                     if let Err(failure) = self.bring_up_to_date().await {
                         return Ended::Lost(failure);
                     }
                 }
-                () = changed(self.layout) => {
-                    if !self.layout.borrow_and_update().has(self.node) {
+                () = self.layout.changed() => {
+                    if !self.layout.look().has(self.node) {
                         return Ended::Gone;
                     }
                     if let Err(failure) = self.bring_up_to_date().await {
@@ -213,7 +209,7 @@ impl Session<'_> {
 
     /// What to subscribe, and what to unsubscribe: of that, what is at home somewhere else now.
     fn difference(&self) -> (Vec<String>, Vec<String>, BTreeSet<String>) {
-        let layout = self.layout.borrow().clone();
+        let layout = self.layout.peek();
         let here = |channel: &str| layout.is_at(channel, self.node);
         let (wanted, gone) = self.registry.difference(&self.subscribed, here);
         let moved = gone.iter().filter(|name| !here(name)).cloned().collect();

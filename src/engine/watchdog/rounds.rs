@@ -105,6 +105,11 @@ impl Watchdog {
         self.state.lock()
     }
 
+    /// How many semaphores are looked after.
+    pub(in crate::engine) fn count(&self) -> usize {
+        self.lock().by_object.len()
+    }
+
     /// Those to be looked after now; `None` where there is nothing to be looked after at all, and the task ends.
     fn due(&self, all: bool) -> Option<Vec<Look>> {
         let now = Instant::now();

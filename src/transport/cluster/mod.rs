@@ -33,7 +33,7 @@ use super::{Backoff, Command, Endpoint, Failure, Refusal, Value, jittered};
 use crate::config::ShardedPubSub;
 use crate::outside;
 use crate::state::ConnectionState;
-use crate::sync::Mutex;
+use crate::sync::{Followed, Follower, Mutex};
 
 pub(crate) use map::Map;
 use map::Redirection;
@@ -64,7 +64,7 @@ pub(super) struct Cluster {
     /// Something was not where it should be.
     doubted: Arc<Notify>,
     shown: watch::Sender<ConnectionState>,
-    layout: watch::Sender<Layout>,
+    layout: Followed<Layout>,
     sharded: OnceLock<bool>,
 }
 
@@ -108,7 +108,7 @@ impl Cluster {
             }),
             news: Arc::default(),
             doubted,
-            layout: watch::Sender::new(layout),
+            layout: Followed::new(layout),
             sharded: decided,
         })
     }
@@ -131,8 +131,14 @@ impl Cluster {
         self.news.reconnects()
     }
 
-    pub(super) fn layout(&self) -> watch::Receiver<Layout> {
-        self.layout.subscribe()
+    /// How many nodes are connected to, or known without having a slot.
+    pub(super) fn count(&self) -> usize {
+        let state = self.state.lock();
+        state.links.len().max(state.visited.len())
+    }
+
+    pub(super) fn layout(&self) -> Follower<Layout> {
+        self.layout.follow()
     }
 
     pub(super) fn server(&self) -> &str {
@@ -460,14 +466,12 @@ impl Cluster {
 
     fn tell(&self) {
         self.news.changed.notify_waiters();
-        self.layout.send_modify(|layout| {
-            *layout = Layout::of_cluster(
-                self.endpoint.clone(),
-                Arc::clone(&self.state.lock().map),
-                self.messages(),
-                Arc::clone(&self.doubted),
-            );
-        });
+        self.layout.set(Layout::of_cluster(
+            self.endpoint.clone(),
+            Arc::clone(&self.state.lock().map),
+            self.messages(),
+            Arc::clone(&self.doubted),
+        ));
     }
 
     fn show(&self, new: ConnectionState) {
@@ -574,9 +578,10 @@ async fn watch(cluster: Weak<Cluster>) {
         }
         drop(known);
         tokio::select! {
-            () = change => continue,
+            biased;
             () = doubted.notified() => {}
             () = tokio::time::sleep_until(due) => {}
+            () = change => continue,
         }
         let Some(known) = cluster.upgrade() else {
             return;

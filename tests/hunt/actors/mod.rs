@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redisson_semaphore::outside::within;
-use redisson_semaphore::{Client, RSemaphore};
+use redisson_semaphore::{Client, RSemaphore, ShardedPubSub};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep};
 use crate::judge::{Host, Judge, Object};
 use crate::plan::{Admin, Call, Life, Settings};
 use crate::process::Process;
+use crate::world::nodes::{ALONE, Nodes};
 use held::Held;
 
 /// All clients, in their places.
@@ -172,7 +173,12 @@ impl Actor {
         sleep(after).await;
         loop {
             let settings = &self.settings;
-            let builder = Client::builder(format!("redis://c{}:6379", self.host))
+            let sharded = match settings.sharded {
+                true => ShardedPubSub::Auto,
+                false => ShardedPubSub::Off,
+            };
+            let builder = Client::builder(self.url())
+                .sharded_pubsub(sharded)
                 .retry_window(settings.retry_window)
                 .response_timeout(settings.response_timeout)
                 .connect_timeout(settings.connect_timeout)
@@ -190,6 +196,20 @@ impl Actor {
                 Err(error) => self.judge().failed(self.host, "connect", &error),
             }
         }
+    }
+
+    /// How much its client keeps.
+    pub fn entries(&self) -> Option<Vec<(&'static str, usize)>> {
+        self.known().map(|client| client.entries())
+    }
+
+    fn url(&self) -> String {
+        let ports = Nodes::ports(self.settings.masters);
+        if ports.is_empty() {
+            return format!("redis://c{}:{ALONE}", self.host);
+        }
+        let seeds = ports.iter().map(|port| format!("c{}:{port}", self.host));
+        format!("redis+cluster://{}", seeds.collect::<Vec<_>>().join(","))
     }
 
     async fn client(&self) -> Client {

@@ -55,6 +55,15 @@ impl Judge {
         self.ids.get(id).copied()
     }
 
+    /// It has asked a master that was replaced and does not know that, and it could have known for long.
+    pub fn strays(&mut self, host: Host) {
+        let well = self.clients.get(&host).and_then(|client| client.well_since);
+        if !self.has_ended(host) && well.is_some_and(|well| well < Instant::now()) {
+            let detail = format!("c{host} goes on with a master that has been replaced");
+            self.accuse("strays", detail);
+        }
+    }
+
     /// Something is wrong with the client, or its connections, just now.
     pub fn unwell(&mut self, host: Host, until: Instant) {
         self.settle_doubts(host);

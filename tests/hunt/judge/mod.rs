@@ -61,7 +61,8 @@ impl Object {
         match self {
             Object::Semaphore(number) => format!("s{number}"),
             Object::Lock(number) => format!("l{number}"),
-            Object::Recipe(number) => format!("r{number}"),
+            // All its keys are in one slot of a cluster.
+            Object::Recipe(number) => format!("{{r{number}}}"),
             Object::Latch => "p0".to_owned(),
         }
     }
@@ -86,6 +87,8 @@ pub struct Rules {
     pub watchdog: Duration,
     /// How many there are.
     pub clients: usize,
+    /// How many nodes a cluster has; none without.
+    pub masters: usize,
     /// How many things there are to share.
     pub objects: usize,
     /// How often each of them looks after something in a second, whatever happens.

@@ -152,15 +152,18 @@ impl Judge {
             _ => PASSED_FOR,
         };
         let mut found = None;
+        let mut in_line = BTreeSet::new();
         for (other, waiting) in &mut self.waiting {
             let wanted = waiting.wanted;
+            // A client stands in line by the first of its callers: the others are next when that one has been served.
+            let is_first = wanted.object != object || in_line.insert(wanted.host);
             let well = self
                 .clients
                 .get(&wanted.host)
                 .and_then(|client| client.well_since);
             // A lock goes from client to client, and within one from caller to caller.
             let goes_on = matches!(object, Object::Lock(_)) && waiting.is_of(object, host);
-            if goes_on || well.is_some_and(|well| now < well) {
+            if !is_first || goes_on || well.is_some_and(|well| now < well) {
                 (waiting.passed, waiting.passed_since) = (0, now);
             } else if *other < number
                 && wanted.object == object

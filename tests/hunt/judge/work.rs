@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Judge;
+use super::{Host, Judge};
 
 /// Commands within a second, at the most.
 const MOST_COMMANDS: u64 = 6_000;
@@ -17,8 +17,15 @@ const MOST_SCRIPTS: u32 = 300;
 /// it has left without an answer have records that are not used again.
 const MOST_BYTES: i64 = 250;
 
-/// Of each client, when it is quiet.
+/// Of each client, when it is quiet; and for each node of a cluster.
 const MOST_TASKS: usize = 8;
+const MOST_TASKS_FOR_A_NODE: usize = 3;
+
+/// In each client, when it is quiet: so many leases that are over, records that are not worth a command, and records of calls
+/// that travel together.
+const MOST_HOLDS: u64 = 1000;
+const MOST_RECORDS: usize = 63;
+const MOST_LANES: usize = 6;
 
 impl Judge {
     /// A command has been carried out. `calls`: it is none of those that ask whether the server is there.
@@ -77,9 +84,31 @@ impl Judge {
     /// What goes on in clients then, all of which are there.
     pub fn judge_tasks(&mut self, tasks: usize) {
         let clients = self.clients.len();
-        if tasks > MOST_TASKS * clients {
+        let most = MOST_TASKS + MOST_TASKS_FOR_A_NODE * self.rules.masters;
+        if tasks > most * clients {
             let detail = format!("{tasks} tasks are left of {clients} clients");
             self.accuse("size", detail);
+        }
+    }
+
+    /// What a client keeps then. `connections`: how many all of them have had.
+    pub fn judge_memory(&mut self, host: Host, entries: &[(&str, usize)], connections: usize) {
+        self.note(format_args!("c{host} keeps {entries:?}"));
+        for (kind, count) in entries {
+            let most = match *kind {
+                // What has run out is looked for when there is much of it.
+                "holds" => self.granted.min(MOST_HOLDS) as usize,
+                "records" => MOST_RECORDS,
+                // Those of calls that were left without an answer.
+                "doubted" => self.rules.objects + connections,
+                "lanes" => MOST_LANES,
+                "links" => self.rules.masters.max(1),
+                _ => 0,
+            };
+            if *count > most {
+                let detail = format!("c{host} keeps {count} {kind}, with nobody there");
+                self.accuse("memory", detail);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ mod mood;
 mod recipes;
 mod scenes;
 mod settings;
+mod shifts;
 
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use self::meddling::meddling;
 use self::mood::Mood;
 pub use self::recipes::{Layout, Peer, Recipe};
 pub use self::settings::{MOST_UNDER_WAY, Settings};
+pub use self::shifts::Shift;
 use super::jvm;
 
 /// One history in so many is about a crowd of clients, and takes as long as fifty others.
@@ -49,6 +51,8 @@ pub enum What {
     Call(usize, Call),
     Link(usize, LinkFault),
     Server(ServerFault),
+    /// Something about a cluster.
+    Shift(Shift),
     Life(usize, Life),
     /// Its process stops, and goes on after a while.
     Stop(usize, Duration),
@@ -71,6 +75,7 @@ impl Plan {
             return Plan::of_a_crowd(seed, rng);
         }
         let mut settings = Settings::random(rng);
+        shifts::at_a_cluster(seed, &mut settings);
         let mut mood = Mood::random(rng, &settings);
         let mut events = Vec::new();
         let until = settings.healing.as_millis() as u64;
@@ -170,6 +175,7 @@ impl Plan {
             let what = What::Stop(rng.usize(..settings.clients), time);
             events.push(Event { at, what });
         }
+        shifts::happen(seed, &settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {
             seed,
@@ -191,6 +197,7 @@ impl Plan {
                 What::Call(_, call) => format!("{:?}", call.object),
                 What::Link(_, fault) => format!("{fault:?}"),
                 What::Server(fault) => format!("{fault:?}"),
+                What::Shift(shift) => format!("{shift:?}"),
                 What::Life(_, life) => format!("{life:?}"),
                 What::Stop(..) => "Stop".to_owned(),
                 What::Admin(..) => "Admin".to_owned(),

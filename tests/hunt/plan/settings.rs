@@ -14,6 +14,10 @@ pub const MOST_UNDER_WAY: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub clients: usize,
+    /// Of a cluster; a server alone without.
+    pub masters: usize,
+    /// Messages stay at the node that has the channel's slot.
+    pub sharded: bool,
     /// How many permits each semaphore has.
     pub permits: Vec<i64>,
     /// Those whose callers take guards with a watchdog.
@@ -48,6 +52,27 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The commands for messages.
+    pub fn publish(&self) -> &'static str {
+        if self.sharded { "SPUBLISH" } else { "PUBLISH" }
+    }
+
+    pub fn subscribe(&self) -> &'static str {
+        if self.sharded {
+            "SSUBSCRIBE"
+        } else {
+            "SUBSCRIBE"
+        }
+    }
+
+    pub fn unsubscribe(&self) -> &'static str {
+        if self.sharded {
+            "SUNSUBSCRIBE"
+        } else {
+            "UNSUBSCRIBE"
+        }
+    }
+
     /// By how much anything may take longer than it should.
     pub fn slack(&self) -> Duration {
         Duration::from_secs(2) + self.stops
@@ -76,6 +101,8 @@ impl Settings {
     pub fn plain(clients: usize, permits: i64) -> Settings {
         Settings {
             clients,
+            masters: 0,
+            sharded: false,
             permits: vec![permits],
             watched: vec![false],
             locks: 1,
@@ -106,6 +133,8 @@ impl Settings {
         let response_timeout = pick(rng, &[300, 1000, 3000]);
         let mut settings = Settings {
             clients,
+            masters: 0,
+            sharded: false,
             permits: (0..semaphores).map(|_| rng.i64(1..=most)).collect(),
             watched: (0..semaphores).map(|_| chance(rng, 30)).collect(),
             locks: pick(rng, &[0, 0, 1, 1, 2]),

@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use super::{Happening, World};
 use crate::judge::Object;
 use crate::jvm;
-use crate::sim::server::{ConnectionId, Reply};
+use crate::sim::server::{ConnectionId, Reply, slot};
 
 /// A JVM.
 pub(super) struct Jvm {
-    pub(super) commands: ConnectionId,
-    pub(super) listening: Option<ConnectionId>,
+    /// At which nodes.
+    pub(super) listening: BTreeMap<usize, ConnectionId>,
     pub(super) latency: Duration,
     pub(super) entries: BTreeMap<usize, jvm::Entry>,
 }
@@ -22,10 +22,12 @@ impl World {
     pub(super) fn push_to_jvms(&mut self) {
         let now = Instant::now();
         for jvm in 0..self.jvms.len() {
-            let Some(connection) = self.jvms[jvm].listening else {
-                continue;
-            };
-            for message in self.server.pushed(connection) {
+            let listening = self.jvms[jvm].listening.clone();
+            let mut messages = Vec::new();
+            for (node, connection) in listening {
+                messages.extend(self.nodes.node(node).server.pushed(connection));
+            }
+            for message in messages {
                 let Reply::Array(parts) = message else {
                     continue;
                 };
@@ -44,7 +46,7 @@ impl World {
                 let payload = std::str::from_utf8(payload)
                     .ok()
                     .and_then(|text| text.parse().ok());
-                if let (b"message", Some(Ok(number)), Some(payload)) =
+                if let (b"message" | b"smessage", Some(Ok(number)), Some(payload)) =
                     (&kind[..], number.map(str::parse::<usize>), payload)
                 {
                     self.judge()
@@ -77,26 +79,26 @@ impl World {
         step: jvm::Step,
         now: Instant,
     ) {
-        if self.down_until > now {
-            self.happens(self.down_until, Happening::Jvm(jvm, object, number, step));
+        let key = Object::Semaphore(object).key();
+        let until = self.nodes.down_until(key.as_bytes());
+        if until > now {
+            self.happens(until, Happening::Jvm(jvm, object, number, step));
             return;
         }
         self.look_at_counters(None);
         let host = jvm::FIRST + jvm;
-        let key = Object::Semaphore(object).key();
-        let connection = self.jvms[jvm].commands;
         let caller = self.jvms[jvm].entries.entry(object).or_default().callers[&number].clone();
         let permits = caller.permits.to_string();
         let enough = self
-            .server
+            .nodes
             .counter(key.as_bytes())
             .is_some_and(|value| value >= caller.permits);
         let releases = step == jvm::Step::Release;
         let command: &[u8] = if releases { b"INCRBY" } else { b"DECRBY" };
         if releases || enough {
             let reply = self
-                .server
-                .execute(connection, &[command, key.as_bytes(), permits.as_bytes()]);
+                .nodes
+                .execute(&[command, key.as_bytes(), permits.as_bytes()]);
             let Some(Reply::Int(total)) = reply else {
                 // Redisson tells its caller an error; this one tries again.
                 self.jvm_does(jvm, object, number, step, Duration::from_millis(300));
@@ -110,10 +112,9 @@ impl World {
                 self.judge().lets_go(object, host, caller.permits);
                 let channel = format!("redisson_sc:{{{key}}}");
                 let total = total.to_string();
-                self.server.execute(
-                    connection,
-                    &[b"PUBLISH", channel.as_bytes(), total.as_bytes()],
-                );
+                let publish = self.settings.publish().as_bytes();
+                self.nodes
+                    .execute(&[publish, channel.as_bytes(), total.as_bytes()]);
                 self.jvm(jvm, object).callers.remove(&number);
                 self.push();
                 return;
@@ -147,15 +148,8 @@ impl World {
         self.jvms[jvm].entries.entry(object).or_default()
     }
 
-    /// Subscribes to whatever somebody waits for; nobody is told.
+    /// Subscribes to whatever somebody waits for, where it is at home; nobody is told.
     pub(super) fn jvm_listens(&mut self, jvm: usize, now: Instant) {
-        if self.down_until > now {
-            self.happens(self.down_until, Happening::JvmListens(jvm));
-            return;
-        }
-        let connection = *self.jvms[jvm]
-            .listening
-            .get_or_insert_with(|| self.server.connect());
         let wanted = self.jvms[jvm]
             .entries
             .iter()
@@ -163,10 +157,23 @@ impl World {
         let channels: Vec<String> = wanted
             .map(|(number, _)| format!("redisson_sc:{{s{number}}}"))
             .collect();
+        let subscribe = self.settings.subscribe().as_bytes();
         for channel in channels {
-            let refused = self
+            let home = self.nodes.home_of_slot(slot(channel.as_bytes()));
+            self.jvm_leaves(jvm, &channel, Some(home));
+            let node = self.nodes.node(home);
+            if node.down_until > now {
+                let until = node.down_until;
+                self.happens(until, Happening::JvmListens(jvm));
+                continue;
+            }
+            let listening = &mut self.jvms[jvm].listening;
+            let connection = *listening
+                .entry(home)
+                .or_insert_with(|| node.server.connect());
+            let refused = node
                 .server
-                .execute(connection, &[b"SUBSCRIBE", channel.as_bytes()]);
+                .execute(connection, &[subscribe, channel.as_bytes()]);
             if refused.is_some() {
                 let later = now + Duration::from_millis(300);
                 self.happens(later, Happening::JvmListens(jvm));
@@ -176,19 +183,38 @@ impl World {
         self.push_to_jvms();
     }
 
-    pub(super) fn jvm_stops_listening(&mut self, jvm: usize, object: usize) {
-        if let Some(connection) = self.jvms[jvm].listening {
-            let channel = format!("redisson_sc:{{s{object}}}");
-            self.server
-                .execute(connection, &[b"UNSUBSCRIBE", channel.as_bytes()]);
-            self.push_to_jvms();
+    /// Ends subscriptions, but for that at the node `but`.
+    fn jvm_leaves(&mut self, jvm: usize, channel: &str, but: Option<usize>) {
+        let unsubscribe = self.settings.unsubscribe().as_bytes();
+        for (node, connection) in self.jvms[jvm].listening.clone() {
+            if Some(node) != but {
+                let server = &mut self.nodes.node(node).server;
+                server.execute(connection, &[unsubscribe, channel.as_bytes()]);
+            }
         }
     }
 
+    pub(super) fn jvm_stops_listening(&mut self, jvm: usize, object: usize) {
+        self.jvm_leaves(jvm, &format!("redisson_sc:{{s{object}}}"), None);
+        self.push_to_jvms();
+    }
+
     pub(super) fn jvm_deaf(&mut self, jvm: usize, time: Duration) {
-        if let Some(connection) = self.jvms[jvm].listening.take() {
-            self.server.disconnect(connection);
+        let listening = std::mem::take(&mut self.jvms[jvm].listening);
+        if !listening.is_empty() {
+            for (node, connection) in listening {
+                self.nodes.disconnect(node, connection);
+            }
             let until = Instant::now() + time;
+            self.judge().unwell(jvm::FIRST + jvm, until);
+            self.happens(until, Happening::JvmListens(jvm));
+        }
+    }
+
+    /// Something has moved: JVMs subscribe where it is now, some time.
+    pub(super) fn jvms_follow(&mut self, time: Duration, now: Instant) {
+        for jvm in 0..self.jvms.len() {
+            let until = now + time.mul_f64(self.rng.f64());
             self.judge().unwell(jvm::FIRST + jvm, until);
             self.happens(until, Happening::JvmListens(jvm));
         }

@@ -31,20 +31,26 @@ impl World {
         let there = self.delay(host) + self.delay(host);
         let link = &self.hosts[host];
         let at = (now + there).max(link.up_until).max(link.down_until);
-        if link.dead || link.refused_until > now || self.down_until > now {
+        let node = self.nodes.at_port(dial.port);
+        let apart = node.and_then(|node| link.apart.get(&node).copied());
+        let refused = link.dead || link.refused_until > now || apart.is_some_and(|end| end > now);
+        let node = node.filter(|node| !refused && self.nodes.node(*node).down_until <= now);
+        let Some(node) = node else {
             let refused = Err(ErrorKind::ConnectionRefused.into());
             self.happens(at, Happening::Connected(dial.answer, refused));
             return;
-        }
+        };
         let number = self.wires.len();
-        let connection = self.server.connect();
+        let connection = self.nodes.node(node).server.connect();
+        let port = dial.port;
         self.judge()
-            .note(format_args!("c{host}/{number} is being made"));
+            .note(format_args!("c{host}/{number} to {port} is being made"));
         let wire = Wire::new(number, self.settings.window);
         self.by_connection.insert(connection, number);
         self.wires.push(Conn {
             wire: wire.clone(),
             host,
+            node,
             connection: Some(connection),
             up: VecDeque::new(),
             last_up: at,
@@ -99,7 +105,8 @@ impl World {
 
     pub(super) fn close_server_side(&mut self, number: usize) {
         if let Some(connection) = self.wires[number].connection.take() {
-            self.server.disconnect(connection);
+            let node = self.wires[number].node;
+            self.nodes.disconnect(node, connection);
             self.by_connection.remove(&connection);
             let host = self.wires[number].host;
             self.judge()
@@ -194,6 +201,12 @@ impl World {
         (0..self.wires.len())
             .filter(|number| self.wires[*number].connection.is_some() && of(&self.wires[*number]))
             .collect()
+    }
+
+    pub(super) fn open_at(&self, node: usize) -> Vec<usize> {
+        let mut open = self.open(None);
+        open.retain(|number| self.wires[*number].node == node);
+        open
     }
 
     pub(super) fn die(&mut self, host: Host) {

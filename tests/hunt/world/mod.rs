@@ -6,10 +6,12 @@
 
 mod jvms;
 mod links;
+pub mod nodes;
 mod operator;
 mod peers;
 mod recipes;
 mod serving;
+mod shifts;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,7 +31,8 @@ use crate::jvm;
 use crate::net::{Doings, End, Wire};
 use crate::plan::{Call, Life, MOST_UNDER_WAY, Plan, Settings, What};
 use crate::process::Process;
-use crate::sim::server::{ConnectionId, Faults, Server};
+use crate::sim::server::{ConnectionId, Faults};
+use nodes::Nodes;
 
 /// Some moment of 2027, in microseconds.
 const EPOCH: u64 = 1_800_000_000_000_000;
@@ -41,13 +44,12 @@ const PING: Duration = Duration::from_secs(6);
 pub struct World {
     began: Instant,
     rng: Rng,
-    pub server: Server,
+    pub nodes: Nodes,
     settings: Settings,
     doings: Doings,
     hosts: Vec<Link>,
     wires: Vec<Conn>,
     by_connection: BTreeMap<ConnectionId, usize>,
-    operator: ConnectionId,
     jvms: Vec<jvms::Jvm>,
     peers: Vec<peers::Peer>,
     queue: BTreeMap<(Instant, u64), Happening>,
@@ -56,8 +58,6 @@ pub struct World {
     stepped: i64,
     /// Until then nobody is expected to have noticed that all is well.
     trouble_until: Instant,
-    /// Until then nobody reaches it.
-    down_until: Instant,
     pub stage: Stage,
 }
 
@@ -67,6 +67,8 @@ struct Link {
     up_until: Instant,
     down_until: Instant,
     refused_until: Instant,
+    /// The nodes that it can't reach, and until when.
+    apart: BTreeMap<usize, Instant>,
     lose_answer: Option<Duration>,
     late_copy: Option<Duration>,
     cut_request: Option<Duration>,
@@ -81,6 +83,8 @@ struct Link {
 struct Conn {
     wire: Wire,
     host: Host,
+    /// Which node it leads to.
+    node: usize,
     connection: Option<ConnectionId>,
     /// On its way to the server, and when the last of it arrives.
     up: VecDeque<Vec<u8>>,
@@ -113,9 +117,12 @@ enum Happening {
     Closed(usize),
     /// The first of what is on its way to the client.
     Answered(usize),
-    Recovers(fn(&mut Faults)),
+    /// A server, or one of the nodes.
+    Recovers(usize, fn(&mut Faults, bool)),
     /// A replica that has not had the last writes takes over.
     TakesOver(usize),
+    /// The cluster changes.
+    Shifts(shifts::Step),
     /// A client's process goes on.
     GoesOn(Arc<Process>),
     Look,
@@ -139,17 +146,15 @@ impl Outside for Sky {
 impl World {
     pub fn new(plan: &Plan, doings: Doings, judge: Arc<Mutex<Judge>>) -> World {
         let began = Instant::now();
-        let mut server = Server::new(EPOCH);
-        let operator = server.connect();
+        let mut nodes = Nodes::new(EPOCH, plan.settings.masters);
         for (number, permits) in plan.settings.permits.iter().enumerate() {
             let (key, value) = (format!("s{number}"), permits.to_string());
-            server.execute(operator, &[b"SET", key.as_bytes(), value.as_bytes()]);
+            nodes.ask(&[b"SET", key.as_bytes(), value.as_bytes()]);
             let mut judge = judge.lock().unwrap();
             judge.counter(number, None, *permits, BTreeMap::new());
         }
         let jvms = (0..plan.settings.jvms).map(|_| jvms::Jvm {
-            commands: server.connect(),
-            listening: None,
+            listening: BTreeMap::new(),
             latency: Duration::from_millis(1),
             entries: BTreeMap::new(),
         });
@@ -159,25 +164,23 @@ impl World {
             jvms,
             peers: Vec::new(),
             rng: Rng::with_seed(!plan.seed),
-            server,
+            nodes,
             settings: plan.settings.clone(),
             doings,
             hosts: Vec::new(),
             wires: Vec::new(),
             by_connection: BTreeMap::new(),
-            operator,
             queue: BTreeMap::new(),
             last_number: 0,
             stepped: 0,
             trouble_until: began,
-            down_until: began,
             stage: Stage::new(&plan.settings, judge),
         };
         for event in &plan.events {
             world.happens(began + event.at, Happening::Planned(event.what.clone()));
         }
         world.set_permits();
-        world.server.save();
+        world.nodes.save();
         world.happens(began + LOOK, Happening::Look);
         for place in 0..world.settings.clients {
             world.start(place, Duration::ZERO);
@@ -202,6 +205,7 @@ impl World {
             up_until: now,
             down_until: now,
             refused_until: now,
+            apart: BTreeMap::new(),
             lose_answer: None,
             late_copy: None,
             cut_request: None,
@@ -278,12 +282,16 @@ impl World {
                     });
                 }
             }
-            Happening::Recovers(recover) => {
-                self.server.faults(recover);
+            Happening::Recovers(node, recover) => {
+                self.nodes
+                    .node(node)
+                    .server
+                    .faults(|faults| recover(faults, false));
                 self.judge().note(format_args!("server recovers"));
                 self.all_unwell(Duration::from_secs(1));
             }
-            Happening::TakesOver(lag) => self.starts_again(lag, Duration::from_millis(50)),
+            Happening::TakesOver(lag) => self.starts_again(0, lag, Duration::from_millis(50)),
+            Happening::Shifts(step) => self.shifts(step, now),
             Happening::GoesOn(process) => process.go_on(),
             Happening::Look => {
                 self.look_at_locks();
@@ -340,7 +348,12 @@ impl World {
             What::Server(fault) => {
                 self.judge().note(format_args!("server: {fault:?}"));
                 self.all_unwell(Duration::ZERO);
-                self.server_fault(fault, now);
+                self.server_fault(0, fault, now);
+            }
+            What::Shift(shift) => {
+                self.judge().note(format_args!("cluster: {shift:?}"));
+                self.all_unwell(Duration::ZERO);
+                self.shift_begins(shift, now);
             }
             What::Stop(place, time) => {
                 let host = self.stage.host(place);
@@ -379,8 +392,7 @@ impl World {
     pub fn heal(&mut self) {
         let now = Instant::now();
         self.judge().note(format_args!("everything heals"));
-        self.server.faults(|faults| *faults = Faults::default());
-        self.down_until = now;
+        self.nodes.heal();
         // A script that takes longer to be sent than an answer is waited for is never sent.
         self.settings.window = MOST_UNDER_WAY;
         for conn in &self.wires {
@@ -393,6 +405,7 @@ impl World {
             link.up_until = now;
             link.down_until = now;
             link.refused_until = now;
+            link.apart.clear();
             link.lose_answer = None;
             link.late_copy = None;
             link.cut_request = None;

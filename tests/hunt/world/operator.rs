@@ -1,6 +1,5 @@
 //! Who works at the server itself, by the rules or past them.
 
-use super::recipes::texts;
 use super::{Happening, World};
 use crate::admin;
 use crate::judge::Object;
@@ -13,10 +12,8 @@ impl World {
         let asleep = self.judge().asleep();
         for number in asleep {
             let channel = format!("redisson_sc:{{s{number}}}");
-            self.server
-                .execute(self.operator, &[b"PUBLISH", channel.as_bytes(), b"9"]);
+            self.announce(&channel, "9");
         }
-        self.push();
     }
 
     pub(super) fn meddle(&mut self, meddling: Meddling) {
@@ -27,10 +24,10 @@ impl World {
             Meddling::Forge(place, text) => return self.forge(place, text),
             _ => {}
         }
-        let operator = self.operator;
+        let nodes = &mut self.nodes;
         let mut say = |words: &[&str]| {
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-            self.server.execute(operator, &words)
+            nodes.execute(&words)
         };
         let mut robbed = None;
         match meddling {
@@ -40,7 +37,11 @@ impl World {
             }
             Meddling::Rename(object) => {
                 let key = object.key();
-                let aside = format!("x{key}");
+                // In the same slot.
+                let aside = match key.starts_with('{') {
+                    true => format!("x{key}"),
+                    false => format!("x{{{key}}}"),
+                };
                 if say(&["EXISTS", &aside]) == Some(Reply::Int(1)) {
                     say(&["RENAME", &aside, &key]);
                 } else {
@@ -70,8 +71,11 @@ impl World {
             }
             Meddling::Scribble(..) | Meddling::Forge(..) => unreachable!("done above"),
             Meddling::Eavesdrop => {
-                let listener = self.server.connect();
-                self.server.execute(listener, &[b"PSUBSCRIBE", b"*"]);
+                for node in 0..self.nodes.len() {
+                    let server = &mut self.nodes.node(node).server;
+                    let listener = server.connect();
+                    server.execute(listener, &[b"PSUBSCRIBE", b"*"]);
+                }
             }
         }
         match robbed {
@@ -85,9 +89,15 @@ impl World {
         self.look_at_counters(None);
     }
 
+    fn keys_like(&mut self, pattern: &str) -> Vec<String> {
+        let keys = self.nodes.keys(pattern);
+        let text = |key: Vec<u8>| String::from_utf8_lossy(&key).into_owned();
+        keys.into_iter().map(text).collect()
+    }
+
     /// Writes into one of the records.
     fn scribble(&mut self, which: u64, text: &str) {
-        let keys = texts(self.ask(&["KEYS", "redisson*"]));
+        let keys = self.keys_like("redisson*");
         if !keys.is_empty() {
             let key = &keys[usize::try_from(which).unwrap_or_default() % keys.len()];
             self.write_record(key, text);
@@ -98,7 +108,7 @@ impl World {
     fn forge(&mut self, place: usize, text: &str) {
         let host = self.stage.host(place);
         let text = format!("{:016} {text}", self.hosts[host].sequence + 1);
-        for key in texts(self.ask(&["KEYS", "redisson*_once*"])) {
+        for key in self.keys_like("redisson*_once*") {
             if self.judge().is_id_in(host, &key) {
                 self.write_record(&key, &text);
             }
@@ -115,13 +125,12 @@ impl World {
 
     /// The operator opens the latch, as a deletion of Redisson's does.
     pub fn open_latch(&mut self) {
-        if self.settings.latch && self.server.counter(admin::LATCH.as_bytes()).is_some() {
+        if self.settings.latch && self.nodes.counter(admin::LATCH.as_bytes()).is_some() {
             self.look_at_counters(None);
             self.ask(&["DEL", admin::LATCH]);
             self.look_at_counters(None);
             let channel = format!("redisson_countdownlatch__channel__{{{}}}", admin::LATCH);
-            self.ask(&["PUBLISH", &channel, "0"]);
-            self.push();
+            self.announce(&channel, "0");
         }
     }
 
@@ -145,22 +154,15 @@ impl World {
             self.judge()
                 .note(format_args!("operator replaces {missing} permits of {key}"));
             let delta = missing.to_string();
-            self.server.execute(
-                self.operator,
-                &[b"INCRBY", key.as_bytes(), delta.as_bytes()],
-            );
+            self.ask(&["INCRBY", &key, &delta]);
             self.look_at_counters(None);
             let total = self
-                .server
+                .nodes
                 .counter(key.as_bytes())
                 .unwrap_or_default()
                 .to_string();
             let channel = format!("redisson_sc:{{{key}}}");
-            self.server.execute(
-                self.operator,
-                &[b"PUBLISH", channel.as_bytes(), total.as_bytes()],
-            );
-            self.push();
+            self.announce(&channel, &total);
         }
     }
 }

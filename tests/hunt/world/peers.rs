@@ -54,20 +54,23 @@ impl World {
 
     pub(super) fn peer_steps(&mut self, number: usize, step: Step, now: Instant) {
         let plan = self.peers[number].plan.clone();
-        if self.down_until > now {
-            self.happens(self.down_until, Happening::Peer(number, step));
+        let key = Object::Recipe(plan.recipe).key();
+        let until = self.nodes.down_until(key.as_bytes());
+        if until > now {
+            self.happens(until, Happening::Peer(number, step));
             return;
         }
         self.look_at_counters(None);
         // Ours look as often as peers try, as long as these hand their lock round.
         self.judge().something_happens();
         let is_script = self.settings.recipes[plan.recipe].layout == Layout::Expirable;
+        let home = self.nodes.home(key.as_bytes());
         if is_script {
-            self.server.begin();
+            self.nodes.node(home).server.begin();
         }
         let next = self.peer_does(number, step);
         if is_script {
-            self.server.end();
+            self.nodes.node(home).server.end();
         }
         let (after, next) = match next {
             Some(Step::Release) if plan.dies && self.peers[number].rounds == 1 => return,
@@ -203,7 +206,7 @@ impl World {
                 self.says(key, total);
             }
         }
-        let free = self.server.counter(key.as_bytes()).unwrap_or_default();
+        let free = self.nodes.counter(key.as_bytes()).unwrap_or_default();
         if free < 1 {
             return false;
         }
@@ -234,12 +237,7 @@ impl World {
     }
 
     fn says(&mut self, key: &str, total: i64) {
-        self.ask(&[
-            "PUBLISH",
-            &format!("redisson_sc:{{{key}}}"),
-            &total.to_string(),
-        ]);
-        self.push();
+        self.announce(&format!("redisson_sc:{key}"), &total.to_string());
     }
 
     fn peer_leaves(&mut self, key: &str, id: &str, fair: bool) {

@@ -21,7 +21,7 @@ pub(super) fn texts(reply: Option<Reply>) -> Vec<String> {
 
 /// Where the permits of a semaphore stand that have leases.
 pub(super) fn permits_of(key: &str) -> String {
-    format!("{{{key}}}:timeout")
+    format!("{key}:timeout")
 }
 
 impl World {
@@ -32,14 +32,17 @@ impl World {
     }
 
     pub(super) fn ask_in_bytes(&mut self, words: &[&[u8]]) -> Option<Reply> {
-        let faults = self.server.faults(std::mem::take);
-        let reply = self.server.execute(self.operator, words);
-        self.server.faults(|now| *now = faults);
-        reply
+        self.nodes.ask(words)
+    }
+
+    /// Sends a message to all who listen.
+    pub(super) fn announce(&mut self, channel: &str, payload: &str) {
+        self.ask(&[self.settings.publish(), channel, payload]);
+        self.push();
     }
 
     pub(super) fn server_millis(&self) -> i64 {
-        i64::try_from(self.server.now() / 1000).expect("a time of these days")
+        i64::try_from(self.nodes.now() / 1000).expect("a time of these days")
     }
 
     /// Tells the judges who holds permits of the recipes.
@@ -82,7 +85,7 @@ impl World {
                     let end = String::from_utf8_lossy(end).parse().unwrap_or(0.0);
                     live -= i64::from(end <= now as f64);
                 }
-                let left = self.server.counter(key.as_bytes()).unwrap_or_default();
+                let left = self.nodes.counter(key.as_bytes()).unwrap_or_default();
                 live += i64::from(recipe.limit) - left;
                 sum = Some(left + i64::try_from(ids.len()).expect("a few"));
             }
@@ -121,7 +124,7 @@ impl World {
         for number in 0..self.settings.recipes.len() {
             let recipe = self.settings.recipes[number].clone();
             let key = Object::Recipe(number).key();
-            let set = self.server.counter(key.as_bytes()).is_some();
+            let set = self.nodes.counter(key.as_bytes()).is_some();
             if recipe.layout == Layout::Expirable && !set {
                 let held = match self.ask(&["ZCARD", &permits_of(&key)]) {
                     Some(Reply::Int(held)) => held,
@@ -129,7 +132,7 @@ impl World {
                 };
                 let left = (i64::from(recipe.limit) - held).to_string();
                 self.ask(&["SET", &key, &left]);
-                self.ask(&["PUBLISH", &format!("redisson_sc:{{{key}}}"), &left]);
+                self.announce(&format!("redisson_sc:{key}"), &left);
             }
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::nodes::Node;
 use super::recipes::texts;
 use super::{EPOCH, Happening, World};
 use crate::admin;
@@ -19,12 +20,15 @@ impl World {
         let host = self.wires[number].host;
         self.judge().hears(host);
         self.look_at_counters(None);
-        let reply = self.server.execute(connection, words);
+        let node = self.wires[number].node;
+        let reply = self.nodes.node(node).server.execute(connection, words);
         let name = words[0].to_ascii_lowercase();
-        self.wires[number].listens |= name == b"subscribe";
+        self.wires[number].listens |= name.ends_with(b"subscribe");
         if name != b"client" {
             let mut judge = self.judge();
-            judge.count_command(name != b"ping");
+            // Who has which slot is asked all the time.
+            let asks = name == b"cluster" || words.ends_with(&[b"SHARDNUMSUB", b"0"]);
+            judge.count_command(name != b"ping" && !asks);
             let said = words[1..].iter().map(|word| match scripts::name_of(word) {
                 Some(name) => name.to_owned(),
                 None => printed(word),
@@ -40,6 +44,12 @@ impl World {
         self.look_at_counters(Some(host));
         let is_call = name.starts_with(b"eval");
         let says = |step: &[u8]| words.contains(&step);
+        let Node {
+            replaced, cut_off, ..
+        } = *self.nodes.node(node);
+        if is_call && replaced && cut_off {
+            self.judge().strays(host);
+        }
         if is_call && says(b"down") && says(b"set") {
             self.judge().latch_is_set_again();
         }
@@ -55,10 +65,12 @@ impl World {
                 scripts::name_of(words[1]),
                 Some("RENEW_LOCKS" | "RENEW_PERMITS" | "RECLAIM")
             );
-        if is_call && !renews {
+        let refused: [&[u8]; 3] = [b"NOSCRIPT ", b"MOVED ", b"ASK "];
+        let unknown = matches!(&reply, Some(Reply::Error(text))
+            if refused.iter().any(|code| text.starts_with(code)));
+        if is_call && !renews && !unknown {
             self.judge().script();
         }
-        let unknown = matches!(&reply, Some(Reply::Error(text)) if text.starts_with(b"NOSCRIPT"));
         if is_call
             && !unknown
             && let Some(away) = self.hosts[host].lose_answer.take()
@@ -80,13 +92,15 @@ impl World {
 
     /// What was published reaches those who listen.
     pub(super) fn push(&mut self) {
+        self.nodes.pass_messages_on();
         let connections: Vec<_> = self
             .by_connection
             .iter()
             .map(|(id, number)| (*id, *number))
             .collect();
         for (connection, number) in connections {
-            let pushed = self.server.pushed(connection);
+            let node = self.wires[number].node;
+            let pushed = self.nodes.node(node).server.pushed(connection);
             if pushed.is_empty() {
                 continue;
             }
@@ -109,20 +123,20 @@ impl World {
     pub(super) fn look_at_counters(&mut self, host: Option<Host>) {
         let now = self.began.elapsed().as_micros();
         let micros = EPOCH + u64::try_from(now).expect("a short time");
-        self.server.at(micros.saturating_add_signed(self.stepped));
+        self.nodes.at(micros.saturating_add_signed(self.stepped));
         for number in 0..self.settings.permits.len() {
             let key = format!("s{number}");
-            let value = self.server.counter(key.as_bytes()).unwrap_or_default();
+            let value = self.nodes.counter(key.as_bytes()).unwrap_or_default();
             let recorded = match self.settings.watched[number] {
                 true => self.on_record(&key),
                 false => BTreeMap::new(),
             };
             self.judge().counter(number, host, value, recorded);
         }
-        let value = self.server.counter(admin::KEY.as_bytes());
+        let value = self.nodes.counter(admin::KEY.as_bytes());
         self.judge().admin_becomes(false, host, value);
         if self.settings.latch {
-            let value = self.server.counter(admin::LATCH.as_bytes());
+            let value = self.nodes.counter(admin::LATCH.as_bytes());
             self.judge().admin_becomes(true, host, value);
         }
     }
@@ -150,49 +164,45 @@ impl World {
         }
     }
 
-    pub(super) fn server_fault(&mut self, fault: ServerFault, now: Instant) {
-        let passing = |world: &mut World, time: Duration, recover: fn(&mut Faults)| {
+    /// Something is wrong with a server, or with one of the nodes.
+    pub(super) fn server_fault(&mut self, node: usize, fault: ServerFault, now: Instant) {
+        let passing = |world: &mut World, time: Duration, change: fn(&mut Faults, bool)| {
+            world
+                .nodes
+                .node(node)
+                .server
+                .faults(|faults| change(faults, true));
             world.all_unwell(time);
-            world.happens(now + time, Happening::Recovers(recover));
+            world.happens(now + time, Happening::Recovers(node, change));
         };
         match fault {
-            ServerFault::Restart { down, lost } => self.starts_again(lost, down),
+            ServerFault::Restart { down, lost } => self.starts_again(node, lost, down),
             ServerFault::FailOver { read_only, lag } => {
-                self.server.faults(|faults| faults.replica = true);
-                passing(self, read_only, |faults| faults.replica = false);
+                passing(self, read_only, |faults, on| faults.replica = on);
                 if let Some(lag) = lag {
                     self.happens(now + read_only, Happening::TakesOver(lag));
                 }
             }
-            ServerFault::ReadOnly(time) => {
-                self.server.faults(|faults| faults.replica = true);
-                passing(self, time, |faults| faults.replica = false);
-            }
+            ServerFault::ReadOnly(time) => passing(self, time, |faults, on| faults.replica = on),
             ServerFault::OutOfMemory(time) => {
-                self.server.faults(|faults| faults.out_of_memory = true);
-                passing(self, time, |faults| faults.out_of_memory = false);
+                passing(self, time, |faults, on| faults.out_of_memory = on);
             }
             ServerFault::NoReplicas(time) => {
-                self.server.faults(|faults| faults.too_few_replicas = true);
-                passing(self, time, |faults| faults.too_few_replicas = false);
+                passing(self, time, |faults, on| faults.too_few_replicas = on);
             }
             ServerFault::CannotSave(time) => {
-                self.server.faults(|faults| faults.cannot_save = true);
-                passing(self, time, |faults| faults.cannot_save = false);
+                passing(self, time, |faults, on| faults.cannot_save = on);
             }
-            ServerFault::Loading(time) => {
-                self.server.faults(|faults| faults.loading = true);
-                passing(self, time, |faults| faults.loading = false);
-            }
-            ServerFault::Busy(time) => {
-                self.server.faults(|faults| faults.busy = true);
-                passing(self, time, |faults| faults.busy = false);
-            }
+            ServerFault::Loading(time) => passing(self, time, |faults, on| faults.loading = on),
+            ServerFault::Busy(time) => passing(self, time, |faults, on| faults.busy = on),
             ServerFault::FlushScripts => {
-                self.server.execute(self.operator, &[b"SCRIPT", b"FLUSH"]);
+                let Node {
+                    server, operator, ..
+                } = self.nodes.node(node);
+                server.execute(*operator, &[b"SCRIPT", b"FLUSH"]);
             }
             ServerFault::Evict(pattern) => {
-                let evicted = self.server.evict(pattern.as_bytes());
+                let evicted = self.nodes.node(node).server.evict(pattern.as_bytes());
                 self.judge()
                     .note(format_args!("{evicted} keys are evicted"));
                 self.locks_are_forgotten();
@@ -205,31 +215,52 @@ impl World {
         }
     }
 
-    /// The server starts, with connections made anew `down` later; the last `lost` writes are gone.
-    pub(super) fn starts_again(&mut self, lost: usize, down: Duration) {
-        let now = Instant::now();
-        self.all_unwell(down);
-        self.down_until = self.down_until.max(now + down);
-        for host in 0..self.hosts.len() {
-            self.judge().cuts_off(host, now + down);
-        }
-        for number in self.open(None) {
-            self.reset(number, None);
+    /// A server starts, with connections made anew `down` later; the last `lost` writes are gone.
+    pub(super) fn starts_again(&mut self, node: usize, lost: usize, down: Duration) {
+        self.goes_down(node, down);
+        self.look_at_counters(None);
+        let Node {
+            server, operator, ..
+        } = self.nodes.node(node);
+        server.restart(lost);
+        *operator = server.connect_obeyed();
+        self.has_lost(lost);
+        self.set_permits();
+        let later = down + Duration::from_millis(100);
+        for jvm in 0..self.jvms.len() {
+            let until = Instant::now() + later;
+            self.judge().unwell(crate::jvm::FIRST + jvm, until);
+            self.happens(until, Happening::JvmListens(jvm));
         }
         self.look_at_counters(None);
-        self.server.restart(lost);
+    }
+
+    /// Nobody reaches a server for so long.
+    pub(super) fn goes_down(&mut self, node: usize, down: Duration) {
+        let now = Instant::now();
+        self.all_unwell(down);
+        self.nodes.node(node).is_down(down);
+        if !self.nodes.is_cluster() {
+            for host in 0..self.hosts.len() {
+                self.judge().cuts_off(host, now + down);
+            }
+        }
+        for number in self.open_at(node) {
+            self.reset(number, None);
+        }
+        for jvm in 0..self.jvms.len() {
+            if let Some(connection) = self.jvms[jvm].listening.remove(&node) {
+                self.nodes.disconnect(node, connection);
+            }
+        }
+    }
+
+    pub(super) fn has_lost(&mut self, lost: usize) {
         if lost > 0 {
             self.judge()
                 .note(format_args!("the last {lost} writes are lost"));
             self.locks_are_forgotten();
         }
-        self.operator = self.server.connect();
-        self.set_permits();
-        for jvm in 0..self.jvms.len() {
-            self.jvms[jvm].commands = self.server.connect();
-            self.jvm_deaf(jvm, down + Duration::from_millis(100));
-        }
-        self.look_at_counters(None);
     }
 
     /// Tells the judges who holds the locks.
@@ -237,11 +268,7 @@ impl World {
         self.look_at_counters(None);
         for number in 0..self.settings.locks {
             let key = Object::Lock(number).key();
-            let faults = self.server.faults(std::mem::take);
-            let fields = self
-                .server
-                .execute(self.operator, &[b"HKEYS", key.as_bytes()]);
-            self.server.faults(|now| *now = faults);
+            let fields = self.ask(&["HKEYS", &key]);
             let owner = match fields {
                 Some(Reply::Array(fields)) => match fields.first() {
                     Some(Reply::Bulk(field)) => Some(String::from_utf8_lossy(field).into_owned()),
@@ -298,14 +325,9 @@ impl World {
     /// All keys, with their times to live in milliseconds.
     pub fn keys(&mut self) -> Vec<(String, i64)> {
         self.look_at_counters(None);
-        let Some(Reply::Array(keys)) = self.server.execute(self.operator, &[b"KEYS", b"*"]) else {
-            panic!("KEYS is answered by an array");
-        };
         let mut all = Vec::new();
-        for key in keys {
-            let Reply::Bulk(key) = key else { continue };
-            let Some(Reply::Int(left)) = self.server.execute(self.operator, &[b"PTTL", &key])
-            else {
+        for key in self.nodes.keys("*") {
+            let Some(Reply::Int(left)) = self.ask_in_bytes(&[b"PTTL", &key]) else {
                 continue;
             };
             all.push((String::from_utf8_lossy(&key).into_owned(), left));

@@ -296,6 +296,26 @@ impl Real {
         panic!("COMMAND INFO {command} answers with a command: {reply:?}");
     }
 
+    /// Which words of a command are keys: the first, the last, and how far they are apart.
+    pub fn key_places(&mut self, command: &str) -> [i64; 3] {
+        let reply = self.operator.ask(&["COMMAND", "INFO", command]);
+        if let Reply::Array(commands) = &reply
+            && let [Reply::Array(parts)] = commands.as_slice()
+            && let [
+                _,
+                _,
+                _,
+                Reply::Int(first),
+                Reply::Int(last),
+                Reply::Int(step),
+                ..,
+            ] = parts.as_slice()
+        {
+            return [*first, *last, *step];
+        }
+        panic!("COMMAND INFO {command} answers with a command: {reply:?}");
+    }
+
     /// How many are connected besides the operator.
     fn connected(&mut self) -> usize {
         let Reply::Bulk(list) = self.operator.ask(&["CLIENT", "LIST"]) else {

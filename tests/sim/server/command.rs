@@ -7,7 +7,9 @@ use super::connection::{self, ConnectionId};
 use super::context::Context;
 use super::core::Core;
 use super::reply::{Outcome, Refusal};
-use super::{expiry, hashes, keys, lists, pubsub, server_info, sets, strings, zset_ranges, zsets};
+use super::{
+    cluster, expiry, hashes, keys, lists, pubsub, server_info, sets, strings, zset_ranges, zsets,
+};
 
 /// A command, or a subcommand (`object|idletime`).
 #[derive(Debug)]
@@ -68,6 +70,60 @@ impl Command {
         matches!(self.run, Run::Subscription(_)) || matches!(self.name, "ping" | "quit")
     }
 
+    /// What it says is at home in a slot.
+    pub fn is_about_channels(&self) -> bool {
+        matches!(self.name, "spublish" | "ssubscribe" | "sunsubscribe")
+    }
+
+    /// Which of its words are keys, or channels that are at home in slots: the first, the last (from the end where it is
+    /// negative), and how far they are apart.
+    pub fn key_places(&self) -> Option<(usize, isize, usize)> {
+        Some(match self.name {
+            "asking" | "auth" | "dbsize" | "echo" | "flushall" | "flushdb" | "info" | "keys"
+            | "ping" | "psubscribe" | "publish" | "punsubscribe" | "quit" | "role" | "select"
+            | "subscribe" | "time" | "unsubscribe" | "eval" | "evalsha" | "zintercard" => {
+                return None;
+            }
+            "memory|usage" | "object|idletime" => (2, 2, 1),
+            name if name.contains('|') => return None,
+            "copy" | "rename" | "renamenx" => (1, 2, 1),
+            "del" | "exists" | "mget" | "ssubscribe" | "sunsubscribe" | "touch" | "unlink" => {
+                (1, -1, 1)
+            }
+            "mset" => (1, -1, 2),
+            _ => (1, 1, 1),
+        })
+    }
+
+    /// The keys of such a command.
+    pub fn keys<'a>(&self, words: &[&'a [u8]]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let counted = match self.name {
+            "eval" | "evalsha" | "zinterstore" => Some(2),
+            "zintercard" => Some(1),
+            _ => None,
+        };
+        let named = self.key_places().map(|(first, last, step)| {
+            let last = match usize::try_from(last) {
+                Ok(last) => last,
+                Err(_) => words.len().saturating_sub(last.unsigned_abs()),
+            };
+            (first..=last).step_by(step)
+        });
+        let number = counted.and_then(|place| {
+            let count = std::str::from_utf8(words.get(place)?).ok()?;
+            Some((place, count.parse::<usize>().ok()?))
+        });
+        let counted = number.map(|(place, count)| place + 1..=place.saturating_add(count));
+        let places = named
+            .into_iter()
+            .flatten()
+            .chain(counted.into_iter().flatten());
+        let keys: Vec<&[u8]> = places
+            .map_while(|place| words.get(place).copied())
+            .collect();
+        keys.into_iter()
+    }
+
     fn takes(&self, words: usize) -> bool {
         if self.arity < 0 {
             words >= self.arity.unsigned_abs()
@@ -97,8 +153,18 @@ pub fn descriptions() -> impl Iterator<Item = (&'static str, i64, Vec<&'static s
     })
 }
 
+/// Each command, and which of its words `COMMAND INFO` calls keys: the first, the last, and how far they are apart.
+pub fn key_places() -> impl Iterator<Item = (&'static str, [i64; 3])> {
+    let number = |number: usize| i64::try_from(number).expect("few words");
+    COMMANDS.iter().map(move |command| {
+        let places = command.key_places();
+        let places = places.map(|(first, last, step)| [number(first), last as i64, number(step)]);
+        (command.name, places.unwrap_or_default())
+    })
+}
+
 /// Commands that are only the first half of a name.
-const CONTAINERS: [&str; 5] = ["client", "memory", "object", "pubsub", "script"];
+const CONTAINERS: [&str; 6] = ["client", "cluster", "memory", "object", "pubsub", "script"];
 
 enum Found {
     Command(&'static Command),
@@ -180,6 +246,11 @@ fn shortened(text: &[u8], most: usize) -> &[u8] {
     &text[..text.len().min(most)]
 }
 
+/// The first key that a command is about.
+pub fn key_of<'a>(words: &[&'a [u8]]) -> Option<&'a [u8]> {
+    find(words).ok()?.keys(words).next()
+}
+
 /// The command that a script asks for.
 pub fn find_in_script(words: &[&[u8]]) -> Result<&'static Command, Refusal> {
     const ARITY: &str = "ERR Wrong number of args calling Redis command from script";
@@ -241,10 +312,14 @@ const fn script(name: &'static str, arity: isize, traits: u16) -> Command {
 
 static COMMANDS: &[Command] = &[
     data("append", 3, GROW, strings::append),
+    data("asking", 1, READ, cluster::asking),
     data("auth", -2, OUTSIDE | NO_PASSWORD | BUSY, connection::auth),
     data("client|getname", 2, OUTSIDE, connection::get_name),
     data("client|id", 2, OUTSIDE, connection::client_id),
     data("client|setname", 3, OUTSIDE, connection::set_name),
+    data("cluster|info", 2, READ, cluster::info),
+    data("cluster|keyslot", 3, READ, cluster::key_slot),
+    data("cluster|slots", 2, READ, cluster::slots),
     data("copy", -3, GROW, keys::copy),
     data("dbsize", 1, READ, keys::db_size),
     data("decr", 2, GROW, strings::decr),

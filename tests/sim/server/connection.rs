@@ -17,6 +17,10 @@ pub struct Connection {
     pub database: usize,
     pub authenticated: bool,
     pub name: Bytes,
+    /// What it asks for is carried out wherever it asks, as what a primary sends is by its replica.
+    pub obeyed: bool,
+    /// It has been sent here for its next command.
+    pub asking: bool,
     pub channels: BTreeSet<Bytes>,
     pub patterns: BTreeSet<Bytes>,
     pub shard_channels: BTreeSet<Bytes>,
@@ -58,6 +62,9 @@ pub fn auth(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
 
 pub fn select(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
     let index = number::check_small_integer(words[1])?;
+    if context.core.cluster.is_some() && index != 0 {
+        return Err("ERR SELECT is not allowed in cluster mode".into());
+    }
     match usize::try_from(index) {
         Ok(index) if index < DATABASES => {
             context.database = index;

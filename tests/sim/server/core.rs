@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::cluster::Membership;
 use super::command::{self, Command, Run};
 use super::connection::{Connection, ConnectionId};
 use super::context::Context;
 use super::faults::Faults;
 use super::keyspace::Keyspace;
 use super::reply::{Outcome, Refusal};
+use super::value::Bytes;
 
 /// Redis has one object for each of these integers, from zero on, whatever keys hold it.
 pub const SHARED_INTEGERS: u16 = 10_000;
@@ -23,6 +25,10 @@ pub struct Core {
     pub faults: Faults,
     /// The script that is being carried out.
     pub script: Option<Script>,
+    /// As a node of a cluster.
+    pub cluster: Option<Membership>,
+    /// What was published here, and is to be passed on to the other nodes.
+    pub bus: Vec<(Bytes, Bytes)>,
 }
 
 /// What a script's commands have in common.
@@ -78,7 +84,9 @@ impl Core {
     ) -> Result<&'static Command, Refusal> {
         let command = command::find(words)?;
         let connection = &self.connections[&id];
-        self.faults.admit(command, connection)?;
+        self.faults.admit_user(command, connection)?;
+        self.admit_to_slot(id, command, words)?;
+        self.faults.admit(command)?;
         if connection.is_subscribed() && !command.while_subscribed() {
             return Err(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
@@ -121,6 +129,10 @@ impl Core {
         let command = command::find_in_script(words)?;
         let may_fail = !script.has_written;
         self.faults.admit_in_script(command, may_fail)?;
+        if command.writes() {
+            self.script.as_mut().expect("a script runs").has_written = true;
+        }
+        self.admit_to_slot_in_script(connection, command, words)?;
         let Run::Data(run) = command.run else {
             unreachable!("kept out of scripts");
         };
@@ -133,7 +145,6 @@ impl Core {
         let database = context.database;
         let script = self.script.as_mut().expect("a script runs");
         script.database = database;
-        script.has_written |= command.writes();
         outcome
     }
 }

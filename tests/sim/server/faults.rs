@@ -58,8 +58,8 @@ impl Faults {
         self.too_few_replicas && !self.replica
     }
 
-    /// The questions before it is looked at whether the connection listens.
-    pub fn admit(&self, command: &Command, connection: &Connection) -> Result<(), Refusal> {
+    /// The questions before it is looked at whether the keys are here.
+    pub fn admit_user(&self, command: &Command, connection: &Connection) -> Result<(), Refusal> {
         let locked_out = self.password.is_some() && !connection.authenticated;
         refuse_if(locked_out && !command.without_password(), NO_AUTH)?;
         if self.forbidden.contains(command.name) {
@@ -69,6 +69,11 @@ impl Faults {
             );
             return Err(text.into());
         }
+        Ok(())
+    }
+
+    /// Those before it is looked at whether the connection listens.
+    pub fn admit(&self, command: &Command) -> Result<(), Refusal> {
         refuse_if(self.has_no_memory() && command.takes_memory(), OOM)?;
         // PING says so, too.
         refuse_if(

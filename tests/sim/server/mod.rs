@@ -12,9 +12,12 @@
 //! - the members of a set, and the fields of a large hash, come in an order of their own, which is always the same;
 //! - the tables of the Lua libraries are not protected against scripts, only the globals are;
 //! - the number -0 of a script is 0 to a command;
+//! - a node of a cluster hears of the others only what it is told ([`Server::member`]), has no replicas, and names no hosts, as with
+//!   `cluster-preferred-endpoint-type unknown-endpoint`;
 //! - `MEMORY USAGE` is an estimate, `INFO` and `ROLE` are short;
 //! - it speaks the second version of the protocol only, and has one user.
 
+mod cluster;
 mod command;
 mod connection;
 mod context;
@@ -42,7 +45,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 #[allow(unused_imports)]
-pub use command::descriptions;
+pub use cluster::{Membership, Port, slot};
+#[allow(unused_imports)]
+pub use command::{descriptions, key_of, key_places};
 pub use connection::ConnectionId;
 pub use faults::Faults;
 pub use reply::Reply;
@@ -77,6 +82,14 @@ impl Server {
         }
     }
 
+    /// A node of a cluster; its connections have numbers from `first` on.
+    pub fn node(micros: u64, membership: Membership, first: u64) -> Server {
+        let mut server = Server::new(micros);
+        server.core.borrow_mut().cluster = Some(membership);
+        server.next_connection = first;
+        server
+    }
+
     /// Sets the clock, in microseconds since 1970; it may step back.
     pub fn at(&mut self, micros: u64) {
         self.core.borrow_mut().now = micros;
@@ -100,6 +113,13 @@ impl Server {
         id
     }
 
+    /// The same, of somebody who is obeyed whatever slots this node has.
+    pub fn connect_obeyed(&mut self) -> ConnectionId {
+        let id = self.connect();
+        self.core.borrow_mut().connection(id).obeyed = true;
+        id
+    }
+
     /// Closes a connection; its subscriptions, and what it has not taken yet, are gone.
     pub fn disconnect(&mut self, connection: ConnectionId) {
         self.core.borrow_mut().connections.remove(&connection);
@@ -113,6 +133,7 @@ impl Server {
     /// Carries out a command of an open connection. `None`: it is answered by what is [pushed](Self::pushed), as
     /// subscriptions are.
     pub fn execute(&mut self, connection: ConnectionId, words: &[&[u8]]) -> Option<Reply> {
+        let asked = self.core.borrow_mut().connection(connection).asking;
         let admitted = self.core.borrow_mut().admit(connection, words);
         let outcome: Outcome = match admitted {
             Err(refusal) => Err(refusal),
@@ -125,6 +146,11 @@ impl Server {
                 }
             },
         };
+        let mut core = self.core.borrow_mut();
+        if asked && let Some(connection) = core.connections.get_mut(&connection) {
+            connection.asking = false;
+        }
+        drop(core);
         Some(outcome.into())
     }
 
@@ -184,6 +210,52 @@ impl Server {
 
     pub fn end(&mut self) {
         self.core.borrow_mut().keys.end();
+    }
+
+    /// Looks at what it knows of its cluster, or changes it.
+    pub fn member<T>(&mut self, change: impl FnOnce(&mut Membership) -> T) -> T {
+        let mut core = self.core.borrow_mut();
+        change(core.cluster.as_mut().expect("it is in a cluster"))
+    }
+
+    /// A slot has gone to somebody else: who listens to channels of it is told.
+    pub fn drop_channels(&mut self, slot: u16) {
+        self.core.borrow_mut().drop_channels(slot);
+    }
+
+    /// What was published here since the last time, for the other nodes.
+    pub fn published(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        std::mem::take(&mut self.core.borrow_mut().bus)
+    }
+
+    /// Somebody has published this at another node.
+    pub fn hear(&mut self, channel: &[u8], payload: &[u8]) {
+        pubsub::deliver(&mut self.core.borrow_mut(), channel, payload);
+    }
+
+    /// Whether there is such a key, expired or not.
+    pub fn stores(&self, key: &[u8]) -> bool {
+        self.core.borrow().keys.get(0, key).is_some()
+    }
+
+    /// The keys of a slot.
+    pub fn keys_in(&self, number: u16) -> Vec<Vec<u8>> {
+        let core = self.core.borrow();
+        let keys = core.keys.iter(0).map(|(key, _)| key);
+        keys.filter(|key| slot(key) == number).cloned().collect()
+    }
+
+    /// Moves a key to another node, as `MIGRATE` does: nobody sees it half-way. Replicas have had all before that.
+    pub fn hand_over(&mut self, key: &[u8], to: &mut Server) {
+        let mut core = self.core.borrow_mut();
+        if let Some(entry) = core.keys.remove(0, key) {
+            core.keys.commit();
+            core.keys.save();
+            let mut other = to.core.borrow_mut();
+            other.keys.insert(0, key, entry);
+            other.keys.commit();
+            other.keys.save();
+        }
     }
 
     /// What is stored now is on disk, and on all replicas.

@@ -95,10 +95,10 @@ pub fn sunsubscribe(core: &mut Core, id: ConnectionId, words: &[&[u8]]) {
     SHARD_CHANNELS.remove(core, id, &words[1..]);
 }
 
-pub fn publish(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
-    let (channel, payload) = (words[1], words[2]);
+/// Sends a message to those who listen here; to how many.
+pub fn deliver(core: &mut Core, channel: &[u8], payload: &[u8]) -> i64 {
     let mut receivers = 0;
-    for connection in context.core.connections.values_mut() {
+    for connection in core.connections.values_mut() {
         if connection.channels.contains(channel) {
             receivers += 1;
             connection
@@ -113,7 +113,16 @@ pub fn publish(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
             }
         }
     }
-    Ok(Reply::Int(receivers))
+    receivers
+}
+
+pub fn publish(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {
+    let (channel, payload) = (words[1], words[2]);
+    if context.core.cluster.is_some() {
+        let passed_on = (channel.to_vec(), payload.to_vec());
+        context.core.bus.push(passed_on);
+    }
+    Ok(Reply::Int(deliver(context.core, channel, payload)))
 }
 
 pub fn spublish(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {

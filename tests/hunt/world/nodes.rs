@@ -1,0 +1,335 @@
+//! The server; or the nodes of a cluster, and which of them has what.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::sim::server::{ConnectionId, Faults, Membership, Port, Reply, Server, key_of, slot};
+
+/// Where a server alone listens.
+pub const ALONE: Port = 6379;
+/// Where the first node of a cluster does.
+const FIRST: Port = 7000;
+/// Connections of different nodes have different numbers.
+const CONNECTIONS: u64 = 1_000_000;
+
+/// The servers, and the truth about them.
+pub struct Nodes {
+    all: Vec<Node>,
+    /// Which of them has each slot, in a cluster.
+    homes: Vec<usize>,
+    epoch: u64,
+}
+
+pub struct Node {
+    pub server: Server,
+    /// Is obeyed.
+    pub operator: ConnectionId,
+    pub port: Port,
+    /// Until then nobody reaches it.
+    pub down_until: Instant,
+    /// Another one has taken over what it had.
+    pub replaced: bool,
+    /// The others can't reach it, and it does not know that.
+    pub cut_off: bool,
+    /// Somebody else is about to take its place.
+    pub falling: bool,
+}
+
+impl Nodes {
+    /// Where the nodes of a cluster are at first.
+    pub fn ports(masters: usize) -> Vec<Port> {
+        (FIRST..).take(masters).collect()
+    }
+
+    /// So many nodes of a cluster; a server alone without.
+    pub fn new(micros: u64, masters: usize) -> Nodes {
+        let ports = Nodes::ports(masters);
+        let mut nodes = Nodes {
+            all: Vec::new(),
+            homes: Vec::new(),
+            epoch: 1,
+        };
+        if ports.is_empty() {
+            nodes.add(Server::new(micros), ALONE);
+            return nodes;
+        }
+        for port in &ports {
+            nodes.join(micros, Membership::new(*port, &ports));
+        }
+        let owners = nodes.all[0]
+            .server
+            .member(|member| member.owners().to_vec());
+        let place = |port: &Port| ports.iter().position(|known| known == port);
+        let homes = owners.iter().map(|port| place(port).expect("a master"));
+        nodes.homes = homes.collect();
+        nodes
+    }
+
+    fn join(&mut self, micros: u64, membership: Membership) -> usize {
+        let port = membership.myself;
+        let first = CONNECTIONS * (self.all.len() as u64 + 1);
+        self.add(Server::node(micros, membership, first), port)
+    }
+
+    fn add(&mut self, mut server: Server, port: Port) -> usize {
+        self.all.push(Node {
+            operator: server.connect_obeyed(),
+            server,
+            port,
+            down_until: Instant::now(),
+            replaced: false,
+            cut_off: false,
+            falling: false,
+        });
+        self.all.len() - 1
+    }
+
+    pub fn is_cluster(&self) -> bool {
+        !self.homes.is_empty()
+    }
+
+    pub fn node(&mut self, number: usize) -> &mut Node {
+        &mut self.all[number]
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn at_port(&self, port: Port) -> Option<usize> {
+        self.all.iter().position(|node| node.port == port)
+    }
+
+    /// Those that have slots: the place of a master in the beginning leads to whoever has taken over from it.
+    pub fn masters(&self) -> impl Iterator<Item = usize> {
+        (0..self.all.len()).filter(|number| !self.all[*number].replaced)
+    }
+
+    /// Who has a slot.
+    pub fn home_of_slot(&self, number: u16) -> usize {
+        self.homes.get(usize::from(number)).copied().unwrap_or(0)
+    }
+
+    /// Who has a key: of a slot that is on its way, the one where it is already.
+    pub fn home(&mut self, key: &[u8]) -> usize {
+        if !self.is_cluster() {
+            return 0;
+        }
+        let number = slot(key);
+        let home = self.home_of_slot(number);
+        let target = self.all[home]
+            .server
+            .member(|member| member.migrating.get(&number).copied());
+        let target = target.and_then(|port| self.at_port(port));
+        match target {
+            Some(target) if self.all[target].server.stores(key) => target,
+            _ => home,
+        }
+    }
+
+    /// Tells all of them the time.
+    pub fn at(&mut self, micros: u64) {
+        for node in &mut self.all {
+            node.server.at(micros);
+        }
+    }
+
+    pub fn now(&self) -> u64 {
+        self.all[0].server.now()
+    }
+
+    pub fn counter(&mut self, key: &[u8]) -> Option<i64> {
+        let home = self.home(key);
+        self.all[home].server.counter(key)
+    }
+
+    /// Asks the one that has the key, as far as its faults let it answer.
+    pub fn execute(&mut self, words: &[&[u8]]) -> Option<Reply> {
+        let home = match key_of(words) {
+            Some(key) => self.home(key),
+            None => 0,
+        };
+        let Node {
+            server, operator, ..
+        } = &mut self.all[home];
+        server.execute(*operator, words)
+    }
+
+    /// The same, whatever is wrong with it.
+    pub fn ask(&mut self, words: &[&[u8]]) -> Option<Reply> {
+        let home = match key_of(words) {
+            Some(key) => self.home(key),
+            None => 0,
+        };
+        self.all[home].ask(words)
+    }
+
+    /// All keys that match, at whoever they belong to.
+    pub fn keys(&mut self, pattern: &str) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        for number in 0..self.all.len() {
+            let node = &mut self.all[number];
+            let Some(Reply::Array(keys)) = node.ask(&[b"KEYS", pattern.as_bytes()]) else {
+                panic!("KEYS is answered by an array");
+            };
+            for key in keys {
+                if let Reply::Bulk(key) = key
+                    && self.home(&key) == number
+                {
+                    all.push(key);
+                }
+            }
+        }
+        all.sort();
+        all
+    }
+
+    /// Until when nobody reaches the one that has the key.
+    pub fn down_until(&mut self, key: &[u8]) -> Instant {
+        let home = self.home(key);
+        self.all[home].down_until
+    }
+
+    /// Whose connection it is.
+    pub fn disconnect(&mut self, node: usize, connection: ConnectionId) {
+        self.all[node].server.disconnect(connection);
+    }
+
+    /// All is well with them, but for those that are being replaced.
+    pub fn heal(&mut self) {
+        for node in &mut self.all {
+            node.server.faults(|faults| *faults = Faults::default());
+            if !node.falling {
+                node.down_until = Instant::now();
+            }
+        }
+    }
+
+    /// What is stored now is on disk everywhere.
+    pub fn save(&mut self) {
+        for node in &mut self.all {
+            node.server.save();
+        }
+    }
+
+    /// What those have published who can reach others is heard at these.
+    pub fn pass_messages_on(&mut self) {
+        for from in 0..self.all.len() {
+            for (channel, payload) in self.all[from].server.published() {
+                for to in 0..self.all.len() {
+                    let apart = self.all[from].cut_off || self.all[to].cut_off;
+                    if to != from && !apart {
+                        self.all[to].server.hear(&channel, &payload);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether any slot of this node is on its way, from it or to it.
+    pub fn is_moving(&mut self, number: usize) -> bool {
+        let of = |member: &mut Membership| member.migrating.len() + member.importing.len();
+        self.all[number].server.member(of) > 0
+    }
+
+    pub fn is_on_its_way(&mut self, number: u16) -> bool {
+        let home = self.home_of_slot(number);
+        let on_its_way = |member: &mut Membership| member.migrating.contains_key(&number);
+        self.all[home].server.member(on_its_way)
+    }
+
+    /// A slot begins to move.
+    pub fn opens(&mut self, number: u16, to: usize) {
+        let from = self.home_of_slot(number);
+        let (source, target) = (self.all[from].port, self.all[to].port);
+        self.all[to].server.member(|member| {
+            member.importing.insert(number, source);
+        });
+        self.all[from].server.member(|member| {
+            member.migrating.insert(number, target);
+        });
+    }
+
+    /// One key more of a slot that moves; whether there was any.
+    pub fn hands_over(&mut self, number: u16, to: usize) -> bool {
+        let from = self.home_of_slot(number);
+        let Some(key) = self.all[from].server.keys_in(number).into_iter().next() else {
+            return false;
+        };
+        let [source, target] = self.all.get_disjoint_mut([from, to]).expect("two of them");
+        source.server.hand_over(&key, &mut target.server);
+        true
+    }
+
+    /// The node that takes a slot over has been told that it is its own; whose it was.
+    pub fn arrives(&mut self, number: u16, to: usize) -> usize {
+        self.epoch += 1;
+        let (port, epoch) = (self.all[to].port, self.epoch);
+        self.all[to].server.member(|member| {
+            member.assign(number, port);
+            member.epoch = epoch;
+        });
+        std::mem::replace(&mut self.homes[usize::from(number)], to)
+    }
+
+    /// A node hears what the cluster is like.
+    pub fn learns(&mut self, number: usize) {
+        if self.all[number].cut_off {
+            return;
+        }
+        let owners: Vec<Port> = self.homes.iter().map(|home| self.all[*home].port).collect();
+        let epoch = self.epoch;
+        let lost = self.all[number]
+            .server
+            .member(|member| member.learn(&owners, epoch));
+        for slot in lost {
+            self.all[number].server.drop_channels(slot);
+        }
+    }
+
+    /// All that are reachable take the cluster for failed, or for well again.
+    pub fn is_down(&mut self, down: bool) {
+        for node in &mut self.all {
+            if !node.cut_off {
+                node.server.member(|member| member.down = down);
+            }
+        }
+    }
+
+    /// A replica of a node takes over, without the last `lag` writes; which one it is.
+    pub fn takes_over(&mut self, number: usize, lag: usize) -> usize {
+        self.epoch += 1;
+        let now = self.now();
+        let port = FIRST + u16::try_from(self.all.len()).expect("a few");
+        let former = &mut self.all[number];
+        former.replaced = true;
+        let snapshot = former.server.snapshot();
+        let mut member = former.server.member(|member| member.clone());
+        (member.myself, member.down) = (port, false);
+        let taker = self.join(now, member);
+        let node = &mut self.all[taker];
+        node.server.restore(&snapshot);
+        node.server.restart(lag);
+        node.operator = node.server.connect_obeyed();
+        for home in self.homes.iter_mut().filter(|home| **home == number) {
+            *home = taker;
+        }
+        self.learns(taker);
+        taker
+    }
+}
+
+impl Node {
+    /// Asks it, whatever is wrong with it.
+    pub fn ask(&mut self, words: &[&[u8]]) -> Option<Reply> {
+        let faults = self.server.faults(std::mem::take);
+        let reply = self.server.execute(self.operator, words);
+        self.server.faults(|now| *now = faults);
+        reply
+    }
+
+    pub fn is_down(&mut self, time: Duration) {
+        self.down_until = self.down_until.max(Instant::now() + time);
+    }
+}
