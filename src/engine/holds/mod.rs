@@ -12,7 +12,6 @@ mod table;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use self::holding::Holding;
 pub(crate) use self::holding::{Renewing, Term};

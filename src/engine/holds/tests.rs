@@ -1,4 +1,5 @@
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::Instant;
