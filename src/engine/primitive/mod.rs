@@ -345,6 +345,8 @@ pub(crate) struct Batch<P: Primitive> {
     pub(crate) sent: Moment,
     /// For how long an earlier sending had been without an answer then.
     pub(crate) unanswered: Option<Duration>,
+    /// Too few replicas have what its answer tells of.
+    unconfirmed: bool,
     /// When the answer had come; until then as `departed`.
     pub(crate) answered: Instant,
     /// The channels that were heard when it departed.
