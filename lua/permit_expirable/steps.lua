@@ -32,7 +32,7 @@
 do
   local ENDLESS, LOWEST, HIGHEST = 922337203685477, -2147483648, 2147483647
   -- So many end, and are listed, at a time; so many asynchronous callers of a JVM are started.
-  local MOST_ENDED, PAGE, CHUNK = 1000, 256, 2000
+  local MOST_ENDED, PAGE, CHUNK, LIST = 1000, 256, 2000, 128
   local format, max, min = string.format, math.max, math.min
 
   local time = redis.call('TIME')
@@ -90,9 +90,10 @@ do
     return redis.call('ZCOUNT', PERMITS, '(' .. now_text, '+inf') + change
   end
 
-  local entered, gone = {}, {}
+  -- The two commands that change who holds.
+  local entered, gone = { 'ZADD', PERMITS }, { 'ZREM', PERMITS }
   for i = 1, #ended do
-    stored[ended[i]], ends[ended[i]], gone[i] = false, false, ended[i]
+    stored[ended[i]], ends[ended[i]], gone[i + 2] = false, false, ended[i]
   end
   total, exists = total + #ended, exists or #ended > 0
   if #ended == most then over = redis.call('ZCOUNT', PERMITS, '-inf', now_text) - most end
@@ -291,10 +292,10 @@ do
     results, i = results .. ' ' .. result, i + size
   end
 
-  local took = #entered > 0
+  local took = #entered > 2
   if retaken then
-    local left = {}
-    for n = 1, #gone do
+    local left = { gone[1], gone[2] }
+    for n = 3, #gone do
       if not ends[gone[n]] then left[#left + 1] = gone[n] end
     end
     gone = left
@@ -310,12 +311,29 @@ do
   end
 
   local life = took and text and redis.call('PTTL', OBJECT) or 0
-  -- What may be refused is tried before anything changes; no permit has this id.
-  if #entered > 0 and #gone > 0 then redis.call('ZREM', PERMITS, KEYS[1]) end
+  -- A few are kept in a list, which is read from its beginning: those who go make room first. More than that are never all gone, or
+  -- they would begin as a list again.
+  local first, second = entered, gone
+  if #entered > 2 and #gone > 2 then
+    local held_now = redis.pcall('ZCARD', PERMITS)
+    local few = type(held_now) == 'number' and held_now + #entered / 2 - 1 <= LIST
+    if few then first, second = gone, entered end
+    -- What may be refused is tried before anything changes; no permit has this id.
+    if few then redis.call('ZADD', PERMITS, 'XX', '0', KEYS[1]) else redis.call('ZREM', PERMITS, KEYS[1]) end
+  end
   if life > 0 then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
   if total ~= tonumber(text or 0) or exists ~= (text ~= false) then write_counter() end
-  for first = 1, #entered, CHUNK do write('ZADD', PERMITS, unpack(entered, first, min(#entered, first + CHUNK - 1))) end
-  for first = 1, #gone, CHUNK do write('ZREM', PERMITS, unpack(gone, first, min(#gone, first + CHUNK - 1))) end
+  local function write_members(command)
+    if #command <= 2 * CHUNK then
+      if #command > 2 then changes[#changes + 1] = command end
+      return
+    end
+    for first = 3, #command, CHUNK do
+      write(command[1], command[2], unpack(command, first, min(#command, first + CHUNK - 1)))
+    end
+  end
+  write_members(first)
+  write_members(second)
   if life > 0 then write('PEXPIRE', PERMITS, life) end
 
   local look = -1

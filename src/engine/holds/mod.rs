@@ -12,7 +12,7 @@ mod table;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::holding::Holding;
 pub(crate) use self::holding::{Renewing, Term};
@@ -41,6 +41,8 @@ pub(crate) type Place = (Arc<str>, Arc<str>);
 #[derive(Default)]
 pub(crate) struct Holds {
     state: Mutex<Table>,
+    /// Something has been noted. Many a client keeps nothing at all.
+    noted: AtomicBool,
 }
 
 /// What was kept at a certain time.
@@ -95,7 +97,7 @@ impl Holds {
 
     /// Whether anything is known of `object`.
     pub(crate) fn keeps_some_of(&self, object: &str) -> bool {
-        self.lock().by_object.contains_key(object)
+        self.noted.load(Ordering::Acquire) && self.lock().by_object.contains_key(object)
     }
 
     /// Whether some owner here holds `lock`.
@@ -172,6 +174,7 @@ impl Holds {
         // Whoever held it before has lost it.
         let all = Kept(state.last_number);
         state.lose_all(lock, all);
+        self.noted.store(true, Ordering::Release);
         state.insert(lock, holding);
         (lease, id)
     }
@@ -200,6 +203,7 @@ impl Holds {
         let holding = Holding::new(owner, &id, term, until, renewing);
         let lease = holding.lease.clone();
         if !lease.is_lost() {
+            self.noted.store(true, Ordering::Release);
             state.insert(object, holding);
         }
         lease
