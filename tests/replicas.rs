@@ -306,6 +306,52 @@ async fn what_no_replica_confirms_is_given_back_and_told() {
     assert_eq!(stored(&pair.replica, "seats").await, ["5"]);
 }
 
+/// A caller who tries in vain, and the next ones: what one would leave to the other is no change to the server that they ask.
+async fn in_vain<T>(kind: &str, granted: impl AsyncFn() -> Result<T, Error>) {
+    for time in 1..=3 {
+        let error = granted().await.map(drop).expect_err(kind);
+        // What waits behind a question is not sent.
+        let told = matches!(
+            error,
+            Error::OutcomeUnknown { .. } | Error::Unavailable { .. }
+        );
+        assert!(told, "{kind}, {time}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_replica_has_is_not_passed_on() {
+    let pair = Pair::start().await;
+    let client = pair.builder().wait_for_replicas(1);
+    let client = client.retry_window(BOUND / 2).connect().await.unwrap();
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(1).await.unwrap();
+    let leased = client.permit_expirable_semaphore("work");
+    leased.try_set_permits(1).await.unwrap();
+    let (slots, fair) = (
+        client.set_semaphore("slots", 1),
+        client.fair_semaphore("fair", 1),
+    );
+    let recipes: [&dyn LeasedSemaphore; 2] = [&slots, &fair];
+    pair.part().await;
+    let all = futures::future::join5(
+        in_vain("a counter", async || semaphore.permit(1).await),
+        in_vain("ids", async || leased.permit().await),
+        in_vain("a set", async || recipes[0].try_acquire().await),
+        in_vain("fair", async || recipes[1].acquire().await),
+        in_vain("a lock", async || client.lock("door").lock().await),
+    );
+    all.await;
+    // Of what a try took that went along with a release, too.
+    in_vain("a counter", async || semaphore.try_acquire(1).await).await;
+    until_stored(&pair.master, "seats", 1).await;
+    until_stored(&pair.master, "work", 1).await;
+    until("they are free", LIMIT, async || {
+        ask::<i64>(&pair.master, &["EXISTS", "slots", "fair", "door"]).await == 0
+    })
+    .await;
+}
+
 /// Without it two may come to hold what is there for one; with it nobody is told that he does.
 #[tokio::test]
 async fn a_failover_loses_what_was_granted_unless_replicas_were_waited_for() {

@@ -2,8 +2,9 @@
 --   the other; before that some of those permits whose time is over become free
 -- Counterpart: RPermitExpirableSemaphore.acquire, tryAcquire, tryRelease, updateLeaseTime, getLeaseTime, availablePermits,
 --   acquiredPermits, getPermits, trySetPermits, setPermits, addPermits; the last part of the script, behind counter.lua and
---   semaphore/turns.lua. OBJECT is the counter: string, the permits available as a decimal integer; FURTHER the permits that are held: zset, id
---   -> when it ends, in milliseconds since 1970; 922337203685477: never
+--   semaphore/turns.lua. OBJECT is the counter: string, the permits available as a decimal integer; PERMITS those that are
+--   held: zset, id -> when it ends, in milliseconds since 1970; 922337203685477: never
+-- KEYS[1..] keys: those of counter.lua
 -- ARGV[1..] those of envelope.lua; then how many permits are wanted in all, more than are asked for where others wait behind
 --   those who ask, -1 where it is of no matter which permits have ended; then steps, each a kind and what it needs
 --   release: how many, ids; each on its own         together: how many, ids; all of them or none
@@ -23,15 +24,15 @@
 --   clear: "<how many>:<how many are left>"
 --   list: behind whom to go on, "-": nobody; for each ",<id in hex>=<milliseconds left, -1: without end>"
 --   Where turns are kept and others listen, a last word follows, see semaphore/turns.lua
--- Publishes: where some have become free and are left: how many, 2^31-1 at the most; then "0" for each further one. With "+"
---   before each where turns are kept, as those who take part are told in another way; nothing then if no other listens
+-- Publishes: where some have become free and are left, as announce.lua has it. With "+" before each where turns are kept, as
+--   those who take part are told in another way; nothing then if no other listens
 -- Repeat-safe: yes, by envelope.lua
 -- Invariant: a permit is either counted in the counter, or its id is in the zset
 
-return carry_out(function()
+do
   local ENDLESS, LOWEST, HIGHEST = 922337203685477, -2147483648, 2147483647
   -- So many end, and are listed, at a time; so many asynchronous callers of a JVM are started.
-  local MOST_ENDED, PAGE, MOST_ZEROS, CHUNK, LIST = 1000, 256, 64, 2000, 128
+  local MOST_ENDED, PAGE, CHUNK, LIST = 1000, 256, 2000, 128
   local format, max, min = string.format, math.max, math.min
 
   local time = redis.call('TIME')
@@ -39,16 +40,19 @@ return carry_out(function()
   local now_text = format('%.0f', now)
   -- To read it once more says what is wrong.
   if type(text) == 'table' then redis.call('GET', OBJECT) end
-  if text and not (#text < 16 and string.match(text, '^-?%d+$')) then return nil, text end
+  if text and not (#text < 16 and string.match(text, '^-?%d+$')) then
+    local found = 'unreadable ' .. string.sub(text, 1, 64)
+    return on_record(found) or found
+  end
   local total, exists, stood = tonumber(text or 0), text ~= false, text ~= false
 
+  local changes = {}
+  local function write(...) changes[#changes + 1] = { ... } end
   local function write_counter()
     if text then
-      write('SET', OBJECT, format('%.0f', total), 'KEEPTTL')
-      take_back_first('SET', OBJECT, text, 'KEEPTTL')
+      changes[1] = { 'SET', OBJECT, format('%.0f', total), 'KEEPTTL', undo = { 'SET', OBJECT, text, 'KEEPTTL' } }
     else
-      write('SET', OBJECT, format('%.0f', total))
-      take_back_first('DEL', OBJECT)
+      changes[1] = { 'SET', OBJECT, format('%.0f', total), undo = { 'DEL', OBJECT } }
     end
   end
 
@@ -315,13 +319,13 @@ return carry_out(function()
     local few = type(held_now) == 'number' and held_now + #entered / 2 - 1 <= LIST
     if few then first, second = gone, entered end
     -- What may be refused is tried before anything changes; no permit has this id.
-    if few then redis.call('ZADD', PERMITS, 'XX', '0', RECORD) else redis.call('ZREM', PERMITS, RECORD) end
+    if few then redis.call('ZADD', PERMITS, 'XX', '0', KEYS[1]) else redis.call('ZREM', PERMITS, KEYS[1]) end
   end
-  if life > 0 then redis.call('PEXPIRE', RECORD, ARGV[3]) end
+  if life > 0 then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
   if total ~= tonumber(text or 0) or exists ~= (text ~= false) then write_counter() end
   local function write_members(command)
     if #command <= 2 * CHUNK then
-      if #command > 2 then commands[#commands + 1] = command end
+      if #command > 2 then changes[#changes + 1] = command end
       return
     end
     for first = 3, #command, CHUNK do
@@ -331,12 +335,6 @@ return carry_out(function()
   write_members(first)
   write_members(second)
   if life > 0 then write('PEXPIRE', PERMITS, life) end
-  local word = turn and close_turn(total, added > 0 and total > 0) or ''
-  if added > 0 and total > 0 and not (turn and turn.strangers == 0) then
-    local sign = turn and '+' or ''
-    publish(sign .. format('%.0f', min(total, HIGHEST)))
-    publish(sign .. '0', min(added, total, MOST_ZEROS) - 1)
-  end
 
   local look = -1
   if asked and over > 0 then
@@ -346,6 +344,15 @@ return carry_out(function()
     nearest = min(nearest or ENDLESS, tonumber(first) or ENDLESS)
     if nearest < ENDLESS then look = max(1, nearest - now) end
   end
-  if asked and added > 0 and listeners < 0 then listeners = count_listeners() end
-  return format('%.0f %.0f %d', look, total, listeners) .. results .. word
-end)
+  if asked and added > 0 and listeners < 0 then listeners = count_listeners(CHANNEL) end
+  local words = format('%.0f %.0f %d', look, total, listeners) .. results
+
+  local known, old = on_record('done ' .. words, changes[1])
+  if known then return known end
+  if turn then words = words .. close_turn(total, added > 0 and total > 0) end
+  local heard, refusal
+  if added > 0 and total > 0 and not (turn and turn.strangers == 0) then
+    heard, refusal = announce(CHANNEL, total, added, turn and '+' or '')
+  end
+  return carry_out(words, changes, old, refusal)
+end

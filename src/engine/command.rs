@@ -104,7 +104,7 @@ impl Caller {
 
 impl Core {
     /// Carries `command` on the object with these `keys` out and answers its caller; `false` if copies of it may
-    /// still reach the server and change something. `others` sees to those who wait behind it.
+    /// still reach the server and change something, or replicas may not have it. `others` sees to those who wait behind it.
     pub(crate) async fn carry_out_command(
         self: &Arc<Self>,
         keys: &Keys,
@@ -131,12 +131,18 @@ impl Core {
         let mut settled = true;
         let answer = match self.carry_out(&mut request, callers).await {
             // Somebody else has written over what would tell.
-            Ending::Answer(value) if unanswered && is_stale(&value) => {
+            Ending::Answer(value) | Ending::Unconfirmed(value)
+                if unanswered && is_stale(&value) =>
+            {
                 settled = false;
                 let detail = format!("unexpected answer {value:?}");
                 Err(caller.in_doubt(name, detail))
             }
             Ending::Answer(value) => Ok(value),
+            Ending::Unconfirmed(value) => {
+                settled = false;
+                Ok(value)
+            }
             // An earlier sending may have been carried out all the same.
             Ending::Refused(Refusal { detail, .. }) if unanswered && !request.is_plain() => {
                 settled = false;

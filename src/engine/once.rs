@@ -31,6 +31,8 @@ use crate::transport::{Backoff, Command, Failure, Reason, Refusal, Route, Value}
 pub(crate) enum Ending {
     /// The server's answer.
     Answer(Value),
+    /// The same, which too few replicas have confirmed. All callers have been told so.
+    Unconfirmed(Value),
     /// The server refuses it: nothing took effect.
     Refused(Refusal),
     /// It was never sent, and not all of its callers wait for it any more.
@@ -49,6 +51,9 @@ pub(crate) enum Patience {
     Until(Instant),
     /// It is owed: there is no caller, or none that gives up.
     Forever,
+    /// The same, but nobody waits any more for what else was asked: what was granted is to be given back, whether replicas have it
+    /// or not.
+    InVain,
     /// Every caller has been told that it failed; or one, and it must not be sent as it is.
     Nobody,
     /// The same, and nothing has to be done about what it may have changed.
@@ -211,11 +216,11 @@ impl Core {
                     last,
                 });
                 // Nobody waits for replicas any more: what was granted was granted to nobody.
-                let nobody = matches!(patience, Patience::Nobody | Patience::Forgotten);
-                if (last || nobody)
+                let somebody = matches!(patience, Patience::Until(_) | Patience::Forever);
+                if (last || !somebody)
                     && let Some(answer) = unconfirmed.take()
                 {
-                    return Ending::Answer(answer);
+                    return Ending::Unconfirmed(answer);
                 }
                 let next_look = match (patience, first_sent) {
                     _ if last => return Ending::Unknown,

@@ -199,6 +199,15 @@ impl Request {
         }
     }
 
+    /// A question about it has all of its keys, and `more` behind its arguments.
+    pub(crate) fn ask_with_all_keys(&mut self, more: Arg) {
+        if let Request::Script(call) = self
+            && let Some(question) = &mut call.question
+        {
+            (question.keys, question.more) = (call.keys.len(), Some(more));
+        }
+    }
+
     /// Says that a copy of this call, or an earlier one, may still be on its way to the server. The next
     /// sending's number is `next`, where each has its own.
     pub(crate) fn mark_doubtful(&mut self, next: u64) {

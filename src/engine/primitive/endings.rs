@@ -312,11 +312,12 @@ impl<P: Primitive> State<P> {
         window: Duration,
     ) -> (Told<P>, Patience) {
         let mut told = Told::nobody();
-        let (mut owed, mut dropped) = (false, false);
+        let (mut owed, mut dropped, mut in_vain) = (false, false, false);
         let mut next: Option<Instant> = None;
         batch.calls.retain_mut(|queued| {
             let due = queued.since + window;
             if queued.is_pointless() {
+                in_vain = true;
                 dropped |= !trouble.doubtful;
                 return trouble.doubtful;
             }
@@ -342,9 +343,11 @@ impl<P: Primitive> State<P> {
             return (told, Patience::Nobody);
         }
         let waiting = !batch.asks.is_empty() && !self.waiters.is_empty();
+        in_vain |= !batch.asks.is_empty();
         let patience = match next {
             Some(next) => Patience::Until(next),
-            None if owed || waiting => Patience::Forever,
+            None if waiting || owed && !in_vain => Patience::Forever,
+            None if owed => Patience::InVain,
             None => Patience::Nobody,
         };
         (told, patience)

@@ -70,6 +70,19 @@ impl<P: Primitive> Ended<P> {
     }
 }
 
+impl<P: Primitive> Batch<P> {
+    /// Notes whether replicas have what the answer tells of.
+    fn confirmed(&mut self, ending: Ending) -> Ending {
+        match ending {
+            Ending::Unconfirmed(value) => {
+                self.unconfirmed = true;
+                Ending::Answer(value)
+            }
+            ending => ending,
+        }
+    }
+}
+
 impl<P: Primitive> Line<P> {
     async fn carry_out_batch(&self, batch: Box<Batch<P>>, short: Option<Short>) {
         let mut batch = InHand::new(self, batch);
@@ -127,7 +140,7 @@ impl<P: Primitive> Line<P> {
         let callers = |trouble: &Trouble<'_>| self.tell_impatient(batch, trouble, began);
         let mut request = question.request(&self.core);
         let ending = self.core.carry_on(&mut request, failure, callers).await;
-        match ending {
+        match batch.confirmed(ending) {
             Ending::Answer(value) => match question.read(&value) {
                 Fate::Answered(outcome) => self.answered(batch, &Said::Lone(outcome)),
                 Fate::NotDone => Some(Ended::NotDone),
@@ -171,6 +184,7 @@ impl<P: Primitive> Line<P> {
                 None => self.core.carry_out(&mut request, callers).await,
                 Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
             };
+            let ending = batch.confirmed(ending);
             let found = match &ending {
                 Ending::Answer(value) => match Answer::read(&envelope::text(value)) {
                     Some(Answer::Stale(found)) => Some(found.to_owned()),
@@ -198,7 +212,9 @@ impl<P: Primitive> Line<P> {
     fn ended(&self, batch: &mut InHand<'_, Self>, ending: Ending) -> Option<Ended<P>> {
         let waited = batch.unanswered;
         Some(match ending {
-            Ending::Answer(value) => return self.answered(batch, &Said::Value(value)),
+            Ending::Answer(value) | Ending::Unconfirmed(value) => {
+                return self.answered(batch, &Said::Value(value));
+            }
             Ending::Refused(refusal) => Ended::Failed {
                 error: refused(self.name(), &refusal),
                 doubt: waited.map(|waited| refused_in_doubt(self.name(), &refusal.detail, waited)),
@@ -235,6 +251,8 @@ impl<P: Primitive> Line<P> {
                 verdict.map(Ended::Answered)
             }
         };
+        // Where it leads to nothing but what replicas do not have, that of the next one must be confirmed, whatever it changes.
+        inner.state.doubtful |= batch.unconfirmed;
         let mut ended = match (ended, said) {
             (Some(ended), _) => ended,
             (None, Said::Value(value)) => self.makes_no_sense(batch, value),

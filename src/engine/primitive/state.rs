@@ -358,6 +358,7 @@ impl<P: Primitive> State<P> {
             doubtful: self.doubtful,
             sent: now,
             unanswered: None,
+            unconfirmed: false,
             answered: now.timer(),
             heard: Vec::new(),
             heard_at_last: Vec::new(),

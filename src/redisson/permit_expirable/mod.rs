@@ -96,8 +96,8 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and our own keys have a second colon
 /// instead: `redisson_sc_leased_once::`. While turns are kept a `+` stands before each number on the first channel, as our clients pass it over
-/// and Java reads the same. Scripts: `lua/permit_expirable/lone.lua`, behind it `lua/engine/envelope.lua` and `line.lua` with
-/// `lua/permit_expirable/counter.lua`, `lua/semaphore/turns.lua` and `lua/permit_expirable/steps.lua`;
+/// and Java reads the same. Scripts: `lua/permit_expirable/lone.lua`, behind it `lua/engine/record.lua`, `envelope.lua` and `line.lua` with
+/// `lua/permit_expirable/counter.lua`, `lua/semaphore/announce.lua`, `turns.lua` and `lua/permit_expirable/steps.lua`;
 /// `lua/permit_expirable/renew.lua`. A script takes out up to a thousand permits whose time is over, or as many as are
 /// asked for; the rest counts as over, and is taken out by the next ones. A caller who is alone and finds a permit leaves them to others.
 ///
