@@ -445,9 +445,10 @@ async fn renewal_does_not_wait_for_one_slot_after_the_other() {
                 locks.push(client.lock(name).guard().await.unwrap());
             }
         }
-        let asked = proxy.scripts();
+        let (asked, struck) = (proxy.scripts(), proxy.struck());
         proxy.at_script(1, Fate::HoldReply);
         proxy.until_scripts(asked + OBJECTS).await;
+        proxy.until_struck(struck + 1).await;
         proxy.deliver(1).await;
         for guard in locks {
             guard.unlock().await.unwrap();
@@ -455,7 +456,7 @@ async fn renewal_does_not_wait_for_one_slot_after_the_other() {
         for permit in permits {
             permit.release().await.unwrap();
         }
-        client.shutdown().await;
+        client.shutdown().await.unwrap();
     }
 }
 
