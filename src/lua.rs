@@ -11,6 +11,12 @@ macro_rules! line {
         lua!("engine/places", "engine/line")
     };
 }
+/// What is carried out once, and undone where it is refused.
+macro_rules! envelope {
+    () => {
+        lua!("engine/record", "engine/envelope")
+    };
+}
 /// The semaphore's batch, behind what reads its counter.
 macro_rules! semaphore {
     () => {
@@ -21,24 +27,31 @@ macro_rules! semaphore {
 macro_rules! recipe {
     ($($file:literal),+) => {
         concat!(
-            lua!("engine/envelope"),
+            lua!("engine/record", "engine/steps"),
             line!(),
             lua!("recipes/ids", $($file,)+ "recipes/batch"),
         )
     };
 }
 
-pub(crate) const ONCE: &str = lua!("engine/once");
+pub(crate) const ONCE: &str = lua!("semaphore/announce", "engine/record", "engine/once");
 pub(crate) const FORGET: &str = lua!("engine/forget");
 
-pub(crate) const SEMAPHORE: &str = concat!(lua!("semaphore/counter"), semaphore!());
-/// The same where calls are about permits on record.
-pub(crate) const WATCHED: &str = concat!(
-    lua!("semaphore/held", "semaphore/counter", "semaphore/holders"),
+pub(crate) const SEMAPHORE: &str = concat!(
+    lua!("semaphore/announce"),
+    envelope!(),
+    lua!("semaphore/counter"),
     semaphore!(),
 );
-pub(crate) const RECLAIM: &str = lua!("semaphore/reclaim");
-pub(crate) const LONE: &str = lua!("semaphore/lone");
+/// The same where calls are about permits on record.
+pub(crate) const WATCHED: &str = concat!(
+    lua!("semaphore/announce", "semaphore/held"),
+    envelope!(),
+    lua!("semaphore/counter", "semaphore/holders"),
+    semaphore!(),
+);
+pub(crate) const RECLAIM: &str = lua!("semaphore/announce", "semaphore/reclaim");
+pub(crate) const LONE: &str = lua!("semaphore/announce", "semaphore/lone");
 pub(crate) const SETTLE: &str = lua!("semaphore/settle");
 pub(crate) const NUDGE: &str = lua!("semaphore/nudge");
 
@@ -47,18 +60,20 @@ pub(crate) const TAKE: &str = lua!("lock/take");
 pub(crate) const GIVE: &str = lua!("lock/give");
 pub(crate) const RENEW_LOCKS: &str = lua!("lock/renew");
 
-pub(crate) const LATCH: &str = lua!("engine/envelope", "latch/steps");
+pub(crate) const LATCH: &str = concat!(envelope!(), lua!("latch/steps"));
 
 pub(crate) const PERMITS: &str = concat!(
-    lua!("permit_expirable/lone", "engine/envelope"),
+    lua!("permit_expirable/lone", "semaphore/announce"),
+    envelope!(),
+    lua!("permit_expirable/counter"),
     line!(),
-    lua!(
-        "permit_expirable/counter",
-        "semaphore/turns",
-        "permit_expirable/steps",
-    ),
+    lua!("semaphore/turns", "permit_expirable/steps"),
 );
-pub(crate) const PERMITS_KEYS: &str = lua!("engine/envelope", "permit_expirable/keys");
+pub(crate) const PERMITS_KEYS: &str = concat!(
+    lua!("semaphore/announce"),
+    envelope!(),
+    lua!("permit_expirable/keys"),
+);
 pub(crate) const RENEW_PERMITS: &str = lua!("permit_expirable/renew");
 
 pub(crate) const TIMESTAMP: &str = recipe!("recipes/times", "recipes/timestamp");

@@ -766,6 +766,43 @@ async fn what_a_caller_alone_costs() {
     assert_eq!(control.exists(permits_key("jobs")).await, Ok(false));
 }
 
+/// Where few are held, those who go make room before others come: Redis keeps them in a list that it reads from the beginning. Of more
+/// than that all may go, and they are no list again.
+#[tokio::test]
+async fn who_goes_makes_room_where_few_are_held() {
+    let (server, _client, jobs) = start(1000).await;
+    let mut monitor = Monitor::start(&server).await;
+    for (first, changes) in [(3, "ZREM ZADD"), (200, "ZADD ZREM")] {
+        let held = jobs.acquire_many(first).await.unwrap();
+        monitor.until_marker().await;
+        // The first one travels alone, the others together behind it.
+        let held = ids(&held);
+        let (_, given, taken) = tokio::join!(
+            jobs.available_permits(),
+            jobs.release_many(&held),
+            jobs.acquire_many(first),
+        );
+        let taken = given.and(taken).unwrap();
+        assert_eq!(taken.len(), first as usize);
+        let commands = monitor.until_marker().await;
+        let of_members = commands.iter().filter(|command| {
+            // What is tried beforehand is about no permit.
+            let tries = command
+                .args
+                .last()
+                .is_some_and(|last| last.starts_with("redisson_sc"));
+            command.is_lua() && matches!(&*command.name, "ZADD" | "ZREM") && !tries
+        });
+        let names: Vec<&str> = of_members.map(|command| &*command.name).collect();
+        assert_eq!(names.join(" "), changes, "with {first}");
+        assert_eq!(
+            counts(&jobs).await,
+            [1000 - i64::from(first), first.into(), 1000]
+        );
+        jobs.release_many(&ids(&taken)).await.unwrap();
+    }
+}
+
 /// Three hundred callers of one client: they ask together, and one release costs one script.
 #[tokio::test]
 async fn a_crowd_of_one_client_asks_together() {
@@ -821,15 +858,15 @@ async fn a_crowd_of_one_client_asks_together() {
 }
 
 /// A crowd that finds enough waits for nothing, and hears nothing: each of its scripts would tell it of up to 64 permits.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_crowd_that_finds_enough_hears_nothing() {
-    let (server, _client, jobs) = start(100).await;
+    let (server, _client, jobs) = start(1000).await;
     let mut control = server.connection().await;
-    let crowd: Vec<_> = (0..64)
+    let crowd: Vec<_> = (0..256)
         .map(|_| {
             let jobs = jobs.clone();
             tokio::spawn(async move {
-                for _ in 0..50 {
+                for _ in 0..200 {
                     let held = jobs.acquire().await.unwrap();
                     jobs.release(held.id()).await.unwrap();
                 }

@@ -295,7 +295,7 @@ fn call(server: &mut Server, connection: ConnectionId, script: &str, rest: &str)
     server.execute(connection, &words).expect("no subscription")
 }
 
-const RELEASE: &str = "3 s ch rec PUBLISH 0000000000000001 60000 0 release 1 2";
+const RELEASE: &str = "3 rec s ch PUBLISH 0000000000000001 60000 0 release 1 2";
 
 #[test]
 fn a_restart_loses_the_last_writes_connections_and_scripts() {

@@ -241,6 +241,11 @@ async fn first_key(server: &RedisServer, semaphore: &RSemaphore) -> String {
     script.expect("a script was called").args[2].clone()
 }
 
+/// A script for several semaphores has a record that bears the name of none.
+fn is_short(key: &str) -> bool {
+    key.starts_with("redisson_sc_once:") && !key.contains("{doubtful}")
+}
+
 #[tokio::test]
 async fn after_an_unknown_outcome_and_an_answer_all_is_as_before() {
     let (server, proxy) = start().await;
@@ -248,10 +253,7 @@ async fn after_an_unknown_outcome_and_an_answer_all_is_as_before() {
     let semaphore = client.semaphore("doubtful");
     semaphore.try_set_permits(5).await.unwrap();
     let before = first_key(&server, &semaphore).await;
-    assert!(
-        before.starts_with("redisson_sc_once:"),
-        "in short: {before}"
-    );
+    assert!(is_short(&before), "in short: {before}");
     proxy.mute();
     let added = {
         let semaphore = semaphore.clone();
@@ -267,7 +269,7 @@ async fn after_an_unknown_outcome_and_an_answer_all_is_as_before() {
     })
     .await;
     let after = first_key(&server, &semaphore).await;
-    assert!(after.starts_with("redisson_sc_once:"), "in short: {after}");
+    assert!(is_short(&after), "in short: {after}");
 }
 
 /// A permit may have been taken by a question that was never answered: a later "no" does not mean that nothing was.

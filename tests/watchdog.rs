@@ -201,7 +201,7 @@ async fn nothing_changes_for_those_who_are_not_watched() {
     };
     // Which record such a call uses is its own matter.
     let sent: Vec<String> = sent.iter().map(|text| with_one_record(text)).collect();
-    let whole = "3 seats redisson_sc:{seats} redisson_sc_once:{seats}:ID PUBLISH 0000000000000007 600000 0 add 1 1";
+    let whole = "3 redisson_sc_once:{seats}:ID seats redisson_sc:{seats} PUBLISH 0000000000000007 600000 0 add 1 1";
     let expected = [alone(4, -2), alone(5, -1), alone(6, 2), whole.to_owned()];
     assert_eq!(sent, expected);
     let beside =

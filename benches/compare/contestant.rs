@@ -27,6 +27,8 @@ pub(crate) enum Make {
     Leased,
     /// One script per call over the `redis` crate.
     LeasedPlain,
+    /// This crate, with guards that are renewed.
+    LeasedGuards,
     /// This crate, with guards.
     Guards,
     /// The same, watched.
@@ -48,6 +50,7 @@ impl Make {
             Make::LockPlain => "lock-plain",
             Make::Leased => "leased",
             Make::LeasedPlain => "leased-plain",
+            Make::LeasedGuards => "leased-guards",
             Make::Guards => "guards",
             Make::Watched => "watched",
         }

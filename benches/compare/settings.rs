@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     /// The length of the long line, for those that take it and those that don't.
     pub(crate) line: u64,
     pub(crate) line_of_redisson: u64,
+    /// How many permits are held and renewed.
+    pub(crate) held: u64,
 }
 
 impl Settings {
@@ -70,6 +72,7 @@ impl Settings {
             wake_ups_before: 1000,
             line: 100_000,
             line_of_redisson: 10_000,
+            held: 100_000,
         }
     }
 

@@ -1,7 +1,7 @@
 -- Purpose: keeps a line of clients that take turns, ordered by arrival; src/engine/turns tells the rule
 -- Counterpart: extension: a part of scripts that serve clients in turn, behind engine/places.lua; it knows nothing of what
 --   they wait for
--- Returns: nothing by itself; it defines `open_line(key, notes, publish, id, now, asks, rules)`, times in microseconds
+-- Returns: nothing by itself; where there is a `LINE`, it defines `open_line(key, notes, publish, id, now, asks, rules)`, times in microseconds
 --   of the server's clock. `key`: a zset, client id -> arrival of its first caller; `notes`: a hash; `publish`: the command;
 --   `id`: the client that runs this; `asks`: its callers ask now, else it stands where it stood. `rules`,
 --   where they are other than the semaphore's: `slack` and `part` of a wait that do not count between two clients;
@@ -22,7 +22,7 @@
 -- Invariant: what is stored decides who comes first, and nothing else; what can't be read counts as missing; both keys
 --   vanish when they have not been used for a while
 
-local function open_line(key, notes, publish, id, now, asks, rules)
+local open_line = LINE and function(key, notes, publish, id, now, asks, rules)
   local SLACK, SLACK_PART, say = rules.slack or 5000, rules.part or 0.1, rules.say or redis.pcall
   local FAR, REST = rules.mine and math.huge or 20000, 3
   local PASSING, PASS, ALIVE, REFUSED = 5000000, 20000, 20000, 100000

@@ -1,6 +1,6 @@
 -- Purpose: reads and writes the places in a line, and what is noted of the clients that stand there; src/engine/turns has the form
 -- Counterpart: extension: a part of scripts that serve clients in turn, before engine/line.lua
--- Returns: nothing by itself; it defines `open_places(key, notes, id, now, rules)`, all as `open_line` has them. The places have
+-- Returns: nothing by itself; where there is a `LINE`, it defines `open_places(key, notes, id, now, rules)`, all as `open_line` has them. The places have
 --   `me`: the place of the client that runs this; `longest`: no patience is longer, PATIENCE being the shortest; `stands`: it is in
 --   the line already, nothing where that is not known; `far_again`, `stop_again`: two instants in the notes; `without_me`: the
 --   walk passes it; `at(i)`: the i-th place that is read, or nothing; `leave(place, forget)`: takes it out of the line;
@@ -13,7 +13,7 @@
 
 local FAR_FIELD, STOP_FIELD, PATIENCE = '+', '=', 5000
 
-local function open_places(key, notes, id, now, rules)
+local open_places = LINE and function(key, notes, id, now, rules)
   -- So many places are read, and so many clients are looked at where some are taken out; notes; and what is believed.
   local MOST, MOST_LOOKED_AT, MOST_NOTES, OLDEST = 64, 1000, 10000, 3600000000
   local LONGEST, LIFE = rules.mine and 250000 or 150000, rules.life or '60000'

@@ -1,7 +1,7 @@
 -- Purpose: one caller alone, who takes a permit or gives one back, as far as nothing else is to be seen to: the same as the
 --   parts of the script behind this one, in short
--- Counterpart: RPermitExpirableSemaphore.acquire, tryAcquire, tryRelease; the first part of the script, before envelope.lua
--- KEYS[1] record: string, see envelope.lua
+-- Counterpart: RPermitExpirableSemaphore.acquire, tryAcquire, tryRelease; the first part of the script, before record.lua
+-- KEYS[1] record: string, see record.lua
 -- KEYS[2] counter: string, the permits available
 -- KEYS[3] channel: where others wait for permits
 -- KEYS[4] permits: zset, id -> when it ends, in milliseconds since 1970
@@ -9,11 +9,11 @@
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] sequence number of this batch, rising within a client, of a fixed width
 -- ARGV[3] time to live of the record in milliseconds
--- ARGV[4] anything but "0": nothing is done here, see envelope.lua
+-- ARGV[4] anything but "0": nothing is done here, see record.lua
 -- ARGV[5..] see steps.lua
 -- Returns: as envelope.lua and steps.lua do; what is no usual case has changed nothing, and is left to them
 -- Publishes: the number of permits available, when one has come back
--- Repeat-safe: yes, the record is as envelope.lua has it
+-- Repeat-safe: yes, the record is as record.lua has it
 -- Invariant: those of envelope.lua and steps.lua. Permits whose time is over are left where they are: who needs them
 --   finds them
 

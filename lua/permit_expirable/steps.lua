@@ -2,8 +2,9 @@
 --   the other; before that some of those permits whose time is over become free
 -- Counterpart: RPermitExpirableSemaphore.acquire, tryAcquire, tryRelease, updateLeaseTime, getLeaseTime, availablePermits,
 --   acquiredPermits, getPermits, trySetPermits, setPermits, addPermits; the last part of the script, behind counter.lua and
---   semaphore/turns.lua. OBJECT is the counter: string, the permits available as a decimal integer; FURTHER the permits that are held: zset, id
---   -> when it ends, in milliseconds since 1970; 922337203685477: never
+--   semaphore/turns.lua. OBJECT is the counter: string, the permits available as a decimal integer; PERMITS those that are
+--   held: zset, id -> when it ends, in milliseconds since 1970; 922337203685477: never
+-- KEYS[1..] keys: those of counter.lua
 -- ARGV[1..] those of envelope.lua; then how many permits are wanted in all, more than are asked for where others wait behind
 --   those who ask, -1 where it is of no matter which permits have ended; then steps, each a kind and what it needs
 --   release: how many, ids; each on its own         together: how many, ids; all of them or none
@@ -23,15 +24,15 @@
 --   clear: "<how many>:<how many are left>"
 --   list: behind whom to go on, "-": nobody; for each ",<id in hex>=<milliseconds left, -1: without end>"
 --   Where turns are kept and others listen, a last word follows, see semaphore/turns.lua
--- Publishes: where some have become free and are left: how many, 2^31-1 at the most; then "0" for each further one. With "+"
---   before each where turns are kept, as those who take part are told in another way; nothing then if no other listens
+-- Publishes: where some have become free and are left, as announce.lua has it. With "+" before each where turns are kept, as
+--   those who take part are told in another way; nothing then if no other listens
 -- Repeat-safe: yes, by envelope.lua
 -- Invariant: a permit is either counted in the counter, or its id is in the zset
 
-return carry_out(function()
+do
   local ENDLESS, LOWEST, HIGHEST = 922337203685477, -2147483648, 2147483647
   -- So many end, and are listed, at a time; so many asynchronous callers of a JVM are started.
-  local MOST_ENDED, PAGE, MOST_ZEROS, CHUNK = 1000, 256, 64, 2000
+  local MOST_ENDED, PAGE, CHUNK, LIST = 1000, 256, 2000, 128
   local format, max, min = string.format, math.max, math.min
 
   local time = redis.call('TIME')
@@ -39,16 +40,19 @@ return carry_out(function()
   local now_text = format('%.0f', now)
   -- To read it once more says what is wrong.
   if type(text) == 'table' then redis.call('GET', OBJECT) end
-  if text and not (#text < 16 and string.match(text, '^-?%d+$')) then return nil, text end
+  if text and not (#text < 16 and string.match(text, '^-?%d+$')) then
+    local found = 'unreadable ' .. string.sub(text, 1, 64)
+    return on_record(found) or found
+  end
   local total, exists, stood = tonumber(text or 0), text ~= false, text ~= false
 
+  local changes = {}
+  local function write(...) changes[#changes + 1] = { ... } end
   local function write_counter()
     if text then
-      write('SET', OBJECT, format('%.0f', total), 'KEEPTTL')
-      take_back_first('SET', OBJECT, text, 'KEEPTTL')
+      changes[1] = { 'SET', OBJECT, format('%.0f', total), 'KEEPTTL', undo = { 'SET', OBJECT, text, 'KEEPTTL' } }
     else
-      write('SET', OBJECT, format('%.0f', total))
-      take_back_first('DEL', OBJECT)
+      changes[1] = { 'SET', OBJECT, format('%.0f', total), undo = { 'DEL', OBJECT } }
     end
   end
 
@@ -86,9 +90,10 @@ return carry_out(function()
     return redis.call('ZCOUNT', PERMITS, '(' .. now_text, '+inf') + change
   end
 
-  local entered, gone = {}, {}
+  -- The two commands that change who holds.
+  local entered, gone = { 'ZADD', PERMITS }, { 'ZREM', PERMITS }
   for i = 1, #ended do
-    stored[ended[i]], ends[ended[i]], gone[i] = false, false, ended[i]
+    stored[ended[i]], ends[ended[i]], gone[i + 2] = false, false, ended[i]
   end
   total, exists = total + #ended, exists or #ended > 0
   if #ended == most then over = redis.call('ZCOUNT', PERMITS, '-inf', now_text) - most end
@@ -287,10 +292,10 @@ return carry_out(function()
     results, i = results .. ' ' .. result, i + size
   end
 
-  local took = #entered > 0
+  local took = #entered > 2
   if retaken then
-    local left = {}
-    for n = 1, #gone do
+    local left = { gone[1], gone[2] }
+    for n = 3, #gone do
       if not ends[gone[n]] then left[#left + 1] = gone[n] end
     end
     gone = left
@@ -306,19 +311,30 @@ return carry_out(function()
   end
 
   local life = took and text and redis.call('PTTL', OBJECT) or 0
-  -- What may be refused is tried before anything changes; no permit has this id.
-  if #entered > 0 and #gone > 0 then redis.call('ZREM', PERMITS, RECORD) end
-  if life > 0 then redis.call('PEXPIRE', RECORD, ARGV[3]) end
-  if total ~= tonumber(text or 0) or exists ~= (text ~= false) then write_counter() end
-  for first = 1, #entered, CHUNK do write('ZADD', PERMITS, unpack(entered, first, min(#entered, first + CHUNK - 1))) end
-  for first = 1, #gone, CHUNK do write('ZREM', PERMITS, unpack(gone, first, min(#gone, first + CHUNK - 1))) end
-  if life > 0 then write('PEXPIRE', PERMITS, life) end
-  local word = turn and close_turn(total, added > 0 and total > 0) or ''
-  if added > 0 and total > 0 and not (turn and turn.strangers == 0) then
-    local sign = turn and '+' or ''
-    publish(sign .. format('%.0f', min(total, HIGHEST)))
-    publish(sign .. '0', min(added, total, MOST_ZEROS) - 1)
+  -- A few are kept in a list, which is read from its beginning: those who go make room first. More than that are never all gone, or
+  -- they would begin as a list again.
+  local first, second = entered, gone
+  if #entered > 2 and #gone > 2 then
+    local held_now = redis.pcall('ZCARD', PERMITS)
+    local few = type(held_now) == 'number' and held_now + #entered / 2 - 1 <= LIST
+    if few then first, second = gone, entered end
+    -- What may be refused is tried before anything changes; no permit has this id.
+    if few then redis.call('ZADD', PERMITS, 'XX', '0', KEYS[1]) else redis.call('ZREM', PERMITS, KEYS[1]) end
   end
+  if life > 0 then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+  if total ~= tonumber(text or 0) or exists ~= (text ~= false) then write_counter() end
+  local function write_members(command)
+    if #command <= 2 * CHUNK then
+      if #command > 2 then changes[#changes + 1] = command end
+      return
+    end
+    for first = 3, #command, CHUNK do
+      write(command[1], command[2], unpack(command, first, min(#command, first + CHUNK - 1)))
+    end
+  end
+  write_members(first)
+  write_members(second)
+  if life > 0 then write('PEXPIRE', PERMITS, life) end
 
   local look = -1
   if asked and over > 0 then
@@ -328,6 +344,15 @@ return carry_out(function()
     nearest = min(nearest or ENDLESS, tonumber(first) or ENDLESS)
     if nearest < ENDLESS then look = max(1, nearest - now) end
   end
-  if asked and added > 0 and listeners < 0 then listeners = count_listeners() end
-  return format('%.0f %.0f %d', look, total, listeners) .. results .. word
-end)
+  if asked and added > 0 and listeners < 0 then listeners = count_listeners(CHANNEL) end
+  local words = format('%.0f %.0f %d', look, total, listeners) .. results
+
+  local known, old = on_record('done ' .. words, changes[1])
+  if known then return known end
+  if turn then words = words .. close_turn(total, added > 0 and total > 0) end
+  local heard, refusal
+  if added > 0 and total > 0 and not (turn and turn.strangers == 0) then
+    heard, refusal = announce(CHANNEL, total, added, turn and '+' or '')
+  end
+  return carry_out(words, changes, old, refusal)
+end

@@ -1,10 +1,10 @@
 -- Purpose: carries out the calls that the tasks of one client made on one semaphore with ids: first what is released, then
 --   what is refreshed, then those who wait, in order, then those who only try
--- Counterpart: extension: the last part of the scripts, behind envelope.lua and line.lua of the engine; `store`, from the
+-- Counterpart: extension: the last part of the scripts, behind record.lua, steps.lua and line.lua of the engine; `store`, from the
 --   part before, keeps the holders
--- KEYS[1..] keys: those of envelope.lua, the object being the line of our clients, and the channel that of this client, see
+-- KEYS[1..] keys: those of steps.lua, the object being the line of our clients, and the channel that of this client, see
 --   line.lua; the store's; the lock of peers, where there is one: string; the line's notes: hash
--- ARGV[1..] those of envelope.lua, and behind them
+-- ARGV[1..] those of record.lua, and behind them
 --   what to do: "batch"; "tend": the same, and this client goes from the line if nobody waits; "list": a page of the
 --     holders; "clear": release all
 --   limit
@@ -32,7 +32,7 @@
 --   commas> <why nothing could be granted>", "-" for what is empty, "=" and hexadecimal digits for a text that is no
 --   word; "unreadable units <score>" for a time in other units
 -- Publishes: nothing
--- Repeat-safe: yes, by envelope.lua
+-- Repeat-safe: yes, by steps.lua
 -- Invariant: permits go to those of our clients who wait in the order of their arrival; none is granted while a
 --   peer holds the lock; after a refusal nothing has changed
 

@@ -1,6 +1,6 @@
 -- Purpose: carries out lone calls, each on a semaphore of its own: the usual cases of batch.lua in short, for many
 --   semaphores in one script
--- Counterpart: RSemaphore.tryAcquire, release
+-- Counterpart: RSemaphore.tryAcquire, release; the part behind announce.lua
 -- KEYS[1] record: string, "<sequence number> <what became of each call>" of the last script that went this way
 -- KEYS[2..] semaphores: two for each call, the semaphore and its channel, those of batch.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
@@ -15,26 +15,14 @@
 -- Invariant: each counter changes by exactly what is said of it, and keeps its time to live; what is no usual case
 --   has changed nothing and hinders no other
 
-local HIGHEST, MOST_ZEROS = 2147483647, 64
+local HIGHEST = 2147483647
 local pcall = redis.pcall
 local KEYS, ARGV = KEYS, ARGV
 local calls = #ARGV - 3
 
--- Announces `total` permits, `added` of them new. Returns how many listen, or the error.
-local function announce(channel, total, added)
-  local heard = redis.pcall(ARGV[1], channel, total .. '')
-  if heard == 0 or type(heard) == 'table' then return heard end
-  for _ = 2, math.min(added, total, MOST_ZEROS) do
-    if redis.pcall(ARGV[1], channel, '0') == 0 then break end
-  end
-  -- Who hears all channels by a pattern waits for nothing.
-  local counted = pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
-  return counted.err and -1 or counted[2]
-end
-
 -- Whether it was possible.
 local function put_back(key, text, ...)
-  local reply = text and pcall('SET', key, text, ...) or pcall('DEL', key)
+  local reply = text and redis.pcall('SET', key, text, ...) or redis.pcall('DEL', key)
   return not (type(reply) == 'table' and reply.err)
 end
 
@@ -61,12 +49,8 @@ for i = 1, calls do
 end
 if not changes then return answers end
 
-local function record()
-  return pcall('SET', KEYS[1], ARGV[2] .. ' ' .. table.concat(fates), 'PX', ARGV[3], 'GET')
-end
-
 -- The record first: a server that can't or may not write says so before anything has changed.
-local old = record()
+local old = pcall('SET', KEYS[1], ARGV[2] .. ' ' .. table.concat(fates), 'PX', ARGV[3], 'GET')
 if old and (type(old) == 'table' or old >= ARGV[2]) then
   if type(old) == 'string' then put_back(KEYS[1], old, 'PX', ARGV[3]) end
   for i = 1, 2 * calls, 2 do answers[i], answers[i + 1] = false, -1 end
@@ -81,11 +65,10 @@ for i = 1, calls do
     local done = type(pcall('INCRBY', key, permits)) == 'number'
     permits = permits + 0
     if done and permits > 0 and after > 0 then
-      local listeners = announce(KEYS[2 * i + 1], after, permits)
-      local heard = type(listeners) == 'number'
+      local heard = announce(KEYS[2 * i + 1], after, permits, '')
       -- What can't be undone has happened, if unannounced.
       done = heard or not put_back(key, texts[i], 'KEEPTTL')
-      if heard then answers[2 * i] = listeners end
+      if heard then answers[2 * i] = heard > 0 and count_listeners(KEYS[2 * i + 1]) or 0 end
     end
     if done then
       some = true
@@ -94,5 +77,8 @@ for i = 1, calls do
     end
   end
 end
-if failed and some then record() elseif failed then put_back(KEYS[1], old, 'PX', ARGV[3]) end
+if failed then
+  if some then old = ARGV[2] .. ' ' .. table.concat(fates) end
+  put_back(KEYS[1], old, 'PX', ARGV[3])
+end
 return answers

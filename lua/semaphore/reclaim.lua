@@ -1,5 +1,5 @@
 -- Purpose: gives the permits of dead clients back, and keeps this client's own on record, for many semaphores at once
--- Counterpart: extension; to Redisson's waiters it is a release
+-- Counterpart: extension; to Redisson's waiters it is a release. The part behind announce.lua
 -- KEYS[1..] semaphores: four for each, the semaphore and its channel, and the two of holders.lua: held and alive
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] for how many milliseconds this client is believed alive from now on
@@ -14,17 +14,9 @@
 -- Invariant: the sum of counter and records stays as it is, but where there is no semaphore any more; a counter
 --   keeps its time to live, and stays within 32 bits
 
-local HIGHEST, MOST_ZEROS, MOST_AT_ONCE = 2147483647, 64, 64
+local HIGHEST, MOST_AT_ONCE = 2147483647, 64
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
-local function announce(channel, total, added)
-  local heard = redis.pcall(ARGV[1], channel, string.format('%.0f', total))
-  for _ = 2, math.min(added, total, MOST_ZEROS) do
-    if heard == 0 or type(heard) == 'table' then return end
-    heard = redis.pcall(ARGV[1], channel, '0')
-  end
-end
 
 -- Turns what is on record of the dead into permits. Says why that could not be done.
 local function reclaim(semaphore, channel, held, alive, answer)
@@ -60,7 +52,7 @@ local function reclaim(semaphore, channel, held, alive, answer)
   end
   if total then
     answer[3] = total
-    if total > 0 then announce(channel, total, permits) end
+    if total > 0 then announce(channel, total, permits, '') end
   end
   return ''
 end

@@ -1,8 +1,8 @@
 -- Purpose: whose turn it is among callers of several clients: how many of those who ask may take permits;
 --   src/engine/turns has the rule and its reasons
--- Counterpart: extension: the part behind counter.lua and engine/line.lua, and before batch.lua
--- KEYS[1..] keys: those of batch.lua; the third ends with this client's id; the fourth and fifth are the line and its
---   notes, see engine/line.lua, without which nothing is done here. Those who take part listen to a channel that is
+-- Counterpart: extension: the part behind counter.lua, announce.lua and engine/line.lua, and before batch.lua
+-- KEYS[1..] keys: those of batch.lua; the first ends with this client's id. `LINE` and `NOTES`, of the part before, are the line
+--   and its notes, see engine/line.lua, without which nothing is done here. Those who take part listen to a channel that is
 --   called like the line. In the notes' field "*": the counter behind the last script, how many permits strangers are
 --   owed, how much of an equal share that is, since when some are kept for them, and how many they have not released
 -- ARGV[1] publish command
@@ -11,38 +11,38 @@
 --   listeners are this client itself; 1: nobody may pass the first in line; how many callers were served without
 --   Redis, and how many messages of strangers were heard, meanwhile
 -- Returns: nothing by itself; it defines for batch.lua `listeners`, `steps_end`, `strict` and, where others listen,
---   `turn`, `due` and `close_turn`, behind which `turn.silent` says that strangers are not to hear of what is free, and whose word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>": 1 if callers
---   were held back from what is free; 1 if somebody was told of it, and after how many microseconds it is to be seen
---   whether they came, 0 if nobody is waited for; for how long a caller must have waited by now to be served within its
---   process (may be less than nothing), "-" for none; how many strangers listen; how many clients stand in line; 1 if this
---   client is one of the first three. Or "turn:off": the server does not let the line be kept
+--   `turn`, `due` and `close_turn`, behind which `turn.silent` says that strangers are not to hear of what is free, and whose
+--   word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>": 1 if callers were held back from what
+--   is free; 1 if somebody was told of it, and after how many microseconds it is to be seen whether they came, 0 if nobody is
+--   waited for; for how long a caller must have waited by now to be served within its process (may be less than nothing), "-"
+--   for none; how many strangers listen; how many clients stand in line; 1 if this client is one of the first three. Or "turn:off": the server does not let the line be kept
 -- Publishes: "soon" to whoever has come among the first three in line, and "turn" to these where strangers may be faster than
 --   one; to those who take part "+" where permits were added that nobody can use, and "all" where no line may be kept
--- Repeat-safe: yes, batch.lua keeps a record; a batch that leaves none has changed nothing but the line
+-- Repeat-safe: yes, by envelope.lua; a batch that leaves no record has changed nothing but the line
 -- Invariant: nobody gets more than there is
 
 local turn, due, close_turn
 local listeners, ours, steps_end = -1, 0, #ARGV
-if KEYS[5] then
+if NOTES then
   steps_end = steps_end - 9
-  listeners, ours = count_listeners(KEYS[4])
+  listeners, ours = count_listeners(CHANNEL, LINE)
 end
-local client, time = string.sub(KEYS[3], -36), nil
+local time
 if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
   time = redis.pcall('TIME')
-elseif KEYS[5] then
+elseif NOTES then
   -- Nobody waits for whoever may stand there; and who comes next finds the line empty, and calls this client.
-  local gone = redis.pcall('ZRANGE', KEYS[4], 0, 999)
-  if gone[1] then redis.pcall('ZREM', KEYS[4], unpack(gone)) end
+  local gone = redis.pcall('ZRANGE', LINE, 0, 999)
+  if gone[1] then redis.pcall('ZREM', LINE, unpack(gone)) end
 end
 if time and not time.err then
   local MOST_OWED, LEAST_WEIGHT, NEAR, CROWD = 8, 1 / 32, 3, 16
-  local floor, min, max = math.floor, math.min, math.max
+  local floor, min, max, client = math.floor, math.min, math.max, string.sub(KEYS[1], -36)
   local now = time[1] * 1000000 + time[2]
   local head, last = now - ARGV[steps_end + 1], now - ARGV[steps_end + 2]
   local named, waiting = ARGV[steps_end + 3] + 0, ARGV[steps_end + 4] + 0
   local ticket, handed_over = ARGV[steps_end + 5] + 0, ARGV[steps_end + 8] + 0
-  local line = open_line(KEYS[4], KEYS[5], ARGV[1], client, now, named > 0, {})
+  local line = open_line(LINE, NOTES, ARGV[1], client, now, named > 0, {})
   local strangers = max(0, listeners - ours)
   local asked, served, kept, held, want = 0, 0, 0, false, nil
   turn = { strangers = strangers }
@@ -51,7 +51,7 @@ if time and not time.err then
   -- counter has fallen by, whichever is more in the long run.
   local counter, owed, weight, since, unreleased, overdrawn, contested
   if strangers > 0 then
-    local account = redis.pcall('HGET', KEYS[5], '*')
+    local account = redis.pcall('HGET', NOTES, '*')
     local n = {}
     for word in string.gmatch(type(account) == 'string' and account or '', '[^ ]+') do
       n[#n + 1] = string.find(word, '^%-?%d+%.?%d*$') and tonumber(word) or 0
@@ -131,12 +131,12 @@ if time and not time.err then
       reach = total + (turn.amount or 1),
     })
     -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line.
-    if announces and left ~= 0 then redis.pcall(ARGV[1], KEYS[4], left and '+' or 'all') end
+    if announces and left ~= 0 then redis.pcall(ARGV[1], LINE, left and '+' or 'all') end
     if not left then return ' turn:off' end
     -- Who comes near the head of the line answers what strangers say from then on.
-    local near = redis.pcall('ZRANGE', KEYS[4], 0, NEAR - 1)
+    local near = redis.pcall('ZRANGE', LINE, 0, NEAR - 1)
     local function tell(i, word)
-      if near[i] and near[i] ~= client then redis.pcall(ARGV[1], KEYS[4] .. ':' .. near[i], word) end
+      if near[i] and near[i] ~= client then redis.pcall(ARGV[1], LINE .. ':' .. near[i], word) end
     end
     for i = max(1, NEAR + 1 - max(line.left(), grants > 0 and 1 or 0)), NEAR do tell(i, 'soon') end
     turn.silent = overdrawn and left == 0 and near[2]
@@ -147,4 +147,4 @@ if time and not time.err then
       keep, strangers, clients, is_near and 1 or 0)
   end
 end
-local strict = KEYS[5] and ARGV[steps_end + 7] == '1'
+local strict = NOTES and ARGV[steps_end + 7] == '1'

@@ -8,7 +8,7 @@ use redisson_semaphore::RSemaphore;
 
 use crate::connect::Connect;
 use crate::exit::{self, Failure};
-use crate::look::{Looker, show};
+use crate::look::{Kind, Looker, Object, show};
 use crate::say::say;
 use crate::span;
 
@@ -32,7 +32,7 @@ pub(crate) enum Change {
     },
     /// Add permits to a semaphore, or take some away (-3); creates it
     ///
-    /// As in Redisson, a time to live is dropped. Asks before it takes some away: the counter may become negative.
+    /// A time to live stays. Asks before it takes some away: the counter may become negative.
     Add {
         name: String,
         #[arg(allow_negative_numbers = true)]
@@ -42,7 +42,7 @@ pub(crate) enum Change {
     },
     /// Take all permits of a semaphore that are available
     ///
-    /// As in Redisson, a time to live is dropped.
+    /// A time to live stays.
     Drain {
         name: String,
         #[command(flatten)]
@@ -109,9 +109,14 @@ impl Change {
             } => release(connect, &semaphore, permits, consent).await,
             Change::Reclaim { .. } => reclaim(&semaphore).await,
             Change::Unlock { name, consent, .. } => {
+                let found = look(connect, &name).await?;
+                if !matches!(found.kind, Kind::Lock { .. } | Kind::Missing) {
+                    let is_none = format!("{name:?} is no lock: {}", show::in_words(&found));
+                    return Err(Failure::new(exit::DATA, is_none));
+                }
                 let asked = format!(
-                    "{}. Take it away from its holder?",
-                    state(connect, &name).await?
+                    "{name} {}. Take it away from its holder?",
+                    show::in_words(&found)
                 );
                 if consent.given(&asked)? {
                     let held = client.lock(&name).force_unlock().await?;
@@ -174,9 +179,10 @@ async fn set(
         )
     })?;
     semaphore.add_permits(delta).await?;
-    if let Some(ttl) = ttl {
-        semaphore.expire(ttl, None).await?;
-    }
+    match ttl {
+        Some(ttl) => semaphore.expire(ttl, None).await?,
+        None => semaphore.clear_expire().await?,
+    };
     say(format_args!(
         "{name}: {before} available before, {permits} now"
     ));
@@ -275,9 +281,15 @@ async fn tell(semaphore: &RSemaphore) -> Result<bool, Failure> {
 
 /// What is found, for the question.
 async fn state(connect: &Connect, name: &str) -> Result<String, Failure> {
+    Ok(format!(
+        "{name} {}",
+        show::in_words(&look(connect, name).await?)
+    ))
+}
+
+async fn look(connect: &Connect, name: &str) -> Result<Object, Failure> {
     let looker = Looker::new(connect.client().await?);
-    let object = looker.object(&connect.mapped(name)).await?;
-    Ok(format!("{name} {}", show::in_words(&object)))
+    Ok(looker.object(&connect.mapped(name)).await?)
 }
 
 impl Consent {

@@ -196,7 +196,7 @@ async fn permits_are_set_added_drained_and_given_back() {
     let server = RedisServer::start().await;
     let url = server.url();
     let mut connection = server.connection().await;
-    let steps: [(&[&str], i32, &str, Option<i64>); 12] = [
+    let steps: [(&[&str], i32, &str, Option<i64>); 14] = [
         (&["set", "seats", "5"], 0, "5 available, created", Some(5)),
         (&["set", "seats", "7", "--if-missing"], 1, "", Some(5)),
         (
@@ -225,6 +225,18 @@ async fn permits_are_set_added_drained_and_given_back() {
             Some(2),
         ),
         (&["drain", "seats", "--yes"], 0, "2 taken", Some(0)),
+        (
+            &["set", "seats", "1", "-y", "--ttl", "1h"],
+            0,
+            "0 available before, 1 now",
+            Some(1),
+        ),
+        (
+            &["set", "seats", "0", "-y"],
+            0,
+            "1 available before, 0 now",
+            Some(0),
+        ),
         (&["release", "other", "--yes"], 1, "", None),
         (&["set", "list", "3", "--yes"], 65, "", None),
         (&["set", "seats", "3000000000"], 64, "", None),
@@ -236,6 +248,7 @@ async fn permits_are_set_added_drained_and_given_back() {
         ),
     ];
     let _: () = connection.lpush("list", 0).await.unwrap();
+    let mut expires = false;
     for (arguments, status, words, after) in steps {
         let ended = rsem(&url, arguments).await;
         assert_eq!(ended.status, status, "{arguments:?}: {ended:?}");
@@ -247,10 +260,13 @@ async fn permits_are_set_added_drained_and_given_back() {
                 "{arguments:?}"
             );
         }
-        if arguments.contains(&"--ttl") {
-            let ttl: i64 = connection.pttl("seats").await.unwrap();
-            assert!((1..=3_600_000).contains(&ttl));
+        // It stays unless it is set anew.
+        if arguments[..2] == ["set", "seats"] && status == 0 {
+            expires = arguments.contains(&"--ttl");
         }
+        let ttl: i64 = connection.pttl("seats").await.unwrap();
+        let range = if expires { 1..=3_600_000 } else { -1..=-1 };
+        assert!(range.contains(&ttl), "{arguments:?}: {ttl}");
     }
     assert_eq!(available(&mut connection, "other").await, None);
 }
@@ -295,6 +311,14 @@ async fn without_a_terminal_nothing_of_others_is_touched_unless_told_so() {
         (again.status, again.out.as_str()),
         (1, "door: nobody held it\n")
     );
+    let _: () = connection.hset("data", "field", "value").await.unwrap();
+    for name in ["data", "seats"] {
+        let refused = rsem(&url, &["unlock", name, "--force", "--yes"]).await;
+        assert_eq!(refused.status, 65, "{refused:?}");
+        assert!(refused.err.contains("is no lock"), "{refused:?}");
+        let there: bool = connection.exists(name).await.unwrap();
+        assert!(there, "{name}");
+    }
 }
 
 #[tokio::test]

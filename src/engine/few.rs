@@ -13,7 +13,22 @@ impl<T> Default for Few<T> {
     }
 }
 
+impl<T> FromIterator<T> for Few<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        let mut few = Few::default();
+        few.extend(items);
+        few
+    }
+}
+
 impl<T> Few<T> {
+    pub(crate) fn one(one: T) -> Self {
+        Few {
+            first: Some(one),
+            others: Vec::new(),
+        }
+    }
+
     /// None yet, with room for `most`.
     pub(crate) fn up_to(most: usize) -> Self {
         Few {

@@ -37,6 +37,8 @@ pub(crate) enum Arg {
     Publish,
     Text(Arc<str>),
     Bytes(Arc<[u8]>),
+    /// The same, without memory of its own.
+    Short([u8; 16]),
     Number(i64),
     /// A sequence number: of a fixed width, so that scripts can compare them as texts.
     Sequence(u64),
@@ -197,6 +199,15 @@ impl Request {
         }
     }
 
+    /// A question about it has all of its keys, and `more` behind its arguments.
+    pub(crate) fn ask_with_all_keys(&mut self, more: Arg) {
+        if let Request::Script(call) = self
+            && let Some(question) = &mut call.question
+        {
+            (question.keys, question.more) = (call.keys.len(), Some(more));
+        }
+    }
+
     /// Says that a copy of this call, or an earlier one, may still be on its way to the server. The next
     /// sending's number is `next`, where each has its own.
     pub(crate) fn mark_doubtful(&mut self, next: u64) {
@@ -251,6 +262,7 @@ impl ScriptCall {
                 Arg::Publish => command.word(messages.publish()),
                 Arg::Text(text) => command.word(text),
                 Arg::Bytes(bytes) => command.bytes(bytes),
+                Arg::Short(bytes) => command.bytes(bytes),
                 Arg::Number(number) => command.number(*number),
                 Arg::Sequence(number) => command.formatted(format_args!("{number:016}")),
             }

@@ -17,9 +17,9 @@ use crate::transport::{Command, Refusal, Value};
 static ONCE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::ONCE));
 
 /// Where in the script's arguments the sequence number stands.
-const SEQUENCE: usize = 0;
+const SEQUENCE: usize = 1;
 /// And whether an error must be put on record.
-const RECORD_FLAG: usize = 4;
+const RECORD_FLAG: usize = 3;
 /// Which of its keys is the record.
 const RECORD_KEY: usize = 0;
 
@@ -314,12 +314,12 @@ impl<L: Commands> Object<'_, L> {
         self.line.keys().check()?;
         let record_life = self.line.core().config.record_life();
         let mut script_args = vec![
+            Arg::Publish,
             Arg::Number(0),
             Arg::millis(record_life),
+            Arg::Number(0),
             Arg::Word(command),
             Arg::Number(second.is_some().into()),
-            Arg::Number(0),
-            Arg::Publish,
         ];
         script_args.extend_from_slice(args);
         let keys = self.line.keys();

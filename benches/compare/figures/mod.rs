@@ -88,13 +88,15 @@ const MAX: &str = "wait_max_micros";
 const HELD: &str = "permit_use";
 
 /// The loads whose throughput is told, and what they are called.
-const LOADS: [(&str, &str); 7] = [
+const LOADS: [(&str, &str); 9] = [
     ("ample-1", "1 caller"),
     ("ample-16", "16 callers"),
     ("ample-256", "256 callers"),
     ("ample-1024", "1,024 callers"),
     ("scarce-1024", "1,024 callers on 8 permits"),
     ("many-1000", "1,000 semaphores, 1 caller each"),
+    ("leased-1", "permits with ids, 1 caller"),
+    ("leased-256", "permits with ids, 256 callers"),
     ("lock-1", "a lock, 1 caller"),
 ];
 

@@ -6,13 +6,14 @@ use super::numbers::{grouped, micros, percent, precise};
 use super::{HELD, LOADS, MAX, P50, P99, PAIRS, machine, redisson, value};
 
 /// Each with its name in the page.
-pub(super) fn all(report: &Value) -> [(&'static str, String); 6] {
+pub(super) fn all(report: &Value) -> [(&'static str, String); 7] {
     [
         ("machine", format!("{}.\n", machine(report))),
         ("throughput", throughput(report)),
         ("hand-over", hand_over(report)),
         ("shared", shared(report)),
         ("line", line(report)),
+        ("held", held(report)),
         ("recipes", recipes(report)),
     ]
 }
@@ -139,6 +140,31 @@ fn line(report: &Value) -> String {
         Some(vec![title.to_owned(), format!("{number} {unit}")])
     });
     table(&head, rows)
+}
+
+fn held(report: &Value) -> String {
+    let head = ["100,000 permits with ids, held by guards", "this crate"];
+    let number = |metric| value(report, "leased-held", "ours", metric);
+    let rows = [
+        (
+            "scripts that renew all of them",
+            number("scripts_per_period").map(precise),
+        ),
+        (
+            "their time in the server",
+            number("script_micros_per_period").map(micros),
+        ),
+        (
+            "99.9 % of them take",
+            number("script_p99_9_micros").map(|time| format!("at most {}", micros(time))),
+        ),
+        ("the longest one", number("script_max_micros").map(micros)),
+    ];
+    let rows = rows.into_iter();
+    table(
+        &head,
+        rows.filter_map(|(title, text)| Some(vec![title.to_owned(), text?])),
+    )
 }
 
 fn recipes(report: &Value) -> String {

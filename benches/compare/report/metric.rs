@@ -54,6 +54,11 @@ pub(crate) static REDIS_PER_SCRIPT: Metric = metric(
 );
 pub(crate) static COMMANDS_PER_PAIR: Metric =
     metric("commands_per_pair", "commands/pair", Unit::Precise);
+pub(crate) static SCRIPTS_PER_PERIOD: Metric =
+    metric("scripts_per_period", "scripts/period", Unit::Precise);
+pub(crate) static SCRIPT_TIME_PER_PERIOD: Metric =
+    metric("script_micros_per_period", "their time", Unit::Micros);
+pub(crate) static STILL_HELD: Metric = metric("still_held", "still held", Unit::Percent);
 pub(crate) static SCRIPTS_PER_SECOND: Metric =
     metric("scripts_per_second", "scripts/s", Unit::Count);
 /// The machine's other programs may interrupt a script, so the very longest says little.
@@ -98,6 +103,14 @@ pub(crate) fn of_waits(waits: &Waits) -> Numbers {
         (&WAIT_P99, waits.percentile(99) as f64),
         (&WAIT_MAX, waits.max() as f64),
     ]
+}
+
+/// How long the longest of so many scripts took, the longest first; nothing where none was long enough to be known.
+pub(crate) fn of_long_scripts(micros: &[u64], scripts: f64) -> Numbers {
+    let rank = (scripts / 1000.0) as usize;
+    let known = |metric, at| micros.get(at).map(|micros: &u64| (metric, *micros as f64));
+    let ranks = [known(&SCRIPT_P999, rank), known(&SCRIPT_MAX, 0)];
+    ranks.into_iter().flatten().collect()
 }
 
 impl Metric {

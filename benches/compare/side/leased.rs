@@ -1,18 +1,20 @@
 //! Permits with ids and leases: this crate's, and what one writes without it, one script per call over the `redis` crate.
 //!
-//! Each caller has a handle of its own, which keeps what it holds. A permit lasts for a minute.
+//! Each caller has a handle of its own, which keeps what it holds. A permit lasts for a minute; one in a guard for less, and is renewed.
 
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::Script;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Held, RPermitExpirableSemaphore};
+use redisson_semaphore::{Client, Held, LeasedPermit, RPermitExpirableSemaphore};
 
 use super::{Semaphore, Side, plain};
 use crate::Result;
 
 const LEASE: Duration = Duration::from_secs(60);
+/// What guards last for; they are renewed three times as often.
+pub(crate) const RENEWED_LEASE: Duration = Duration::from_secs(6);
 const NOBODY: &str = "it holds nothing";
 
 pub(crate) struct Ours(Client);
@@ -50,6 +52,52 @@ impl Semaphore for OurHandle {
     async fn release(&self, _permits: u32) -> Result<()> {
         let held = self.held.lock().expect("no panic under this lock").take();
         Ok(self.semaphore.release(held.ok_or(NOBODY)?.id()).await?)
+    }
+}
+
+/// Permits in guards, all of which one handle keeps.
+pub(crate) struct Guards(Client);
+
+impl Guards {
+    pub(crate) async fn connect(url: &str) -> Result<Guards> {
+        Ok(Guards(Client::connect(url).await?))
+    }
+}
+
+impl Side for Guards {
+    type Semaphore = GuardsHandle;
+
+    fn semaphore(&self, name: &str) -> GuardsHandle {
+        GuardsHandle {
+            semaphore: self
+                .0
+                .permit_expirable_semaphore(name)
+                .with_lease(RENEWED_LEASE),
+            held: Arc::default(),
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GuardsHandle {
+    semaphore: RPermitExpirableSemaphore,
+    held: Arc<Mutex<Vec<LeasedPermit>>>,
+}
+
+impl Semaphore for GuardsHandle {
+    async fn acquire(&self, _permits: u32) -> Result<()> {
+        let held = self.semaphore.permit().await?;
+        let mut all = self.held.lock().expect("no panic under this lock");
+        all.push(held);
+        Ok(())
+    }
+
+    async fn release(&self, _permits: u32) -> Result<()> {
+        let held = self.held.lock().expect("no panic under this lock").pop();
+        match held.ok_or(NOBODY)?.release().await? {
+            true => Ok(()),
+            false => Err(NOBODY.into()),
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 mod crowd;
 mod fair;
 mod guards;
-mod leased;
+pub(crate) mod leased;
 mod lock;
 mod ours;
 mod parked;
@@ -57,6 +57,8 @@ pub(crate) async fn serve(word: &str, url: &str, clients: usize) -> Result<()> {
         with(clients, || leased::Ours::connect(url)).await
     } else if word == Make::LeasedPlain.word() {
         with(clients, || leased::Plain::connect(url)).await
+    } else if word == Make::LeasedGuards.word() {
+        with(clients, || leased::Guards::connect(url)).await
     } else if word == Make::Guards.word() {
         with(clients, || guards::Guards::connect(url, false)).await
     } else if word == Make::Watched.word() {

@@ -195,12 +195,6 @@ async fn watch(
 impl Use {
     /// How long the longest scripts took; nothing where none was long enough to be known.
     fn of_scripts(&self) -> Numbers {
-        let rank = (self.scripts / 1000.0) as usize;
-        let known = |micros: Option<&u64>| micros.map(|micros| *micros as f64);
-        let of_thousand = known(self.long_scripts.get(rank));
-        let longest = known(self.long_scripts.first());
-        let of_thousand = of_thousand.map(|micros| (&metric::SCRIPT_P999, micros));
-        let longest = longest.map(|micros| (&metric::SCRIPT_MAX, micros));
-        of_thousand.into_iter().chain(longest).collect()
+        metric::of_long_scripts(&self.long_scripts, self.scripts)
     }
 }

@@ -1,6 +1,7 @@
 //! What the contestants are made to do.
 
 mod clients;
+mod held;
 mod large;
 mod line;
 mod lock;
@@ -63,6 +64,9 @@ pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     }
     if wanted(lock::HAND_OVER) {
         lock::hand_over(stage, report).await?;
+    }
+    if wanted(held::NAME) {
+        held::run(stage, report).await?;
     }
     if wanted(line::NAME) {
         line::run(stage, report).await?;

@@ -6,13 +6,18 @@
 //! id being the owner.
 
 mod holding;
+mod renewals;
+mod table;
+#[cfg(test)]
+mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use self::holding::{Holding, Version};
+use self::holding::Holding;
 pub(crate) use self::holding::{Renewing, Term};
+pub(crate) use self::renewals::Renewal;
+use self::table::Table;
 use crate::api::HoldId;
 use crate::clock::Moment;
 use crate::lease::{Change, Lease};
@@ -30,118 +35,19 @@ pub(crate) enum Count {
 /// One object and one owner.
 pub(crate) type Place = (Arc<str>, Arc<str>);
 
-/// What is to be renewed; its answer is about something else as soon as the version is another one.
-pub(crate) struct Renewal {
-    pub(crate) place: Place,
-    version: Version,
-}
-
 /// All that the owners of one client hold.
 ///
 /// What changes is told by [`tell`](Holds::tell): whoever calls must do so afterwards, when nothing is locked.
 #[derive(Default)]
 pub(crate) struct Holds {
-    state: Mutex<State>,
+    state: Mutex<Table>,
+    /// Something has been noted. Many a client keeps nothing at all.
+    noted: AtomicBool,
 }
 
 /// What was kept at a certain time.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept(u64);
-
-#[derive(Default)]
-struct State {
-    /// By object and by owner.
-    by_object: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Holding>>,
-    /// How many entries there are.
-    size: usize,
-    last_number: u64,
-    /// As many entries as there may be until those that are over are looked for.
-    most: usize,
-    /// There is a task that renews what lasts so long.
-    renewing: BTreeSet<Duration>,
-    /// Something has changed of these, and nobody has been told.
-    changed: Vec<Lease>,
-}
-
-/// Entries that are over are not looked for among fewer than this.
-const FEW: usize = 1000;
-
-impl State {
-    fn of(&mut self, lock: &str, owner: &str) -> Option<&mut Holding> {
-        self.by_object.get_mut(lock)?.get_mut(owner)
-    }
-
-    /// Notes what an owner holds who has held nothing.
-    fn insert(&mut self, lock: &Arc<str>, holding: Holding) {
-        self.tidy();
-        let owners = self.by_object.entry(Arc::clone(lock)).or_default();
-        if owners.insert(Arc::clone(&holding.owner), holding).is_none() {
-            self.size += 1;
-        }
-    }
-
-    /// Takes out what `owner` holds.
-    fn take(&mut self, lock: &str, owner: &str) -> Option<Holding> {
-        let owners = self.by_object.get_mut(lock)?;
-        let holding = owners.remove(owner)?;
-        if owners.is_empty() {
-            self.by_object.remove(lock);
-        }
-        self.size -= 1;
-        Some(holding)
-    }
-
-    /// Nobody holds anything of it any more.
-    fn lose_all(&mut self, lock: &str, Kept(last): Kept) {
-        let Some(owners) = self.by_object.get_mut(lock) else {
-            return;
-        };
-        let (gone, stay) = std::mem::take(owners)
-            .into_iter()
-            .partition::<BTreeMap<_, _>, _>(|(_, holding)| holding.since() <= last);
-        if stay.is_empty() {
-            self.by_object.remove(lock);
-        } else {
-            *owners = stay;
-        }
-        self.size -= gone.len();
-        for holding in gone.into_values() {
-            self.change(holding.lease, Change::Lost);
-        }
-    }
-
-    /// Takes the hold of `owner` with this number out. What is left, if anything is.
-    fn remove(&mut self, lock: &str, owner: &str, number: Option<u64>) -> Option<&mut Holding> {
-        if !self.of(lock, owner)?.remove(number) {
-            self.end(lock, owner);
-        }
-        self.of(lock, owner)
-    }
-
-    /// All that `owner` holds has been given back.
-    fn end(&mut self, lock: &str, owner: &str) {
-        if let Some(holding) = self.take(lock, owner) {
-            self.change(holding.lease, Change::Ended);
-        }
-    }
-
-    fn change(&mut self, lease: Lease, change: Change) {
-        lease.change(change);
-        self.changed.push(lease);
-    }
-
-    /// Makes room: what has run out is of no use to anybody, and what is only remembered mostly not.
-    fn tidy(&mut self) {
-        if self.size >= self.most {
-            self.by_object.retain(|_, owners| {
-                owners.retain(|_, holding| !holding.remembered && !holding.lease.is_lost());
-                !owners.is_empty()
-            });
-            self.size = self.by_object.values().map(BTreeMap::len).sum();
-            self.most = FEW.max(2 * self.size);
-        }
-    }
-}
 
 impl Holds {
     /// How many entries there are.
@@ -149,7 +55,7 @@ impl Holds {
         self.lock().size
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.state.lock()
     }
 
@@ -196,7 +102,7 @@ impl Holds {
 
     /// Whether anything is known of `object`.
     pub(crate) fn keeps_some_of(&self, object: &str) -> bool {
-        self.lock().by_object.contains_key(object)
+        self.noted.load(Ordering::Acquire) && self.lock().by_object.contains_key(object)
     }
 
     /// Whether some owner here holds `lock`.
@@ -273,6 +179,7 @@ impl Holds {
         // Whoever held it before has lost it.
         let all = Kept(state.last_number);
         state.lose_all(lock, all);
+        self.noted.store(true, Ordering::Release);
         state.insert(lock, holding);
         (lease, id)
     }
@@ -301,6 +208,7 @@ impl Holds {
         let holding = Holding::new(owner, &id, term, until, renewing);
         let lease = holding.lease.clone();
         if !lease.is_lost() {
+            self.noted.store(true, Ordering::Release);
             state.insert(object, holding);
         }
         lease
@@ -403,427 +311,5 @@ impl Holds {
     pub(crate) fn all_lost(&self, lock: &str, kept: Kept) {
         let mut state = self.lock();
         state.lose_all(lock, kept);
-    }
-
-    /// Whether a task has to be started that renews what lasts for `lease`.
-    pub(crate) fn begin_renewing(&self, lease: Duration) -> bool {
-        self.lock().renewing.insert(lease)
-    }
-
-    /// All that there is to renew of what lasts for `lease`; where there is nothing, the task that renews it ends.
-    pub(crate) fn to_renew(&self, lease: Duration) -> Vec<Place> {
-        let mut state = self.lock();
-        let mut places = Vec::new();
-        for (object, owners) in &state.by_object {
-            let due = owners
-                .values()
-                .filter(|held| held.renewing.lease == lease && held.is_watched());
-            places.extend(due.map(|held| (Arc::clone(object), Arc::clone(&held.owner))));
-        }
-        if places.is_empty() {
-            state.renewing.remove(&lease);
-        }
-        places
-    }
-
-    /// Takes up to `most` of `places` out that are to be renewed now, in the same way and in the same slot; they are in
-    /// the order of their slots.
-    pub(crate) fn next_renewals(
-        &self,
-        places: &mut Vec<Place>,
-        most: usize,
-        slot: impl Fn(&str) -> u16,
-    ) -> Option<(Renewing, Vec<Renewal>)> {
-        let mut state = self.lock();
-        let mut alike: Option<Renewing> = None;
-        let mut some = Vec::new();
-        while some.len() < alike.map_or(most, |renewing| most.min(renewing.most))
-            && let Some((lock, owner)) = places.last()
-        {
-            if let Some(holding) = state.of(lock, owner).filter(|held| held.is_watched()) {
-                let renewing = *alike.get_or_insert(holding.renewing);
-                let fits = |first: &Renewal| slot(&first.place.0) == slot(lock);
-                if !renewing.is_like(&holding.renewing) || !some.first().is_none_or(fits) {
-                    break;
-                }
-                some.push(Renewal {
-                    place: (Arc::clone(lock), Arc::clone(owner)),
-                    version: holding.version(),
-                });
-            }
-            places.pop();
-        }
-        alike.map(|renewing| (renewing, some))
-    }
-
-    /// The server has answered to a renewal: whether the owner holds the lock, at least until `until` then. Returns
-    /// whether that is a loss.
-    pub(crate) fn renewed(&self, renewal: &Renewal, held: bool, until: Moment) -> bool {
-        let (lock, owner) = &renewal.place;
-        let mut state = self.lock();
-        // The answer is about what was held then; a step that has come in between has an answer of its own.
-        let holding = state.of(lock, owner);
-        let Some(holding) = holding.filter(|held| held.version() == renewal.version) else {
-            return false;
-        };
-        if held {
-            holding.lasts(until);
-            let lease = holding.lease.clone();
-            state.changed.push(lease);
-            return false;
-        }
-        // That it is given back is not a loss.
-        if holding.is_leaving() {
-            return false;
-        }
-        if let Some(holding) = state.take(lock, owner) {
-            state.change(holding.lease, Change::Lost);
-        }
-        true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::LazyLock;
-
-    use futures::FutureExt;
-    use tokio::time::Instant;
-
-    use super::super::request::{Arg, Script};
-    use super::*;
-
-    static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new("return 1"));
-    static OTHER: LazyLock<Script> = LazyLock::new(|| Script::new("return 2"));
-
-    const SECOND: Duration = Duration::from_secs(1);
-    const WATCHDOG: Duration = Duration::from_secs(30);
-    const RENEWING: Renewing = Renewing {
-        script: &SCRIPT,
-        several: false,
-        owner: |owner| Arg::Text(Arc::clone(owner)),
-        most: 100,
-        lease: WATCHDOG,
-    };
-    const SHORT: Term = Term::Limited(SECOND);
-    const LONG: Term = Term::Limited(Duration::from_secs(60));
-
-    fn after(seconds: u32) -> Moment {
-        (Instant::now() + seconds * SECOND).into()
-    }
-
-    /// `a` takes the lock `x` for `term`.
-    fn take(holds: &Holds, term: Term, until: Moment) -> (Lease, u64) {
-        let (lease, id) = holds.taken(&"x".into(), &"a".into(), term, until, RENEWING);
-        (lease, id.number())
-    }
-
-    fn release(holds: &Holds, number: Option<u64>, left: bool) {
-        holds.released("x", "a", number, left.then(|| after(60)));
-    }
-
-    /// The locks whose renewal is due.
-    fn due(holds: &Holds) -> Vec<Renewal> {
-        let renewals = holds.next_renewals(&mut holds.to_renew(WATCHDOG), 100, |_| 0);
-        renewals.map_or_else(Vec::new, |(_, some)| some)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn holds_are_counted_and_end_together() {
-        let holds = Holds::default();
-        let (lease, first) = take(&holds, Term::Watched, after(60));
-        let (_, second) = take(&holds, SHORT, after(60));
-        assert_eq!(holds.count("x", "a"), Count::Held(2));
-        assert_eq!(holds.count("x", "b"), Count::Held(0));
-        assert_eq!(
-            holds.term_without("x", "a", Some(second)),
-            Some(Term::Watched)
-        );
-        assert_eq!(holds.term_without("x", "a", Some(first)), Some(SHORT));
-        release(&holds, Some(first), true);
-        assert_eq!(holds.term_without("x", "a", Some(second)), None);
-        assert!(holds.is_held("x") && !holds.is_watched("x", "a"));
-        release(&holds, Some(second), false);
-        assert!(!holds.is_held("x") && !lease.is_lost());
-        assert!(holds.lock().by_object.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn without_a_number_the_latest_that_is_nobodys_is_meant() {
-        let holds = Holds::default();
-        let take = |term| {
-            let (lease, id) = holds.taken(&"x".into(), &"a".into(), term, after(60), RENEWING);
-            (lease, id)
-        };
-        assert_eq!(holds.latest("x", "a"), None);
-        let (_, first) = take(SHORT);
-        drop(take(LONG));
-        let (lease, third) = take(SHORT);
-        let second = holds.latest("x", "a");
-        assert_eq!(second, Some(first.number() + 1));
-        assert_eq!(holds.term_without("x", "a", second), Some(SHORT));
-        release(&holds, second, true);
-        assert_eq!(holds.latest("x", "a"), Some(third.number()));
-        let number = first.number();
-        drop(first);
-        assert_eq!(holds.latest("x", "a"), Some(number));
-        release(&holds, Some(number), true);
-        // One that was given back already does not stand for another.
-        assert!(holds.is_gone("x", "a", number));
-        release(&holds, Some(number), true);
-        assert_eq!(holds.count("x", "a"), Count::Held(1));
-        release(&holds, Some(third.number()), false);
-        assert!(!lease.is_lost() && !holds.is_held("x"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_was_lost_is_not_what_is_held() {
-        let holds = Holds::default();
-        let (old, number) = take(&holds, SHORT, after(1));
-        tokio::time::sleep(SECOND).await;
-        assert!(old.is_lost() && !holds.is_held("x"));
-        assert_eq!(holds.count("x", "a"), Count::Over);
-        assert!(!holds.is_gone("x", "a", number), "it may be left over");
-        let (new, later) = take(&holds, SHORT, after(1));
-        assert!(holds.is_gone("x", "a", number) && !holds.is_gone("x", "a", later));
-        assert_eq!(holds.count("x", "a"), Count::Held(1));
-        // Another owner has it.
-        holds.taken(&"x".into(), &"b".into(), LONG, after(60), RENEWING);
-        assert!(new.is_lost() && holds.is_gone("x", "a", later));
-        assert_eq!(holds.count("x", "a"), Count::Held(0));
-        let lease = holds.lease("x", "b").unwrap();
-        holds.lost("x", "a");
-        assert!(!lease.is_lost());
-        holds.all_lost("x", holds.kept());
-        assert!(lease.is_lost() && holds.lease("x", "b").is_none());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_step_that_is_not_answered_may_bring_the_end_nearer() {
-        let holds = Holds::default();
-        let (lease, _) = take(&holds, LONG, after(60));
-        holds.departs("x", "a", after(1));
-        assert_eq!(lease.remaining(), Some(SECOND));
-        holds.departs("x", "a", after(2));
-        assert_eq!(lease.remaining(), Some(SECOND));
-        holds.stays("x", "a");
-        assert_eq!(lease.remaining(), Some(60 * SECOND));
-        holds.departs("x", "a", after(100));
-        assert_eq!(lease.remaining(), Some(60 * SECOND));
-        take(&holds, LONG, after(100));
-        assert_eq!(lease.remaining(), Some(100 * SECOND));
-        holds.departs("x", "a", after(1));
-        tokio::time::sleep(SECOND).await;
-        assert!(lease.is_lost());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_step_that_will_not_be_answered_counts_until_the_next_renewal() {
-        let holds = Holds::default();
-        let (lease, _) = take(&holds, Term::Watched, after(30));
-        let earlier = due(&holds);
-        holds.departs("x", "a", after(10));
-        let meanwhile = due(&holds);
-        holds.is_not_answered("x", "a");
-        for renewal in [&earlier[0], &meanwhile[0]] {
-            assert!(!holds.renewed(renewal, true, after(40)));
-            assert_eq!(lease.remaining(), Some(10 * SECOND));
-        }
-        assert!(!holds.renewed(&due(&holds)[0], true, after(40)));
-        assert_eq!(lease.remaining(), Some(40 * SECOND));
-        // One that is still to be answered is told by its own answer.
-        holds.departs("x", "a", after(10));
-        assert!(!holds.renewed(&due(&holds)[0], true, after(50)));
-        assert_eq!(lease.remaining(), Some(10 * SECOND));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_held_without_a_lease_is_renewed_until_it_leaves() {
-        let holds = Holds::default();
-        assert!(holds.begin_renewing(WATCHDOG) && !holds.begin_renewing(WATCHDOG));
-        let (lease, _) = take(&holds, SHORT, after(30));
-        assert!(due(&holds).is_empty());
-        assert!(holds.begin_renewing(WATCHDOG), "there was nothing to renew");
-        let (_, watched) = take(&holds, Term::Watched, after(30));
-        assert!(!holds.begin_renewing(WATCHDOG));
-        let renewals = due(&holds);
-        assert!(!holds.renewed(&renewals[0], true, after(40)));
-        assert_eq!(lease.remaining(), Some(40 * SECOND));
-        // An end is only ever put off.
-        assert!(!holds.renewed(&renewals[0], true, after(20)));
-        assert_eq!(lease.remaining(), Some(40 * SECOND));
-        holds.departs("x", "a", after(1));
-        assert!(!holds.renewed(&renewals[0], true, after(50)));
-        assert_eq!(lease.remaining(), Some(SECOND));
-        holds.stays("x", "a");
-        assert_eq!(lease.remaining(), Some(40 * SECOND));
-        // The answer comes late: it was renewed before its end was brought nearer.
-        let (_, limited) = take(&holds, SHORT, after(60));
-        let renewals = due(&holds);
-        holds.departs("x", "a", after(30));
-        holds.released("x", "a", Some(limited), Some(after(30)));
-        assert!(!holds.renewed(&renewals[0], true, after(50)));
-        assert_eq!(lease.remaining(), Some(30 * SECOND));
-
-        holds.leaves("x", "a", Some(watched), true);
-        assert!(due(&holds).is_empty());
-        holds.leaves("x", "a", Some(watched), false);
-        assert_eq!(due(&holds).len(), 1);
-        release(&holds, Some(watched), true);
-        assert!(due(&holds).is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
-        let holds = Holds::default();
-        let (lease, _) = take(&holds, Term::Watched, after(30));
-        let renewals = due(&holds);
-        assert!(holds.renewed(&renewals[0], false, after(30)));
-        assert!(lease.is_lost() && holds.lease("x", "a").is_none());
-        // The answer comes when it is given back, or when that has been taken anew.
-        let (lease, number) = take(&holds, Term::Watched, after(30));
-        assert!(!holds.renewed(&renewals[0], false, after(30)));
-        let renewals = due(&holds);
-        holds.leaves("x", "a", Some(number), true);
-        assert!(!holds.renewed(&renewals[0], false, after(30)));
-        holds.spend("x", "a", number);
-        assert!(!holds.renewed(&renewals[0], false, after(30)));
-        assert!(!lease.is_lost() && lease.lost().now_or_never().is_none());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_could_not_be_given_back_does_not_count() {
-        let holds = Holds::default();
-        let (lease, first) = take(&holds, LONG, after(60));
-        let (_, second) = take(&holds, Term::Watched, after(60));
-        holds.spend("x", "a", second);
-        assert_eq!(holds.count("x", "a"), Count::Held(1));
-        assert_eq!(holds.count_with("x", "a", Some(second)), Count::Held(2));
-        assert!(!holds.is_watched("x", "a") && !holds.is_gone("x", "a", second));
-        holds.leaves("x", "a", Some(second), false);
-        assert!(!holds.is_watched("x", "a"));
-        assert_eq!(holds.term_without("x", "a", Some(first)), None);
-        holds.spend("x", "a", first);
-        assert_eq!(holds.count("x", "a"), Count::Over, "it may be left over");
-        assert_eq!(holds.count_with("x", "a", Some(first)), Count::Held(1));
-        assert!(!lease.is_lost() && holds.is_held("x"));
-        // Taken anew, it is counted from one on.
-        let (_, third) = take(&holds, LONG, after(60));
-        assert_eq!(holds.count_with("x", "a", Some(third)), Count::Held(1));
-        assert!(holds.is_gone("x", "a", first) && holds.is_gone("x", "a", second));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn renewals_are_those_of_the_moment() {
-        let holds = Holds::default();
-        for number in 0..25 {
-            let script = if number < 20 { &SCRIPT } else { &OTHER };
-            let renewing = Renewing { script, ..RENEWING };
-            let lock = format!("lock-{number}").into();
-            holds.taken(&lock, &"a".into(), Term::Watched, after(60), renewing);
-        }
-        let mut places = holds.to_renew(WATCHDOG);
-        places.sort();
-        assert_eq!(places.len(), 25);
-        let mut seen = 0;
-        while let Some((renewing, some)) = holds.next_renewals(&mut places, 8, |_| 0) {
-            assert!(!some.is_empty() && some.len() <= 8);
-            let lock = &some[0].place.0;
-            let other = lock["lock-".len()..].parse::<u32>().unwrap() >= 20;
-            assert_eq!(std::ptr::eq(renewing.script, &raw const OTHER), other);
-            seen += some.len();
-            // Each one of a call takes the next one away.
-            if let Some((lock, owner)) = places.last() {
-                holds.released(lock, owner, holds.latest(lock, owner), None);
-                seen += 1;
-            }
-        }
-        assert_eq!((seen, places.len()), (25, 0));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn many_hold_something_of_one_object() {
-        let holds = Holds::default();
-        let object = "x".into();
-        let keep = |owner: &str, term, until, lease| {
-            let renewing = Renewing { lease, ..RENEWING };
-            holds.keep(&object, &owner.into(), term, until, renewing)
-        };
-        let one = keep("one", Term::Watched, after(30), WATCHDOG);
-        let two = keep("two", Term::Watched, after(5), 5 * SECOND);
-        let three = keep("three", SHORT, after(60), WATCHDOG);
-        assert!(keep("late", Term::Watched, Moment::now(), WATCHDOG).is_lost());
-        assert!(keep("one", Term::Watched, after(99), WATCHDOG).is_same(&one));
-        assert_eq!(one.remaining(), Some(30 * SECOND), "as the server said");
-        let owners = |lease| -> Vec<String> {
-            let places = holds.to_renew(lease).into_iter();
-            places.map(|(_, owner)| owner.to_string()).collect()
-        };
-        // What lasts for another time is renewed at other times.
-        assert!(holds.begin_renewing(WATCHDOG) && holds.begin_renewing(5 * SECOND));
-        assert_eq!(
-            (owners(WATCHDOG), owners(5 * SECOND)),
-            (vec!["one".to_owned()], vec!["two".to_owned()])
-        );
-        assert!(keep("three", Term::Watched, after(1), WATCHDOG).is_same(&three));
-        assert_eq!(owners(WATCHDOG), ["one", "three"]);
-        holds.ends(&object, &"one".into(), after(40), RENEWING);
-        assert_eq!(one.remaining(), Some(40 * SECOND));
-        holds.keep_no_more("x", "one");
-        assert_eq!(owners(WATCHDOG), ["three"]);
-        holds.ends(&object, &"one".into(), after(50), RENEWING);
-        assert_eq!(one.remaining(), Some(40 * SECOND), "it is told nothing");
-        let one = keep("one", Term::Watched, after(1), WATCHDOG);
-        assert_eq!(one.remaining(), Some(50 * SECOND));
-        holds.keep_no_more("x", "one");
-        holds.ends(&object, &"four".into(), after(20), RENEWING);
-        let four = keep("four", Term::Watched, after(1), WATCHDOG);
-        assert_eq!(four.remaining(), Some(20 * SECOND));
-        holds.released("x", "four", None, None);
-        holds.released("x", "three", None, None);
-        holds.lost("x", "two");
-        assert!(two.is_lost() && !one.is_lost() && !three.is_lost() && !four.is_lost());
-        assert!(owners(5 * SECOND).is_empty() && holds.begin_renewing(5 * SECOND));
-        let five = keep("five", Term::Watched, after(30), WATCHDOG);
-        holds.all_lost("x", holds.kept());
-        assert!(five.is_lost() && !one.is_lost());
-        assert_eq!(holds.lock().size, 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_has_run_out_makes_room() {
-        let holds = Holds::default();
-        for number in 0..10 * FEW {
-            let lock = format!("lock-{number}").into();
-            holds.taken(&lock, &"a".into(), SHORT, after(1), RENEWING);
-            if number % FEW == 0 {
-                tokio::time::sleep(SECOND).await;
-            }
-        }
-        assert!(holds.lock().size <= 2 * FEW);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_nobody_keeps_makes_room() {
-        let holds = Holds::default();
-        let keep = |number: usize, term| {
-            let owner = format!("{number}").into();
-            holds.keep(&"x".into(), &owner, term, after(30), RENEWING)
-        };
-        let kept: Vec<_> = (0..10).map(|number| keep(number, Term::Watched)).collect();
-        for number in 0..10 * FEW {
-            holds.ends(
-                &"x".into(),
-                &format!("{number}").into(),
-                after(60),
-                RENEWING,
-            );
-        }
-        assert!(holds.lock().size <= 2 * FEW);
-        // What is kept behind that lasts as long as the server has said.
-        let last = keep(10 * FEW - 1, Term::Watched);
-        for lease in kept.iter().chain([&last]) {
-            assert_eq!(lease.remaining(), Some(60 * SECOND));
-        }
     }
 }

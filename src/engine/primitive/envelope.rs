@@ -1,4 +1,4 @@
-//! How a batch travels: the fixed form of keys, arguments and answers that `lua/engine/envelope.lua` has, in front of every
+//! How a batch travels: the fixed form of keys, arguments and answers that `lua/engine/record.lua` and `envelope.lua` have, in front of every
 //! primitive's own part.
 
 use std::borrow::Cow;
@@ -23,27 +23,25 @@ pub(crate) struct Wire<'a> {
     pub(crate) record_life: Duration,
 }
 
-/// What a batch is sent in. It is put on record if it changes something; behind one that may still arrive, in any case.
-pub(super) fn request<P: Primitive>(
-    primitive: &mut P,
-    batch: &Batch<P>,
-    wire: &Wire<'_>,
-) -> Request {
-    let mut steps = Vec::new();
-    primitive.encode(batch, &mut steps);
-    let own = [wire.keys.record(), wire.keys.object(), wire.keys.channel()];
-    let others = primitive.keys(wire.keys);
-    let keys = own.into_iter().cloned().chain(others).collect();
-    let changes = !batch.calls.is_empty() || batch.asks.iter().any(|ask| P::takes(&ask.want));
-    Request::Script(ScriptCall {
-        question: Some(Question {
-            keys: 1,
-            args: BEFORE_STEPS,
-            more: None,
-        }),
-        record: recorded(changes || batch.doubtful),
-        ..call(wire.script, keys, wire.record_life, steps)
-    })
+impl Wire<'_> {
+    /// What a batch is sent in. It is put on record if it changes something; behind one that may still arrive, in any case.
+    pub(crate) fn request<P: Primitive>(&self, primitive: &mut P, batch: &Batch<P>) -> Request {
+        let mut steps = Vec::new();
+        primitive.encode(batch, &mut steps);
+        let own = [self.keys.record(), self.keys.object(), self.keys.channel()];
+        let others = primitive.keys(self.keys);
+        let keys = own.into_iter().cloned().chain(others).collect();
+        let changes = !batch.calls.is_empty() || batch.asks.iter().any(|ask| P::takes(&ask.want));
+        Request::Script(ScriptCall {
+            question: Some(Question {
+                keys: 1,
+                args: BEFORE_STEPS,
+                more: None,
+            }),
+            record: recorded(changes || batch.doubtful),
+            ..call(self.script, keys, self.record_life, steps)
+        })
+    }
 }
 
 /// What one operation is sent in that travels alone, in its turn, and is repeated as it is: a script of its own behind the

@@ -130,10 +130,11 @@ impl<P: Primitive> Line<P> {
         wait: Option<Duration>,
     ) -> Result<Option<P::Grant>> {
         let (reply, outcome) = oneshot::channel();
-        let now = Instant::now();
-        // A wait that the clock cannot express has no end.
-        let deadline = wait.and_then(|wait| now.checked_add(wait));
         let (ticket, work) = self.begin(|state| {
+            // Not before it has the lock: who came when a batch had departed is not told by its answer to wait.
+            let now = Instant::now();
+            // A wait that the clock cannot express has no end.
+            let deadline = wait.and_then(|wait| now.checked_add(wait));
             let ticket = state.join(want, reply, deadline, now);
             (ticket, state.has_work())
         })?;

@@ -223,7 +223,7 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     /// What a batch is sent in. A script without the envelope keeps its own account of what was carried out, and answers in
     /// the envelope's words.
     fn request(&mut self, batch: &Batch<Self>, wire: &Wire<'_>) -> Request {
-        envelope::request(self, batch, wire)
+        wire.request(self, batch)
     }
 
     /// `request` is to be sent once more, with this number: it was refused because of a record that nobody of ours has

@@ -14,31 +14,31 @@ use crate::error::Result;
 /// A call or a wait that was begun.
 ///
 /// Dropped before the outcome was read, it leaves its place, and what was granted meanwhile is given back.
-pub(super) struct Pending<P: Primitive> {
-    line: Arc<Line<P>>,
+pub(super) struct Pending<'a, P: Primitive> {
+    line: &'a Arc<Line<P>>,
     outcome: oneshot::Receiver<Result<Outcome<P>>>,
     /// The place of one that waits.
     ticket: Option<Ticket>,
     inline: Option<Inline<Line<P>>>,
 }
 
-impl<P: Primitive> Pending<P> {
+impl<'a, P: Primitive> Pending<'a, P> {
     pub(super) fn new(
-        line: &Arc<Line<P>>,
+        line: &'a Arc<Line<P>>,
         outcome: oneshot::Receiver<Result<Outcome<P>>>,
         ticket: Option<Ticket>,
         inline: Option<Inline<Line<P>>>,
     ) -> Self {
         Pending {
             inline,
-            line: Arc::clone(line),
+            line,
             outcome,
             ticket,
         }
     }
 }
 
-impl<P: Primitive> Future for Pending<P> {
+impl<P: Primitive> Future for Pending<'_, P> {
     type Output = Result<Outcome<P>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -48,7 +48,7 @@ impl<P: Primitive> Future for Pending<P> {
     }
 }
 
-impl<P: Primitive> Drop for Pending<P> {
+impl<P: Primitive> Drop for Pending<'_, P> {
     fn drop(&mut self) {
         if self.outcome.is_terminated() {
             return;

@@ -43,7 +43,7 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LATCH));
 ///
 /// `name` is the mapped name. The channel always has these braces, so that in a cluster that of a name with braces of
 /// its own stands in another slot than the key; where the name contains a `{`, the last key begins with
-/// `redisson_countdownlatch_once::`. Scripts: `lua/engine/envelope.lua` with `lua/latch/steps.lua`.
+/// `redisson_countdownlatch_once::`. Scripts: `lua/engine/record.lua` and `envelope.lua` with `lua/latch/steps.lua`.
 ///
 /// What a user of the server's ACL needs stands in the [guide](crate::guide::operations#permissions).
 ///

@@ -6,13 +6,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ids::{self, Id};
-use crate::api::{Holder, PASSING_LIMIT, RemainingTtl, whole_millis};
+use crate::api::{Held, Holder, PASSING_LIMIT, RemainingTtl, whole_millis};
 use crate::clock::Moment;
 use crate::engine::call::Dropped;
+use crate::engine::few::Few;
 
 pub(super) enum Call {
     /// Each on its own.
-    Release(Vec<Id>),
+    Release(Few<Id>),
     /// All of them or none.
     ReleaseTogether(Vec<Id>),
     /// `None`: it does not end.
@@ -72,7 +73,8 @@ impl Call {
     /// How many ids it brings along.
     pub(super) fn ids(&self) -> usize {
         match self {
-            Call::Release(ids) | Call::ReleaseTogether(ids) => ids.len(),
+            Call::Release(ids) => ids.len(),
+            Call::ReleaseTogether(ids) => ids.len(),
             _ => 0,
         }
     }
@@ -80,6 +82,11 @@ impl Call {
     /// What gives back all `ids`, which stand one behind the other.
     pub(super) fn release_all(ids: &[u8]) -> Call {
         Call::Release(ids::split(ids).collect())
+    }
+
+    /// What gives one back.
+    pub(super) fn release(id: Id) -> Call {
+        Call::Release(Few::one(id))
     }
 }
 
@@ -141,6 +148,34 @@ impl Want {
 pub(super) struct Grant {
     pub(super) ids: Id,
     pub(super) until: Option<Moment>,
+}
+
+impl Grant {
+    pub(super) fn of_nothing() -> Self {
+        Grant {
+            ids: ids::make(0),
+            until: None,
+        }
+    }
+
+    /// As it is told to a caller who has asked for one.
+    pub(super) fn one(self) -> Held {
+        self.held(&self.ids)
+    }
+
+    /// The same for one who has asked for any number.
+    pub(super) fn all(self) -> Vec<Held> {
+        let each = self.ids.chunks(ids::BYTES);
+        each.map(|id| self.held(id)).collect()
+    }
+
+    fn held(&self, id: &[u8]) -> Held {
+        Held {
+            id: ids::to_hex(id),
+            slot: None,
+            until: self.until,
+        }
+    }
 }
 
 /// A lease as the script reads it.

@@ -1,25 +1,62 @@
 //! The ids of permits: bytes in Redis, hex digits to the user.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::engine::request::Arg;
 use crate::outside;
-
-/// An id as it stands in Redis.
-pub(super) type Id = Arc<[u8]>;
 
 /// So many bytes has each that is given out.
 pub(super) const BYTES: usize = 16;
+
+/// An id as it stands in Redis, or several one behind the other. One that was given out takes no memory of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Id {
+    One([u8; BYTES]),
+    /// Of any other length.
+    Other(Arc<[u8]>),
+}
+
+impl Id {
+    /// As an argument of a script.
+    pub(super) fn arg(&self) -> Arg {
+        match self {
+            Id::One(bytes) => Arg::Short(*bytes),
+            Id::Other(bytes) => Arg::Bytes(Arc::clone(bytes)),
+        }
+    }
+}
+
+impl From<&[u8]> for Id {
+    fn from(bytes: &[u8]) -> Self {
+        match bytes.try_into() {
+            Ok(one) => Id::One(one),
+            Err(_) => Id::Other(bytes.into()),
+        }
+    }
+}
+
+impl Deref for Id {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Id::One(bytes) => bytes,
+            Id::Other(bytes) => bytes,
+        }
+    }
+}
 
 /// New ones, one behind the other.
 pub(super) fn make(count: usize) -> Id {
     if count == 1 {
         let mut bytes = [0; BYTES];
         outside::random(&mut bytes);
-        return Arc::new(bytes);
+        return Id::One(bytes);
     }
     let mut bytes = vec![0; BYTES * count];
     outside::random(&mut bytes);
-    bytes.into()
+    Id::Other(bytes.into())
 }
 
 /// Each of some that stand one behind the other.
@@ -27,16 +64,24 @@ pub(super) fn split(ids: &[u8]) -> impl Iterator<Item = Id> {
     ids.chunks(BYTES).map(Into::into)
 }
 
-pub(super) fn to_hex(bytes: &[u8]) -> String {
+pub(super) fn to_hex(bytes: &[u8]) -> Arc<str> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = |byte: &u8| {
-        [
-            DIGITS[usize::from(byte >> 4)],
-            DIGITS[usize::from(byte & 15)],
-        ]
+    let write = |text: &mut [u8]| {
+        let (pairs, _) = text.as_chunks_mut::<2>();
+        for (pair, byte) in pairs.iter_mut().zip(bytes) {
+            *pair = [
+                DIGITS[usize::from(byte >> 4)],
+                DIGITS[usize::from(byte & 15)],
+            ];
+        }
+        str::from_utf8(text).unwrap_or_default().into()
     };
-    let text: Vec<u8> = bytes.iter().flat_map(digits).collect();
-    String::from_utf8(text).unwrap_or_default()
+    // Mostly without a detour.
+    if bytes.len() == BYTES {
+        write(&mut [0; 2 * BYTES])
+    } else {
+        write(&mut vec![0; 2 * bytes.len()])
+    }
 }
 
 /// `None` for what is not an even number of hex digits, or nothing.
@@ -51,11 +96,18 @@ pub(super) fn from_hex(text: &str) -> Option<Id> {
     if text.is_empty() || !rest.is_empty() {
         return None;
     }
-    let mut bytes = Vec::with_capacity(pairs.len());
-    for [high, low] in pairs {
-        bytes.push(digit(*high)? << 4 | digit(*low)?);
+    let read = |bytes: &mut [u8]| {
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(Id::from(&*bytes))
+    };
+    // Mostly without a detour.
+    if pairs.len() == BYTES {
+        read(&mut [0; BYTES])
+    } else {
+        read(&mut vec![0; pairs.len()])
     }
-    Some(bytes.into())
 }
 
 #[cfg(test)]
@@ -66,7 +118,7 @@ mod tests {
 
     #[test]
     fn ids_are_bytes_and_hex_digits() {
-        assert_eq!(to_hex(&[0, 0x1f, 0xa0, 255]), "001fa0ff");
+        assert_eq!(&*to_hex(&[0, 0x1f, 0xa0, 255]), "001fa0ff");
         assert_eq!(
             from_hex("001fA0FF").as_deref(),
             Some(&[0, 0x1f, 0xa0, 255][..])

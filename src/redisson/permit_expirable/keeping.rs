@@ -41,7 +41,7 @@ impl RPermitExpirableSemaphore {
             script: &RENEWAL,
             several: true,
             most: MOST_RENEWED,
-            owner: |id| Arg::Bytes(ids::from_hex(id).unwrap_or_default()),
+            owner: |id| ids::from_hex(id).map_or(Arg::Word(""), |id| id.arg()),
             lease: self.lease.unwrap_or(self.core.config.lock_watchdog_timeout),
         }
     }
@@ -76,16 +76,16 @@ impl RPermitExpirableSemaphore {
         };
         self.core.holds.released(self.permits_key(), id, None, None);
         self.core.holds.tell();
-        self.line.owe(Call::Release(vec![bytes]));
+        self.line.owe(Call::release(bytes));
     }
 
     /// Nobody holds these any more. Who keeps one of them is told: a guard that gives it back has ended that before.
-    pub(super) fn is_gone<'a>(&self, ids: impl IntoIterator<Item = &'a Id>) {
+    pub(super) fn is_gone(&self, ids: &[impl AsRef<str>]) {
         if !self.core.holds.keeps_some_of(self.permits_key()) {
             return;
         }
         for id in ids {
-            let id = ids::to_hex(id);
+            let id = id.as_ref().to_ascii_lowercase();
             self.core.holds.lost(self.permits_key(), &id);
         }
         self.core.holds.tell();
@@ -111,7 +111,7 @@ impl RPermitExpirableSemaphore {
         self.core.holds.tell();
         Prolonging {
             semaphore: self,
-            id: id.into(),
+            id,
             until,
             answered: false,
         }

@@ -96,8 +96,8 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and our own keys have a second colon
 /// instead: `redisson_sc_leased_once::`. While turns are kept a `+` stands before each number on the first channel, as our clients pass it over
-/// and Java reads the same. Scripts: `lua/permit_expirable/lone.lua`, behind it `lua/engine/envelope.lua` and `line.lua` with
-/// `lua/permit_expirable/counter.lua`, `lua/semaphore/turns.lua` and `lua/permit_expirable/steps.lua`;
+/// and Java reads the same. Scripts: `lua/permit_expirable/lone.lua`, behind it `lua/engine/record.lua`, `envelope.lua` and `line.lua` with
+/// `lua/permit_expirable/counter.lua`, `lua/semaphore/announce.lua`, `turns.lua` and `lua/permit_expirable/steps.lua`;
 /// `lua/permit_expirable/renew.lua`. A script takes out up to a thousand permits whose time is over, or as many as are
 /// asked for; the rest counts as over, and is taken out by the next ones. A caller who is alone and finds a permit leaves them to others.
 ///
@@ -201,8 +201,8 @@ impl RPermitExpirableSemaphore {
     /// answer for the retry window is told.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire(&self) -> Result<Held> {
-        let one = self.take(1, None).await?;
-        Ok(one.and_then(|mut all| all.pop()).expect(GRANTED))
+        let grant = self.take(1, None).await?;
+        Ok(grant.expect(GRANTED).one())
     }
 
     /// Takes `permits` permits, waiting until all of them are there; none is had at once.
@@ -214,7 +214,8 @@ impl RPermitExpirableSemaphore {
     /// As [`acquire`](Self::acquire), and [`TooManyAtOnce`](Error::TooManyAtOnce) above 1024.
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     pub async fn acquire_many(&self, permits: u32) -> Result<Vec<Held>> {
-        Ok(self.take(permits, None).await?.expect(GRANTED))
+        let grant = self.take(permits, None).await?;
+        Ok(grant.expect(GRANTED).all())
     }
 
     /// Takes a permit if one is free now, whoever waits. Redisson: `tryAcquire()`.
@@ -234,7 +235,7 @@ impl RPermitExpirableSemaphore {
     /// As [`acquire_many`](Self::acquire_many).
     #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Vec<Held>>> {
-        self.take(permits, Some(Duration::ZERO)).await
+        self.try_acquire_many_for(permits, Duration::ZERO).await
     }
 
     /// Takes a permit, waiting for `wait` at the most; tries once more at the end of it. Redisson: `tryAcquire(long, TimeUnit)`,
@@ -245,8 +246,8 @@ impl RPermitExpirableSemaphore {
     /// As [`acquire`](Self::acquire).
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit_for` gives a guard"]
     pub async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {
-        let one = self.take(1, Some(wait)).await?;
-        Ok(one.and_then(|mut all| all.pop()))
+        let grant = self.take(1, Some(wait)).await?;
+        Ok(grant.map(Grant::one))
     }
 
     /// Takes `permits` permits, waiting for `wait` at the most; tries once more at the end of it. Redisson: `tryAcquire(int,
@@ -261,7 +262,8 @@ impl RPermitExpirableSemaphore {
         permits: u32,
         wait: Duration,
     ) -> Result<Option<Vec<Held>>> {
-        self.take(permits, Some(wait)).await
+        let grant = self.take(permits, Some(wait)).await?;
+        Ok(grant.map(Grant::all))
     }
 
     /// Gives the permit with this id back, whoever has acquired it.
@@ -487,13 +489,13 @@ impl RPermitExpirableSemaphore {
         }
     }
 
-    async fn take(&self, permits: u32, wait: Option<Duration>) -> Result<Option<Vec<Held>>> {
+    async fn take(&self, permits: u32, wait: Option<Duration>) -> Result<Option<Grant>> {
         self.line.keys().check()?;
         self.check_lease(self.lease)?;
         let count = permits as usize;
         self.check_count(count)?;
         if permits == 0 {
-            return Ok(Some(Vec::new()));
+            return Ok(Some(Grant::of_nothing()));
         }
         let want = Want::new(count, self.lease);
         let waiting = self.line.wait(want, wait);
@@ -504,18 +506,9 @@ impl RPermitExpirableSemaphore {
             Dropped::Withdrawn,
         )
         .about(self.line.keys().object());
-        let grant = self
-            .core
+        self.core
             .take(calling, What::Permits, permits, pin!(waiting))
-            .await?;
-        Ok(grant.map(|Grant { ids, until }| {
-            let held = |id: &[u8]| Held {
-                id: ids::to_hex(id).into(),
-                slot: None,
-                until,
-            };
-            ids.chunks(ids::BYTES).map(held).collect()
-        }))
+            .await
     }
 
     /// What a call is answered is read as a part of it, so that it counts as failed where that is an error.
@@ -529,11 +522,10 @@ impl RPermitExpirableSemaphore {
     async fn give_back<T>(&self, id: &str, released: impl FnOnce(bool) -> Result<T>) -> Result<T> {
         let bytes = self.id(id)?;
         let read = |reply| {
-            self.is_gone([&bytes]);
+            self.is_gone(&[id]);
             released(self.flag(id, &reply)?)
         };
-        let call = Call::Release(vec![bytes.clone()]);
-        self.run(call, read).await
+        self.run(Call::release(bytes), read).await
     }
 
     /// `first` is the first of `ids`.
@@ -552,7 +544,7 @@ impl RPermitExpirableSemaphore {
                 } else {
                     0
                 };
-                self.is_gone(&bytes);
+                self.is_gone(ids);
                 return released(Ok(u32::try_from(count).unwrap_or(u32::MAX)));
             };
             let id = ids.get(place).map_or("", AsRef::as_ref);
@@ -561,7 +553,7 @@ impl RPermitExpirableSemaphore {
             }
             released(Err(id))
         };
-        self.run(Call::ReleaseTogether(bytes.clone()), read).await
+        self.run(Call::ReleaseTogether(bytes), read).await
     }
 
     async fn count(&self, call: Call) -> Result<i64> {

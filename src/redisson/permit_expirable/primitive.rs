@@ -75,7 +75,7 @@ impl Primitive for PermitExpirable {
         };
         let fits = ids.len() + more.len() <= MOST_AT_ONCE;
         if fits {
-            ids.extend_from_slice(more);
+            ids.extend(more.iter().cloned());
         }
         fits
     }

@@ -6,7 +6,7 @@ use std::str::SplitAsciiWhitespace;
 use std::time::Duration;
 
 use super::calls::{Call, Counted, Grant, Page, Reply, millis};
-use super::ids;
+use super::ids::{self, Id};
 use super::primitive::PermitExpirable;
 use crate::api::{Holder, RemainingTtl};
 use crate::clock::Moment;
@@ -103,7 +103,7 @@ pub(super) fn encode(batch: &Batch<PermitExpirable>, args: &mut Vec<Arg>) {
                 args.push(Arg::Number(millis(asks[0].want.lease)));
                 args.push(number(stops.count()));
                 args.push(number(asks.len()));
-                args.extend(asks.iter().map(|ask| Arg::Bytes(ask.want.ids.clone())));
+                args.extend(asks.iter().map(|ask| ask.want.ids.arg()));
             }
         }
     }
@@ -160,8 +160,10 @@ fn number(count: usize) -> Arg {
 }
 
 fn push_ids(call: &Call, args: &mut Vec<Arg>) {
-    if let Call::Release(ids) | Call::ReleaseTogether(ids) = call {
-        args.extend(ids.iter().cloned().map(Arg::Bytes));
+    match call {
+        Call::Release(ids) => args.extend(ids.iter().map(Id::arg)),
+        Call::ReleaseTogether(ids) => args.extend(ids.iter().map(Id::arg)),
+        _ => {}
     }
 }
 
@@ -169,8 +171,8 @@ fn encode_call(call: &Call, args: &mut Vec<Arg>) {
     let (word, what) = match call {
         Call::Release(ids) => ("release", number(ids.len())),
         Call::ReleaseTogether(ids) => ("together", number(ids.len())),
-        Call::Prolong(id, _) => ("prolong", Arg::Bytes(id.clone())),
-        Call::Remaining(id) => ("remaining", Arg::Bytes(id.clone())),
+        Call::Prolong(id, _) => ("prolong", id.arg()),
+        Call::Remaining(id) => ("remaining", id.arg()),
         Call::Count(Counted::Available) => ("available", Arg::Number(0)),
         Call::Count(Counted::Acquired) => ("acquired", Arg::Number(0)),
         Call::Count(Counted::Total) => ("total", Arg::Number(0)),

@@ -1,7 +1,7 @@
 //! What an answer means for those who asked, for what guards hold, and for others.
 
 use super::calls::{Call, Grant, Reply, Want};
-use super::primitive::{Behind, Permits};
+use super::permits::{Behind, Permits};
 use super::steps::Results;
 use crate::engine::primitive::{Batch, Done, Got, Look, Verdict};
 use crate::engine::turns::Said;

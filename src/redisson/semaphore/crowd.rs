@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 use super::calls::{Grant, Want};
-use super::primitive::Permits;
+use super::permits::Permits;
 use super::steps::MOST_RUNS;
 use crate::api::PASSING_LIMIT;
 use crate::engine::primitive::{Ticket, Waiters};

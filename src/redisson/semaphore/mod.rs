@@ -8,15 +8,17 @@ use std::time::Duration;
 mod answers;
 mod calls;
 mod crowd;
+mod hand_over;
 mod nudge;
 mod object;
+mod permits;
 mod primitive;
 mod record;
 mod steps;
 mod watched;
 
 use calls::{Call, Grant, Reply, Want};
-use primitive::Permits;
+use permits::Permits;
 
 use super::names;
 use crate::api::{
@@ -47,8 +49,8 @@ use crate::stats::{Counters, What};
 /// | keys `redisson_sc_turns:{name}`, `redisson_sc_turns_notes:{name}` | zset, hash: which client's callers wait since when, for turns between processes; only while several clients wait; vanish a minute after their last use |
 ///
 /// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the keys with it begin with
-/// `redisson_sc_once::` and so on. Every operation on the counter is a step of one script,
-/// `lua/semaphore/batch.lua`; the calls that the tasks of a client make at the same time travel in one call of it. An
+/// `redisson_sc_once::` and so on. Every operation on the counter is a step of one script, `lua/semaphore/batch.lua` behind
+/// `lua/engine/record.lua` and `envelope.lua`; the calls that the tasks of a client make at the same time travel in one call of it. An
 /// acquisition or release that is alone at its semaphore goes through a shorter one, `lua/semaphore/lone.lua`,
 /// together with those that are alone at others.
 ///

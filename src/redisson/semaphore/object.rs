@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::primitive::Permits;
+use super::permits::Permits;
 use super::{RSemaphore, nudge};
 use crate::engine::command::Commands;
 use crate::engine::primitive::Line;

@@ -2,193 +2,34 @@
 
 use std::str::SplitAsciiWhitespace;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::answers::Answer;
 use super::calls::{Call, Grant, Reply, Want};
-use super::crowd::{Crowd, Fared};
-use super::nudge::{self, Leavings};
-use super::record::Record;
+use super::nudge;
+use super::permits::{Behind, Permits};
 use super::steps::Steps;
-use crate::engine::Core;
 use crate::engine::coalesce::{LoneCall, Outcome};
 use crate::engine::keys::Keys;
 use crate::engine::primitive::{
     Ask, Batch, Line, Look, Primitive, Serves, Short, Ticket, Verdict, Waiters, Wire,
 };
-use crate::engine::request::{Arg, Question, RecordKey, Request, Script, ScriptCall};
-use crate::engine::turns::{FOR_OTHERS, Place, Report};
+use crate::engine::request::{Arg, Request, Script};
+use crate::engine::turns::{FOR_OTHERS, Report};
 use crate::engine::wakeups::Wake;
 use crate::error::Result;
-use crate::lease::Lease;
 use crate::lua;
 
-static BATCH: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SEMAPHORE));
-
-/// The same where calls are about permits on record.
+/// The script where calls are about permits on record.
 static WATCHED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::WATCHED));
 
-/// Where in the script's arguments the sequence number stands, and whether the batch must be put on
-/// record in any case.
-const SEQUENCE: usize = 1;
-const RECORD_FLAG: usize = 3;
-/// Where the steps begin; without them, and without the keys for turns, a batch asks what has become of its number.
-const FIRST_STEP: usize = 4;
-const KEYS_OF_QUESTION: usize = 3;
-/// Which of the script's keys is the record.
-const RECORD_KEY: usize = 2;
-
-/// Beside others a permit may be handed on for so many times as long: whose turn it is, is known then.
-const AMONG_OTHERS: u32 = 4;
-
-/// What is known of a semaphore here.
-pub(super) struct Permits {
-    pub(super) keys: Keys,
-    /// For settings, names and numbers.
-    pub(super) core: Arc<Core>,
-    /// In the line of all clients.
-    pub(super) place: Place,
-    pub(super) crowd: Crowd,
-    /// The counter behind the last batch.
-    pub(super) available: i64,
-    /// When the last batch was sent that has been answered.
-    pub(super) seen: Option<Instant>,
-    /// What is to be thought of when those have been taken out who were served.
-    pub(super) behind: Behind,
-    /// The next look has no message for a reason; so has the one that is under way.
-    unprompted: bool,
-    pub(super) looking_unprompted: bool,
-    pub(super) leavings: Leavings,
-    /// Tells a series of nudges that is under way.
-    pub(super) left_more: Arc<Notify>,
-    /// What guards have on record.
-    pub(super) record: Record,
-    pub(super) news: Option<News>,
-}
-
-/// What others are told of when nothing is locked any more.
-#[derive(Default)]
-pub(super) struct News {
-    /// Permits are on record here: it is seen to that they stay, and that those of the dead come back.
-    pub(super) recorded: bool,
-    /// What guards held, and have lost.
-    pub(super) lost: Option<Lease>,
-    /// Permits were announced, and nobody listened.
-    pub(super) unheard: bool,
-    /// Permits have been left to others, who may have to be nudged.
-    pub(super) left: bool,
-}
-
-/// What has led to the last change of those who wait.
-#[derive(Default)]
-pub(super) enum Behind {
-    #[default]
-    Nothing,
-    /// Those who asked have fared so, and were held back from what is free, or not.
-    Answer(Fared, bool),
-    /// A release of so many permits served some, what is known of others being so old; so old it may become.
-    HandOver(u32, Duration, Duration),
-}
-
 impl Permits {
-    /// The client's one line of the semaphore with these names.
-    pub(super) fn line(core: &Arc<Core>, keys: Keys) -> Arc<Line<Self>> {
-        let object = Arc::clone(keys.object());
-        Line::at(core, &object, || {
-            let permits = Permits::new(Arc::clone(core), keys.clone());
-            (keys, &BATCH, permits)
-        })
-    }
-
-    fn new(core: Arc<Core>, keys: Keys) -> Self {
-        let place = Place::of(&keys, core.config.safety_interval);
-        let record = Record::behind(core.watchdog.takes_up(keys.object()));
-        Permits {
-            place: place.expect("clients of a semaphore take turns"),
-            keys,
-            core,
-            crowd: Crowd::new(),
-            available: 0,
-            seen: None,
-            behind: Behind::Nothing,
-            unprompted: false,
-            looking_unprompted: false,
-            leavings: Leavings::default(),
-            left_more: Arc::default(),
-            record,
-            news: None,
-        }
-    }
-
-    /// From now on the callers of this client take what they can get.
-    pub(super) fn without_turns(&mut self) {
-        self.place.switch_off();
-    }
-
     fn report(&self, batch: &Batch<Self>) -> Report {
         Report {
             strict: self.crowd.strict,
             ..Report::of(batch, |want| want.since)
         }
-    }
-
-    /// Whom a release of what was granted serves without Redis. What is on record serves only those whose is to be, and
-    /// stays there.
-    ///
-    /// It is as if the release and their acquisitions had run back to back, which leaves the counter as it
-    /// is. That holds while the counter is not negative, so it must have been seen a moment ago: after
-    /// `local_hand_over` the next release goes to Redis.
-    fn hand_over(
-        &mut self,
-        grant: Grant,
-        waiters: &Waiters<Self>,
-        now: Instant,
-    ) -> Vec<(Ticket, Grant)> {
-        let mut window = self.core.config.local_hand_over;
-        if window.is_zero() || self.available < 0 {
-            return Vec::new();
-        }
-        if self.place.turns().others_listen() {
-            window *= AMONG_OTHERS;
-        }
-        let known_for = self.seen.map(|seen| now.saturating_duration_since(seen));
-        let Some(age) = known_for.filter(|age| *age < window) else {
-            return Vec::new();
-        };
-        let live = grant
-            .life
-            .is_none_or(|life| self.record.live() == Some(life));
-        if !live || !self.first_may_keep(waiters, grant.permits) {
-            return Vec::new();
-        }
-        let crowd = &mut self.crowd;
-        let served = crowd.serve_exactly(waiters, grant, self.available, now);
-        self.place.turns().handed_over(served.len());
-        if !served.is_empty() {
-            let permits = grant.permits;
-            self.behind = Behind::HandOver(permits, age, window);
-        }
-        served
-    }
-
-    pub(super) fn news(&mut self) -> &mut News {
-        self.news.get_or_insert_default()
-    }
-
-    pub(super) fn has_lost(&mut self, lost: Option<Lease>) {
-        if lost.is_some() {
-            self.news().lost = lost;
-        }
-    }
-
-    /// Whether a release of `permits` may serve the first in line without Redis.
-    fn first_may_keep(&mut self, waiters: &Waiters<Self>, permits: u32) -> bool {
-        let turns = self.place.turns();
-        let first = waiters.first_to_stay();
-        first.is_some_and(|(_, first)| turns.may_keep(first.since, first.permits <= permits))
     }
 }
 
@@ -361,42 +202,27 @@ impl Primitive for Permits {
     }
 
     fn request(&mut self, batch: &Batch<Self>, wire: &Wire<'_>) -> Request {
-        let record_life = Arg::millis(wire.record_life);
-        let mut args = vec![Arg::Publish, Arg::Number(0), record_life, Arg::Number(0)];
-        self.encode(batch, &mut args);
-        let keys = wire.keys;
-        let own = [keys.object(), keys.channel(), keys.record()];
-        let mut all: Vec<_> = own.into_iter().chain(self.place.keys()).cloned().collect();
-        let mut script = wire.script;
-        let mut question = Question {
-            keys: KEYS_OF_QUESTION,
-            args: FIRST_STEP,
-            more: None,
+        let Some(entry) = &self.record.entry else {
+            return wire.request(self, batch);
         };
-        if let Some((entry, record)) = self.record.entry.as_ref().zip(keys.holders()) {
-            script = &WATCHED;
-            all.push(Arc::clone(&record.held));
-            if entry.opens {
-                all.push(Arc::clone(&record.alive));
-            } else if !self.place.reports() {
-                // A lone call is on record there.
-                question.keys = all.len();
-                question.more = Some(Arg::Text(Arc::clone(&entry.holder)));
-            }
+        let holder = Arg::Text(Arc::clone(&entry.holder));
+        let may_be_with_its_holder = !entry.opens && !self.place.reports();
+        let script = &WATCHED;
+        let mut request = Wire { script, ..*wire }.request(self, batch);
+        // A lone call is on record there.
+        if may_be_with_its_holder {
+            request.ask_with_all_keys(holder);
         }
-        Request::Script(ScriptCall {
-            script,
-            keys: all,
-            args,
-            sequence: Some(SEQUENCE),
-            record_flag: Some(RECORD_FLAG),
-            renumbered: false,
-            question: Some(question),
-            record: Some(RecordKey {
-                index: RECORD_KEY,
-                always: true,
-            }),
-        })
+        request
+    }
+
+    fn keys(&self, keys: &Keys) -> Vec<Arc<str>> {
+        let mut all: Vec<_> = self.place.keys().cloned().collect();
+        if let Some((entry, record)) = self.record.entry.as_ref().zip(keys.holders()) {
+            all.push(Arc::clone(&record.held));
+            all.extend(entry.opens.then(|| Arc::clone(&record.alive)));
+        }
+        all
     }
 
     fn encode(&mut self, batch: &Batch<Self>, args: &mut Vec<Arg>) {

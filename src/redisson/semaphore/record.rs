@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::calls::Call;
 use super::nudge;
-use super::primitive::Permits;
+use super::permits::Permits;
 use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::primitive::Line;

@@ -127,7 +127,7 @@ fn channel_of(counter: &str) -> &'static str {
 
 fn semaphore(rng: &mut Rng, mood: &mut Mood, in_turn: bool) -> Call {
     let counter = choose(rng, COUNTERS);
-    let mut keys = texts(&[counter, channel_of(counter), choose(rng, RECORDS)]);
+    let mut keys = texts(&[choose(rng, RECORDS), counter, channel_of(counter)]);
     let mut arguments = texts(&[choose(rng, &["PUBLISH", "PUBLISH", "PUBLISH", "SPUBLISH"])]);
     arguments.extend([
         sequence(rng, mood),
@@ -289,9 +289,13 @@ fn once(rng: &mut Rng, mood: &mut Mood) -> Call {
         ("PERSIST", "0", &[]),
     ];
     let (command, second, rest) = COMMANDS[rng.usize(..COMMANDS.len())];
-    let mut arguments = vec![sequence(rng, mood), choose(rng, LIVES).to_owned()];
+    let mut arguments = vec![
+        "PUBLISH".to_owned(),
+        sequence(rng, mood),
+        choose(rng, LIVES).to_owned(),
+        number(rng, 2),
+    ];
     arguments.extend(texts(&[command, second]));
-    arguments.push(number(rng, 2));
     arguments.extend(texts(rest));
     Call {
         source: ONCE,

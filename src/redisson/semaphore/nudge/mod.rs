@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::primitive::Permits;
+use super::permits::Permits;
 use super::record;
 use crate::engine::Core;
 use crate::engine::command::Commands;

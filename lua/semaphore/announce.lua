@@ -1,0 +1,27 @@
+-- Purpose: tells those who wait for permits that there are some, and counts who listens
+-- Counterpart: extension: a part of scripts that may leave permits free
+-- ARGV[1] publish command: PUBLISH or SPUBLISH
+-- Returns: nothing by itself; it defines `announce` and `count_listeners`
+-- Publishes: the total, 2^31-1 at the most, as a JVM would take a larger number for a negative one; then "0" for each further permit
+--   added, 63 at the most, as long as somebody hears it, so that each async waiter of a JVM is started
+-- Repeat-safe: yes, whoever is told only looks
+-- Invariant: nothing is changed
+
+-- Says that there are `total` permits, `added` of them new, with a sign before each message. How many have heard it; or nothing,
+-- and why it was refused.
+local function announce(channel, total, added, sign)
+  local heard = redis.pcall(ARGV[1], channel, sign .. (total > 2147483647 and '2147483647' or total))
+  if heard == 0 then return heard end
+  if type(heard) == 'table' then return nil, heard.err end
+  for _ = 2, added > 1 and math.min(added, total, 64) or 0 do
+    if redis.pcall(ARGV[1], channel, sign .. '0') == 0 then break end
+  end
+  return heard
+end
+
+-- How many listen, those of a pattern not counted, who wait for nothing; -1 if that can't be learned. And how many to another one.
+local function count_listeners(channel, other)
+  local counted = redis.pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel, other or channel)
+  if counted.err then return -1, 0 end
+  return counted[2], counted[4]
+end

@@ -1,0 +1,221 @@
+use super::*;
+
+fn verdict(text: &str) -> Option<Verdict> {
+    Some(Verdict::read(text).expect("as the script writes it"))
+}
+
+fn kept(keep: i64) -> Option<Verdict> {
+    verdict(&format!("turn:0:0:0:{keep}:0:2:0"))
+}
+
+#[test]
+fn alone_nothing_is_reported_and_all_is_kept() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    assert!(
+        !turns.wants_report(now, false),
+        "a caller who has not been told to wait"
+    );
+    assert!(turns.wants_report(now, true), "does anybody else listen?");
+    turns.seen(0, now);
+    assert!(!turns.wants_report(now, true));
+    assert!(
+        turns.wants_report(now + FRESH, true),
+        "does anybody by now?"
+    );
+    assert!(turns.may_keep(now, false));
+    turns.forget();
+    assert!(turns.wants_report(now, true), "perhaps somebody does");
+}
+
+#[test]
+fn beside_others_callers_are_served_within_the_process_until_theirs_are_older() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.seen(1, now);
+    assert!(turns.wants_report(now, false));
+    assert!(
+        !turns.may_keep(now, true),
+        "nothing is known of the others yet"
+    );
+    let sent = now + Duration::from_secs(1);
+    turns.answered(kept(30_000), true, true, sent, sent);
+    assert!(turns.may_keep(sent - Duration::from_millis(30), true));
+    assert!(!turns.may_keep(sent - Duration::from_millis(29), true));
+    assert!(
+        !turns.may_keep(sent - Duration::from_millis(30), false),
+        "a large one is not passed"
+    );
+    turns.answered(kept(-5_000), true, true, sent, sent);
+    assert!(turns.may_keep(sent + Duration::from_millis(5), true));
+    turns.answered(verdict("turn:0:0:0:-:1:2:0"), true, true, sent, sent);
+    assert!(!turns.may_keep(sent - Duration::from_secs(1), true));
+}
+
+#[test]
+fn who_has_told_others_looks_whether_they_came_until_it_hears_that_they_did() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    let told = verdict("turn:0:1:5000:0:0:2:0");
+    let waits = verdict("turn:1:0:4000:0:0:1000000000:0");
+    assert_eq!(
+        turns.answered(waits, true, true, now, now),
+        None,
+        "somebody else has told them"
+    );
+    assert!(turns.is_held());
+    let told_by_others = verdict("turn:1:0:4000:0:0:2:0");
+    assert_eq!(
+        turns.answered(told_by_others, false, false, now, now),
+        None,
+        "nobody of this client waits: it would look for as long as the line is stopped"
+    );
+    let due = turns.answered(told, true, true, now, now).expect("a look");
+    assert_eq!(due, now + Duration::from_millis(5));
+    assert_eq!(
+        turns.answered(told, true, true, now, now + FRESH),
+        None,
+        "one look for all of them"
+    );
+    assert!(turns.is_due(due) && !turns.is_due(due));
+    let due = turns.answered(told, true, true, now, now).expect("a look");
+    turns.answered(kept(0), true, true, now, now);
+    assert!(!turns.is_due(due), "they came");
+    assert!(!turns.is_held());
+}
+
+#[test]
+fn its_place_is_taken_back_when_nobody_waits_any_more() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.answered(kept(0), true, true, now, now);
+    turns.seen(0, now);
+    assert!(turns.wants_report(now, false) && turns.is_in_line());
+    turns.answered(kept(0), true, false, now, now);
+    assert!(!turns.wants_report(now, false));
+}
+
+#[test]
+fn where_no_line_may_be_kept_it_is_tried_later() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.seen(1, now);
+    assert!(turns.wants_report(now, true));
+    turns.answered(verdict("turn:off"), true, true, now, now);
+    assert!(!turns.is_in_line() && !turns.are_kept(now));
+    assert!(!turns.wants_report(now, true));
+    assert!(turns.wants_report(now + REFUSED, true));
+    let again = now + REFUSED;
+    assert!(!turns.takes_part(again), "it hears nothing of it yet");
+    assert!(turns.answers(again) && !turns.comes_back(now));
+    assert!(turns.comes_back(again) && turns.takes_part(again));
+    assert!(!turns.comes_back(again), "once");
+}
+
+#[test]
+fn of_a_crowd_a_few_answer_what_is_for_all() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    let times = |happens: &dyn Fn() -> bool| (0..10_000).filter(|_| happens()).count();
+    turns.answered(verdict("turn:0:0:0:0:0:3:0"), true, true, now, now);
+    assert_eq!(times(&|| turns.answers(now)), 10_000);
+    turns.answered(verdict("turn:0:0:0:0:0:1000:0"), true, true, now, now);
+    assert!((1..200).contains(&times(&|| turns.answers(now))));
+    turns.comes_near();
+    assert_eq!(times(&|| turns.answers(now)), 10_000, "its turn comes soon");
+    turns.answered(verdict("turn:0:0:0:0:0:1000:0"), true, true, now, now);
+    assert!(times(&|| turns.answers(now)) < 200, "others came before it");
+    turns.answered(verdict("turn:0:0:0:0:0:1000:1"), true, true, now, now);
+    assert_eq!(times(&|| turns.answers(now)), 10_000);
+    let interval = Duration::from_secs(5);
+    assert!((1_500..3_500).contains(&times(&|| turns.looks(interval, now))));
+}
+
+#[test]
+fn who_is_called_asks_until_an_answer_counts_for_that() {
+    let now = Instant::now();
+    let later = now + Duration::from_millis(1);
+    let mut turns = Turns::default();
+    turns.seen(0, later);
+    assert_eq!(turns.call(true, false, now), Look::Now);
+    assert!(turns.wants_report(later, false), "whatever is believed");
+    turns.answered(None, false, true, later, later);
+    assert!(turns.is_called(), "nobody has asked");
+    turns.answered(None, true, true, now, later);
+    assert!(!turns.is_called(), "nobody is there any more");
+    let look = turns.call(true, true, later);
+    assert_eq!(look, Look::No, "a question is under way");
+    turns.answered(None, true, true, now, later);
+    assert!(turns.is_called(), "it was answered before");
+    turns.answered(kept(0), true, true, now, later);
+    assert!(!turns.is_called() && turns.is_in_line());
+    assert_eq!(
+        turns.call(true, false, later),
+        Look::No,
+        "by itself, perhaps"
+    );
+    assert!(!turns.is_called());
+    assert_eq!(turns.call(true, false, later + FRESH), Look::Now);
+    assert!(turns.is_called());
+}
+
+/// No answer would ever count for it: it would ask again at once, without end.
+#[test]
+fn who_is_called_where_no_line_is_kept_has_nothing_to_ask_for() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.seen(1, now);
+    turns.call(true, true, now);
+    turns.answered(verdict("turn:off"), true, true, now, now);
+    assert!(!turns.is_called(), "called before the answer");
+    assert_eq!(turns.call(true, false, now), Look::Now, "it looks once");
+    assert!(!turns.is_called(), "called behind it");
+    turns.call(true, true, now + REFUSED);
+    assert!(turns.is_called(), "it is tried again");
+    turns.switch_off();
+    assert!(!turns.is_called());
+}
+
+#[test]
+fn who_leaves_a_message_to_others_looks_later_and_once() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.answered(verdict("turn:0:0:0:0:0:1000000000:0"), true, true, now, now);
+    let look = turns.message(now);
+    let Look::After(pause) = look else {
+        panic!("left to others: {look:?}");
+    };
+    assert_eq!(turns.message(now), Look::No, "it looks anyway");
+    assert_eq!(
+        turns.call(false, false, now),
+        Look::No,
+        "so it does for this"
+    );
+    assert!(pause <= LATE * 1_000_000_000);
+    turns.looks_now();
+    assert!(matches!(turns.call(false, false, now), Look::After(_)));
+    turns.comes_near();
+    assert_eq!(turns.message(now), Look::Now);
+}
+
+#[test]
+fn a_count_is_worth_less_with_each_second() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.answered(verdict("turn:0:0:0:0:0:1000000000:0"), true, true, now, now);
+    let interval = Duration::from_secs(5);
+    let later = now + 4 * interval;
+    assert!(turns.looks(interval, later) && !turns.looks(interval, now));
+    for _ in 0..100 {
+        assert!(turns.late(later) <= LATE * 1_000_000_000 / 21);
+    }
+    // Counted anew, they are as many.
+    turns.answered(
+        verdict("turn:0:0:0:0:0:1000000000:0"),
+        true,
+        true,
+        later,
+        later,
+    );
+    assert!(!turns.looks(interval, later));
+}
+
+#[test]
+fn switched_off_it_takes_what_it_can_get() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.switch_off();
+    turns.seen(3, now);
+    assert!(!turns.wants_report(now, true));
+    assert!(turns.may_keep(now, false) && turns.answers(now));
+}
