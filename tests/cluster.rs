@@ -455,7 +455,7 @@ async fn renewal_does_not_wait_for_one_slot_after_the_other() {
         for permit in permits {
             permit.release().await.unwrap();
         }
-        client.shutdown().await;
+        client.shutdown().await.unwrap();
     }
 }
 
