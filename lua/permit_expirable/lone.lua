@@ -18,7 +18,7 @@
 --   finds them
 
 do
-  local ENDLESS, HIGHEST = 922337203685477, 2147483647
+  local ENDLESS, ENDLESS_TEXT, HIGHEST = 922337203685477, '922337203685477', 2147483647
   local pcall, KEYS, ARGV = redis.pcall, KEYS, ARGV
   local kind, count = ARGV[6], #ARGV
   local takes = (kind == 'acquire' or kind == 'try') and count == 10 and ARGV[5] == '1' and #ARGV[10] == 16
@@ -33,11 +33,13 @@ do
     usual = type(ends) == 'string'
   end
 
-  local time = usual and pcall('TIME')
-  if time and not time.err then
-    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  -- What does not end needs no clock.
+  local endless = takes and ARGV[7] == '-1' or ends == ENDLESS_TEXT
+  local time = usual and not endless and pcall('TIME')
+  if usual and (endless or not time.err) then
+    local now = time and time[1] * 1000 + math.floor(time[2] / 1000)
     local after = string.format('%.0f', total + (takes and -1 or 1))
-    local answer = 'done -1 ' .. after .. ' -1 ' .. ((takes or tonumber(ends) > now) and '1' or '0')
+    local answer = 'done -1 ' .. after .. ' -1 ' .. ((takes or endless or tonumber(ends) > now) and '1' or '0')
     -- The record first: a server that can't or may not write says so before anything has changed.
     local old = pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
     if not (type(old) == 'table' and old.err) then
@@ -50,9 +52,8 @@ do
         if changed and gives then
           done = pcall('ZREM', KEYS[4], id) == 1
         elseif changed then
-          local lease = tonumber(ARGV[7])
-          local score = lease < 0 and ENDLESS or math.min(ENDLESS, now + lease)
-          done = pcall('ZADD', KEYS[4], 'NX', string.format('%.0f', score), id) == 1
+          local score = now and string.format('%.0f', math.min(ENDLESS, now + ARGV[7])) or ENDLESS_TEXT
+          done = pcall('ZADD', KEYS[4], 'NX', score, id) == 1
         end
         if changed and done then return answer end
       end

@@ -16,7 +16,8 @@
 
 do
   local pcall, KEYS, ARGV = redis.pcall, KEYS, ARGV
-  if #KEYS == 4 and #ARGV == 5 then
+  local count = #KEYS == 4 and #ARGV
+  if count == 5 then
     local entry = pcall('HGET', KEYS[4], ARGV[5])
     if type(entry) == 'string' then
       local permits, number, total = string.match(entry, '^(%d+) [^\n]*\n(%d+) (%d+)$')
@@ -25,7 +26,7 @@ do
       if written then return 'done -1 ' .. total .. ' 1 held:' .. permits end
     end
     KEYS[4], ARGV[5] = nil, nil
-  elseif #KEYS == 4 and #ARGV == 9 and ARGV[9] == '0' and ARGV[4] == '0' and ARGV[7] == '1'
+  elseif count == 9 and ARGV[9] == '0' and ARGV[4] == '0' and ARGV[7] == '1'
     and (ARGV[5] == '*acquire' or ARGV[5] == '*release') then
     local text, entry, asked = pcall('GET', KEYS[2]), pcall('HGET', KEYS[4], ARGV[8]), pcall('GET', KEYS[1])
     local before, held, about = type(text) == 'string' and tonumber(text), nil, nil

@@ -1,4 +1,7 @@
+use std::time::Duration;
+
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::Instant;
