@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use std::sync::LazyLock;
 use std::time::Duration;
 
