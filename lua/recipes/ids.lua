@@ -1,6 +1,6 @@
 -- Purpose: makes the ids of those who are granted a permit, so that a thousand callers are no longer a request
 --   than one
--- Counterpart: extension: the part behind envelope.lua in the scripts that end with batch.lua
+-- Counterpart: extension: the part behind the line of the scripts that end with batch.lua
 -- Returns: nothing by itself; it defines `new_ids` for the parts behind it
 -- Publishes: nothing
 -- Repeat-safe: yes, the same call makes the same ids

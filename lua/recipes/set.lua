@@ -1,9 +1,9 @@
 -- Purpose: where a set semaphore keeps its holders: a set of ids; who stands in it holds, for ever
 -- Counterpart: extension: the part before batch.lua
--- KEYS[1..] keys: those of envelope.lua, and as the fourth the holders: set of ids
+-- KEYS[1..] keys: those of steps.lua, and as the fourth the holders: set of ids
 -- Returns: nothing by itself; it defines `store` for batch.lua
 -- Publishes: nothing
--- Repeat-safe: yes, by envelope.lua
+-- Repeat-safe: yes, by steps.lua
 -- Invariant: no more ids are entered than batch.lua has found room for
 
 -- So many holders are told of together, as far as the server keeps to it.

@@ -1,7 +1,7 @@
 -- Purpose: a zset of ids by the time at which their holders came or last refreshed: what has expired, what
 --   is written in other units, what is refreshed
 -- Counterpart: extension: the part before timestamp.lua and fair.lua
--- KEYS[1..] keys: those of envelope.lua, and as the fourth the times: zset, id -> time in seconds (with fractions) or milliseconds
+-- KEYS[1..] keys: those of steps.lua, and as the fourth the times: zset, id -> time in seconds (with fractions) or milliseconds
 -- Returns: nothing by itself; it defines `times` for the parts behind it
 -- Publishes: nothing
 -- Repeat-safe: yes, each function leaves the same when it is called again

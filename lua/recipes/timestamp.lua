@@ -1,9 +1,9 @@
 -- Purpose: where a timestamp semaphore keeps its holders: one zset by time; who stands in it holds
 -- Counterpart: extension: the part behind times.lua and before batch.lua
--- KEYS[1..] keys: those of envelope.lua, and as the fourth the times: zset, id -> time
+-- KEYS[1..] keys: those of steps.lua, and as the fourth the times: zset, id -> time
 -- Returns: nothing by itself; it defines `store` for batch.lua
 -- Publishes: nothing
--- Repeat-safe: yes, by envelope.lua
+-- Repeat-safe: yes, by steps.lua
 -- Invariant: no more ids are entered than batch.lua has found room for
 
 local store = {}

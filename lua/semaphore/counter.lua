@@ -1,6 +1,6 @@
 -- Purpose: reads the counter of a semaphore; one that can't be read is refused before anything else is done
 -- Counterpart: extension: the part behind envelope.lua of the script that ends with batch.lua
--- KEYS[1..] keys: those of batch.lua
+-- KEYS[1..] keys: those of envelope.lua; where turns are kept, the line and its notes follow
 -- Returns: a refusal of batch.lua, or what the record has instead; else nothing, it goes on with the next part.
 --   It defines `text` and `before`, the counter as it is in Redis and as a number; `LINE` and `NOTES`, where turns are kept
 -- Publishes: nothing

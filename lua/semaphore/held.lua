@@ -1,6 +1,6 @@
 -- Purpose: the usual cases of one call about permits on record, in short: it takes what is free, or gives back
 -- Counterpart: extension: the part behind announce.lua of the script with holders.lua
--- KEYS[1] record: that of batch.lua; here it only keeps out what was asked about
+-- KEYS[1] record: that of record.lua; here it only keeps out what was asked about
 -- KEYS[2] semaphore: string, the permits available as a decimal integer
 -- KEYS[3] channel: where waiters of every client listen
 -- KEYS[4..] held: hash, that of holders.lua; where there are more keys, turns are kept

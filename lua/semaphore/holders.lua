@@ -1,7 +1,7 @@
 -- Purpose: keeps on record how many permits the guards of this client hold, so that they come back when its process
 --   dies; see reclaim.lua
 -- Counterpart: extension: a part behind counter.lua, only in the script of clients that are watched
--- KEYS[1..] keys: those of batch.lua, and one that is taken off behind them: held, a hash, holder -> "<permits> <since
+-- KEYS[1..] keys: those of counter.lua, and one that is taken off behind them: held, a hash, holder -> "<permits> <since
 --   when, in milliseconds since 1970> <the client's name>", and what held.lua puts into a second line. Where the holder is to be
 --   put on record there is another one: alive, a zset, holder -> until when it is believed alive
 -- ARGV[1..] those of batch.lua, and behind them two that are taken off: the holder, under which this client's permits

@@ -1,7 +1,7 @@
 -- Purpose: whose turn it is among callers of several clients: how many of those who ask may take permits;
 --   src/engine/turns has the rule and its reasons
 -- Counterpart: extension: the part behind counter.lua, announce.lua and engine/line.lua, and before batch.lua
--- KEYS[1..] keys: those of batch.lua; the first ends with this client's id. `LINE` and `NOTES`, of the part before, are the line
+-- KEYS[1..] keys: those of counter.lua; the first ends with this client's id. `LINE` and `NOTES`, of the part before, are the line
 --   and its notes, see engine/line.lua, without which nothing is done here. Those who take part listen to a channel that is
 --   called like the line. In the notes' field "*": the counter behind the last script, how many permits strangers are
 --   owed, how much of an equal share that is, since when some are kept for them, and how many they have not released
