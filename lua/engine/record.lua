@@ -12,8 +12,8 @@
 -- Repeat-safe: yes, that is what it is for
 -- Invariant: the record of a later call stays
 
--- Puts `answer` on record, if something `changes` or it must be; without one it only looks. What is to be said where that is on
--- record, or can't be, "stale" being a call older than the record; else nothing, and what stood there.
+-- Puts `answer` on record, if something `changes` or it must be; without one it only looks. Returns what is to be answered where this
+-- call is on record already or can't be put there ("stale": a later one stands there); else nothing, and what stood there before.
 local function on_record(answer, changes)
   local old
   if not answer then

@@ -15,7 +15,7 @@ const PASSWORDS: [&str; 2] = ["REDIS_PASSWORD", "REDISCLI_AUTH"];
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connect {
-    /// redis://[[user]:password@]host[:port][/database], rediss:// for TLS, or redis+unix:///path
+    /// redis://[[user]:password@]host[:port][/database], rediss:// for TLS, redis+unix:///path, redis+cluster:// or redis+replicated:// with several hosts
     #[arg(
         long,
         global = true,

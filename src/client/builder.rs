@@ -246,7 +246,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How often waiting callers look without having been woken; 5 s by default, varied by a quarter.
+    /// How often waiting callers look without having been woken; 5 s by default, varied by a quarter, and up to a second later.
     ///
     /// Messages wake them at once; this is for permits that appear without one, as when a key is set by
     /// hand, and for messages that are lost.

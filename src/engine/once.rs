@@ -6,7 +6,7 @@
 //! refused. What is sent for the first time finds neither, unless somebody else has written there: it is refused, too,
 //! and sent once more with a number of its own. So a request may be sent again after a lost reply, on the same connection or a new one.
 //!
-//! A batch of calls on a semaphore that was sent and not answered is not repeated as it is, but asked about: its number
+//! A batch of a [line](super::primitive) that was sent and not answered is not repeated as it is, but asked about (a lock's is repeated): its number
 //! is sent again without the calls. If the record knows it, it answers; if not, the number is on record from then on, so
 //! that a late copy does nothing, and those calls are made anew that somebody still wants or that are owed.
 //!

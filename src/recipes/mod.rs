@@ -37,7 +37,7 @@
 //! - **The limit** is a setting of each program. A handle never takes a permit while as many as its own limit are
 //!   held; where it was lowered, it waits until enough have been released, and stops nobody with a higher one.
 //! - **Once**: `redisson_sc_recipe_once:<layout>:{name}:<client id>:<number>`, a string, keeps the sequence number and the answer of
-//!   the client's last call, for ten minutes, so that a call whose reply was lost is repeated without taking effect twice. There
+//!   the client's last call, as for a semaphore, so that a call whose reply was lost is repeated without taking effect twice. There
 //!   is one, and one more for each handle with other settings that is used at the same time (how long a slot or a string lock
 //!   is held is none of these: it travels with each call).
 //! - **ACL**: what a user needs stands in the [guide](crate::guide::operations#permissions).

@@ -19,7 +19,7 @@ pub(super) struct Names {
     /// The semaphore's own keys, in the order of its script.
     pub(super) own: Vec<Arc<str>>,
     pub(super) lock: Option<Arc<str>>,
-    /// `redisson_sc_recipe_once:<layout>:{name}:<field>`: the line's last call, for ten minutes.
+    /// `redisson_sc_recipe_once:<layout>:{name}:<field>`: the line's last call, as a semaphore's.
     pub(super) record: Arc<str>,
     /// `redisson_sc_recipe_line:<layout>:{name}`: who of our clients waits; gone when nobody does.
     pub(super) line: Arc<str>,

@@ -43,7 +43,7 @@
 //!
 //! When they have had more than seven permits more than that, a release of ours is not announced to them, where it is kept for the
 //! first in line and at least two stand there: so permits go from ours to ours, and who releases looks twice whether they were
-//! taken, for the turn's sake and as a [nudge](super::nudge), which strangers hear. Where they have taken or released some just before,
+//! taken, for the turn's sake and as a nudge (`src/redisson/semaphore/nudge`), which strangers hear. Where they have taken or released some just before,
 //! they take what is free before the first comes: the first three are told, and it is for whoever stands in line and asks, which
 //! costs a part of the order. For every sixteen permits of ours, or fewer, they are owed one then, as a JVM may have many threads. So
 //! ours have a share beside a JVM whose threads take again at once, and it has one beside a crowd of ours.
