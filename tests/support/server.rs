@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// A running (or for the moment stopped) server. Dropping it kills it and removes its directory.
 #[derive(Debug)]
 pub struct RedisServer {
-    port: u16,
+    port: Port,
     /// Where it speaks TLS.
-    tls_port: Option<u16>,
+    tls_port: Option<Port>,
     sentinel: bool,
     password: Option<String>,
     /// `NAME=value` each.
@@ -66,7 +66,7 @@ impl Options {
 
     /// Makes it a replica. It answers before it is in step: see [`until_linked`](super::waiters::until_linked).
     pub fn replica_of(self, primary: &RedisServer) -> Self {
-        self.setting("replicaof", &format!("127.0.0.1 {}", primary.port))
+        self.setting("replicaof", &format!("127.0.0.1 {}", primary.port()))
     }
 
     /// Makes it a sentinel.
@@ -102,8 +102,8 @@ impl Options {
         let mut log = String::new();
         for _ in 0..START_ATTEMPTS {
             let mut server = RedisServer {
-                port: free_port(),
-                tls_port: self.tls.then(free_port),
+                port: Port::find(),
+                tls_port: self.tls.then(Port::find),
                 sentinel: self.sentinel,
                 password: self.password.clone(),
                 environment: self.environment.clone(),
@@ -132,30 +132,33 @@ impl RedisServer {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number
     }
 
     /// The port where it speaks TLS.
     pub fn tls_port(&self) -> u16 {
-        self.tls_port.expect("it was started with TLS")
+        self.tls_port
+            .as_ref()
+            .expect("it was started with TLS")
+            .number
     }
 
     /// Where other servers of a cluster reach it.
     pub fn peer_port(&self) -> u16 {
-        self.tls_port.unwrap_or(self.port)
+        self.tls_port.as_ref().unwrap_or(&self.port).number
     }
 
     /// The URL for the code under test: the default user, with its password if there is one.
     pub fn url(&self) -> String {
         match &self.password {
-            Some(password) => format!("redis://:{password}@127.0.0.1:{}", self.port),
-            None => format!("redis://127.0.0.1:{}", self.port),
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}", self.port()),
+            None => format!("redis://127.0.0.1:{}", self.port()),
         }
     }
 
     /// The URL for a user given by [`Options::user`].
     pub fn url_as(&self, user: &str, password: &str) -> String {
-        format!("redis://{user}:{password}@127.0.0.1:{}", self.port)
+        format!("redis://{user}:{password}@127.0.0.1:{}", self.port())
     }
 
     /// A client for the test itself: a user of its own that may do everything.
@@ -196,7 +199,7 @@ impl RedisServer {
         if let Err(log) = self.launch().await {
             panic!(
                 "redis-server does not start again on port {}:\n{log}",
-                self.port
+                self.port()
             );
         }
     }
@@ -230,7 +233,7 @@ impl RedisServer {
     fn configure(&self, lines: &[String]) {
         let mut text = format!(
             "bind 127.0.0.1\nport {}\ndir \"{}\"\nuser {HARNESS} on >{HARNESS} ~* &* +@all\n",
-            self.port,
+            self.port(),
             self.dir.0.display(),
         );
         text += &if self.sentinel {
@@ -240,7 +243,7 @@ impl RedisServer {
                 "save \"\"\nrepl-diskless-sync-delay 0\nmasteruser {HARNESS}\nmasterauth {HARNESS}\n"
             )
         };
-        if let Some(port) = self.tls_port {
+        if let Some(Port { number: port, .. }) = &self.tls_port {
             writeln!(text, "tls-port {port}").expect("a String takes everything");
         }
         for line in lines {
@@ -317,11 +320,27 @@ impl RedisServer {
 
 /// A port nobody listens on. From below the range that outgoing connections use, so that nobody is given
 /// it by chance while the server is down between two starts.
-fn free_port() -> u16 {
-    loop {
-        let port = 10_000 + (random() % 20_000) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
+/// A port for TCP that no other test's server takes while this lives, as the port for UDP of the same number is taken: also not
+/// while the server is stopped, and its clients look for it.
+#[derive(Debug)]
+struct Port {
+    number: u16,
+    _taken: UdpSocket,
+}
+
+impl Port {
+    fn find() -> Port {
+        loop {
+            let number = 10_000 + (random() % 20_000) as u16;
+            let address = ("127.0.0.1", number);
+            if let Ok(taken) = UdpSocket::bind(address)
+                && TcpListener::bind(address).is_ok()
+            {
+                return Port {
+                    number,
+                    _taken: taken,
+                };
+            }
         }
     }
 }

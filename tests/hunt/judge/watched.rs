@@ -236,8 +236,11 @@ impl Judge {
     pub fn judge_records(&mut self) {
         let old_names = self.may_have_old_names();
         let recorded = |number: &usize| {
-            let mut amounts = self.ledgers[*number].recorded.values();
-            amounts.any(|amount| *amount != 0 || !old_names)
+            let mut recorded = self.ledgers[*number].recorded.iter();
+            recorded.any(|(host, amount)| match *amount {
+                0 => !old_names,
+                _ => !self.has_lost_some(*number, *host),
+            })
         };
         let left = (0..self.ledgers.len()).find(recorded);
         if let Some(number) = left.filter(|_| !self.rules.meddled) {
@@ -245,6 +248,15 @@ impl Judge {
             let detail = format!("s{number} has on record {recorded:?}, and nobody holds any");
             self.accuse("records", detail);
         }
+    }
+
+    /// A master is gone, and its last writes with it: what clients have given back since then may be on record at the next one for
+    /// good, as the old one has told them that nothing is.
+    pub fn releases_may_be_lost(&mut self) {
+        let Watched {
+            watch, have_lost, ..
+        } = &mut self.watched;
+        have_lost.extend(watch.iter());
     }
 
     /// Whether this client has lost some of these.
