@@ -250,8 +250,8 @@ impl Judge {
         }
     }
 
-    /// A master is gone, and its last writes with it: what clients have given back since then may be on record at the next one for
-    /// good, as the old one has told them that nothing is.
+    /// The last writes of a server are gone: what clients have given back with them may be on record again for good, as they have been told
+    /// that nothing is.
     pub fn releases_may_be_lost(&mut self) {
         let Watched {
             watch, have_lost, ..

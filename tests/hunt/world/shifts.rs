@@ -170,7 +170,6 @@ impl World {
                 self.nodes.is_down(false);
                 if lag > 0 || goes_on.is_some() {
                     self.has_lost(lag.max(1));
-                    self.judge().releases_may_be_lost();
                 }
                 self.set_permits();
                 self.look_at_counters(None);
