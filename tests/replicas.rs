@@ -322,12 +322,17 @@ async fn in_vain<T>(kind: &str, granted: impl AsyncFn() -> Result<T, Error>) {
 #[tokio::test]
 async fn what_no_replica_has_is_not_passed_on() {
     let pair = Pair::start().await;
+    let patient = pair.builder().call_timeout(NEVER).connect().await.unwrap();
+    let (seats, work) = (
+        patient.semaphore("seats"),
+        patient.permit_expirable_semaphore("work"),
+    );
+    seats.try_set_permits(1).await.unwrap();
+    work.try_set_permits(1).await.unwrap();
     let client = pair.builder().wait_for_replicas(1);
     let client = client.retry_window(BOUND / 2).connect().await.unwrap();
     let semaphore = client.semaphore("seats");
-    semaphore.try_set_permits(1).await.unwrap();
     let leased = client.permit_expirable_semaphore("work");
-    leased.try_set_permits(1).await.unwrap();
     let (slots, fair) = (
         client.set_semaphore("slots", 1),
         client.fair_semaphore("fair", 1),

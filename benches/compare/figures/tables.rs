@@ -161,10 +161,13 @@ fn held(report: &Value) -> String {
         ("the longest one", number("script_max_micros").map(micros)),
     ];
     let rows = rows.into_iter();
-    table(
-        &head,
-        rows.filter_map(|(title, text)| Some(vec![title.to_owned(), text?])),
-    )
+    let rows: Vec<_> = rows
+        .filter_map(|(title, text)| Some(vec![title.to_owned(), text?]))
+        .collect();
+    match rows.len() {
+        0 => String::new(),
+        _ => table(&head, rows),
+    }
 }
 
 fn recipes(report: &Value) -> String {

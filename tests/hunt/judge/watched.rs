@@ -239,7 +239,8 @@ impl Judge {
             let mut recorded = self.ledgers[*number].recorded.iter();
             recorded.any(|(host, amount)| match *amount {
                 0 => !old_names,
-                _ => !self.has_lost_some(*number, *host),
+                // What reaches the server in the name of the dead when nobody uses it any more waits for the next one who does.
+                _ => !self.has_ended(*host) && !self.has_lost_some(*number, *host),
             })
         };
         let left = (0..self.ledgers.len()).find(recorded);
