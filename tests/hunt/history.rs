@@ -192,6 +192,9 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     if plan.settings.crowd {
         judge.lock().unwrap().judge_crowd();
     }
+    // Once more, as nobody may have been there when the last of them came; or when a server lost what had been given back.
+    sleep(LATE).await;
+    world.borrow().look_in();
     // Who hears a dead connection is called some time later, and looked for 2, 10 and 40 s after that.
     sleep(Duration::from_secs(200)).await;
     let before = judge.lock().unwrap().work;

@@ -236,12 +236,8 @@ impl Judge {
     pub fn judge_records(&mut self) {
         let old_names = self.may_have_old_names();
         let recorded = |number: &usize| {
-            let mut recorded = self.ledgers[*number].recorded.iter();
-            recorded.any(|(host, amount)| match *amount {
-                0 => !old_names,
-                // What reaches the server in the name of the dead when nobody uses it any more waits for the next one who does.
-                _ => !self.has_ended(*host) && !self.has_lost_some(*number, *host),
-            })
+            let mut amounts = self.ledgers[*number].recorded.values();
+            amounts.any(|amount| *amount != 0 || !old_names)
         };
         let left = (0..self.ledgers.len()).find(recorded);
         if let Some(number) = left.filter(|_| !self.rules.meddled) {
@@ -249,15 +245,6 @@ impl Judge {
             let detail = format!("s{number} has on record {recorded:?}, and nobody holds any");
             self.accuse("records", detail);
         }
-    }
-
-    /// The last writes of a server are gone: what clients have given back with them may be on record again for good, as they have been told
-    /// that nothing is.
-    pub fn releases_may_be_lost(&mut self) {
-        let Watched {
-            watch, have_lost, ..
-        } = &mut self.watched;
-        have_lost.extend(watch.iter());
     }
 
     /// Whether this client has lost some of these.

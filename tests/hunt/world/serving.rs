@@ -259,7 +259,6 @@ impl World {
         if lost > 0 {
             self.judge()
                 .note(format_args!("the last {lost} writes are lost"));
-            self.judge().releases_may_be_lost();
             self.locks_are_forgotten();
         }
     }
