@@ -9,13 +9,12 @@ use redisson_semaphore::{Client, ClientBuilder, ConnectionState, Effect, Error, 
 use serde_json::json;
 use support::channel::Channel;
 use support::clients::{LIMIT, NEVER, builder, served};
-use support::cluster::{Cluster, ask};
+use support::cluster::{Cluster, ask, until_heard, until_listeners, waiter};
 use support::peer::JavaPeer;
 use support::proxy::Fate;
 use support::server::RedisServer;
 use support::waiters::{channel, until};
 use tokio::sync::OnceCell;
-use tokio::task::JoinHandle;
 
 /// One for the tests that leave it as it is. It ends with the process.
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
@@ -30,37 +29,6 @@ fn of(cluster: &Cluster) -> ClientBuilder {
 
 async fn connect(cluster: &Cluster) -> Client {
     of(cluster).connect().await.expect("the cluster runs")
-}
-
-/// Waits until so many listen to a channel at a server; `counting` says to which kind of messages.
-async fn until_heard(server: &RedisServer, counting: &str, channel: &str, count: u64) {
-    let what = format!("{count} listen to {channel} at {}", server.port());
-    until(&what, LIMIT, async || {
-        let (_, heard): (String, u64) = ask(server, &["PUBSUB", counting, channel]).await;
-        heard == count
-    })
-    .await;
-}
-
-/// The same of a semaphore's, and sharded messages.
-async fn until_listeners(server: &RedisServer, name: &str, count: u64) {
-    until_heard(server, "SHARDNUMSUB", &channel(name), count).await;
-}
-
-/// `acquire` in a task that waits, and listens at this server, when this returns.
-async fn waiter(
-    server: &RedisServer,
-    client: &Client,
-    name: &str,
-    permits: u32,
-) -> JoinHandle<redisson_semaphore::Result<()>> {
-    let semaphore = client.semaphore(name);
-    let call = semaphore.clone();
-    let task = tokio::spawn(async move { call.acquire(permits).await });
-    until_listeners(server, name, 1).await;
-    // Answered behind the waiter's own question.
-    semaphore.available_permits().await.unwrap();
-    task
 }
 
 /// One permit more, with a message, as a single command of another client would do it.

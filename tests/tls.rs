@@ -11,13 +11,12 @@ use serde_json::json;
 use support::clients::{
     KINDS, LIMIT, RESPONSE_TIMEOUT, builder, kill_and_release, release_as_redisson, served, stored,
 };
-use support::cluster::{Cluster, ask};
+use support::cluster::{self, Cluster};
 use support::peer::JavaPeer;
 use support::server::{Options, RedisServer};
-use support::waiters::{channel, until, until_subscribers, waiter};
+use support::waiters::{until, until_subscribers, waiter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const HOST: &str = "127.0.0.1";
@@ -287,29 +286,12 @@ async fn sentinels_and_their_master_are_reached_by_tls() {
     );
 }
 
-/// Waits for permits, and listens at this node, when this returns.
-async fn sleeper(
-    client: &Client,
-    name: &str,
-    permits: u32,
-    node: &RedisServer,
-) -> JoinHandle<redisson_semaphore::Result<()>> {
-    let semaphore = client.semaphore(name);
-    let task = tokio::spawn(async move { semaphore.acquire(permits).await });
-    until("it listens", LIMIT, async || {
-        let (_, heard): (String, u64) = ask(node, &["PUBSUB", "SHARDNUMSUB", &channel(name)]).await;
-        heard == 1
-    })
-    .await;
-    task
-}
-
 /// What the seed says of the other nodes is where those speak TLS.
 #[tokio::test]
 async fn all_nodes_of_a_cluster_are_reached_by_tls() {
     let authority = Authority::new();
     let certificate = authority.certificate(HOST);
-    let cluster = Cluster::start_secured(|node| {
+    let secured = Cluster::start_secured(|node| {
         let Certificate {
             chain_file,
             key_file,
@@ -318,34 +300,34 @@ async fn all_nodes_of_a_cluster_are_reached_by_tls() {
         node.tls(&authority.file(), chain_file, key_file, false)
     })
     .await;
-    let seed = format!("rediss+cluster://{HOST}:{}", cluster.servers[0].tls_port());
+    let seed = format!("rediss+cluster://{HOST}:{}", secured.servers[0].tls_port());
     let to = || builder(seed.clone()).retry_window(4 * LIMIT);
     let connect = || to().tls(trusting(&authority)).connect();
     let (client, other) = (connect().await.unwrap(), connect().await.unwrap());
     let truststore = authority.truststore();
     let truststore = truststore.to_str().expect("plain characters");
     let java = ["--truststore", truststore, "--cluster"];
-    let peer = JavaPeer::start_with("4.7.0", &url(&cluster.servers[0]), &java).await;
+    let peer = JavaPeer::start_with("4.7.0", &url(&secured.servers[0]), &java).await;
     for master in 0..3 {
-        let name = cluster.name_at(master, "seats").await;
-        let task = sleeper(&client, &name, 2, &cluster.servers[master]).await;
+        let name = secured.name_at(master, "seats").await;
+        let task = cluster::waiter(&secured.servers[master], &client, &name, 2).await;
         other.semaphore(&name).release(2).await.unwrap();
         served(task).await;
-        let task = sleeper(&client, &name, 3, &cluster.servers[master]).await;
+        let task = cluster::waiter(&secured.servers[master], &client, &name, 3).await;
         let arguments = json!({ "name": name, "permits": 3 });
         peer.call("release", arguments).await.unwrap();
         served(task).await;
     }
-    let name = cluster.name_at(0, "moved").await;
+    let name = secured.name_at(0, "moved").await;
     let semaphore = client.semaphore(&name);
     semaphore.release(1).await.unwrap();
-    let slot = cluster.slot(&name).await;
-    cluster.move_slot(slot, 0, 1).await;
+    let slot = secured.slot(&name).await;
+    secured.move_slot(slot, 0, 1).await;
     semaphore.release(1).await.unwrap();
-    assert_eq!(cluster.stored(&name, 2).await.as_deref(), Some("2"));
+    assert_eq!(secured.stored(&name, 2).await.as_deref(), Some("2"));
     peer.shutdown().await;
     let stranger = to().tls(trusting(&Authority::new()));
-    let seed = format!("{HOST}:{}", cluster.servers[0].tls_port());
+    let seed = format!("{HOST}:{}", secured.servers[0].tls_port());
     let detail = told(stranger, &format!("the cluster of {seed}")).await;
     assert!(detail.contains(UNKNOWN_ISSUER), "{detail}");
 }

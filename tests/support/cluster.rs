@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use redis::FromRedisValue;
+use redisson_semaphore::Client;
+use tokio::task::JoinHandle;
 
+use super::clients::LIMIT;
 use super::proxy::Proxy;
 use super::server::{Options, RedisServer};
-use super::waiters::{until, until_linked};
+use super::waiters::{channel, until, until_linked};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SLOTS: u16 = 16384;
@@ -349,4 +352,35 @@ pub async fn ask<T: FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
     command.arg(&words[1..]);
     let answer = command.query_async(&mut server.connection().await).await;
     answer.unwrap_or_else(|error| panic!("{words:?} at {}: {error}", server.port()))
+}
+
+/// Waits until so many listen to a channel at a server; `counting` says to which kind of messages.
+pub async fn until_heard(server: &RedisServer, counting: &str, channel: &str, count: u64) {
+    let what = format!("{count} listen to {channel} at {}", server.port());
+    until(&what, LIMIT, async || {
+        let (_, heard): (String, u64) = ask(server, &["PUBSUB", counting, channel]).await;
+        heard == count
+    })
+    .await;
+}
+
+/// The same of a semaphore's, and sharded messages.
+pub async fn until_listeners(server: &RedisServer, name: &str, count: u64) {
+    until_heard(server, "SHARDNUMSUB", &channel(name), count).await;
+}
+
+/// `acquire` in a task that waits, and listens at this server, when this returns.
+pub async fn waiter(
+    server: &RedisServer,
+    client: &Client,
+    name: &str,
+    permits: u32,
+) -> JoinHandle<redisson_semaphore::Result<()>> {
+    let semaphore = client.semaphore(name);
+    let call = semaphore.clone();
+    let task = tokio::spawn(async move { call.acquire(permits).await });
+    until_listeners(server, name, 1).await;
+    // Answered behind the waiter's own question.
+    semaphore.available_permits().await.unwrap();
+    task
 }
