@@ -7,9 +7,9 @@
 --   owed, how much of an equal share that is, since when some are kept for them, and how many they have not released
 -- ARGV[1] publish command
 -- ARGV[2..] those of batch.lua; the last nine, where there is a line: for how many microseconds the first in line
---   has waited, and the last of those who ask now; how many ask, and how many wait; the first one's ticket; how many of the
---   listeners are this client itself; 1: nobody may pass the first in line; how many callers were served without
---   Redis, and how many messages of strangers were heard, meanwhile
+--   has waited, and the last of those who ask now; how many ask, and how many wait; the first one's ticket; 0: this
+--   client does not know that it listens, 1: it does, 2: to the line's channel, too; 1: nobody may pass the first in
+--   line; how many callers were served without Redis, and how many messages of strangers were heard, meanwhile
 -- Returns: nothing by itself; it defines for batch.lua `listeners`, `steps_end`, `strict` and, where others listen,
 --   `turn`, `due` and `close_turn`, behind which `turn.silent` says that strangers are not to hear of what is free, and whose
 --   word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>": 1 if callers were held back from what
@@ -22,13 +22,14 @@
 -- Invariant: nobody gets more than there is
 
 local turn, due, close_turn
-local listeners, ours, steps_end = -1, 0, #ARGV
+local listeners, ours, steps_end, own = -1, 0, #ARGV, 0
 if NOTES then
   steps_end = steps_end - 9
+  own = ARGV[steps_end + 6] + 0
   listeners, ours = count_listeners(CHANNEL, LINE)
 end
 local time
-if listeners > 0 and listeners > ARGV[steps_end + 6] + 0 then
+if listeners > math.min(own, 1) and listeners > 0 then
   time = redis.pcall('TIME')
 elseif NOTES then
   -- Nobody waits for whoever may stand there; and who comes next finds the line empty, and calls this client.
@@ -127,7 +128,7 @@ if time and not time.err then
     local left = line.close(max(0, total - kept), {
       since = turn.refused and head or head + (last - head) * min(1, served / max(1, named - 1)),
       want = want or turn.amount or 1, ticket = turn.refused and ticket or 0, stops = turn.stops,
-      waits = waiting > served, others = ours > ARGV[steps_end + 6] + 0, passes = grants > 0 and head or 0,
+      waits = waiting > served, others = ours > math.max(own - 1, 0), passes = grants > 0 and head or 0,
       reach = total + (turn.amount or 1),
     })
     -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line.

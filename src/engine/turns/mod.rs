@@ -254,7 +254,7 @@ impl Turns {
         self.called.is_some()
     }
 
-    /// Completes what a batch reports; `own`: how many of the listeners are this client.
+    /// Completes what a batch reports; `own` is [`Report::own`].
     pub(crate) fn report(&mut self, of_waiters: Report, own: u64) -> Report {
         // It leaves with it; if that fails, it is not tried again: who is told in vain is out.
         self.in_line &= of_waiters.waiting > 0;

@@ -174,10 +174,13 @@ impl Place {
         if of_waiters.named > 0 {
             self.turns.looks_now();
         }
-        // Those are counted where turns are kept who listen to both.
-        let own = self.listened && batch.hears(&self.names.line);
+        let own = match (self.listened, batch.hears(&self.names.line)) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => 2,
+        };
         let reports = self.turns.wants_report(now, batch.first_is_known);
-        self.report = reports.then(|| self.turns.report(of_waiters, own.into()));
+        self.report = reports.then(|| self.turns.report(of_waiters, own));
     }
 
     /// The keys that the report of the batch needs, behind the object's own.

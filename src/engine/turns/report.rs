@@ -22,7 +22,8 @@ pub(crate) struct Report {
     pub(crate) waiting: usize,
     /// The ticket of the first in line.
     pub(crate) ticket: u64,
-    /// How many of the listeners are this client itself.
+    /// 0: this client does not know that it is one of the listeners; 1: it is, at the object's channel; 2: at the line's,
+    /// too.
     pub(crate) own: u64,
     /// Nobody may pass the first in line.
     pub(crate) strict: bool,
