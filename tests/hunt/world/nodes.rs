@@ -144,12 +144,18 @@ impl Nodes {
         self.all[home].server.counter(key)
     }
 
+    /// The one that has the key; a message is sent from where what it tells of is.
+    fn home_of(&mut self, words: &[&[u8]]) -> usize {
+        let channel = || (words[0] == b"PUBLISH").then(|| words[1]);
+        match key_of(words).or_else(channel) {
+            Some(name) => self.home(name),
+            None => 0,
+        }
+    }
+
     /// Asks the one that has the key, as far as its faults let it answer.
     pub fn execute(&mut self, words: &[&[u8]]) -> Option<Reply> {
-        let home = match key_of(words) {
-            Some(key) => self.home(key),
-            None => 0,
-        };
+        let home = self.home_of(words);
         let Node {
             server, operator, ..
         } = &mut self.all[home];
@@ -158,10 +164,7 @@ impl Nodes {
 
     /// The same, whatever is wrong with it.
     pub fn ask(&mut self, words: &[&[u8]]) -> Option<Reply> {
-        let home = match key_of(words) {
-            Some(key) => self.home(key),
-            None => 0,
-        };
+        let home = self.home_of(words);
         self.all[home].ask(words)
     }
 
