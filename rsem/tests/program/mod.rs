@@ -32,7 +32,7 @@ pub struct Program {
 /// tests run in the background.
 pub fn command(url: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("setsid");
-    command.args(["env", "--default-signal=INT,QUIT"]);
+    command.args(["env", "--default-signal=HUP,INT,QUIT,TERM"]);
     command.arg(env!("CARGO_BIN_EXE_rsem")).args(arguments);
     for variable in [
         "REDIS_USER",
