@@ -55,7 +55,8 @@ local open_places = LINE and function(key, notes, id, now, rules)
   places.left = function() return left end
   places.at = function(i)
     while not places[i] and loaded < MOST and #places < MOST_LOOKED_AT do
-      local found = redis.pcall('ZRANGE', key, loaded, loaded, 'WITHSCORES')
+      local rank = loaded == 0 and '0' or loaded
+      local found = redis.pcall('ZRANGE', key, rank, rank, 'WITHSCORES')
       local other = found[1]
       broken, loaded = broken or found.err, other and loaded + 1 or MOST
       if other and not (places.without_me and other == id) then
@@ -75,13 +76,13 @@ local open_places = LINE and function(key, notes, id, now, rules)
   end
 
   places.write = function(comes)
-    local me, added = places.me, comes and number('ZADD', key, format('%.0f', places.me.since), id)
+    local me, added = places.me, comes and number('ZADD', key, format('%d', places.me.since), id)
     me.changed = me.changed or comes
     places[#places + 1] = me
     for _, p in ipairs(places) do
       if p.changed then
         local note = { p.want, p.seen, p.told, p.patience, p.stops, p.ticket }
-        places.note(p.id, format('%.0f %.0f %.0f %.0f %.0f %.0f', unpack(note)))
+        places.note(p.id, format('%d %d %d %d %d %d', unpack(note)))
       end
     end
     if #fields == 0 then return not broken end

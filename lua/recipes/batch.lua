@@ -237,8 +237,8 @@ local function work()
   end
   local function answer()
     return table.concat({
-      format('%.0f', now), format('%.0f', first_end), rank, waits and max(size, rank + 1) or 0,
-      format('%.0f', line and line.pause or 0), more and 1 or 0, lock or '-', served, tried, cleared,
+      format('%d', now), format('%.0f', first_end), rank, waits and max(size, rank + 1) or 0,
+      format('%d', line and line.pause or 0), more and 1 or 0, lock or '-', served, tried, cleared,
       bits(dropped, releases), bits(kept, refreshes), slots and table.concat(slots, ',') or '-', word(failure),
     }, ' ')
   end

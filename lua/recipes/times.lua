@@ -22,7 +22,7 @@ end
 -- A time in microseconds as a score.
 function times.score(micros, seconds)
   if seconds then return string.format('%.6f', micros / 1e6) end
-  return string.format('%.0f', math.floor(micros / 1e3))
+  return string.format('%d', math.floor(micros / 1e3))
 end
 
 -- A score that would be a time of these days if it were in the other unit.
@@ -35,7 +35,7 @@ end
 -- the other unit. Seconds among milliseconds look long over; milliseconds among seconds come last.
 function times.expired(setting)
   local last = times.score(setting.now - setting.timeout * 1e3, setting.seconds)
-  local found = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', last, 'WITHSCORES', 'LIMIT', 0, MOST_EXPIRED)
+  local found = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', last, 'WITHSCORES', 'LIMIT', '0', MOST_EXPIRED)
   local latest = setting.seconds and redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2]
   if latest and is_foreign(setting, tonumber(latest)) then return 'units ' .. latest end
   local ids = {}
@@ -57,7 +57,7 @@ end
 
 -- Milliseconds until the oldest entry expires; -1 where none will.
 function times.first_end(setting)
-  local oldest = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]
+  local oldest = redis.call('ZRANGE', KEYS[4], '0', '0', 'WITHSCORES')[2]
   return oldest and millis_left(setting, tonumber(oldest)) or -1
 end
 

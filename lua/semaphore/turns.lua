@@ -135,7 +135,7 @@ if time and not time.err then
     if announces and left ~= 0 then redis.pcall(ARGV[1], LINE, left and '+' or 'all') end
     if not left then return ' turn:off' end
     -- Who comes near the head of the line answers what strangers say from then on.
-    local near = redis.pcall('ZRANGE', LINE, 0, NEAR - 1)
+    local near = redis.pcall('ZRANGE', LINE, '0', '2')
     local function tell(i, word)
       if near[i] and near[i] ~= client then redis.pcall(ARGV[1], LINE .. ':' .. near[i], word) end
     end
@@ -143,8 +143,8 @@ if time and not time.err then
     turn.silent = overdrawn and left == 0 and near[2]
     for i = 2, contested and turn.silent and announces and NEAR or 0 do tell(i, 'turn') end
     local is_near = near[1] == client or near[2] == client or near[NEAR] == client
-    local keep = (strangers > 0 and owed > 0 or turn.stops) and '-' or string.format('%.0f', now - line.before(line.first or now))
-    return string.format(' turn:%d:%d:%.0f:%s:%.0f:%.0f:%d', held and 1 or 0, line.told and 1 or 0, line.pause,
+    local keep = (strangers > 0 and owed > 0 or turn.stops) and '-' or string.format('%d', now - line.before(line.first or now))
+    return string.format(' turn:%d:%d:%d:%s:%d:%d:%d', held and 1 or 0, line.told and 1 or 0, line.pause,
       keep, strangers, clients, is_near and 1 or 0)
   end
 end
