@@ -42,6 +42,7 @@ pub(crate) fn missing(report: &Value) -> Vec<&'static str> {
         "lock-hand-over",
         "shared",
         "line",
+        "leased-held",
         "fair-1",
         "fair-held",
         "fair-256",

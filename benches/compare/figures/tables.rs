@@ -161,13 +161,8 @@ fn held(report: &Value) -> String {
         ("the longest one", number("script_max_micros").map(micros)),
     ];
     let rows = rows.into_iter();
-    let rows: Vec<_> = rows
-        .filter_map(|(title, text)| Some(vec![title.to_owned(), text?]))
-        .collect();
-    match rows.len() {
-        0 => String::new(),
-        _ => table(&head, rows),
-    }
+    let rows = rows.filter_map(|(title, text)| Some(vec![title.to_owned(), text?]));
+    table(&head, rows)
 }
 
 fn recipes(report: &Value) -> String {
