@@ -344,7 +344,7 @@ async fn follow_up(world: &World, mode: Mode) {
     let name = format!("rare calls {}", mode.word());
     let semaphore = world.rust.semaphore(&name);
     let mut attempts = world.attempts().await;
-    let amounts = std::iter::repeat_n(5, 40).chain([3]);
+    let amounts = std::iter::repeat_n(5, 24).chain([3]);
     let mut calls = world.park_java(&mut attempts, &name, mode, amounts).await;
     let mut messages = Channel::subscribe(&world.server, &channel(&name)).await;
     semaphore.release(1).await.unwrap();
@@ -352,7 +352,24 @@ async fn follow_up(world: &World, mode: Mode) {
     while messages.next().await.payload != "+16" {}
     attempts.until_quiet(&name).await;
     semaphore.release(2).await.unwrap();
-    served(&name, calls.pop().unwrap()).await;
+    let further = async {
+        while messages.next().await.payload != "3" {}
+        loop {
+            let payload = messages.next().await.payload;
+            if payload.starts_with('+') && payload != "+0" {
+                break payload;
+            }
+        }
+    };
+    let mut large = Box::pin(served(&name, calls.pop().unwrap()));
+    // Unless the message itself has reached it.
+    tokio::select! {
+        further = further => {
+            assert_eq!(further, "+1");
+            large.await;
+        }
+        _ = &mut large => {}
+    }
     semaphore.release(200).await.unwrap();
     all_served(&name, calls).await;
 }

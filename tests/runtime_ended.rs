@@ -7,10 +7,12 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use redisson_semaphore::{Error, RSemaphore, Result};
+use redisson_semaphore::{Client, Error, RSemaphore, Result};
 use support::clients::{LIMIT, until_stored};
+use support::cluster::ask;
 use support::proxy::Fate;
 use support::sequence;
+use support::waiters::until;
 use tokio::runtime::{Builder, Runtime};
 
 fn runtime() -> Runtime {
@@ -71,6 +73,74 @@ fn told_at_the_end(
         Ok(answer) => Some(answer),
         Err(mpsc::RecvTimeoutError::Disconnected) => None,
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("the caller hangs"),
+    }
+}
+
+/// The end of `#[tokio::main]` waits for such threads: it would never come.
+#[test]
+fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
+    type Waiting = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+    let outside = runtime();
+    let server = outside.block_on(support::server::RedisServer::start());
+    let waits: [(&str, fn(&Client) -> Waiting); 6] = [
+        ("semaphore", |client| {
+            let semaphore = client.semaphore("semaphore");
+            Box::pin(async move { semaphore.acquire(1).await })
+        }),
+        ("watched", |client| {
+            let semaphore = client.semaphore("watched").watched();
+            Box::pin(async move { semaphore.acquire(1).await })
+        }),
+        ("ids", |client| {
+            let semaphore = client.permit_expirable_semaphore("ids");
+            Box::pin(async move { semaphore.acquire().await.map(drop) })
+        }),
+        ("latch", |client| {
+            let latch = client.count_down_latch("latch");
+            Box::pin(async move {
+                assert!(latch.try_set_count(1).await?);
+                latch.wait().await
+            })
+        }),
+        ("lock", |client| {
+            let (held, lock) = (client.lock("lock"), client.lock("lock").with_owner(2));
+            Box::pin(async move {
+                held.lock().await?;
+                lock.lock().await
+            })
+        }),
+        ("fair", |client| {
+            let semaphore = client.fair_semaphore("fair", 1);
+            Box::pin(async move {
+                semaphore.acquire().await?;
+                semaphore.acquire().await.map(drop)
+            })
+        }),
+    ];
+    for (kind, wait) in waits {
+        let inside = runtime();
+        let client = inside.block_on(Client::connect(server.url())).unwrap();
+        let (handle, (tell, told)) = (inside.handle().clone(), mpsc::channel());
+        let waiting = wait(&client);
+        inside.spawn_blocking(move || {
+            let _ = tell.send(handle.block_on(waiting));
+        });
+        outside.block_on(until("it listens", LIMIT, async || {
+            let heard: Vec<String> = ask(&server, &["PUBSUB", "CHANNELS"]).await;
+            heard.iter().any(|channel| channel.contains(kind))
+        }));
+        drop(client);
+        let (end, ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            drop(inside);
+            let _ = end.send(());
+        });
+        let told = told.recv_timeout(LIMIT);
+        assert!(
+            matches!(told, Ok(Err(Error::ShutDown { .. }))),
+            "{kind}: {told:?}"
+        );
+        ended.recv_timeout(LIMIT).expect("it ends");
     }
 }
 

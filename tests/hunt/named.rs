@@ -41,6 +41,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             called_in_vain(),
         ),
         (
+            "a client is told that it is its turn before it hears that",
+            called_before_it_hears(),
+        ),
+        (
             "a text stands where the record of permits was",
             record_overwritten(),
         ),
@@ -212,6 +216,29 @@ fn called_in_vain() -> Plan {
             at(4800, What::Server(read_only)),
             calls(5300, 0, keeps(SEMAPHORE, 10)),
             calls(5800, 0, waits(345, 1)),
+        ],
+    )
+}
+
+/// Its turn comes between its answer, by which it stands in line, and the subscriptions that tell it so. Nobody looks by itself.
+fn called_before_it_hears() -> Plan {
+    let mut settings = Settings::plain(2, 3);
+    settings.latency = vec![Duration::from_micros(100), Duration::from_micros(1100)];
+    settings.safety_interval = Duration::from_secs(600);
+    let read_only = ServerFault::ReadOnly(Duration::from_secs(3));
+    let waits = |hold: u64| Call {
+        guard: true,
+        ..keeps(SEMAPHORE, hold)
+    };
+    plan(
+        settings,
+        vec![
+            at(300, What::Meddle(Meddling::Delete(SEMAPHORE))),
+            calls(1600, 0, keeps(SEMAPHORE, 0)),
+            calls(2200, 0, waits(2)),
+            at(6400, What::Server(read_only)),
+            calls(6600, 1, waits(0)),
+            calls(9800, 0, waits(1)),
         ],
     )
 }

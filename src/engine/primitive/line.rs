@@ -310,8 +310,8 @@ impl<P: Primitive> Line<P> {
             return;
         }
         self.keep_as_needed(&mut inner);
-        let alarm = inner.state.alarm();
-        let task = inner.timer.set(alarm, &self.itself);
+        let (alarm, waits) = (inner.state.alarm(), !inner.state.waiters.is_empty());
+        let task = inner.timer.set(alarm, waits, &self.itself);
         drop(inner);
         // Where the runtime has ended, the task is dropped here, and takes the lock.
         if let Some(task) = task {
@@ -420,8 +420,8 @@ impl<P: Primitive> Rings for Line<P> {
         let mut inner = self.lock();
         inner.state.ring(Instant::now());
         self.keep_as_needed(&mut inner);
-        let next = inner.state.alarm();
-        inner.timer.sleeps(next);
+        let (alarm, waits) = (inner.state.alarm(), !inner.state.waiters.is_empty());
+        let next = inner.timer.next(alarm, waits);
         let work = inner.state.has_work();
         if work {
             self.note_busy(&mut inner);

@@ -1,15 +1,21 @@
 //! A line's one timer: the deadlines of all who wait, and the next look.
+//!
+//! Its task is there as long as somebody waits, whatever for: dropped with its runtime, it tells those who wait.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::engine::drive::{self, Rounds};
 
+/// Where nothing is due it sleeps for so long.
+const IDLE: Duration = Duration::from_secs(3600);
+
 /// Who has a timer.
 pub(crate) trait Rings: Rounds {
-    /// Time has passed: until when the timer [sleeps](Timer::sleeps) from now on, and whether there is something to carry out.
+    /// Time has passed: until when the timer [sleeps](Timer::next) from now on, and whether there is something to carry out.
     fn ring(&self) -> (Option<Instant>, bool);
 }
 
@@ -23,13 +29,18 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Sees to it that `alarm` is not missed; the caller spawns what is returned.
+    /// Sees to it that `alarm` is not missed, nor the end of the runtime while somebody `waits`; the caller spawns what is
+    /// returned.
     pub(crate) fn set<L: Rings>(
         &mut self,
         alarm: Option<Instant>,
+        waits: bool,
         line: &Weak<L>,
     ) -> Option<impl Future<Output = ()> + Send + 'static> {
-        let alarm = alarm?;
+        let alarm = match alarm {
+            None if waits && self.until.is_none() => Instant::now() + IDLE,
+            alarm => alarm?,
+        };
         match self.until {
             None => {
                 self.until = Some(alarm);
@@ -53,13 +64,15 @@ impl Timer {
         self.earlier.notify_one();
     }
 
-    /// The task sleeps until then; it ends where there is nothing to wait for.
-    pub(crate) fn sleeps(&mut self, until: Option<Instant>) {
-        self.until = until;
+    /// Until when the task sleeps from now on, with this `alarm`, and as somebody `waits` or not; it ends where there is nothing to
+    /// wait for.
+    pub(crate) fn next(&mut self, alarm: Option<Instant>, waits: bool) -> Option<Instant> {
+        self.until = alarm.or_else(|| waits.then(|| Instant::now() + IDLE));
+        self.until
     }
 }
 
-/// The task. Dropped before its end, with its runtime, it leaves nobody waiting for a deadline that never comes.
+/// The task. Dropped before its end, with its runtime, it leaves nobody waiting for what never comes.
 struct Sleeper<L: Rings> {
     line: Weak<L>,
     done: bool,

@@ -123,6 +123,8 @@ pub(crate) struct Turns {
     counted: Option<Instant>,
     /// It was called into a line, and no answer to a later question has come since, or one that says that it stands there.
     called: Option<Instant>,
+    /// It did not hear before this when its turn came, and no later question has been answered.
+    deaf_until: Option<Instant>,
     /// This client is one of the first of them.
     near: bool,
     /// How many callers were served without Redis since the last report.
@@ -146,6 +148,7 @@ impl Turns {
     pub(crate) fn switch_off(&mut self) {
         self.off = true;
         self.called = None;
+        self.deaf_until = None;
     }
 
     /// Whether turns are kept.
@@ -165,7 +168,7 @@ impl Turns {
 
     /// Whether the next batch carries a report. `answered`: the server has told some that they have to wait.
     pub(crate) fn wants_report(&self, now: Instant, answered: bool) -> bool {
-        let reason = self.in_line || self.called.is_some() || self.others > 0;
+        let reason = self.in_line || self.is_called() || self.others > 0;
         self.are_kept(now) && (reason || answered && !self.knows(now))
     }
 
@@ -241,6 +244,13 @@ impl Turns {
         if asks { Look::No } else { Look::Now }
     }
 
+    /// From now on it hears when its turn has come. It may have been told so before, and asks once more: even if it stands in
+    /// line by an answer that has come just now, or is on its way.
+    pub(crate) fn hears(&mut self, asks: bool, now: Instant) -> Look {
+        self.deaf_until = self.are_kept(now).then_some(now);
+        if asks { Look::No } else { Look::Now }
+    }
+
     /// A message is for everybody: some answer it at once.
     pub(crate) fn message(&mut self, now: Instant) -> Look {
         if self.answers(now) {
@@ -249,9 +259,9 @@ impl Turns {
         self.looks_late(now)
     }
 
-    /// Whether it is still to ask for that reason.
+    /// Whether it is still to ask for one of these reasons.
     pub(crate) fn is_called(&self) -> bool {
-        self.called.is_some()
+        self.called.is_some() || self.deaf_until.is_some()
     }
 
     /// Completes what a batch reports; `own` is [`Report::own`].
@@ -346,6 +356,8 @@ impl Turns {
         now: Instant,
     ) -> Option<Instant> {
         self.in_line = verdict.is_some() && waiting && (asked || self.in_line);
+        self.deaf_until
+            .take_if(|until| !waiting || asked && *until <= sent);
         if asked {
             self.near = false;
             self.held = false;
@@ -358,6 +370,7 @@ impl Turns {
             Verdict::Off => {
                 self.refused_until = Some(now + REFUSED);
                 self.called = None;
+                self.deaf_until = None;
                 self.in_line = false;
                 self.has_left = true;
                 self.look_at = None;

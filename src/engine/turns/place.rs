@@ -113,8 +113,7 @@ impl Place {
             Wake::Message(_) if *channel == *self.names.own_channel => Look::Now,
             _ if *channel == *self.names.own_channel => Look::No,
             Wake::Message(payload) if of_all => self.called(!payload.starts_with(FOR_OTHERS), now),
-            // What was said before has not been heard.
-            Wake::Confirmed | Wake::ConfirmedAgain if of_all => self.called(true, now),
+            Wake::Confirmed | Wake::ConfirmedAgain if of_all => self.turns.hears(self.asks(), now),
             _ if of_all => Look::No,
             Wake::Message(payload) if payload.starts_with(FOR_OTHERS) => {
                 if self.is_kept(now) {
@@ -156,8 +155,12 @@ impl Place {
 
     /// A message for all who take part.
     fn called(&mut self, all: bool, now: Instant) -> Look {
-        let asks = self.report.is_some_and(|report| report.named > 0);
-        self.turns.call(all, asks, now)
+        self.turns.call(all, self.asks(), now)
+    }
+
+    /// Whether a question is under way whose answer tells how it stands.
+    fn asks(&self) -> bool {
+        self.report.is_some_and(|report| report.named > 0)
     }
 
     /// By how much this client comes later than others who know the same, so that some do and not all.

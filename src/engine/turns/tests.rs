@@ -153,6 +153,36 @@ fn who_is_called_asks_until_an_answer_counts_for_that() {
     assert!(turns.is_called());
 }
 
+/// What told it of its turn meanwhile was heard by nobody.
+#[test]
+fn who_begins_to_hear_asks_once_more_even_if_it_stands_in_line() {
+    let (mut turns, asked) = (Turns::default(), Instant::now());
+    turns.answered(verdict("turn:0:0:0:-:1:1:1"), true, true, asked, asked);
+    turns.seen(1, asked);
+    let moment = Duration::from_millis(1);
+    let (heard, again) = (asked + moment, asked + 2 * moment);
+    assert_eq!(
+        turns.hears(true, heard),
+        Look::No,
+        "a question is on its way"
+    );
+    turns.answered(verdict("turn:0:0:0:-:1:1:1"), true, true, asked, again);
+    assert!(turns.is_called(), "it was sent before");
+    turns.answered(None, false, true, again, again);
+    assert!(turns.is_called(), "that was no question");
+    turns.answered(verdict("turn:0:0:0:-:1:1:1"), true, true, again, again);
+    assert!(!turns.is_called());
+    assert_eq!(turns.hears(false, again), Look::Now);
+    turns.answered(None, false, false, again, again);
+    assert!(!turns.is_called(), "nobody waits");
+    turns.hears(true, again);
+    turns.answered(verdict("turn:off"), true, true, asked, again);
+    assert!(!turns.is_called(), "no line is kept");
+    turns.hears(true, again + REFUSED);
+    turns.switch_off();
+    assert!(!turns.is_called());
+}
+
 /// No answer would ever count for it: it would ask again at once, without end.
 #[test]
 fn who_is_called_where_no_line_is_kept_has_nothing_to_ask_for() {

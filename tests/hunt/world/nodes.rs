@@ -230,6 +230,11 @@ impl Nodes {
         }
     }
 
+    /// Whether any of them goes on without hearing of the others.
+    pub fn is_anybody_cut_off(&self) -> bool {
+        self.all.iter().any(|node| node.cut_off)
+    }
+
     /// Whether any slot of this node is on its way, from it or to it.
     pub fn is_moving(&mut self, number: usize) -> bool {
         let of = |member: &mut Membership| member.migrating.len() + member.importing.len();

@@ -91,6 +91,10 @@ impl World {
                 if self.nodes.is_moving(gone) || self.is_falling(gone) {
                     return;
                 }
+                // Who knows none but masters that do not know that they are replaced could learn it from nobody.
+                if goes_on.is_some() && self.nodes.is_anybody_cut_off() {
+                    return;
+                }
                 match goes_on {
                     Some(_) => self.nodes.node(gone).cut_off = true,
                     None => self.goes_down(gone, noticed + elected + gossip),
