@@ -79,10 +79,10 @@ fn told_at_the_end(
 /// The end of `#[tokio::main]` waits for such threads: it would never come.
 #[test]
 fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
-    type Waiting = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+    type Waits = fn(&Client) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
     let outside = runtime();
     let server = outside.block_on(support::server::RedisServer::start());
-    let waits: [(&str, fn(&Client) -> Waiting); 6] = [
+    let waits: [(&str, Waits); 6] = [
         ("semaphore", |client| {
             let semaphore = client.semaphore("semaphore");
             Box::pin(async move { semaphore.acquire(1).await })

@@ -140,3 +140,27 @@ async fn who_is_alone_in_line_calls_again() {
     .await;
     serve(&mut connection, [one, other]).await;
 }
+
+/// What the answer told of turns is told once: a repetition finds what is on record.
+#[tokio::test]
+async fn whose_answer_was_lost_sees_to_it_that_those_come_who_were_told() {
+    let server = RedisServer::start().await;
+    let (lossy, frozen) = (Proxy::start(&server).await, Proxy::start(&server).await);
+    let mut connection = server.connection().await;
+    let holder = connect(lossy.url()).await.semaphore(NAME);
+    let holds = acquire(&holder);
+    until_subscribers(&mut connection, LINE, 1).await;
+    serve(&mut connection, [holds]).await;
+    let (first, second) = (connect(frozen.url()).await, connect(server.url()).await);
+    let away = acquire(&first.semaphore(NAME));
+    // It came clearly before: its question has been answered since.
+    until_subscribers(&mut connection, &format!("{LINE}:{}", first.id()), 1).await;
+    let behind = acquire(&second.semaphore(NAME));
+    until_in_line(&mut connection, 2).await;
+    assert_eq!(line(&mut connection).await[0], first.id());
+    frozen.blackhole();
+    lossy.at_script(1, Fate::LoseReplyAndClose);
+    holder.release(1).await.unwrap();
+    served(behind).await;
+    away.abort();
+}

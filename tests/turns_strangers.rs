@@ -10,6 +10,7 @@ use redis::aio::{MultiplexedConnection, PubSub};
 use redisson_semaphore::{RSemaphore, Result};
 use support::channel::Channel;
 use support::clients::{LIMIT, connect, release_as_redisson, served};
+use support::crowd::Crowd;
 use support::monitor::{Command, Monitor};
 use support::server::RedisServer;
 use support::waiters::{channel, until};
@@ -93,6 +94,32 @@ impl Waiting {
         let _: () = self.connection.zadd(LINE, id, since).await.unwrap();
         ear
     }
+}
+
+/// What is kept for those who never take anything does not grow with their number.
+#[tokio::test]
+async fn however_many_take_nothing_they_cost_one_moment_in_many_grants() {
+    const STRANGERS: usize = 20;
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let mut strangers = Vec::new();
+    for _ in 0..STRANGERS {
+        strangers.push(Channel::subscribe(&server, &channel(NAME)).await);
+    }
+    let hold = Duration::from_millis(1);
+    let (first, second) = (connect(server.url()).await, connect(server.url()).await);
+    let semaphores = [first.semaphore(NAME), second.semaphore(NAME)];
+    assert!(semaphores[0].try_set_permits(2).await.unwrap());
+    let crowds = semaphores.map(|semaphore| Crowd::start(&semaphore, 4, 1, hold));
+    let mut owed_a_grant = async || {
+        let account: Option<String> = connection.hget(NOTES, "*").await.unwrap();
+        let weight = account.and_then(|account| account.split(' ').nth(2)?.parse::<f64>().ok());
+        weight.unwrap_or(1.0) * STRANGERS as f64 / crowds.len() as f64
+    };
+    until("they are owed little", LIMIT, async || {
+        owed_a_grant().await < 0.05
+    })
+    .await;
 }
 
 /// Who hears it answers what strangers say, as its turn comes soon.

@@ -44,7 +44,7 @@ if time and not time.err then
   local named, waiting = ARGV[steps_end + 3] + 0, ARGV[steps_end + 4] + 0
   local ticket, handed_over = ARGV[steps_end + 5] + 0, ARGV[steps_end + 8] + 0
   local line = open_line(LINE, NOTES, ARGV[1], client, now, named > 0, {})
-  local strangers = max(0, listeners - ours)
+  local strangers, clients = max(0, listeners - ours), max(1, min(ours, line.count()))
   local asked, served, kept, held, want = 0, 0, 0, false, nil
   turn = { strangers = strangers }
 
@@ -58,8 +58,9 @@ if time and not time.err then
       n[#n + 1] = string.find(word, '^%-?%d+%.?%d*$') and tonumber(word) or 0
     end
     counter, owed, since = n[1] or before, max(-MOST_OWED, min(MOST_OWED, n[2] or 0)), min(now, n[4] or 0)
-    weight, unreleased = max(LEAST_WEIGHT, min(1, n[3] or 1)), max(-MOST_OWED, min(MOST_OWED, n[5] or 0))
-    local fallen, released = max(0, counter - before), ARGV[steps_end + 9] / max(1, min(ours, line.count()))
+    weight = max(LEAST_WEIGHT * min(1, clients / strangers), min(1, n[3] or 1))
+    unreleased = max(-MOST_OWED, min(MOST_OWED, n[5] or 0))
+    local fallen, released = max(0, counter - before), ARGV[steps_end + 9] / clients
     local more = unreleased + fallen - released
     local took = released + max(0, more) - max(0, unreleased)
     unreleased = more
@@ -113,7 +114,7 @@ if time and not time.err then
 
   -- Leaves this client's place, tells whose turn it is, and says how the turns stand.
   close_turn = function(total, announces)
-    local grants, clients = served + handed_over, max(1, min(ours, line.count()))
+    local grants = served + handed_over
     if strangers > 0 then
       local keeps = owed >= 1 and total > 0
       if keeps and since == 0 then
@@ -123,7 +124,7 @@ if time and not time.err then
       end
       if keeps then line.wait(since + PATIENCE - now) end
       owed = min(MOST_OWED, owed + grants * weight * max(strangers / clients, overdrawn and 1 / CROWD or 0))
-      line.note('*', string.format('%.0f %.4f %.4f %.0f %.4f', total, owed, weight, since, unreleased))
+      line.note('*', string.format('%.0f %.4f %.6f %.0f %.4f', total, owed, weight, since, unreleased))
     end
     local left = line.close(max(0, total - kept), {
       since = turn.refused and head or head + (last - head) * min(1, served / max(1, named - 1)),

@@ -61,7 +61,7 @@
 //! | hash `redisson_sc_turns_notes:{name}`, field of a client's id | six numbers: how many permits its first caller wants; when it last asked; since when it has been told, or 0; its patience; since when, or from when on, it stops the line, or 0; its first caller's ticket |
 //! | field `+` | when somebody who is far away may be told again |
 //! | field `=` | when somebody may stop the line again |
-//! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (0.0313 to 1); since when permits are kept for them, or 0; how many they have taken and not announced |
+//! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (1/32 to 1; less where they are more than the clients); since when permits are kept for them, or 0; how many they have taken and not announced |
 //! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come; `soon`: it has come among the first three |
 //! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new`, a line begins: whoever waits is to come; `all`, it may not be kept: the same; `+`: nobody in line can use what is free |
 //!
@@ -97,6 +97,8 @@ pub(crate) const FOR_OTHERS: &[u8] = b"+";
 
 /// What a client knows of others is believed for this long while its callers wait.
 const FRESH: Duration = Duration::from_millis(20);
+/// So long those have time to come at least who were told.
+const PATIENCE: Duration = Duration::from_millis(5);
 /// A line that may not be kept is tried again after this.
 const REFUSED: Duration = Duration::from_secs(10);
 /// A message that is for everybody is answered by so many of those who wait, more or less.
@@ -137,6 +139,8 @@ pub(crate) struct Turns {
     held: bool,
     /// When this client looks whether those came who were told.
     look_at: Option<Instant>,
+    /// It may have told them, by an answer that was lost.
+    may_have_told: bool,
     /// It does not hear any more when its turn has come, as the line might not be kept.
     has_left: bool,
     /// When it looks at a message that others were to answer.
@@ -322,6 +326,12 @@ impl Turns {
         self.late(now)
     }
 
+    /// Others may have been told, by an answer that was lost: it is looked whether they came.
+    pub(crate) fn may_have_told(&mut self, now: Instant) {
+        self.may_have_told = true;
+        self.look_at.get_or_insert(now + PATIENCE);
+    }
+
     /// When this client looks whether those came who were told.
     pub(crate) fn look_at(&self) -> Option<Instant> {
         self.look_at
@@ -392,11 +402,12 @@ impl Turns {
         });
         let Some(pause) = seen.pause else {
             self.look_at = None;
+            self.may_have_told = false;
             return None;
         };
         let due = now + pause;
         // Whoever has told them does, and a few of those who wait, as that one may be gone.
-        let looks = seen.told || waiting && self.answers(now);
+        let looks = seen.told || self.may_have_told || waiting && self.answers(now);
         if !looks || self.look_at.is_some_and(|at| at <= due) {
             return None;
         }

@@ -39,6 +39,8 @@ pub(crate) struct Said<'a> {
     /// Somebody asked, and somebody waits on.
     pub(crate) asked: bool,
     pub(crate) waiting: bool,
+    /// It was sent more than once: the answer may be one on record, which says nothing about turns.
+    pub(crate) again: bool,
     pub(crate) sent: Instant,
     pub(crate) now: Instant,
 }
@@ -214,6 +216,9 @@ impl Place {
         if reported {
             self.turns
                 .answered(verdict, said.asked, said.waiting, sent, now);
+            if said.again && verdict.is_none() {
+                self.turns.may_have_told(now);
+            }
         }
         let look = self.turns.look_at();
         // Where it has not been subscribed yet, it asks when it is.

@@ -153,6 +153,25 @@ fn who_is_called_asks_until_an_answer_counts_for_that() {
     assert!(turns.is_called());
 }
 
+#[test]
+fn who_may_have_told_others_looks_until_nobody_is_waited_for() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.may_have_told(now);
+    let due = turns.look_at().expect("a look");
+    assert!(turns.is_due(due));
+    let told_before = verdict("turn:0:0:45000:-:0:2:0");
+    let due = turns.answered(told_before, false, false, now, now);
+    assert_eq!(
+        due,
+        Some(now + Duration::from_millis(45)),
+        "they have more time"
+    );
+    assert!(turns.is_due(now + Duration::from_millis(45)));
+    turns.answered(kept(0), false, false, now, now);
+    let due = turns.answered(told_before, false, false, now, now);
+    assert_eq!(due, None, "that was told by others");
+}
+
 /// What told it of its turn meanwhile was heard by nobody.
 #[test]
 fn who_begins_to_hear_asks_once_more_even_if_it_stands_in_line() {

@@ -187,6 +187,7 @@ impl Primitive for PermitExpirable {
             word: words.next(),
             asked: batch.asks.iter().any(|ask| !ask.last),
             waiting: Self::report(batch).waiting > served.count(),
+            again: batch.unanswered.is_some(),
             sent: batch.departed.timer(),
             now,
         })?;

@@ -74,6 +74,7 @@ impl Permits {
             word: turn,
             asked: asked > 0,
             waiting: waiting > served,
+            again: batch.unanswered.is_some(),
             sent: batch.departed.timer(),
             now: batch.answered,
         })?;

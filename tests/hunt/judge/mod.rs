@@ -132,6 +132,7 @@ pub struct Judge {
     /// Those but PINGs.
     pub work: u64,
     window: (u64, u64),
+    granted_before: u64,
     pub granted: u64,
     pub calls: u64,
     rules: Rules,
@@ -172,6 +173,7 @@ impl Judge {
             commands: 0,
             work: 0,
             window: (0, 0),
+            granted_before: 0,
             granted: 0,
             calls: 0,
             rules,

@@ -6,8 +6,9 @@ use tokio::time::Instant;
 
 use super::{Host, Judge};
 
-/// Commands within a second, at the most.
+/// Commands within a second, at the most, and for each grant of that second.
 const MOST_COMMANDS: u64 = 6_000;
+const MOST_COMMANDS_A_GRANT: u64 = 4;
 
 /// Within a second, while nothing else happens; besides what each client renews, and looks after, by itself. While a large request
 /// stops the line it asks some 60 times, and three who look after it do some 75 times each.
@@ -35,13 +36,14 @@ impl Judge {
         let second = self.trace.now().as_secs();
         if self.window.0 != second {
             self.window = (second, 0);
+            self.granted_before = self.granted;
         }
         self.window.1 += 1;
-        if self.window.1 > MOST_COMMANDS {
-            self.accuse(
-                "scripts",
-                format!("more than {MOST_COMMANDS} commands in a second"),
-            );
+        let grants = self.granted - self.granted_before;
+        let most = MOST_COMMANDS + MOST_COMMANDS_A_GRANT * grants;
+        if self.window.1 > most {
+            let detail = format!("more than {most} commands in a second, {grants} grants");
+            self.accuse("scripts", detail);
         }
     }
 

@@ -1,10 +1,15 @@
 //! Who works at the server itself, by the rules or past them.
 
+use std::time::Duration;
+
 use super::{Happening, World};
 use crate::admin;
 use crate::judge::Object;
 use crate::plan::Meddling;
 use crate::sim::server::Reply;
+
+/// So long something stands that was written into a record.
+const RECORD: Duration = Duration::from_secs(60);
 
 impl World {
     /// Somebody announces permits beside which callers of JVMs sleep by Redisson's own fault.
@@ -29,7 +34,7 @@ impl World {
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
             nodes.execute(&words)
         };
-        let mut robbed = None;
+        let (mut robbed, mut back) = (None, None);
         match meddling {
             Meddling::Delete(object) => {
                 say(&["DEL", &object.key()]);
@@ -44,6 +49,7 @@ impl World {
                 };
                 if say(&["EXISTS", &aside]) == Some(Reply::Int(1)) {
                     say(&["RENAME", &aside, &key]);
+                    back = Some(object);
                 } else {
                     say(&["RENAME", &key, &aside]);
                 }
@@ -87,6 +93,10 @@ impl World {
             _ => {}
         }
         self.look_at_counters(None);
+        // Permits that come without a word are found by the slow check only.
+        if let Some(object @ Object::Semaphore(_)) = back {
+            self.announce_permits(&object.key());
+        }
     }
 
     fn keys_like(&mut self, pattern: &str) -> Vec<String> {
@@ -111,6 +121,18 @@ impl World {
         for key in self.keys_like("redisson*_once*") {
             if self.judge().is_id_in(host, &key) {
                 self.write_record(&key, &text);
+                self.forges_permits(&key);
+            }
+        }
+    }
+
+    /// What is no answer to a call on a semaphore may be one on another object: then nobody has granted what it grants.
+    fn forges_permits(&mut self, record: &str) {
+        for number in 0..self.settings.recipes.len() {
+            if record.contains(&Object::Recipe(number).key()) {
+                let lasts = self.settings.recipes[number].lasts();
+                let until_read = lasts.map(|lasts| lasts + RECORD);
+                self.judge().robs_permits(number, until_read);
             }
         }
     }
@@ -118,7 +140,7 @@ impl World {
     fn write_record(&mut self, key: &str, text: &str) {
         self.judge()
             .note(format_args!("operator writes {text:?} into {key}"));
-        self.ask(&["SET", key, text, "PX", "60000"]);
+        self.ask(&["SET", key, text, "PX", &RECORD.as_millis().to_string()]);
         // Whose record it was need not know before it is put off the next time.
         self.judge().robs_records();
     }
@@ -156,13 +178,13 @@ impl World {
             let delta = missing.to_string();
             self.ask(&["INCRBY", &key, &delta]);
             self.look_at_counters(None);
-            let total = self
-                .nodes
-                .counter(key.as_bytes())
-                .unwrap_or_default()
-                .to_string();
-            let channel = format!("redisson_sc:{{{key}}}");
-            self.announce(&channel, &total);
+            self.announce_permits(&key);
         }
+    }
+
+    /// Tells of the permits that a semaphore has now.
+    fn announce_permits(&mut self, key: &str) {
+        let total = self.nodes.counter(key.as_bytes()).unwrap_or_default();
+        self.announce(&format!("redisson_sc:{{{key}}}"), &total.to_string());
     }
 }
