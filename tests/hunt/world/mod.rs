@@ -58,6 +58,8 @@ pub struct World {
     stepped: i64,
     /// Until then nobody is expected to have noticed that all is well.
     trouble_until: Instant,
+    /// How many permits of each semaphore were missing the last time.
+    missed: Vec<i64>,
     pub stage: Stage,
 }
 
@@ -173,6 +175,7 @@ impl World {
             queue: BTreeMap::new(),
             last_number: 0,
             stepped: 0,
+            missed: vec![0; plan.settings.permits.len()],
             trouble_until: began,
             stage: Stage::new(&plan.settings, judge),
         };

@@ -169,9 +169,12 @@ impl World {
         }
         for number in 0..self.settings.permits.len() {
             let missing = self.judge().missing(number);
-            if missing == 0 {
+            // Once they may only be on their way from one caller to the next.
+            let before = std::mem::replace(&mut self.missed[number], missing);
+            if missing == 0 || missing != before {
                 continue;
             }
+            self.missed[number] = 0;
             let key = format!("s{number}");
             self.judge()
                 .note(format_args!("operator replaces {missing} permits of {key}"));
