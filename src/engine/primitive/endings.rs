@@ -229,11 +229,14 @@ impl<P: Primitive> State<P> {
         self.later.take_if(|(then, _)| late(*then));
     }
 
-    /// Nobody carries anything out any more. Also says what is owed.
+    /// Nobody carries anything out any more, but perhaps the batch under way. Also says what is owed.
     pub(super) fn abandon(&mut self, name: &str, now: Instant) -> (Told<P>, Vec<String>) {
         self.closed = true;
         self.later = None;
-        let mut told = self.end_waits(self.waiters.tickets(), now, |_, _| shut_down(name));
+        let trouble = Trouble::unknown(RUNTIME_ENDED);
+        let mut told = self.end_waits(self.waiters.tickets(), now, |wait, since| {
+            wait.ended(&trouble, name, since)
+        });
         let mut owed = Vec::new();
         self.sweep();
         for mut item in std::mem::take(&mut self.queue) {
