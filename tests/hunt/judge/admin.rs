@@ -26,18 +26,37 @@ impl Judge {
         if self.rules.forgetful {
             return;
         }
-        if let Err(detail) = self.ledger(latch).becomes(host, value) {
-            self.accuse("effects", detail);
-        }
+        let becomes = self.ledger(latch).becomes(host, value);
+        self.accuse_of_effects(host, becomes);
     }
 
     pub fn admin_ends(&mut self, latch: bool, host: Host, number: u64, ended: Ended) {
         if self.rules.forgetful {
             return;
         }
-        if let Err(detail) = self.ledger(latch).ends(host, number, ended) {
+        let ends = self.ledger(latch).ends(host, number, ended);
+        self.accuse_of_effects(Some(host), ends);
+    }
+
+    /// Where an earlier number stands in a client's record, a late copy of a call takes effect once more, as if the record had been
+    /// deleted.
+    fn accuse_of_effects(&mut self, host: Option<Host>, judged: Result<(), String>) {
+        let overwritten = host.is_some_and(|host| self.overwritten.contains(&host));
+        if let Err(detail) = judged
+            && !overwritten
+        {
             self.accuse("effects", detail);
         }
+    }
+
+    /// Somebody has written something else into a record.
+    pub fn is_overwritten(&mut self, record: &str) {
+        let of = self
+            .ids
+            .iter()
+            .filter(|(id, _)| record.contains(id.as_str()));
+        let hosts: Vec<Host> = of.map(|(_, host)| *host).collect();
+        self.overwritten.extend(hosts);
     }
 
     /// Within one script it may have been open, whatever it is after that.

@@ -133,6 +133,8 @@ pub struct Judge {
     pub work: u64,
     window: (u64, u64),
     granted_before: u64,
+    /// Those of whom a record was overwritten.
+    overwritten: BTreeSet<Host>,
     pub granted: u64,
     pub calls: u64,
     rules: Rules,
@@ -174,6 +176,7 @@ impl Judge {
             work: 0,
             window: (0, 0),
             granted_before: 0,
+            overwritten: BTreeSet::new(),
             granted: 0,
             calls: 0,
             rules,
