@@ -217,6 +217,7 @@ impl Core {
             idle().await;
         };
         tokio::select! {
+            biased;
             () = finish => {}
             () = self.time_to_close() => {}
         }
@@ -244,6 +245,7 @@ impl Core {
                 }
             };
             tokio::select! {
+                biased;
                 () = over => return,
                 // It may have become earlier. The sender is here.
                 _ = closed_at.changed() => {}

@@ -223,6 +223,7 @@ impl Endpoint {
     /// What is under way at a server that is not the master any more is not answered, and asked about at the new one.
     async fn drive(self, driver: impl Future<Output = ()>, address: Address) {
         tokio::select! {
+            biased;
             () = driver => {}
             () = self.until_not(&address) => {}
         }
@@ -243,6 +244,7 @@ impl Endpoint {
         };
         let entry = self.entry(&address, &login, master);
         let socket = tokio::select! {
+            biased;
             socket = entry.enter() => socket?,
             // One that is gone may take long to be found so.
             () = self.until_not(&address) => {

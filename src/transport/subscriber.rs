@@ -49,8 +49,9 @@ impl Subscriber {
     /// What is heard next; `None` when the connection is gone, or leads to a server that is not the master any more.
     pub(crate) async fn next(&mut self) -> Option<Heard> {
         tokio::select! {
-            heard = self.hearing.next() => heard,
+            biased;
             () = self.endpoint.until_not(&self.address) => None,
+            heard = self.hearing.next() => heard,
         }
     }
 }

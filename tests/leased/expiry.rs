@@ -165,8 +165,8 @@ pub(crate) async fn a_lease_that_cannot_be_counted_is_refused(fixture: &impl Exp
 pub(crate) async fn a_permit_kept_after_a_refresh_by_hand(fixture: &impl Expiring) {
     let semaphore = fixture.lasting(2, UNHURRIED);
     let held = take(&semaphore).await;
-    for _ in 0..3 {
-        sleep(UNHURRIED * 6 / 10).await;
+    for _ in 0..5 {
+        sleep(UNHURRIED * 3 / 10).await;
         assert!(semaphore.refresh(held.id()).await.unwrap());
     }
     let lease = semaphore.keep(&held);

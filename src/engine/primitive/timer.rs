@@ -83,6 +83,7 @@ impl<L: Rings> Sleeper<L> {
         let mut until = until;
         loop {
             tokio::select! {
+                biased;
                 () = tokio::time::sleep_until(until) => {}
                 () = earlier.notified() => {}
             }

@@ -434,6 +434,7 @@ async fn go_round(core: Weak<Core>, watchdog: Arc<Watchdog>) {
     loop {
         let next = watchdog.next_due().map_or(round, |due| due.min(round));
         tokio::select! {
+            biased;
             () = tokio::time::sleep_until(next) => {}
             () = watchdog.news.notified() => {}
         }
