@@ -456,7 +456,11 @@ impl<P: Primitive> Shared for Line<P> {
 
 impl<P: Primitive> Drop for Line<P> {
     fn drop(&mut self) {
-        self.lock().timer.end();
+        let mut inner = self.lock();
+        inner.timer.end();
+        // Whoever had come has gone before anything was carried out.
+        self.core.note_idle(&mut inner.busy);
+        drop(inner);
         self.core.objects.forget(P::KIND, &self.place);
     }
 }
