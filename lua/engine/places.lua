@@ -55,6 +55,7 @@ local open_places = LINE and function(key, notes, id, now, rules)
   places.left = function() return left end
   places.at = function(i)
     while not places[i] and loaded < MOST and #places < MOST_LOOKED_AT do
+      -- Mostly it is the first: Redis takes long to write a number down.
       local rank = loaded == 0 and '0' or loaded
       local found = redis.pcall('ZRANGE', key, rank, rank, 'WITHSCORES')
       local other = found[1]

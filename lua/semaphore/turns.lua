@@ -136,7 +136,7 @@ if time and not time.err then
     if announces and left ~= 0 then redis.pcall(ARGV[1], LINE, left and '+' or 'all') end
     if not left then return ' turn:off' end
     -- Who comes near the head of the line answers what strangers say from then on.
-    local near = redis.pcall('ZRANGE', LINE, '0', '2')
+    local near = redis.pcall('ZRANGE', LINE, '0', NEAR - 1)
     local function tell(i, word)
       if near[i] and near[i] ~= client then redis.pcall(ARGV[1], LINE .. ':' .. near[i], word) end
     end

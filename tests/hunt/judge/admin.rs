@@ -50,7 +50,7 @@ impl Judge {
     }
 
     /// Somebody has written something else into a record.
-    pub fn is_overwritten(&mut self, record: &str) {
+    pub fn overwrites(&mut self, record: &str) {
         let of = self
             .ids
             .iter()

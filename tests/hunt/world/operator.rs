@@ -111,7 +111,7 @@ impl World {
         if !keys.is_empty() {
             let key = &keys[usize::try_from(which).unwrap_or_default() % keys.len()];
             self.write_record(key, text);
-            self.judge().is_overwritten(key);
+            self.judge().overwrites(key);
         }
     }
 
