@@ -26,11 +26,9 @@ test: setup ## check everything, on the redis-server of this machine, and what m
 	scripts/setup.sh openssl
 	cargo fmt --all --check
 	set -e; for feature in $(FEATURES); do cargo check --locked --no-default-features --features $$feature; done
-	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo clippy --locked --all-features --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-features --all-targets -- -D warnings
 	cargo test --locked
-	cargo test --locked --package rsem
-	cargo test --locked --package services
+	cargo test --locked --package rsem --package services
 	cargo test --locked --all-features --lib $(FEATURE_TESTS)
 	cargo test --locked --features tls-native-tls --test tls_native
 	$(MAKE) test-servers SERVER_TESTS="$(EACH_SERVER)"

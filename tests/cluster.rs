@@ -5,11 +5,13 @@ mod support;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use redisson_semaphore::{Client, ClientBuilder, ConnectionState, Effect, Error, ShardedPubSub};
+use redisson_semaphore::{
+    Client, ClientBuilder, ConnectionState, Effect, Error, NameMapper, ShardedPubSub,
+};
 use serde_json::json;
 use support::channel::Channel;
 use support::clients::{LIMIT, NEVER, builder, served};
-use support::cluster::{Cluster, ask, until_heard, until_listeners, waiter};
+use support::cluster::{Cluster, allow, ask, until_heard, until_listeners, waiter};
 use support::peer::JavaPeer;
 use support::proxy::Fate;
 use support::server::RedisServer;
@@ -205,20 +207,33 @@ async fn nodes_that_are_away_are_not_needed_to_find_the_others() {
     connected.await.unwrap();
 }
 
-/// Of a user who may do what the README lists, and no more.
 #[tokio::test]
+async fn who_may_not_ask_whether_messages_are_sharded_is_told() {
+    let cluster = shared().await;
+    let rules = "on >pw ~* &* +@all -pubsub";
+    allow(&cluster.servers, "deaf", rules).await;
+    let port = cluster.servers[0].port();
+    let url = format!("redis+cluster://deaf:pw@127.0.0.1:{port}");
+    let error = builder(url.clone())
+        .connect()
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("SHARDNUMSUB"), "{error}");
+    assert!(error.contains("sharded_pubsub"), "{error}");
+    let told = builder(url).sharded_pubsub(ShardedPubSub::On);
+    told.connect().await.unwrap();
+}
+
+/// Of a user who may do what the README lists, and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn few_permissions_will_do() {
     let cluster = shared().await;
     let rules = "on >pw resetkeys resetchannels -@all ~allowed* ~{allowed}* ~redisson_* &redisson_* +ping \
                  +client|setname +eval +evalsha +get +set +incr +incrby +exists +del +hset +hget +hgetall +hdel +hlen +hexists \
                  +hmget +pexpire +pttl +time +zadd +zrange +zrem +zcard +zscore +pubsub +spublish +ssubscribe +sunsubscribe \
                  +cluster|slots +cluster|info +asking";
-    for server in &cluster.servers {
-        let words = ["ACL", "SETUSER", "app"]
-            .into_iter()
-            .chain(rules.split_whitespace());
-        ask::<()>(server, &words.collect::<Vec<_>>()).await;
-    }
+    allow(&cluster.servers, "app", rules).await;
     let url = format!(
         "redis+cluster://app:pw@127.0.0.1:{}",
         cluster.servers[0].port()
@@ -264,6 +279,124 @@ async fn few_permissions_will_do() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
+}
+
+/// What has no contract suite is handed over between clients that came by different nodes.
+#[tokio::test]
+async fn latches_and_string_locks_are_handed_over_at_each_master() {
+    let cluster = shared().await;
+    for mode in [ShardedPubSub::On, ShardedPubSub::Off] {
+        let [one, two] = [0, 4].map(|node| {
+            let port = cluster.servers[node].port();
+            let url = format!("redis+cluster://127.0.0.1:{port}");
+            builder(url).sharded_pubsub(mode).connect()
+        });
+        let (one, two) = (one.await.unwrap(), two.await.unwrap());
+        let until_listening = async |name: &str| {
+            let listing = match mode {
+                ShardedPubSub::On => "SHARDCHANNELS",
+                _ => "CHANNELS",
+            };
+            let pattern = format!("*{{{name}}}*");
+            until(&format!("{mode:?}: {name}"), LIMIT, async || {
+                let mut channels = 0;
+                for server in &cluster.servers {
+                    let found: Vec<String> = ask(server, &["PUBSUB", listing, &pattern]).await;
+                    channels += found.len();
+                }
+                channels == 1
+            })
+            .await;
+        };
+        for master in 0..3 {
+            let name = &cluster.name_at(master, &format!("latch-{mode:?}")).await;
+            let latch = one.count_down_latch(name);
+            assert_eq!(latch.try_set_count(2).await, Ok(true));
+            let other = two.count_down_latch(name);
+            let waiting = tokio::spawn(async move { other.wait().await });
+            until_listening(name).await;
+            latch.count_down().await.unwrap();
+            assert!(!waiting.is_finished());
+            latch.count_down().await.unwrap();
+            served(waiting).await;
+            assert_eq!(latch.exists().await, Ok(false));
+
+            let name = &cluster.name_at(master, &format!("door-{mode:?}")).await;
+            let braced = format!("{{{name}}}");
+            let [lock, other] = [&one, &two].map(|client| client.string_lock(&braced));
+            let other = other.check_interval(NEVER);
+            let guard = lock.guard().await.unwrap();
+            let waiting = tokio::spawn(async move { other.guard().await?.unlock().await });
+            until_listening(name).await;
+            assert!(!waiting.is_finished());
+            guard.unlock().await.unwrap();
+            served(waiting).await;
+            assert!(!lock.is_locked().await.unwrap());
+        }
+    }
+}
+
+/// A name mapper may put the keys of an object into several slots; nothing is done there.
+#[tokio::test]
+async fn a_name_mapper_that_takes_keys_apart_is_refused() {
+    let cluster = shared().await;
+    let mapped = async |map: fn(&str) -> String| {
+        let client = of(cluster).name_mapper(NameMapper::custom(map));
+        client.connect().await.unwrap()
+    };
+    // No braces are left, which keep the keys of a recipe together ...
+    let client = mapped(|name| name.replace(['{', '}'], "")).await;
+    let fair = client.fair_semaphore("{apart}", 1);
+    let slots = client.slot_semaphore("{apart}", 2);
+    let told = [
+        fair.try_acquire().await.map(drop),
+        fair.release("id").await.map(drop),
+        slots.try_acquire().await.map(drop),
+        client
+            .fair_semaphore("{apart}", 1)
+            .acquire()
+            .await
+            .map(drop),
+    ];
+    // ... or they are no pair, or there are two.
+    let client = mapped(|name| format!("a{{{name}")).await;
+    let latch = mapped(|name| format!("{{apart}}:{name}")).await;
+    let more = [
+        client.semaphore("apart").release(1).await,
+        client.lock("apart").try_lock().await.map(drop),
+        client
+            .permit_expirable_semaphore("apart")
+            .try_set_permits(1)
+            .await
+            .map(drop),
+        latch
+            .count_down_latch("latch")
+            .try_set_count(1)
+            .await
+            .map(drop),
+    ];
+    for (number, told) in told.into_iter().chain(more).enumerate() {
+        let refused = matches!(told, Err(Error::InvalidName { .. }));
+        assert!(refused, "call {number}: {told:?}");
+        assert_eq!(told.unwrap_err().effect(), Effect::None);
+    }
+    for server in &cluster.servers {
+        assert_eq!(
+            ask::<Vec<String>>(server, &["KEYS", "*apart*"]).await,
+            [""; 0]
+        );
+    }
+    // One that keeps them together serves.
+    let client = mapped(|name| format!("{{together}}:{name}")).await;
+    let held = client.fair_semaphore("fair", 1).acquire().await.unwrap();
+    client
+        .fair_semaphore("fair", 1)
+        .release(held.id())
+        .await
+        .unwrap();
+    client.semaphore("plain").release(1).await.unwrap();
+    let stored = cluster.stored("{together}:plain", 3).await;
+    assert_eq!(stored.as_deref(), Some("1"));
 }
 
 /// All that happens while a slot is on its way: keys are here and there.

@@ -5,6 +5,7 @@ mod support;
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error};
@@ -420,6 +421,36 @@ fn what_is_owed_when_the_runtime_ends_is_named() {
         let named = |id: &String| lines.iter().any(|line| line.text.contains(id));
         ids.iter().all(named)
     }));
+}
+
+/// The server is away for longer than a lease while somebody waits to ask it.
+#[tokio::test]
+async fn what_is_granted_behind_an_outage_is_not_over_already() {
+    const LEASE: Duration = Duration::from_secs(2);
+    let leased = layouts::ALL
+        .into_iter()
+        .filter(|layout| *layout != Layout::Set);
+    join_all(leased.map(async |layout| {
+        let (server, proxy) = start().await;
+        let client = builder(proxy.url()).connect().await.unwrap();
+        let semaphore = layout.make(&client, "away", Shape::new(1).lease(LEASE));
+        semaphore.acquire().await.unwrap();
+        let waiter = semaphore.clone();
+        let waiter = tokio::spawn(async move { waiter.acquire().await });
+        until_listening(&mut server.connection().await, "away", 1).await;
+        drop(server);
+        // When the first lease is over it asks; it is the second one that makes its question too old.
+        tokio::time::sleep(2 * LEASE + LEASE / 4).await;
+        let server = RedisServer::start().await;
+        proxy.lead_to(&server);
+        let held = timeout(LIMIT, waiter).await.expect("served").unwrap();
+        let held = held.unwrap();
+        let left = held.remaining().unwrap();
+        assert!(!left.is_zero(), "{layout:?}: it is over");
+        assert_eq!(semaphore.holders().await.unwrap().len(), 1, "{layout:?}");
+        assert!(semaphore.release(held.id()).await.unwrap(), "{layout:?}");
+    }))
+    .await;
 }
 
 /// The client is shut down while a question is on its way: who is named in it may be granted what he asked for.

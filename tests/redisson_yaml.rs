@@ -181,6 +181,26 @@ async fn sentinels_are_found_by_the_same_file() {
     peer.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_password_nobody_logs_in() {
+    let server = RedisServer::start().await;
+    let address = format!("\"redis://127.0.0.1:{}\"", server.port());
+    let text = format!(
+        "singleServerConfig:\n  address: {address}\n  connectionMinimumIdleSize: 1\nusername: nobody\n"
+    );
+    let file = File::new(&text);
+    let (builder, ignored) = RedissonYaml::file(file.path()).unwrap().builder().unwrap();
+    let user: Vec<_> = (ignored.iter().filter(|setting| setting.line == 4)).collect();
+    assert!(
+        matches!(&user[..], [user] if user.key == "username" && user.reason.contains("no password")),
+        "{ignored:?}"
+    );
+    let client = builder.connect().await.unwrap();
+    let peer = JavaPeer::start_with("4.7.0", "redis://", &["--yaml", file.path()]).await;
+    share(&client, &peer, "seats").await;
+    peer.shutdown().await;
+}
+
 /// A JVM's key store is not read here: the authority is told beside the file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_and_sentinels_are_reached_by_tls_by_the_same_file() {

@@ -62,8 +62,13 @@ async fn a_hundred_clients_have_equal_shares_at_the_cost_of_two() {
 }
 
 /// The longest of three waits for all 8 permits beside 16 callers of another client, each with one for `hold` or a bit more.
-async fn large_beside_small(hold: Duration) -> Duration {
+/// `disturb` has the server's connection before each.
+async fn large_beside_small(
+    hold: Duration,
+    disturb: impl AsyncFn(&mut MultiplexedConnection),
+) -> Duration {
     let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
     let clients = semaphores(&server, 8, 2).await;
     // They do not give back at the same time.
     let crowds: Vec<Crowd> = (0..16)
@@ -72,6 +77,7 @@ async fn large_beside_small(hold: Duration) -> Duration {
     let mut longest = Duration::ZERO;
     for _ in 0..3 {
         join_all(crowds.iter().map(|crowd| crowd.until_served(3))).await;
+        disturb(&mut connection).await;
         let began = Instant::now();
         tokio::time::timeout(LIMIT, clients[1].acquire(8))
             .await
@@ -87,10 +93,22 @@ async fn large_beside_small(hold: Duration) -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_request_is_not_passed_for_ever_by_small_ones_of_another_process() {
     let holds = [4, 20, 50].map(Duration::from_millis);
-    let waits = join_all(holds.map(large_beside_small)).await;
+    let waits = join_all(holds.map(|hold| large_beside_small(hold, async |_| ()))).await;
     for waited in waits {
         assert!(waited < Duration::from_secs(10), "{waited:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_time_in_the_notes_does_not_keep_a_large_request_waiting() {
+    let in_half_an_hour = async |connection: &mut MultiplexedConnection| {
+        let (seconds, _): (u64, u64) = redis::cmd("TIME").query_async(connection).await.unwrap();
+        let notes = format!("redisson_sc_turns_notes:{{{NAME}}}");
+        let time = format!("{}000000", seconds + 1800);
+        let () = connection.hset(notes, "=", time).await.unwrap();
+    };
+    let waited = large_beside_small(Duration::from_millis(20), in_half_an_hour).await;
+    assert!(waited < Duration::from_secs(10), "{waited:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -74,11 +74,11 @@ local open_line = LINE and function(key, notes, publish, id, now, asks, rules)
     local begins = max(e.stops == 0 and now or e.stops, places.stop_again)
     if begins ~= e.stops then e.stops, e.changed = begins, true end
     if now < e.stops then return false end
-    local waited = e.stops - e.since
+    local waited = min(MOST_PASSED, e.stops - e.since)
     local long = waited >= PASSING
     local rest = e.stops + (long and PASSING + waited / 4 or max(PATIENCE, waited / 16)) - now
     if rest > 0 then line.wait(rest) return true end
-    e.stops, e.changed = now + (long and now - e.since or max(PASS, (now - e.since) / 4)), true
+    e.stops, e.changed = now + (long and min(MOST_PASSED, now - e.since) or max(PASS, (now - e.since) / 4)), true
     places.stop_again = e.stops
     places.note(STOP_FIELD, string.format('%.0f', e.stops))
     return false

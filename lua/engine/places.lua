@@ -1,7 +1,8 @@
 -- Purpose: reads and writes the places in a line, and what is noted of the clients that stand there; src/engine/turns has the form
 -- Counterpart: extension: a part of scripts that serve clients in turn, before engine/line.lua
 -- Returns: nothing by itself; where there is a `LINE`, it defines `open_places(key, notes, id, now, rules)`, all as `open_line` has them. The places have
---   `me`: the place of the client that runs this; `longest`: no patience is longer, PATIENCE being the shortest; `stands`: it is in
+--   `me`: the place of the client that runs this; `longest`: no patience is longer, PATIENCE being the shortest; nobody is passed for longer than
+--   MOST_PASSED; `stands`: it is in
 --   the line already, nothing where that is not known; `far_again`, `stop_again`: two instants in the notes; `without_me`: the
 --   walk passes it; `at(i)`: the i-th place that is read, or nothing; `leave(place, forget)`: takes it out of the line;
 --   `note(field, value)`: to be written, too; `can_write()`: the server takes changes; `count()`: how many stand in line; `left()`: how many were taken out;
@@ -11,7 +12,7 @@
 -- Repeat-safe: yes, a repetition puts the client where it is already
 -- Invariant: what can't be read counts as missing; both keys vanish when they have not been used for a while
 
-local FAR_FIELD, STOP_FIELD, PATIENCE = '+', '=', 5000
+local FAR_FIELD, STOP_FIELD, PATIENCE, MOST_PASSED = '+', '=', 5000, 60000000
 
 local open_places = LINE and function(key, notes, id, now, rules)
   -- So many places are read, and so many clients are looked at where some are taken out; notes; and what is believed.
@@ -24,20 +25,21 @@ local open_places = LINE and function(key, notes, id, now, rules)
     local answer = redis.pcall(...)
     return type(answer) == 'number' and answer
   end
+  -- When somebody stops the line: no later than that, or it is a wrong time.
+  local function stop_at(time) return time <= now + MOST_PASSED and time or 0 end
   local function read(other, since, note)
     local n = { string.match(type(note) == 'string' and note or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$') }
     for i = 1, 6 do n[i] = tonumber(n[i]) or 0 end
     return {
       id = other, since = max(now - OLDEST, min(now, since)), want = max(1, n[1]), seen = min(now, n[2]),
-      told = n[3] <= now and n[3] or 0, patience = max(PATIENCE, min(LONGEST, n[4])), stops = n[5], ticket = n[6],
+      told = n[3] <= now and n[3] or 0, patience = max(PATIENCE, min(LONGEST, n[4])), stops = stop_at(n[5]), ticket = n[6],
     }
   end
   local known = rules.mine and {} or redis.pcall('HMGET', notes, id, FAR_FIELD, STOP_FIELD)
   local places = {
     me = read(id, now, known[1]), longest = LONGEST, stands = known[1] and true,
-    far_again = tonumber(known[2] or nil) or 0, stop_again = tonumber(known[3] or nil) or 0,
+    far_again = tonumber(known[2] or nil) or 0, stop_again = stop_at(tonumber(known[3] or nil) or 0),
   }
-  if places.stop_again > now + OLDEST then places.stop_again = 0 end
 
   -- With what is no notes nobody could be passed who was told and does not come: that would be so for good.
   local function forget_others()

@@ -48,7 +48,14 @@ fn main() -> ExitCode {
         .build()
         .map_err(|error| Failure::new(exit::FAILED, error.to_string()))
         .and_then(|runtime| runtime.block_on(act(cli)));
-    match status {
+    let printed = |status| match say::failure() {
+        None => Ok(status),
+        Some(error) => Err(Failure::new(
+            exit::FAILED,
+            format!("the standard output: {error}"),
+        )),
+    };
+    match status.and_then(printed) {
         Ok(status) => status.into(),
         Err(failure) => {
             eprintln!("rsem: {}", failure.reason);

@@ -1,9 +1,26 @@
 //! What goes to the standard output.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
+use std::sync::OnceLock;
 
-/// Prints a line; `false` if nobody reads it any more, as after `| head`. `println!` would panic then.
+static FAILURE: OnceLock<io::Error> = OnceLock::new();
+
+/// Prints a line; `false` if that is not possible any more, as after `| head`. `println!` would panic then.
 pub(crate) fn say(line: impl Display) -> bool {
-    writeln!(std::io::stdout(), "{line}").is_ok()
+    match writeln!(io::stdout(), "{line}") {
+        Ok(()) => true,
+        Err(error) => {
+            // Who does not want to read more is no failure; a full disk is.
+            if error.kind() != ErrorKind::BrokenPipe {
+                let _ = FAILURE.set(error);
+            }
+            false
+        }
+    }
+}
+
+/// Why something could not be printed.
+pub(crate) fn failure() -> Option<&'static io::Error> {
+    FAILURE.get()
 }

@@ -4,6 +4,8 @@ mod program;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+use std::process::Stdio;
+
 use program::terminal::Terminal;
 use program::{Program, command, rsem};
 use redis::AsyncCommands;
@@ -148,6 +150,22 @@ async fn what_others_have_written_does_not_reach_the_terminal_as_it_is() {
     let _: () = connection.sadd("set", "\x1b[2Jgone\n").await.unwrap();
     let shown = rsem(&server.url(), &["show", "set"]).await.out;
     assert!(shown.contains("\\u{1b}[2Jgone\\n\n"), "{shown:?}");
+}
+
+#[tokio::test]
+async fn what_can_not_be_printed_is_told() {
+    let server = RedisServer::start().await;
+    let () = server.connection().await.set("seats", 3).await.unwrap();
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let mut command = command(&server.url(), &["show", "seats"]);
+    let program = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let ended = program.wait_with_output().await.unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(70), "{told}");
+    assert!(told.contains("the standard output"), "{told}");
 }
 
 /// For whom only some commands are allowed, the rest is shown.

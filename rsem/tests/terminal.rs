@@ -6,6 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use program::WITH_SIGNALS;
 use program::terminal::Terminal;
 use redis::AsyncCommands;
 use support::server::RedisServer;
@@ -14,7 +15,8 @@ use tokio::process::Command;
 /// The words, as the first program of a new terminal.
 fn in_terminal(url: &str, words: &[&str]) -> Terminal {
     let mut command = Command::new("setsid");
-    command.arg("--ctty").args(words).env("REDIS_URL", url);
+    command.arg("--ctty").args(WITH_SIGNALS).args(words);
+    command.env("REDIS_URL", url);
     Terminal::start(command)
 }
 

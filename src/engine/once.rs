@@ -373,7 +373,7 @@ pub(crate) fn refused(name: &str, refusal: &Refusal) -> Error {
         Reason::CrossSlot => Error::InvalidName {
             name,
             reason: "its keys fall into different slots of the cluster; a part of the name in braces, \
-                     as in {name}, keeps them together",
+                     as in {name}, keeps them together, and for a latch no braces at all",
         },
         Reason::NotNow | Reason::ReadOnly => Error::RefusedForNow { name, detail },
         Reason::Authentication => Error::Authentication { name, detail },

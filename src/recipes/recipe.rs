@@ -26,6 +26,7 @@ use super::scripts;
 use super::settings::Settings;
 use super::steps::{Parts, Steps};
 use crate::api::Held;
+use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::once::refused;
 use crate::engine::primitive::{
@@ -381,6 +382,10 @@ impl Primitive for Recipe {
                 found: found.to_owned(),
             },
         }
+    }
+
+    fn ends(held: &Held) -> Option<Moment> {
+        held.until
     }
 
     fn give_back(held: Held) -> Option<Call> {

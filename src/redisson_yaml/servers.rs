@@ -62,7 +62,7 @@ pub(super) fn read(
     let (mut builder, addresses) = places(mode, &mut servers)?;
     // Those of sentinels are for them.
     let own = addresses.first().filter(|_| mode != Mode::Sentinel);
-    builder = who(builder, common, &mut servers, own)?;
+    builder = who(builder, common, &mut servers, own, ignored)?;
     builder = times(builder, common, &mut servers)?;
     builder = names(builder, common, &mut servers, mappers)?;
     builder = secured(builder, common, &mut servers, &addresses, ignored)?;
@@ -204,22 +204,28 @@ fn who(
     common: &mut Section,
     servers: &mut Section,
     own: Option<&Address>,
+    ignored: &mut Vec<Ignored>,
 ) -> Result<ClientBuilder, Fault> {
-    let text = |setting: Option<Setting>| setting.map(|setting| setting.text()).transpose();
-    let username = text(either(common, servers, "username"))?;
+    let text = |setting: &Option<Setting>| setting.as_ref().map(Setting::text).transpose();
+    let user = either(common, servers, "username");
+    let username = text(&user)?;
     let password = either(common, servers, "password");
     if let Some(setting) = &password
         && setting.text()?.starts_with("{aes}")
     {
         return Err(setting.wrong("encrypted, as only Redisson PRO can read it"));
     }
-    let password = text(password)?;
     let own = |part: fn(&Address) -> Option<&String>| own.and_then(part).cloned();
-    if let Some(username) = own(|address| address.username.as_ref()).or(username) {
-        builder = builder.username(username);
-    }
-    if let Some(password) = own(|address| address.password.as_ref()).or(password) {
-        builder = builder.password(password);
+    let password = own(|address| address.password.as_ref()).or(text(&password)?);
+    let username = own(|address| address.username.as_ref()).or(username);
+    match (username, password) {
+        (Some(username), Some(password)) => builder = builder.username(username).password(password),
+        (None, Some(password)) => builder = builder.password(password),
+        (Some(_), None) => {
+            let why = "there is no password, and Redisson does not log in without one";
+            ignored.extend(user.map(|setting| Ignored::new(setting.line, setting.key, why)));
+        }
+        (None, None) => {}
     }
     if let Some(name) = servers.text("clientName")? {
         builder = builder.client_name(name);

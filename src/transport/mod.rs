@@ -39,3 +39,6 @@ pub(crate) use messages::{Heard, Messages};
 pub(crate) use slot::{hash_tag, slot};
 pub(crate) use subscriber::{Subscriber, Subscriptions};
 pub(crate) use value::Value;
+
+/// What nodes or sentinels have told of a later configuration counts for so long when none of them tells it any more.
+const BELIEVED: std::time::Duration = std::time::Duration::from_secs(10);

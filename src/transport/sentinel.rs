@@ -3,7 +3,7 @@
 //! All of them are asked at the same time. The answer with the highest configuration epoch counts, as every failover has
 //! an epoch above those before: a sentinel that has been cut off does not lead back to an old master. Nor does it when it
 //! is the only one that answers: what is older than what has been seen is believed only when all sentinels say so (as
-//! after they were set up anew).
+//! after they were set up anew), or most of them when for [`BELIEVED`] none has told what was seen.
 //!
 //! They tell of a failover by themselves, too. Who has a connection to another server then ends it at once, even where that
 //! server goes on taking itself for the master.
@@ -16,7 +16,6 @@ use redis::Value;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Backoff;
 use super::address::{Address, Login, Target};
 use super::failure::{Failure, Reason, Refusal};
 use super::handshake::{Entry, exchange};
@@ -24,6 +23,7 @@ use super::messages::{Heard, Messages};
 use super::pubsub;
 use super::socket::Socket;
 use super::tls::Tls;
+use super::{BELIEVED, Backoff};
 
 /// What they have said is not asked again for this long.
 const FRESH: Duration = Duration::from_millis(500);
@@ -44,8 +44,8 @@ pub(super) struct Sentinels {
     sentinels: Vec<Sentinel>,
     /// How long one may take to answer.
     patience: Duration,
-    /// When they were asked last.
-    asked: Mutex<Option<Instant>>,
+    /// When they told last the master that is known, or a later one.
+    told: Mutex<Option<Instant>>,
     known: watch::Sender<Option<Master>>,
     news: Notify,
 }
@@ -82,7 +82,7 @@ impl Sentinels {
             master,
             sentinels: sentinels.collect(),
             patience,
-            asked: Mutex::default(),
+            told: Mutex::default(),
             known: watch::Sender::new(None),
             news: Notify::new(),
         }
@@ -115,16 +115,21 @@ impl Sentinels {
 
     /// The same without asking if it was asked less than `fresh` ago.
     async fn locate_unless(&self, fresh: Duration) -> Result<Address, Refusal> {
-        let mut asked = self.asked.lock().await;
+        let mut told = self.told.lock().await;
         let known = self.known.borrow().clone();
-        if let (Some(at), Some(known)) = (*asked, &known)
-            && at.elapsed() < fresh
+        if let (Some(told), Some(known)) = (*told, &known)
+            && told.elapsed() < fresh
         {
             return Ok(known.address.clone());
         }
         let answers = self.ask_all().await;
-        let master = choose(known.as_ref(), &answers, &self.master)?;
-        *asked = Some(Instant::now());
+        let stale = told.is_none_or(|told| told.elapsed() >= BELIEVED);
+        let master = choose(
+            known.as_ref().map(|known| (known, stale)),
+            &answers,
+            &self.master,
+        )?;
+        *told = Some(Instant::now());
         if let Some(known) = known
             && known.address != master.address
         {
@@ -287,9 +292,10 @@ fn epoch(details: Value) -> Option<u64> {
     details.get("config-epoch")?.parse().ok()
 }
 
-/// Whom to believe; `answers` are those of all sentinels, in any order.
+/// Whom to believe; `answers` are those of all sentinels, in any order. Beside what is known stands whether that has not been told
+/// for long.
 fn choose(
-    known: Option<&Master>,
+    known: Option<(&Master, bool)>,
     answers: &[Result<Answer, Refusal>],
     name: &str,
 ) -> Result<Master, Refusal> {
@@ -299,7 +305,11 @@ fn choose(
         return Err(nobody(answers, name));
     };
     match known {
-        Some(known) if known.epoch > best.epoch && masters().count() < answers.len() => {
+        Some((known, stale))
+            if known.epoch > best.epoch
+                && masters().count() < answers.len()
+                && !(stale && votes(best) > answers.len() / 2) =>
+        {
             Err(Refusal::unreachable(format!(
                 "the sentinels that answer know only an older master than {}",
                 known.address
@@ -346,7 +356,9 @@ mod tests {
 
     #[test]
     fn the_latest_configuration_counts() {
-        let chosen = |known: Option<&Master>, answers: &[_]| choose(known, answers, "m");
+        let chosen = |known: Option<&Master>, answers: &[_]| {
+            choose(known.map(|known| (known, false)), answers, "m")
+        };
         let old = master(1, 4);
         for (known, answers, expected) in [
             (None, vec![says(1, 0)], master(1, 0)),
@@ -368,6 +380,22 @@ mod tests {
         let refused = chosen(Some(&old), &[says(2, 3), silent()]).unwrap_err();
         assert_eq!(refused.reason, Reason::Unreachable);
         assert!(refused.detail.contains("older"), "{}", refused.detail);
+    }
+
+    #[test]
+    fn what_nobody_tells_any_more_is_given_up_where_most_agree() {
+        let old = master(1, 4);
+        for (stale, answers, chosen) in [
+            (true, vec![says(2, 3), says(2, 3), silent()], Some(2)),
+            (false, vec![says(2, 3), says(2, 3), silent()], None),
+            (true, vec![says(2, 3), silent(), silent()], None),
+            (true, vec![says(2, 3), says(3, 3), silent()], None),
+            (true, vec![says(1, 4), says(2, 3), says(2, 3)], Some(1)),
+        ] {
+            let master = choose(Some((&old, stale)), &answers, "m").ok();
+            let expected = chosen.map(|port| says(port, 0).unwrap().unwrap().address);
+            assert_eq!(master.map(|master| master.address), expected, "{answers:?}");
+        }
     }
 
     #[test]

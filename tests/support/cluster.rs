@@ -384,3 +384,12 @@ pub async fn waiter(
     semaphore.available_permits().await.unwrap();
     task
 }
+
+/// What a user may do at all of them, by rules as `ACL SETUSER` has them.
+pub async fn allow(servers: &[RedisServer], user: &str, rules: &str) {
+    for server in servers {
+        let words = ["ACL", "SETUSER", user].into_iter();
+        let words: Vec<_> = words.chain(rules.split_whitespace()).collect();
+        ask::<()>(server, &words).await;
+    }
+}

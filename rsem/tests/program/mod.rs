@@ -28,12 +28,16 @@ pub struct Program {
     output: BufReader<ChildStdout>,
 }
 
-/// Without a terminal, whatever the tests have, without settings from the environment, and without the signals that are ignored where the
-/// tests run in the background.
+/// In front of a program: it hears the signals that are ignored where the tests run in the background.
+pub const WITH_SIGNALS: [&str; 2] = ["env", "--default-signal=HUP,INT,QUIT,TERM"];
+
+/// Without a terminal, whatever the tests have, and without settings from the environment.
 pub fn command(url: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("setsid");
-    command.args(["env", "--default-signal=HUP,INT,QUIT,TERM"]);
-    command.arg(env!("CARGO_BIN_EXE_rsem")).args(arguments);
+    command
+        .args(WITH_SIGNALS)
+        .arg(env!("CARGO_BIN_EXE_rsem"))
+        .args(arguments);
     for variable in [
         "REDIS_USER",
         "REDIS_PASSWORD",

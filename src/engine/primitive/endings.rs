@@ -24,7 +24,12 @@ pub(super) struct Answered<P: Primitive> {
 
 impl<P: Primitive> State<P> {
     /// `batch` has been answered.
-    pub(super) fn arrive(&mut self, name: &str, batch: Batch<P>, answered: Answered<P>) -> Told<P> {
+    pub(super) fn arrive(
+        &mut self,
+        name: &str,
+        mut batch: Batch<P>,
+        answered: Answered<P>,
+    ) -> Told<P> {
         let Answered { verdict, sent, now } = answered;
         let mut told = Told(Few::up_to(batch.calls.len() + batch.asks.len()));
         let Verdict {
@@ -36,7 +41,8 @@ impl<P: Primitive> State<P> {
             owed,
         } = verdict;
         let mut again = Vec::new();
-        for (queued, done) in batch.calls.into_iter().zip(replies) {
+        let calls = std::mem::take(&mut batch.calls);
+        for (queued, done) in calls.into_iter().zip(replies) {
             match done {
                 Done::Reply(reply) => told.answer(queued, Ok(Outcome::Reply(reply))),
                 Done::Failed(error) => told.answer(queued, Err(*error)),
@@ -48,8 +54,18 @@ impl<P: Primitive> State<P> {
         self.told = self.told.max(batch.end);
         self.names_nobody();
         let mut surplus = Vec::new();
-        for (ask, grant) in batch.asks.into_iter().zip(grants) {
+        let asks = std::mem::take(&mut batch.asks);
+        for (ask, grant) in asks.into_iter().zip(grants) {
             match grant {
+                // Nobody can tell whether the server has it still, and for how long.
+                Got::Granted(grant) if batch.is_outlived(&grant) => {
+                    surplus.extend(P::give_back(grant));
+                    self.gone.remove(&ask.ticket);
+                    if let Some(waiter) = self.waiters.get_mut(ask.ticket) {
+                        waiter.in_doubt &= !P::SETTLES;
+                    }
+                    self.look = true;
+                }
                 Got::Granted(grant) => match self.remove(ask.ticket) {
                     Some(waiter) => told.add(waiter.reply, Ok(Outcome::Granted(grant))),
                     None => {

@@ -255,6 +255,11 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         }
     }
 
+    /// When what was granted ends by itself, counted from the batch's departure.
+    fn ends(_grant: &Self::Grant) -> Option<Moment> {
+        None
+    }
+
     /// What gives back what was granted to a caller who has gone.
     fn give_back(_grant: Self::Grant) -> Option<Self::Call> {
         None
@@ -356,6 +361,14 @@ pub(crate) struct Batch<P: Primitive> {
 }
 
 impl<P: Primitive> Batch<P> {
+    /// Whether `grant` is over, as it may have been made when the batch departed, and would not be if only the sending counted that was answered: the
+    /// server had been away for as long as it lasts.
+    fn is_outlived(&self, grant: &P::Grant) -> bool {
+        let (departed, sent) = (self.departed.timer(), self.sent.timer());
+        let again = sent.saturating_duration_since(departed);
+        P::ends(grant).is_some_and(|ends| ends.has_come() && !(ends + again).has_come())
+    }
+
     fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.asks.is_empty()
     }

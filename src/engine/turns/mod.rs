@@ -25,7 +25,7 @@
 //!
 //! *A large request* stops the line for 5 ms, or a sixteenth of its wait, and is then passed for four times as long. So it
 //! is served when it has waited some twenty times as long as permits are held. When it has waited for 5 s, it stops the line for
-//! 5 s and a quarter of its wait, and is passed for as long as it has waited: a request for more than there ever is costs the
+//! 5 s and a quarter of its wait, of a minute at the most, and is passed for as long as it has waited, or a minute: a request for more than there ever is costs the
 //! others a part of their time, and no more. Who stops the line must have come since it began to, and is told again every
 //! 20 ms: who does not come then in its patience stops it no more.
 //!

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::calls::{Call, Grant, Reply, Want};
 use super::steps::{self, Steps};
+use crate::clock::Moment;
 use crate::engine::call::Dropped;
 use crate::engine::keys::Keys;
 use crate::engine::primitive::{Ask, Batch, Look, Primitive, Ticket, Verdict, Waiters};
@@ -207,6 +208,10 @@ impl Primitive for PermitExpirable {
             later: tend.map(|pause| (pause, Call::Tend)),
             ..Verdict::new(replies, grants, look)
         })
+    }
+
+    fn ends(grant: &Grant) -> Option<Moment> {
+        grant.until
     }
 
     fn give_back(grant: Grant) -> Option<Call> {

@@ -1,8 +1,18 @@
 //! Which node serves which slot, as a node of the cluster says it.
 
+use std::collections::BTreeSet;
+
 use crate::transport::address::Address;
 use crate::transport::slot::SLOTS;
 use crate::transport::{Refusal, Value};
+
+/// The number of a configuration, and how many slots are served.
+type Extent = (u64, usize);
+/// Of two maps the one with the higher rank is believed.
+pub(super) type Rank = (bool, Extent);
+
+/// When so many ids are known, those of long ago are forgotten.
+const MOST_NODES: usize = 2000;
 
 /// Who serves what.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,6 +23,17 @@ pub(crate) struct Map {
     pub(super) masters: Vec<Address>,
     /// Which of them has each slot; empty while nothing is known.
     pub(super) owners: Vec<Option<u16>>,
+    /// The ids of the masters and their replicas, now and before: two maps without a common one are of different clusters.
+    pub(super) nodes: BTreeSet<Box<str>>,
+    /// Who has told this takes the cluster for fit to serve.
+    pub(super) serves: bool,
+}
+
+/// Slots, and who serves them.
+struct Range {
+    slots: std::ops::RangeInclusive<u16>,
+    master: Address,
+    nodes: Vec<Box<str>>,
 }
 
 impl Map {
@@ -20,7 +41,9 @@ impl Map {
     pub(super) fn read(slots: &Value, info: &Value, asked: &Address) -> Result<Self, Refusal> {
         let no_sense = || Refusal::unreachable(format!("{asked} tells slots that make no sense"));
         let mut map = Map {
-            epoch: epoch(info).unwrap_or_default(),
+            epoch: (line(info, "cluster_current_epoch:").and_then(|epoch| epoch.parse().ok()))
+                .unwrap_or_default(),
+            serves: line(info, "cluster_state:") == Some("ok"),
             ..Map::default()
         };
         let Value::Array(ranges) = slots else {
@@ -29,11 +52,12 @@ impl Map {
         let ranges = ranges.iter().map(|range| read_range(range, asked));
         let mut ranges: Vec<_> = ranges.collect::<Option<_>>().ok_or_else(no_sense)?;
         // Nodes tell them in different orders.
-        ranges.sort_by_key(|(slots, _)| *slots.start());
-        for (slots, address) in ranges {
-            for slot in slots {
-                map.assign(slot, &address);
+        ranges.sort_by_key(|range| *range.slots.start());
+        for range in ranges {
+            for slot in range.slots {
+                map.assign(slot, &range.master);
             }
+            map.nodes.extend(range.nodes);
         }
         if map.masters.is_empty() {
             let detail = format!("{asked} knows of no node that serves anything");
@@ -43,8 +67,26 @@ impl Map {
     }
 
     /// How much it tells: of which configuration, and for how many slots.
-    pub(super) fn rank(&self) -> (u64, usize) {
+    pub(super) fn extent(&self) -> Extent {
         (self.epoch, self.owners.iter().flatten().count())
+    }
+
+    /// The same behind whether it is to be believed: those who are cut off from most of the masters take the cluster for unfit,
+    /// and count one configuration after the other that nobody agrees to.
+    pub(super) fn rank(&self) -> Rank {
+        (self.serves, self.extent())
+    }
+
+    /// Goes on from `known`: a node that does not answer its peers is left out of what they tell, and may be heard of later.
+    pub(super) fn follows(&mut self, known: &Map) {
+        if known.nodes.len() <= MOST_NODES && self.is_related(known) {
+            self.nodes.extend(known.nodes.iter().cloned());
+        }
+    }
+
+    /// Whether it is of the same cluster as `known`, as far as that can be told.
+    pub(super) fn is_related(&self, known: &Map) -> bool {
+        known.nodes.is_empty() || !self.nodes.is_disjoint(&known.nodes)
     }
 
     pub(crate) fn masters(&self) -> &[Address] {
@@ -71,52 +113,79 @@ impl Map {
     }
 }
 
-/// First slot, last slot, the master's host and port; then replicas.
-fn read_range(range: &Value, asked: &Address) -> Option<(std::ops::RangeInclusive<u16>, Address)> {
+/// First slot, last slot, the master, its replicas: each with host, port, id, and what else is known of it.
+fn read_range(range: &Value, asked: &Address) -> Option<Range> {
     let Value::Array(range) = range else {
         return None;
     };
     let [
         Value::Int(first),
         Value::Int(last),
-        Value::Array(master),
-        ..,
+        master @ Value::Array(words),
+        replicas @ ..,
     ] = &**range
     else {
         return None;
     };
-    let [host, Value::Int(port), ..] = &**master else {
+    let [host, Value::Int(port), ..] = &**words else {
         return None;
     };
     let host = match host {
         // The node that was asked does not know its own.
         Value::Nil => "",
-        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
-        _ => return None,
+        // It has announced no name; this stands beside it.
+        Value::BulkString(host) if &**host == b"?" => announced_ip(words).unwrap_or_default(),
+        host => text(host)?,
     };
     let slot = |number: i64| u16::try_from(number).ok().filter(|slot| *slot < SLOTS);
-    let address = at(host, u16::try_from(*port).ok()?, asked);
-    Some((slot(*first)?..=slot(*last)?, address))
+    let nodes = std::iter::once(master).chain(replicas);
+    Some(Range {
+        slots: slot(*first)?..=slot(*last)?,
+        master: at(host, u16::try_from(*port).ok()?, asked),
+        nodes: nodes.filter_map(id).map(Box::from).collect(),
+    })
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(text) => std::str::from_utf8(text).ok(),
+        _ => None,
+    }
+}
+
+/// A node's id, which servers have told since Redis 4.
+fn id(node: &Value) -> Option<&str> {
+    match node {
+        Value::Array(words) => text(words.get(2)?),
+        _ => None,
+    }
+}
+
+/// What stands behind the id: names and values by turns.
+fn announced_ip(node: &[Value]) -> Option<&str> {
+    let Value::Array(more) = node.get(3)? else {
+        return None;
+    };
+    let mut pairs = more.chunks(2);
+    pairs.find_map(|pair| match pair {
+        [name, value] if text(name) == Some("ip") => text(value),
+        _ => None,
+    })
 }
 
 /// A node's address. One that does not say its host is where the one is that was asked.
 fn at(host: &str, port: u16, asked: &Address) -> Address {
     let host = match (host, asked) {
-        ("" | "?", Address::Tcp { host, .. }) => host,
+        ("", Address::Tcp { host, .. }) => host,
         (host, _) => host,
     };
     Address::tcp(host, port)
 }
 
-fn epoch(info: &Value) -> Option<u64> {
-    let Value::BulkString(info) = info else {
-        return None;
-    };
-    let mut lines = std::str::from_utf8(info).ok()?.lines();
-    lines
-        .find_map(|line| line.strip_prefix("cluster_current_epoch:"))?
-        .parse()
-        .ok()
+/// What stands behind `name` in the answer to `CLUSTER INFO`.
+fn line<'a>(info: &'a Value, name: &str) -> Option<&'a str> {
+    let mut lines = text(info)?.lines();
+    lines.find_map(|line| line.strip_prefix(name))
 }
 
 /// Where a node sends us.
@@ -134,7 +203,8 @@ impl Redirection {
         let mut words = text.split(' ');
         let (word, slot, address) = (words.next()?, words.next()?, words.next()?);
         let slot = slot.parse().ok().filter(|slot| *slot < SLOTS)?;
-        let (host, port) = address.rsplit_once(':')?;
+        // Without a name nobody can be found: the whole of the map tells more.
+        let (host, port) = address.rsplit_once(':').filter(|(host, _)| *host != "?")?;
         let address = at(host, port.parse().ok()?, from);
         match word {
             "MOVED" => Some(Redirection::Moved(slot, address)),
@@ -148,34 +218,38 @@ impl Redirection {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Value {
+    fn word(text: &str) -> Value {
         Value::BulkString(text.into())
     }
 
     fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
-        let master = Value::Array(vec![host, Value::Int(port), text("id")]);
+        let ip = Value::Array(vec![word("hostname"), word(""), word("ip"), word("ip")]);
+        let master = Value::Array(vec![host, Value::Int(port), word("id"), ip]);
         Value::Array(vec![Value::Int(first), Value::Int(last), master])
     }
 
     fn read(slots: Vec<Value>) -> Result<Map, Refusal> {
-        let info = text("cluster_state:ok\r\ncluster_current_epoch:7\r\n");
+        let info = word("cluster_state:ok\r\ncluster_current_epoch:7\r\n");
         Map::read(&Value::Array(slots), &info, &Address::tcp("asked", 1))
     }
 
     #[test]
     fn slots_are_found() {
         let map = read(vec![
-            range(0, 99, text("h"), 2),
-            range(200, 16383, Value::Nil, 3),
+            range(0, 99, word("h"), 2),
+            range(200, 16382, Value::Nil, 3),
+            range(16383, 16383, word("?"), 4),
         ]);
         let mut map = map.unwrap();
+        assert!(map.serves && map.nodes.contains("id"));
+        assert_eq!(map.owner(16383), Some(&Address::tcp("ip", 4)));
         assert_eq!(map.epoch, 7);
         assert_eq!(map.owner(99), Some(&Address::tcp("h", 2)));
         assert_eq!(map.owner(100), None);
-        assert_eq!(map.owner(16383), Some(&Address::tcp("asked", 3)));
+        assert_eq!(map.owner(16382), Some(&Address::tcp("asked", 3)));
         map.assign(100, &Address::tcp("new", 4));
         assert_eq!(map.owner(100), Some(&Address::tcp("new", 4)));
-        assert_eq!(map.masters().len(), 3);
+        assert_eq!(map.masters().len(), 4);
         assert_eq!(Map::default().owner(0), None);
     }
 
@@ -184,9 +258,9 @@ mod tests {
         for slots in [
             vec![],
             vec![Value::Nil],
-            vec![range(0, 16384, text("h"), 1)],
-            vec![range(-1, 5, text("h"), 1)],
-            vec![range(0, 5, text("h"), 65536)],
+            vec![range(0, 16384, word("h"), 1)],
+            vec![range(-1, 5, word("h"), 1)],
+            vec![range(0, 5, word("h"), 65536)],
             vec![range(0, 5, Value::Int(1), 1)],
         ] {
             assert!(read(slots.clone()).is_err(), "{slots:?}");
@@ -211,6 +285,7 @@ mod tests {
             "ASK 1 h",
             "ASK 1 h:x",
             "OK 1 h:1",
+            "MOVED 1 ?:1",
         ] {
             assert_eq!(read(text), None, "{text}");
         }

@@ -2,8 +2,8 @@
 //!
 //! A node that does not have a key's slot says so, and who has it: nothing was carried out, and the command goes there. The
 //! map learns from that at once. A task asks one of the nodes for the whole of it: once a second, soon when something
-//! was not where it should be, and again and again while a master is away. An answer that knows of fewer
-//! configurations than are known is that of a node that was cut off: it counts only when no other is to be had. So an old
+//! was not where it should be (less soon when that was for nothing), and again and again while a master is away. An answer that knows of fewer
+//! configurations than are known is that of a node that was cut off: [`search`] has when it counts all the same. So an old
 //! master that goes on taking itself for one is left, even by a client that hears nothing but silence from it, and what it
 //! had not answered is asked about at the new one.
 //!
@@ -41,7 +41,7 @@ use search::Search;
 
 /// How often a node is asked while all is well.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How often at the most.
+/// How often at the most: less often while nothing comes of it, up to the longest pause.
 const PACE: Duration = Duration::from_millis(50);
 /// The pauses while a master is away.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -70,6 +70,8 @@ pub(super) struct Cluster {
 
 struct State {
     map: Arc<Map>,
+    /// When somebody told it, or as much.
+    told: Instant,
     /// Why there is no map, while there is none.
     why: Refusal,
     links: BTreeMap<Address, Arc<Link>>,
@@ -101,6 +103,7 @@ impl Cluster {
             shown: watch::Sender::new(down(&why)),
             state: Mutex::new(State {
                 map: Arc::default(),
+                told: Instant::now(),
                 why,
                 links: BTreeMap::new(),
                 visited: BTreeMap::new(),
@@ -215,10 +218,13 @@ impl Cluster {
     ) -> Result<Value, Failure> {
         let mut from = from.clone();
         for _ in 0..MOST_HOPS {
-            self.doubted.notify_one();
             let answer = match Redirection::read(&refusal.detail, &from) {
-                None => return Err(Failure::Refused(refusal)),
+                None => {
+                    self.doubted.notify_one();
+                    return Err(not_now(refusal));
+                }
                 Some(Redirection::Moved(slot, address)) => {
+                    self.doubted.notify_one();
                     let link = self.moved(slot, &address);
                     from = address;
                     link.live()
@@ -293,13 +299,21 @@ impl Cluster {
 
     /// Asks until somebody has told as much as is known already.
     async fn refresh(&self) -> Result<(), Refusal> {
-        let mut search = Search::of(&self.state.lock().map);
+        let mut search = {
+            let state = self.state.lock();
+            Search::of(&state.map, state.told)
+        };
+        let ask = async |address: Address| {
+            let answer = self.ask(&address).await;
+            (address, answer)
+        };
         let mut asking = FuturesUnordered::new();
         for address in self.candidates() {
-            asking.push(self.ask(address));
+            search.asks(&address);
+            asking.push(ask(address));
             let hedge = Instant::now() + HEDGE;
-            while let Ok(Some(answer)) = timeout_at(hedge, asking.next()).await {
-                search.weigh(answer);
+            while let Ok(Some((asked, answer))) = timeout_at(hedge, asking.next()).await {
+                search.weigh(asked, answer);
                 if search.is_over() {
                     break;
                 }
@@ -314,8 +328,18 @@ impl Cluster {
             } else {
                 asking.next().await
             };
-            let Some(answer) = answer else { break };
-            search.weigh(answer);
+            if let Some((asked, answer)) = answer {
+                search.weigh(asked, answer);
+                continue;
+            }
+            let unheard = search.unheard();
+            if unheard.is_empty() {
+                break;
+            }
+            for address in unheard {
+                search.asks(&address);
+                asking.push(ask(address));
+            }
         }
         let found = search.result();
         match found {
@@ -352,24 +376,19 @@ impl Cluster {
         all
     }
 
-    async fn ask(&self, address: Address) -> Result<Map, Refusal> {
+    async fn ask(&self, address: &Address) -> Result<Map, Refusal> {
         let mut words = vec![vec!["CLUSTER", "SLOTS"], vec!["CLUSTER", "INFO"]];
         if self.sharded.get().is_none() {
             words.push(vec!["PUBSUB", "SHARDNUMSUB", "0"]);
         }
-        let live = self
-            .state
-            .lock()
-            .links
-            .get(&address)
-            .map(|link| link.live());
+        let live = self.state.lock().links.get(address).map(|link| link.live());
         let asking = async {
             match live {
                 Some(Ok(live)) => {
                     let asking = words.iter().map(|words| ask_live(&live, words));
                     futures::future::try_join_all(asking).await
                 }
-                _ => self.ask_apart(&address, &words).await,
+                _ => self.ask_apart(address, &words).await,
             }
         };
         let answers = timeout(PATIENCE, asking).await;
@@ -381,15 +400,34 @@ impl Cluster {
         let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
         let (slots, info) = (next(), next());
-        let slots = slots.map_err(|refusal| no_cluster(&address, refusal))?;
+        let slots = slots.map_err(|refusal| no_cluster(address, refusal))?;
         // It may not be allowed to tell.
         let info = info.unwrap_or(Value::Nil);
-        let map = Map::read(&slots, &info, &address)?;
+        let map = Map::read(&slots, &info, address)?;
         if let Some(probe) = answers.next() {
-            // Redisson decides it in the same way.
-            let _ = self.sharded.set(probe.is_ok());
+            self.decide(probe)?;
         }
         Ok(map)
+    }
+
+    /// Whether messages are sharded ones, by the answer to a question about them: Redisson decides it in the same way.
+    fn decide(&self, probe: Result<Value, Refusal>) -> Result<(), Refusal> {
+        if let Err(refusal) = &probe
+            && refusal.reason == Reason::Permission
+        {
+            // A wrong guess would be heard by nobody.
+            let detail = format!(
+                "PUBSUB SHARDNUMSUB is forbidden, which tells whether the cluster's messages are sharded: \
+                 allow it, or say so by the setting `sharded_pubsub`: {}",
+                refusal.detail
+            );
+            return Err(Refusal {
+                detail,
+                ..refusal.clone()
+            });
+        }
+        let _ = self.sharded.set(probe.is_ok());
+        Ok(())
     }
 
     /// The same of a node that there is no connection to.
@@ -420,12 +458,14 @@ impl Cluster {
     }
 
     /// What holds from now on.
-    fn accept(&self, map: Map) {
+    fn accept(&self, mut map: Map) {
         let (gone, news): (Vec<Arc<Link>>, bool) = {
             let mut state = self.state.lock();
             if state.closed {
                 return;
             }
+            state.told = Instant::now();
+            map.follows(&state.map);
             for master in map.masters() {
                 self.link(&mut state, master);
             }
@@ -558,6 +598,7 @@ async fn watch(cluster: Weak<Cluster>) {
         None => return,
     };
     let new_backoff = || Backoff::between(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut pace = PACE;
     let mut backoff: Option<Backoff> = None;
     let mut due = Instant::now();
     loop {
@@ -577,20 +618,28 @@ async fn watch(cluster: Weak<Cluster>) {
             due = due.min(Instant::now() + backoff.insert(new_backoff()).next());
         }
         drop(known);
-        tokio::select! {
+        let in_doubt = tokio::select! {
             biased;
-            () = doubted.notified() => {}
-            () = tokio::time::sleep_until(due) => {}
+            () = doubted.notified() => true,
+            () = tokio::time::sleep_until(due) => false,
             () = change => continue,
-        }
+        };
         let Some(known) = cluster.upgrade() else {
             return;
         };
+        let before = Arc::clone(&known.state.lock().map);
         if let Err(refusal) = known.refresh().await {
             tracing::debug!(cluster = known.server(), detail = %refusal.detail, "no map of the cluster");
         }
+        // A slot that is on its way for long gives rise to doubts again and again.
+        let in_vain = in_doubt && backoff.is_none() && before == known.state.lock().map;
+        pace = if in_vain {
+            LONGEST_PAUSE.min(2 * pace)
+        } else {
+            PACE
+        };
         drop(known);
-        tokio::time::sleep(PACE).await;
+        tokio::time::sleep(pace).await;
         due = Instant::now()
             + match &mut backoff {
                 Some(backoff) => backoff.next(),

@@ -62,6 +62,8 @@ impl Judge {
             let detail = format!("c{host} goes on with a master that has been replaced");
             self.accuse("strays", detail);
         }
+        // What it is granted there is on no record that counts, which it learns before what it holds would end.
+        self.robs_records();
     }
 
     /// Something is wrong with the client, or its connections, just now.
