@@ -11,7 +11,7 @@ use support::clients::{LIMIT, NEVER, builder, scripts, served, stored, until_sto
 use support::cluster::{Cluster, ask};
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
-use support::waiters::{until, until_linked, waiter};
+use support::waiters::{until, until_counted, until_linked, waiter};
 
 /// How long a call may take here: some rounds of waiting for replicas.
 const BOUND: Duration = Duration::from_secs(2);
@@ -26,6 +26,7 @@ impl Pair {
         let master = RedisServer::start().await;
         let replica = RedisServer::options().replica_of(&master).start().await;
         until_linked(&mut replica.connection().await).await;
+        until_counted(&mut master.connection().await).await;
         Pair { master, replica }
     }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::clients::LIMIT;
 use super::proxy::Proxy;
 use super::server::{Options, RedisServer};
-use super::waiters::{channel, until, until_linked};
+use super::waiters::{channel, until, until_counted, until_linked};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SLOTS: u16 = 16384;
@@ -96,6 +96,9 @@ impl Cluster {
         }
         for replica in replicas {
             until_linked(&mut replica.connection().await).await;
+        }
+        for master in masters {
+            until_counted(&mut master.connection().await).await;
         }
         for server in &self.servers {
             until("all know who replicates whom", PATIENCE, async || {

@@ -70,6 +70,21 @@ pub async fn until_linked(replica: &mut impl ConnectionLike) {
     .await;
 }
 
+/// Waits until a primary's one replica has told it how far it is: only then does `WAIT` count it, up to a second after the replica
+/// says that it follows.
+pub async fn until_counted(primary: &mut impl ConnectionLike) {
+    until("the primary hears its replica", PATIENCE, async || {
+        let info: String = redis::cmd("INFO")
+            .arg("replication")
+            .query_async(primary)
+            .await
+            .expect("INFO answers");
+        let replica = info.lines().find(|line| line.starts_with("slave0:"));
+        replica.is_some_and(|told| told.contains("state=online") && !told.contains("offset=0,"))
+    })
+    .await;
+}
+
 /// Where the waiters of a semaphore listen.
 pub fn channel(name: &str) -> String {
     format!("redisson_sc:{{{name}}}")
