@@ -1,15 +1,96 @@
-//! Calls that change a semaphore once, and hold nothing: each change in the server is one of theirs, and each of them that
-//! has succeeded has changed it once.
+//! Calls that change an object once, and hold nothing: each change in the server is one of theirs, and each of them that
+//! has succeeded has changed it once, and says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::judge::Host;
-use super::plan::AdminCall;
+use super::plan::{AdminCall, Subject};
 
-/// The semaphore that they change.
-pub const KEY: &str = "a0";
-/// The latch.
-pub const LATCH: &str = "p0";
+impl Subject {
+    pub const ALL: [Subject; 3] = [Subject::Semaphore, Subject::Latch, Subject::Expirable];
+
+    pub fn key(self) -> &'static str {
+        match self {
+            Subject::Semaphore => "a0",
+            Subject::Latch => "p0",
+            Subject::Expirable => "e0",
+        }
+    }
+
+    /// The other name that it has at times.
+    pub fn aside(self) -> &'static str {
+        match self {
+            Subject::Semaphore => "x{a0}",
+            Subject::Latch => "x{p0}",
+            Subject::Expirable => "x{e0}",
+        }
+    }
+}
+
+/// What stands in the server under one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    pub count: i64,
+    /// When it expires, in milliseconds by the server's clock.
+    pub until: Option<i64>,
+}
+
+/// An object, and what has its other name.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct State {
+    pub here: Option<Standing>,
+    pub aside: Option<Standing>,
+}
+
+impl State {
+    /// How many there are for whoever looks.
+    fn count(self) -> i64 {
+        self.here.map_or(0, |here| here.count)
+    }
+
+    /// What is added is added to what there is, which lasts as long as before.
+    fn plus(self, delta: i64) -> State {
+        let before = self.here.unwrap_or(FOR_EVER);
+        State {
+            here: Some(Standing {
+                count: before.count + delta,
+                ..before
+            }),
+            ..self
+        }
+    }
+
+    fn or(self, count: u32, until: Option<i64>) -> State {
+        let set = Standing {
+            count: count.into(),
+            until,
+        };
+        State {
+            here: self.here.or(Some(set)),
+            ..self
+        }
+    }
+
+    fn until(self, until: Option<i64>) -> State {
+        let here = self.here.map(|here| Standing { until, ..here });
+        State { here, ..self }
+    }
+
+    /// One less of a latch, which is gone once it is open.
+    fn down(self, by: i64) -> State {
+        let left = self.here.map(|here| Standing {
+            count: here.count - by,
+            ..here
+        });
+        let here = left.filter(|left| left.count > 0);
+        State { here, ..self }
+    }
+}
+
+const FOR_EVER: Standing = Standing {
+    count: 0,
+    until: None,
+};
 
 /// What may have happened so far: which calls have taken effect. Several are possible where two calls make the same change.
 type World = BTreeSet<u64>;
@@ -17,7 +98,7 @@ type World = BTreeSet<u64>;
 /// Of each client the calls that have, or may have, or may yet take effect, by their numbers.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    value: Option<i64>,
+    state: State,
     clients: BTreeMap<Host, Client>,
     last_number: u64,
 }
@@ -28,6 +109,8 @@ struct Client {
     worlds: BTreeSet<World>,
     /// The calls beside which there was nothing to change at some time.
     void: BTreeSet<u64>,
+    /// How many there were beside those that look.
+    seen: BTreeMap<u64, BTreeSet<i64>>,
 }
 
 impl Default for Client {
@@ -35,14 +118,10 @@ impl Default for Client {
         Client {
             made: BTreeMap::new(),
             void: BTreeSet::new(),
+            seen: BTreeMap::new(),
             worlds: BTreeSet::from([World::new()]),
         }
     }
-}
-
-/// What is left of a latch; nothing once it is open.
-fn down(value: i64, by: i64) -> Option<i64> {
-    Some(value - by).filter(|left| *left > 0)
 }
 
 /// How a call has ended.
@@ -50,6 +129,12 @@ fn down(value: i64, by: i64) -> Option<i64> {
 pub enum Ended {
     /// It has taken effect, or would have if there had been anything to do.
     Done,
+    /// It says whether it has changed anything.
+    Changed(bool),
+    /// It says how many there are.
+    Read(i64),
+    /// It says that there is no such object.
+    Missing,
     /// It has not, and will not.
     Not,
     /// Either may be.
@@ -57,17 +142,50 @@ pub enum Ended {
 }
 
 impl AdminCall {
-    /// What becomes of `value`.
-    fn makes(self, value: Option<i64>) -> Option<i64> {
+    /// What becomes of `state` at `now`.
+    fn makes(self, state: State, now: i64) -> State {
+        let after = |life: std::time::Duration| {
+            Some(now + i64::try_from(life.as_millis()).expect("seconds"))
+        };
+        let State { here, aside } = state;
         match self {
-            AdminCall::Set(permits) => value.or(Some(permits.into())),
-            AdminCall::Add(delta) => Some(value.unwrap_or_default() + i64::from(delta)),
-            AdminCall::Drain => value.map(|_| 0),
-            AdminCall::Release(permits) => Some(value.unwrap_or_default() + i64::from(permits)),
-            AdminCall::ReleaseIfExists(permits) => value.map(|value| value + i64::from(permits)),
-            AdminCall::Delete => None,
-            AdminCall::Look => value,
-            AdminCall::CountDown => value.and_then(|value| down(value, 1)),
+            AdminCall::Set(permits) => state.or(permits, None),
+            AdminCall::SetFor(permits, life) => state.or(permits, after(life)),
+            AdminCall::Put(permits) => State {
+                here: Some(Standing {
+                    count: permits.into(),
+                    ..here.unwrap_or(FOR_EVER)
+                }),
+                aside,
+            },
+            AdminCall::Add(delta) => state.plus(delta.into()),
+            AdminCall::Drain => State {
+                here: here.map(|here| Standing { count: 0, ..here }),
+                aside,
+            },
+            AdminCall::Release(permits) => state.plus(permits.into()),
+            AdminCall::ReleaseIfExists(permits) => {
+                here.map_or(state, |_| state.plus(permits.into()))
+            }
+            AdminCall::Delete => State { here: None, aside },
+            AdminCall::Look => state,
+            AdminCall::Expire(life) => state.until(after(life)),
+            AdminCall::ClearExpire => state.until(None),
+            AdminCall::RenameNx if aside.is_some() => state,
+            AdminCall::Rename | AdminCall::RenameNx => here.map_or(state, |_| State {
+                here: None,
+                aside: here,
+            }),
+            AdminCall::RenameBack => aside.map_or(state, |_| State {
+                here: aside,
+                aside: None,
+            }),
+            AdminCall::Copy(replace) if replace || aside.is_none() => State {
+                here,
+                aside: here.or(aside),
+            },
+            AdminCall::Copy(_) => state,
+            AdminCall::CountDown => state.down(1),
         }
     }
 
@@ -78,6 +196,16 @@ impl AdminCall {
             AdminCall::Release(_) | AdminCall::ReleaseIfExists(_) | AdminCall::CountDown
         )
     }
+
+    /// Whether it can be seen in the server that it has changed something.
+    fn shows(self) -> bool {
+        match self {
+            // Until the same moment as before; by the same.
+            AdminCall::Expire(_) | AdminCall::Copy(true) => false,
+            AdminCall::ReleaseIfExists(permits) => permits > 0,
+            _ => true,
+        }
+    }
 }
 
 impl Ledger {
@@ -85,8 +213,12 @@ impl Ledger {
         self.last_number += 1;
         let client = self.clients.entry(host).or_default();
         client.made.insert(self.last_number, call);
-        if self.value.is_none() {
+        if self.state.here.is_none() {
             client.void.insert(self.last_number);
+        }
+        if call == AdminCall::Look {
+            let seen = BTreeSet::from([self.state.count()]);
+            client.seen.insert(self.last_number, seen);
         }
         self.last_number
     }
@@ -97,48 +229,65 @@ impl Ledger {
         let Some(call) = client.made.get(&number).copied() else {
             return Ok(());
         };
+        let impossible =
+            || format!("{call:?} of c{host} has ended as {ended:?}, and that can't be");
         let must = match call {
-            AdminCall::Release(_) | AdminCall::Add(1..) => true,
+            AdminCall::Release(_) | AdminCall::Add(1..) | AdminCall::Rename => true,
             // Of a latch that is open it changes nothing.
             AdminCall::CountDown => !client.void.contains(&number),
             _ => false,
         };
+        let seen = client.seen.remove(&number).unwrap_or_default();
         match ended {
             Ended::Done if must => client.worlds.retain(|world| world.contains(&number)),
-            Ended::Not => client.worlds.retain(|world| !world.contains(&number)),
-            Ended::Done | Ended::Unknown => {}
+            Ended::Changed(true) if call.shows() => {
+                client.worlds.retain(|world| world.contains(&number));
+            }
+            Ended::Not | Ended::Missing | Ended::Changed(false) => {
+                client.worlds.retain(|world| !world.contains(&number));
+            }
+            Ended::Read(count) if !seen.contains(&count) => return Err(impossible()),
+            Ended::Done | Ended::Changed(true) | Ended::Read(_) | Ended::Unknown => {}
+        }
+        let about_here = call != AdminCall::RenameBack;
+        if ended == Ended::Missing && about_here && !client.void.contains(&number) {
+            return Err(impossible());
         }
         // What may come yet stays.
         if ended != Ended::Unknown {
             client.made.remove(&number);
         }
         if client.worlds.is_empty() {
-            return Err(format!(
-                "{call:?} of c{host} has ended as {ended:?}, and that can't be"
-            ));
+            return Err(impossible());
         }
         Ok(())
     }
 
-    /// A command of `host`, or nobody, has been carried out, and the value is this now.
-    pub fn becomes(&mut self, host: Option<Host>, value: Option<i64>) -> Result<(), String> {
-        let before = std::mem::replace(&mut self.value, value);
-        if value.is_none() || before.is_none() {
-            for client in self.clients.values_mut() {
+    /// A command of `host`, or nobody, has been carried out at `now`, and this stands there since.
+    pub fn becomes(&mut self, host: Option<Host>, state: State, now: i64) -> Result<(), String> {
+        let before = std::mem::replace(&mut self.state, state);
+        if before == state {
+            return Ok(());
+        }
+        for client in self.clients.values_mut() {
+            if state.here.is_none() || before.here.is_none() {
                 client.void.extend(client.made.keys());
             }
+            for seen in client.seen.values_mut() {
+                seen.insert(state.count());
+            }
         }
-        let Some(host) = host.filter(|_| before != value) else {
+        let Some(host) = host else {
             return Ok(());
         };
         let client = self.clients.entry(host).or_default();
         let worlds = client.worlds.iter();
-        let worlds = worlds.flat_map(|world| client.after(world, before, value));
+        let worlds = worlds.flat_map(|world| client.after(world, before, state, now));
         client.worlds = worlds.collect();
         if client.worlds.is_empty() {
             let made = &client.made;
             return Err(format!(
-                "c{host} has made {value:?} of {before:?}, and nobody has asked for that: {made:?}"
+                "c{host} has made {state:?} of {before:?}, and nobody has asked for that: {made:?}"
             ));
         }
         Ok(())
@@ -148,7 +297,7 @@ impl Ledger {
 impl Client {
     /// All the ways in which one script may have made `after` of `before`: one call, and any number of releases, as those
     /// whose callers have gone are added up.
-    fn after(&self, world: &World, before: Option<i64>, after: Option<i64>) -> Vec<World> {
+    fn after(&self, world: &World, before: State, after: State, now: i64) -> Vec<World> {
         const MOST_RELEASES: usize = 8;
         let open = || {
             self.made
@@ -174,10 +323,10 @@ impl Client {
                 .filter(|(bit, _)| some >> bit & 1 == 1);
             let (numbers, permits): (Vec<u64>, Vec<i64>) = chosen.map(|(_, one)| *one).unzip();
             let sum: i64 = permits.iter().sum();
-            let released = |value: Option<i64>| match sum {
-                0 => value,
-                ..0 => value.and_then(|value| down(value, -sum)),
-                _ => Some(value.unwrap_or_default() + sum),
+            let released = |state: State| match sum {
+                0 => state,
+                ..0 => state.down(-sum),
+                _ => state.plus(sum),
             };
             let mut done = world.clone();
             done.extend(&numbers);
@@ -185,7 +334,8 @@ impl Client {
                 worlds.push(done.clone());
             }
             for (number, call) in open().filter(|(number, _)| !numbers.contains(number)) {
-                if call.makes(released(before)) == after || released(call.makes(before)) == after {
+                let made = |state: State| call.makes(state, now);
+                if made(released(before)) == after || released(made(before)) == after {
                     let mut done = done.clone();
                     done.insert(*number);
                     worlds.push(done);

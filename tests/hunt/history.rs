@@ -119,6 +119,8 @@ fn rules(plan: &Plan) -> Rules {
         masters: settings.masters,
         objects: settings.permits.len() + settings.locks + settings.recipes.len() + 2,
         looks: looks(settings),
+        stops: is(|what| matches!(what, What::Stop(..))),
+        response_timeout: settings.response_timeout,
         longest_lease: leases.max().unwrap_or_default().max(settings.watchdog),
         crossing,
     }

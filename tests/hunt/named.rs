@@ -57,6 +57,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             tries_behind_one_who_waits(),
         ),
         (
+            "somebody waits for what is watched while the server takes no changes for longer than that lasts",
+            refused_for_long(),
+        ),
+        (
             "the slot of a semaphore moves under its holder and one who waits",
             slot_moves(),
         ),
@@ -261,6 +265,21 @@ fn tries_behind_one_who_waits() -> Plan {
             calls(3000, 1, keeps(PERMIT, 100)),
             at(4500, What::Link(1, away)),
             calls(8500, 1, tries),
+        ],
+    )
+}
+
+/// What a caller is granted at last has not begun before.
+fn refused_for_long() -> Plan {
+    let mut settings = Settings::plain(1, 1);
+    settings.watched = vec![true];
+    settings.retry_window = Duration::from_secs(10);
+    let refuses = ServerFault::NoReplicas(Duration::from_secs(5));
+    plan(
+        settings,
+        vec![
+            at(1000, What::Server(refuses)),
+            calls(1500, 0, keeps(SEMAPHORE, 100)),
         ],
     )
 }

@@ -1,44 +1,32 @@
-//! Calls that change a semaphore and hold nothing.
+//! Calls that hold nothing: they change objects, or take what others have.
 
-use redisson_semaphore::Effect;
+use redisson_semaphore::{Client, Effect, Error};
 use tokio::time::{Instant, timeout};
 
 use super::Actor;
-use crate::admin::{self, Ended};
-use crate::plan::{Admin, AdminCall};
+use super::recipes::{self, Handle};
+use crate::admin::Ended;
+use crate::judge::Object;
+use crate::plan::{Admin, AdminCall, Subject};
 
 impl Actor {
-    pub(super) async fn administer(&self, admin: Admin, latch: bool) {
+    pub(super) async fn administer(&self, admin: Admin) {
         let _alone = self.administers.lock().await;
         let client = self.client().await;
-        let semaphore = client.semaphore(admin::KEY);
-        let party = client.count_down_latch(admin::LATCH);
-        let number = {
-            let mut judge = self.judge();
-            judge.note(format_args!("c{} asks for {:?}", self.host, admin.what));
-            judge.ledger(latch).begins(self.host, admin.what)
-        };
+        let Admin { subject, what, .. } = admin;
+        let number = self.judge().admin_begins(subject, self.host, what);
         let asked = Asked {
             actor: self,
-            latch,
+            subject,
             number,
             since: Instant::now(),
             is_owed: admin.what.is_owed(),
         };
         let asking = async {
-            match admin.what {
-                AdminCall::Set(count) if latch => party.try_set_count(count).await.map(drop),
-                AdminCall::Delete if latch => party.delete().await.map(drop),
-                AdminCall::CountDown => party.count_down().await,
-                AdminCall::Set(permits) => semaphore.try_set_permits(permits).await.map(drop),
-                AdminCall::Add(delta) => semaphore.add_permits(delta).await,
-                AdminCall::Drain => semaphore.drain_permits().await.map(drop),
-                AdminCall::Release(permits) => semaphore.release(permits).await,
-                AdminCall::ReleaseIfExists(permits) => {
-                    semaphore.release_if_exists(permits).await.map(drop)
-                }
-                AdminCall::Delete => semaphore.delete().await.map(drop),
-                AdminCall::Look => semaphore.available_permits().await.map(drop),
+            match subject {
+                Subject::Semaphore => of_a_semaphore(&client, what).await,
+                Subject::Latch => of_a_latch(&client, what).await,
+                Subject::Expirable => of_permits_with_ids(&client, what).await,
             }
         };
         let answer = match admin.patience {
@@ -50,7 +38,8 @@ impl Actor {
             None => asking.await,
         };
         match answer {
-            Ok(()) => asked.ends(Ended::Done),
+            Ok(ended) => asked.ends(ended),
+            Err(Error::NoSuchObject { .. }) => asked.ends(Ended::Missing),
             Err(error) => {
                 self.judge()
                     .failed(self.host, &format!("{:?}", admin.what), &error);
@@ -63,10 +52,99 @@ impl Actor {
     }
 }
 
+async fn of_a_semaphore(client: &Client, what: AdminCall) -> Result<Ended, Error> {
+    let subject = Subject::Semaphore;
+    let semaphore = client.semaphore(subject.key());
+    let aside = subject.aside();
+    let changed = match what {
+        AdminCall::Set(permits) => semaphore.try_set_permits(permits).await?,
+        AdminCall::SetFor(permits, life) => semaphore.try_set_permits_for(permits, life).await?,
+        AdminCall::ReleaseIfExists(permits) => semaphore.release_if_exists(permits).await?,
+        AdminCall::Delete => semaphore.delete().await?,
+        AdminCall::Expire(life) => semaphore.expire(life, None).await?,
+        AdminCall::ClearExpire => semaphore.clear_expire().await?,
+        AdminCall::RenameNx => semaphore.rename_nx(aside).await?.is_some(),
+        AdminCall::Copy(true) => semaphore.copy_and_replace(aside).await?,
+        AdminCall::Copy(false) => semaphore.copy(aside).await?,
+        AdminCall::Look => return semaphore.available_permits().await.map(Ended::Read),
+        AdminCall::Rename => return semaphore.rename(aside).await.map(done),
+        AdminCall::RenameBack => {
+            let aside = client.semaphore(aside);
+            return aside.rename(subject.key()).await.map(done);
+        }
+        AdminCall::Add(delta) => return semaphore.add_permits(delta).await.map(done),
+        AdminCall::Drain => return semaphore.drain_permits().await.map(done),
+        AdminCall::Release(permits) => return semaphore.release(permits).await.map(done),
+        AdminCall::Put(_) | AdminCall::CountDown => unreachable!("not of a semaphore"),
+    };
+    Ok(Ended::Changed(changed))
+}
+
+async fn of_a_latch(client: &Client, what: AdminCall) -> Result<Ended, Error> {
+    let latch = client.count_down_latch(Subject::Latch.key());
+    let changed = match what {
+        AdminCall::Set(count) => latch.try_set_count(count).await?,
+        AdminCall::Delete => latch.delete().await?,
+        AdminCall::CountDown => return latch.count_down().await.map(done),
+        _ => unreachable!("not of a latch"),
+    };
+    Ok(Ended::Changed(changed))
+}
+
+async fn of_permits_with_ids(client: &Client, what: AdminCall) -> Result<Ended, Error> {
+    let subject = Subject::Expirable;
+    let semaphore = client.permit_expirable_semaphore(subject.key());
+    let aside = subject.aside();
+    let changed = match what {
+        AdminCall::Set(permits) => semaphore.try_set_permits(permits).await?,
+        AdminCall::Delete => semaphore.delete().await?,
+        AdminCall::Expire(life) => semaphore.expire(life, None).await?,
+        AdminCall::ClearExpire => semaphore.clear_expire().await?,
+        AdminCall::RenameNx => semaphore.rename_nx(aside).await?.is_some(),
+        AdminCall::Look => return semaphore.available_permits().await.map(Ended::Read),
+        AdminCall::Rename => return semaphore.rename(aside).await.map(done),
+        AdminCall::RenameBack => {
+            let aside = client.permit_expirable_semaphore(aside);
+            return aside.rename(subject.key()).await.map(done);
+        }
+        AdminCall::Put(permits) => return semaphore.set_permits(permits).await.map(done),
+        AdminCall::Add(delta) => return semaphore.add_permits(delta).await.map(done),
+        _ => unreachable!("not of permits with ids"),
+    };
+    Ok(Ended::Changed(changed))
+}
+
+fn done<T>(_: T) -> Ended {
+    Ended::Done
+}
+
+impl Actor {
+    /// Takes from whoever has some, as far as there is a call for that; the judges see it carried out.
+    pub(super) async fn clears(&self, object: Object) {
+        let client = self.client().await;
+        self.judge()
+            .note(format_args!("c{} clears {}", self.host, object.key()));
+        let cleared = match object {
+            Object::Lock(_) => client.lock(&object.key()).force_unlock().await.map(drop),
+            Object::Semaphore(_) => client.semaphore(&object.key()).reclaim().await.map(drop),
+            Object::Recipe(number) => {
+                match recipes::handle(&client, number, &self.settings.recipes[number]) {
+                    Handle::Semaphore(semaphore) => semaphore.release_all().await.map(drop),
+                    Handle::Lock(lock) => lock.force_unlock().await.map(drop),
+                }
+            }
+            Object::Latch => Ok(()),
+        };
+        if let Err(error) = cleared {
+            self.judge().failed(self.host, "clear", &error);
+        }
+    }
+}
+
 /// A call that changes something, until it has ended.
 struct Asked<'a> {
     actor: &'a Actor,
-    latch: bool,
+    subject: Subject,
     number: u64,
     since: Instant,
     /// It is carried out later, though its caller has gone.
@@ -77,7 +155,7 @@ impl Asked<'_> {
     fn ends(self, ended: Ended) {
         self.actor
             .judge()
-            .admin_ends(self.latch, self.actor.host, self.number, ended);
+            .admin_ends(self.subject, self.actor.host, self.number, ended);
         std::mem::forget(self);
     }
 }
@@ -94,6 +172,6 @@ impl Drop for Asked<'_> {
         } else {
             Ended::Unknown
         };
-        judge.admin_ends(self.latch, actor.host, self.number, ended);
+        judge.admin_ends(self.subject, actor.host, self.number, ended);
     }
 }

@@ -85,6 +85,7 @@ impl Actor {
                 Some((number, granted))
             }
             Ok(Ok(None)) => {
+                self.judge().refuses(number);
                 waiting.ends("gets nothing");
                 None
             }
@@ -177,6 +178,11 @@ impl Actor {
         let Some((number, guard)) = self.wait(call, asking).await else {
             return;
         };
+        if call.stall.is_none() {
+            let lasts = call.lease.unwrap_or(self.settings.watchdog);
+            let lost = guard.lease().is_lost();
+            self.judge().is_handed(call.object, self.host, lasts, lost);
+        }
         let mut outer = HeldLock::new(self, number, object, lock, guard);
         let mut inner = None;
         if let Some((lease, _)) = call.nested {

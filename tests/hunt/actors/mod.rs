@@ -118,10 +118,16 @@ impl Stage {
         actor.spawn(async move { caller.calls(call).await });
     }
 
-    pub fn admin(&self, place: usize, admin: Admin, latch: bool) {
+    pub fn admin(&self, place: usize, admin: Admin) {
         let actor = Arc::clone(&self.places[place]);
         let caller = Arc::clone(&actor);
-        actor.spawn(async move { caller.administer(admin, latch).await });
+        actor.spawn(async move { caller.administer(admin).await });
+    }
+
+    pub fn clear(&self, place: usize, object: Object) {
+        let actor = Arc::clone(&self.places[place]);
+        let caller = Arc::clone(&actor);
+        actor.spawn(async move { caller.clears(object).await });
     }
 
     /// The process of a client.

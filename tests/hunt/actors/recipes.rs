@@ -1,12 +1,13 @@
 //! Callers of the recipes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redisson_semaphore::{Client, Error, Lease, LeasedPermit, LeasedSemaphore, Lock, LockGuard};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Actor;
-use crate::judge::Object;
+use crate::judge::{Object, Term};
 use crate::plan::{Ask, Call, Give, Layout, Recipe};
 
 /// A semaphore or lock of a recipe.
@@ -73,6 +74,9 @@ impl Guard {
 impl Actor {
     pub(super) async fn hold_recipe(&self, handle: &Handle, number: usize, call: &Call) {
         let recipe = &self.settings.recipes[number];
+        if let (Handle::Semaphore(semaphore), false) = (handle, call.guard) {
+            return self.hold_by_id(&**semaphore, number, call).await;
+        }
         let granted = match handle {
             Handle::Semaphore(semaphore) => {
                 let asking = async {
@@ -97,9 +101,13 @@ impl Actor {
             _ => Some(recipe.lasts()),
         };
         let lease = guard.lease().clone();
-        let held = self
-            .judge()
-            .has_permit(number, self.host, &id, lease, recipe.limit);
+        if let (Some(Some(lasts)), None) = (lasts, call.stall) {
+            let lost = lease.is_lost();
+            self.judge().is_handed(call.object, self.host, lasts, lost);
+        }
+        let held =
+            self.judge()
+                .has_permit(number, self.host, &id, Term::Lease(lease), recipe.limit);
         let in_hand = InHand { actor: self, held };
         let lost = timeout(call.hold, guard.lease().lost()).await.is_ok();
         // Nobody keeps what its caller has not looked at.
@@ -114,6 +122,68 @@ impl Actor {
             Ok(()) | Err(Error::NotHeld { .. }) => {}
             Err(error) => self.judge().failed(self.host, "release", &error),
         }
+    }
+}
+
+impl Actor {
+    /// Somebody has an id, and no guard: the permit lasts for its time, or until it is given back.
+    async fn hold_by_id(&self, semaphore: &dyn LeasedSemaphore, number: usize, call: &Call) {
+        let recipe = &self.settings.recipes[number];
+        let asking = async {
+            match call.ask {
+                Ask::Wait => semaphore.acquire().await.map(Some),
+                Ask::Try => semaphore.try_acquire().await,
+                Ask::For(wait) => semaphore.try_acquire_for(wait).await,
+            }
+        };
+        let Some((_, held)) = self.wait(call, asking).await else {
+            return;
+        };
+        let id = held.id();
+        let after = |time: Duration| Instant::now() + time;
+        let term = Term::Until(held.remaining().map(after));
+        let held = self
+            .judge()
+            .has_permit(number, self.host, id, term, recipe.limit);
+        let in_hand = InHand { actor: self, held };
+        sleep(call.hold / 2).await;
+        if let Some((lease, _)) = call.nested {
+            let asked = Instant::now();
+            let lasts = match recipe.layout {
+                Layout::Expirable => lease.or(recipe.lasts()),
+                _ => recipe.lasts(),
+            };
+            let end = lasts.map(|lasts| asked + lasts);
+            self.judge().lasts_until(held, end, false);
+            let prolonged = match (recipe.layout, lasts) {
+                (Layout::Expirable, Some(lease)) => {
+                    let key = Object::Recipe(number).key();
+                    let semaphore = self.client().await.permit_expirable_semaphore(&key);
+                    semaphore.update_lease_time(id, Some(lease)).await
+                }
+                _ => semaphore.refresh(id).await,
+            };
+            match prolonged {
+                Ok(true) => self.judge().lasts_until(held, end, true),
+                Ok(false) => self.judge().is_gone(held, "a refresh"),
+                Err(error) => {
+                    self.judge().failed(self.host, "refresh", &error);
+                    // Nobody knows how long it lasts.
+                    return;
+                }
+            }
+        }
+        sleep(call.hold / 2).await;
+        if call.give != Give::Call {
+            return;
+        }
+        self.judge().gives_permit(held);
+        match semaphore.release(id).await {
+            Ok(true) => {}
+            Ok(false) => self.judge().is_gone(held, "a release"),
+            Err(error) => self.judge().failed(self.host, "release", &error),
+        }
+        drop(in_hand);
     }
 }
 

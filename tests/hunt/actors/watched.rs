@@ -22,6 +22,11 @@ impl Actor {
         let Some((number, mut permit)) = self.wait(call, asking).await else {
             return;
         };
+        if call.stall.is_none() {
+            let (object, lasts) = (call.object, self.settings.watchdog);
+            let lost = permit.is_lost();
+            self.judge().is_handed(object, self.host, lasts, lost);
+        }
         // A part of it goes its own way.
         let part = (call.permits > 1 && call.one_owner).then(|| permit.split(1));
         let part =

@@ -1,23 +1,25 @@
-//! Calls that change a semaphore or a latch once: see [`crate::admin`].
+//! Calls that change an object once: see [`crate::admin`].
 
 use tokio::time::Instant;
 
 use super::{Host, Judge, Object};
-use crate::admin::{Ended, Ledger};
+use crate::admin::{Ended, State};
+use crate::plan::{AdminCall, Subject};
 
 impl Judge {
-    pub fn ledger(&mut self, latch: bool) -> &mut Ledger {
-        if latch {
-            &mut self.latch
-        } else {
-            &mut self.admin
-        }
+    /// A client makes such a call.
+    pub fn admin_begins(&mut self, subject: Subject, host: Host, call: AdminCall) -> u64 {
+        self.note(format_args!(
+            "c{host} asks for {call:?} of {}",
+            subject.key()
+        ));
+        self.admin.entry(subject).or_default().begins(host, call)
     }
 
-    /// The semaphore of the calls that hold nothing, or the latch, has this value now.
-    pub fn admin_becomes(&mut self, latch: bool, host: Option<Host>, value: Option<i64>) {
-        if latch {
-            let open = value.is_none_or(|value| value <= 0);
+    /// What they are about is this since `now`, by the server's clock.
+    pub fn admin_becomes(&mut self, subject: Subject, host: Option<Host>, state: State, now: i64) {
+        if subject == Subject::Latch {
+            let open = state.here.is_none_or(|left| left.count <= 0);
             self.is_free(Object::Latch, open);
             if open {
                 self.open_at = Some(Instant::now());
@@ -26,15 +28,17 @@ impl Judge {
         if self.rules.forgetful {
             return;
         }
-        let becomes = self.ledger(latch).becomes(host, value);
+        let ledger = self.admin.entry(subject).or_default();
+        let becomes = ledger.becomes(host, state, now);
         self.accuse_of_effects(host, becomes);
     }
 
-    pub fn admin_ends(&mut self, latch: bool, host: Host, number: u64, ended: Ended) {
+    pub fn admin_ends(&mut self, subject: Subject, host: Host, number: u64, ended: Ended) {
         if self.rules.forgetful {
             return;
         }
-        let ends = self.ledger(latch).ends(host, number, ended);
+        let ledger = self.admin.entry(subject).or_default();
+        let ends = ledger.ends(host, number, ended);
         self.accuse_of_effects(Some(host), ends);
     }
 

@@ -173,8 +173,12 @@ impl Judge {
 
     /// It is given back; whether somebody had taken it away.
     pub fn unlocks(&mut self, number: u64) -> bool {
-        let held = self.locks.remove(&number);
-        held.is_some_and(|held| held.robbed.is_some())
+        let Some(held) = self.locks.remove(&number) else {
+            return false;
+        };
+        let HeldLock { host, object, .. } = held;
+        self.note(format_args!("c{host} lets l{object} go"));
+        held.robbed.is_some()
     }
 
     /// Whether somebody has taken the lock away lately.

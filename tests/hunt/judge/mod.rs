@@ -5,6 +5,7 @@
 mod admin;
 mod clients;
 mod crowd;
+mod handed_out;
 mod locks;
 mod permits;
 mod recipes;
@@ -23,10 +24,11 @@ use self::crowd::Crowd;
 use self::locks::HeldLock;
 use self::permits::Ledger;
 use self::recipes::Recipes;
-pub use self::recipes::Standing;
+pub use self::recipes::{Standing, Term};
 use self::waiting::Waiting;
 pub use self::waiting::Wanted;
 use self::watched::Watched;
+use super::plan::Subject;
 use super::trace::Trace;
 
 /// A client from its start to its end; one that comes back has another number.
@@ -93,6 +95,10 @@ pub struct Rules {
     pub objects: usize,
     /// How often each of them looks after something in a second, whatever happens.
     pub looks: f64,
+    /// Somebody's process stops for a while.
+    pub stops: bool,
+    /// An answer that takes longer is waited for no more.
+    pub response_timeout: Duration,
     /// The longest lease there is.
     pub longest_lease: Duration,
     /// How long the longest script takes on its way, where it does not fit into what may be under way at once.
@@ -140,8 +146,7 @@ pub struct Judge {
     rules: Rules,
     /// Since when nothing has happened but scripts, and how many.
     vain: (Instant, u32),
-    pub admin: crate::admin::Ledger,
-    pub latch: crate::admin::Ledger,
+    admin: BTreeMap<Subject, crate::admin::Ledger>,
     /// The last time that nobody had to wait for the latch.
     open_at: Option<Instant>,
     recipes: Recipes,
@@ -181,8 +186,7 @@ impl Judge {
             calls: 0,
             rules,
             vain: (Instant::now(), 0),
-            admin: crate::admin::Ledger::default(),
-            latch: crate::admin::Ledger::default(),
+            admin: BTreeMap::new(),
             open_at: None,
             recipes: Recipes::default(),
             watched: Watched::default(),

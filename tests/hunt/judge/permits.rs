@@ -172,6 +172,7 @@ impl Judge {
 
     /// Permits are not in hand any more.
     pub fn lets_go(&mut self, object: usize, host: Host, permits: i64) {
+        self.note(format_args!("c{host} lets {permits} of s{object} go"));
         self.is_unbalanced(Object::Semaphore(object), host);
         *self.ledgers[object].held.entry(host).or_default() -= permits;
     }

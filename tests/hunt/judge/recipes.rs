@@ -15,6 +15,10 @@ pub(super) struct Recipes {
     robbed: BTreeMap<usize, Instant>,
     /// Peers that have a permit with an id, and how long.
     peers: BTreeMap<(usize, usize), Instant>,
+    /// When permits with ids end.
+    ends: BTreeMap<usize, BTreeMap<String, f64>>,
+    /// The ids that anybody has been told.
+    known: BTreeSet<String>,
 }
 
 struct Held {
@@ -22,7 +26,31 @@ struct Held {
     recipe: usize,
     /// Empty for a lock, which has one holder.
     id: String,
-    lease: Lease,
+    term: Term,
+    /// It is being given back.
+    given: bool,
+}
+
+/// How long a permit is held.
+#[derive(Clone)]
+pub enum Term {
+    /// By a guard.
+    Lease(Lease),
+    /// By whoever has its id, at least until then.
+    Until(Option<Instant>),
+}
+
+impl Held {
+    fn is_lost(&self) -> bool {
+        match &self.term {
+            Term::Lease(lease) => lease.is_lost(),
+            Term::Until(end) => end.is_some_and(|end| end <= Instant::now()),
+        }
+    }
+
+    fn is_in_hand(&self) -> bool {
+        !self.given && !self.is_lost()
+    }
 }
 
 /// What stands in the server of one.
@@ -45,7 +73,7 @@ impl Judge {
         recipe: usize,
         host: Host,
         id: &str,
-        lease: Lease,
+        term: Term,
         limit: u32,
     ) -> u64 {
         self.granted += 1;
@@ -55,8 +83,10 @@ impl Judge {
             host,
             recipe,
             id: id.to_owned(),
-            lease,
+            term,
+            given: false,
         };
+        self.recipes.known.insert(id.to_owned());
         self.recipes.held.insert(self.last_number, held);
         self.count_holders(recipe, limit);
         self.last_number
@@ -64,7 +94,7 @@ impl Judge {
 
     fn count_holders(&mut self, recipe: usize, limit: u32) {
         let all = self.recipes.held.values();
-        let ours = all.filter(|held| held.recipe == recipe && !held.lease.is_lost());
+        let ours = all.filter(|held| held.recipe == recipe && held.is_in_hand());
         let now = Instant::now();
         let peers =
             (self.recipes.peers.iter()).filter(|((of, _), until)| *of == recipe && now < **until);
@@ -91,7 +121,64 @@ impl Judge {
 
     /// It is given back.
     pub fn has_no_permit(&mut self, number: u64) {
-        self.recipes.held.remove(&number);
+        if let Some(held) = self.recipes.held.remove(&number) {
+            let Held {
+                host, recipe, id, ..
+            } = held;
+            self.note(format_args!("c{host} lets {id} of r{recipe} go"));
+        }
+    }
+
+    /// It is being given back.
+    pub fn gives_permit(&mut self, number: u64) {
+        if let Some(held) = self.recipes.held.get_mut(&number) {
+            held.given = true;
+        }
+    }
+
+    /// It lasts until `end` now; or, as long as that has not been answered, not longer.
+    pub fn lasts_until(&mut self, number: u64, end: Option<Instant>, answered: bool) {
+        if let Some(held) = self.recipes.held.get_mut(&number)
+            && let Term::Until(before) = held.term
+        {
+            let earlier = match (before, end) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            held.term = Term::Until(if answered { end } else { earlier });
+        }
+    }
+
+    /// Whoever has its id is told that nobody has it.
+    pub fn is_gone(&mut self, number: u64, call: &str) {
+        let held = self.recipes.held.get(&number);
+        let Some(held) = held.filter(|held| !held.is_lost()) else {
+            return;
+        };
+        let (host, recipe) = (held.host, held.recipe);
+        let excused = self.rules.inexact() || self.closing(host);
+        if !excused && !self.is_permit_robbed(recipe) {
+            let detail = format!("{call} of c{host}: {} of r{recipe} is not held", held.id);
+            self.accuse("effects", detail);
+        }
+    }
+
+    /// When each permit with an id ends, by the server's clock, which is `now`. One whose time is over is nobody's; what nobody has
+    /// been told of may be given back and taken at once.
+    pub fn ends_are(&mut self, recipe: usize, ends: BTreeMap<String, f64>, now: f64) {
+        let before = self.recipes.ends.entry(recipe).or_default();
+        let before = std::mem::replace(before, ends);
+        let ends = &self.recipes.ends[&recipe];
+        let revived = before.iter().find(|(id, end)| {
+            let later = ends.get(*id);
+            let lasts_on = **end <= now && later.is_some_and(|later| later > *end);
+            lasts_on && self.recipes.known.contains(*id)
+        });
+        let revived = revived.map(|(id, _)| id.clone());
+        if let Some(id) = revived.filter(|_| !self.rules.meddled) {
+            let detail = format!("{id} of r{recipe} was over, and lasts on");
+            self.accuse("revived", detail);
+        }
     }
 
     /// Its holder is told that it is lost.
@@ -122,7 +209,7 @@ impl Judge {
         *robbed = until.max(*robbed);
     }
 
-    fn is_permit_robbed(&self, recipe: usize) -> bool {
+    pub(super) fn is_permit_robbed(&self, recipe: usize) -> bool {
         let until = self.recipes.robbed.get(&recipe);
         until.is_some_and(|until| Instant::now() <= *until)
     }
@@ -135,7 +222,7 @@ impl Judge {
             let detail = format!("r{recipe} has {sum} permits, free and held, of {limit}");
             self.accuse("balance", detail);
         }
-        let of_it = |held: &&Held| held.recipe == recipe && !held.lease.is_lost();
+        let of_it = |held: &&Held| held.recipe == recipe && held.is_in_hand();
         let stands = |id: &String| match id.is_empty() {
             true => !standing.ids.is_empty(),
             false => standing.ids.contains(id),

@@ -100,6 +100,17 @@ impl Judge {
         }
     }
 
+    /// A caller gets nothing.
+    pub fn refuses(&mut self, number: u64) {
+        let wanted = self.waiting.get(&number).map(|waiting| waiting.wanted);
+        // What nobody got of those on record comes back by itself.
+        let on_record =
+            |object| matches!(object, Object::Semaphore(number) if self.watched.is_watched(number));
+        if wanted.is_some_and(|wanted| !on_record(wanted.object)) {
+            self.denies(number);
+        }
+    }
+
     /// A caller is told that nothing was done.
     pub fn denies(&mut self, number: u64) {
         let Some(waiting) = self.waiting.get(&number) else {

@@ -82,9 +82,19 @@ pub enum Give {
     Keep,
 }
 
-/// A call that changes a semaphore of its own without holding anything.
+/// What such a call is about: each is there for them alone, but for the latch, for which others wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    Semaphore,
+    Latch,
+    /// A semaphore whose permits have ids.
+    Expirable,
+}
+
+/// A call that changes an object without holding anything.
 #[derive(Debug, Clone)]
 pub struct Admin {
+    pub subject: Subject,
     pub what: AdminCall,
     /// When the future is dropped, if it has not ended.
     pub patience: Option<Duration>,
@@ -93,12 +103,26 @@ pub struct Admin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminCall {
     Set(u32),
+    /// For so long.
+    SetFor(u32, Duration),
+    /// Whatever there was.
+    Put(u32),
     Add(i32),
     Drain,
     Release(u32),
     ReleaseIfExists(u32),
     Delete,
     Look,
+    Expire(Duration),
+    ClearExpire,
+    /// It takes another name.
+    Rename,
+    /// The same, where nothing has that name.
+    RenameNx,
+    /// What has that name takes its own again.
+    RenameBack,
+    /// A copy gets that name, where nothing has it, or in any case.
+    Copy(bool),
     /// Of a latch.
     CountDown,
 }
@@ -113,8 +137,39 @@ pub(super) fn admin(rng: &mut Rng, drops: u32) -> Admin {
         6 => AdminCall::Delete,
         _ => AdminCall::Look,
     };
-    let patience = chance(rng, drops).then(|| up_to(rng, &[2, 20, 500]));
-    Admin { what, patience }
+    asked(rng, drops, Subject::Semaphore, what)
+}
+
+/// Mostly about how long an object is there, and under which name.
+pub(super) fn handling(rng: &mut Rng, drops: u32, subject: Subject) -> Admin {
+    let with_ids = subject == Subject::Expirable;
+    let life = up_to(rng, &[30, 500, 4000]) + Duration::from_millis(1);
+    let what = match rng.u32(..16) {
+        0 | 1 => AdminCall::Set(rng.u32(1..5)),
+        2 if !with_ids => AdminCall::SetFor(rng.u32(1..5), life),
+        2 | 3 => AdminCall::Add(rng.i32(1..4)),
+        4 if !with_ids => AdminCall::Release(rng.u32(1..4)),
+        4 | 5 if with_ids => AdminCall::Put(rng.u32(1..5)),
+        4 | 5 => AdminCall::Drain,
+        6 => AdminCall::Look,
+        7 => AdminCall::Delete,
+        8 | 9 => AdminCall::Expire(life),
+        10 => AdminCall::ClearExpire,
+        11 => AdminCall::RenameNx,
+        12 => AdminCall::Rename,
+        13 | 14 => AdminCall::RenameBack,
+        _ if with_ids => AdminCall::ClearExpire,
+        _ => AdminCall::Copy(rng.bool()),
+    };
+    asked(rng, drops, subject, what)
+}
+
+fn asked(rng: &mut Rng, drops: u32, subject: Subject, what: AdminCall) -> Admin {
+    Admin {
+        subject,
+        what,
+        patience: chance(rng, drops).then(|| up_to(rng, &[2, 20, 500])),
+    }
 }
 
 /// A call about the latch.
@@ -124,8 +179,7 @@ pub(super) fn party(rng: &mut Rng, drops: u32) -> Admin {
         3..11 => AdminCall::CountDown,
         _ => AdminCall::Delete,
     };
-    let patience = chance(rng, drops).then(|| up_to(rng, &[2, 20, 500]));
-    Admin { what, patience }
+    asked(rng, drops, Subject::Latch, what)
 }
 
 pub(super) const CROWD_ROUNDS: u32 = 150;

@@ -4,6 +4,7 @@ mod calls;
 mod chance;
 mod crowd;
 mod faults;
+mod handling;
 mod meddling;
 mod mood;
 mod recipes;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-pub use self::calls::{Admin, AdminCall, Ask, Call, Give};
+pub use self::calls::{Admin, AdminCall, Ask, Call, Give, Subject};
 use self::calls::{CROWD_ROUNDS, admin, party};
 use self::chance::{chance, millis, up_to};
 use self::faults::server_fault;
@@ -26,6 +27,7 @@ use self::mood::Mood;
 pub use self::recipes::{Layout, Peer, Recipe};
 pub use self::settings::{MOST_UNDER_WAY, Settings};
 pub use self::shifts::Shift;
+use super::judge::Object;
 use super::jvm;
 
 /// One history in so many is about a crowd of clients, and takes as long as fifty others.
@@ -57,8 +59,8 @@ pub enum What {
     /// Its process stops, and goes on after a while.
     Stop(usize, Duration),
     Admin(usize, Admin),
-    /// A call about the latch.
-    Party(usize, Admin),
+    /// A caller takes from whoever has some, as far as there is a call for that.
+    Clear(usize, Object),
     Meddle(Meddling),
     /// A caller of a JVM wants permits of a semaphore.
     Jvm(usize, usize, jvm::Caller),
@@ -160,7 +162,7 @@ impl Plan {
         }
         for _ in 0..mood.parties {
             let at = millis(rng, 0..until);
-            let what = What::Party(rng.usize(..settings.clients), party(rng, mood.drops));
+            let what = What::Admin(rng.usize(..settings.clients), party(rng, mood.drops));
             events.push(Event { at, what });
         }
         for _ in 0..mood.meddlings {
@@ -175,6 +177,7 @@ impl Plan {
             let what = What::Stop(rng.usize(..settings.clients), time);
             events.push(Event { at, what });
         }
+        handling::happens(seed, &settings, &mut events);
         shifts::happen(seed, &settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {
@@ -200,8 +203,8 @@ impl Plan {
                 What::Shift(shift) => format!("{shift:?}"),
                 What::Life(_, life) => format!("{life:?}"),
                 What::Stop(..) => "Stop".to_owned(),
-                What::Admin(..) => "Admin".to_owned(),
-                What::Party(..) => "Party".to_owned(),
+                What::Admin(_, admin) => format!("{:?}", admin.subject),
+                What::Clear(..) => "Clear".to_owned(),
                 What::Meddle(meddling) => format!("{meddling:?}"),
                 What::Jvm(..) => "Jvm".to_owned(),
                 What::Peer(..) => "Peer".to_owned(),

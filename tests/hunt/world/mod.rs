@@ -325,8 +325,8 @@ impl World {
     fn planned(&mut self, what: What, now: Instant) {
         match what {
             What::Call(place, call) => self.stage.call(place, call),
-            What::Admin(place, admin) => self.stage.admin(place, admin, false),
-            What::Party(place, admin) => self.stage.admin(place, admin, true),
+            What::Admin(place, admin) => self.stage.admin(place, admin),
+            What::Clear(place, object) => self.stage.clear(place, object),
             What::Peer(peer) => self.peer_comes(peer, now),
             What::Meddle(meddling) => self.meddle(meddling),
             What::Jvm(jvm, object, caller) => {

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use super::{Happening, World};
-use crate::admin;
 use crate::judge::Object;
-use crate::plan::Meddling;
+use crate::plan::{Meddling, Subject};
 use crate::sim::server::Reply;
 
 /// So long something stands that was written into a record.
@@ -148,11 +147,12 @@ impl World {
 
     /// The operator opens the latch, as a deletion of Redisson's does.
     pub fn open_latch(&mut self) {
-        if self.settings.latch && self.nodes.counter(admin::LATCH.as_bytes()).is_some() {
+        let latch = Subject::Latch.key();
+        if self.settings.latch && self.nodes.counter(latch.as_bytes()).is_some() {
             self.look_at_counters(None);
-            self.ask(&["DEL", admin::LATCH]);
+            self.ask(&["DEL", latch]);
             self.look_at_counters(None);
-            let channel = format!("redisson_countdownlatch__channel__{{{}}}", admin::LATCH);
+            let channel = format!("redisson_countdownlatch__channel__{{{latch}}}");
             self.announce(&channel, "0");
         }
     }

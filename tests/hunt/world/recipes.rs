@@ -1,6 +1,6 @@
 //! What stands in the server of the recipes' semaphores.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::World;
 use crate::judge::{Object, Standing};
@@ -72,17 +72,8 @@ impl World {
                 }
             }
             Layout::Expirable => {
-                let all = self.ask(&["ZRANGE", &permits_of(&key), "0", "-1", "WITHSCORES"]);
-                let all = match all {
-                    Some(Reply::Array(all)) => all,
-                    _ => Vec::new(),
-                };
-                for pair in all.chunks(2) {
-                    let [Reply::Bulk(id), Reply::Bulk(end)] = pair else {
-                        continue;
-                    };
-                    ids.insert(id.iter().map(|byte| format!("{byte:02x}")).collect());
-                    let end = String::from_utf8_lossy(end).parse().unwrap_or(0.0);
+                for (id, end) in self.ends_of(&key) {
+                    ids.insert(id);
                     live -= i64::from(end <= now as f64);
                 }
                 let left = self.nodes.counter(key.as_bytes()).unwrap_or_default();
@@ -116,6 +107,34 @@ impl World {
             ids,
             sum,
             free: if locked { 0 } else { free },
+        }
+    }
+
+    /// When the permits of a semaphore end that have ids.
+    fn ends_of(&mut self, key: &str) -> BTreeMap<String, f64> {
+        let all = self.ask(&["ZRANGE", &permits_of(key), "0", "-1", "WITHSCORES"]);
+        let Some(Reply::Array(all)) = all else {
+            return BTreeMap::new();
+        };
+        let end = |pair: &[Reply]| match pair {
+            [Reply::Bulk(id), Reply::Bulk(end)] => {
+                let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
+                let end = String::from_utf8_lossy(end).parse().unwrap_or(0.0);
+                Some((id, end))
+            }
+            _ => None,
+        };
+        all.chunks(2).filter_map(end).collect()
+    }
+
+    /// Tells the judges when they end now.
+    pub(super) fn look_at_ends(&mut self) {
+        let now = self.server_millis() as f64;
+        for number in 0..self.settings.recipes.len() {
+            if self.settings.recipes[number].layout == Layout::Expirable {
+                let ends = self.ends_of(&Object::Recipe(number).key());
+                self.judge().ends_are(number, ends, now);
+            }
         }
     }
 

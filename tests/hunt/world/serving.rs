@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::nodes::Node;
 use super::recipes::texts;
 use super::{EPOCH, Happening, World};
-use crate::admin;
+use crate::admin::{Standing, State};
 use crate::judge::{Host, Object};
-use crate::plan::ServerFault;
+use crate::plan::{ServerFault, Subject};
 use crate::sim::scripts;
 use crate::sim::server::{ConnectionId, Faults, Reply};
 use crate::trace::printed;
@@ -43,6 +43,9 @@ impl World {
         }
         self.look_at_counters(Some(host));
         let is_call = name.starts_with(b"eval");
+        if is_call {
+            self.look_at_ends();
+        }
         let says = |step: &[u8]| words.contains(&step);
         let Node {
             replaced, cut_off, ..
@@ -52,6 +55,9 @@ impl World {
         }
         if is_call && says(b"down") && says(b"set") {
             self.judge().latch_is_set_again();
+        }
+        if is_call && (says(b"force") || says(b"clear")) {
+            self.is_cleared(words);
         }
         if is_call {
             let numbers = words[3..].iter().filter(|word| word.len() == 16);
@@ -133,12 +139,25 @@ impl World {
             };
             self.judge().counter(number, host, value, recorded);
         }
-        let value = self.nodes.counter(admin::KEY.as_bytes());
-        self.judge().admin_becomes(false, host, value);
-        if self.settings.latch {
-            let value = self.nodes.counter(admin::LATCH.as_bytes());
-            self.judge().admin_becomes(true, host, value);
+        let now = self.server_millis();
+        for subject in Subject::ALL {
+            if subject != Subject::Latch || self.settings.latch {
+                let state = State {
+                    here: self.standing_at(subject.key()),
+                    aside: self.standing_at(subject.aside()),
+                };
+                self.judge().admin_becomes(subject, host, state, now);
+            }
         }
+    }
+
+    fn standing_at(&mut self, key: &str) -> Option<Standing> {
+        let count = self.nodes.counter(key.as_bytes())?;
+        let until = match self.ask(&["PEXPIRETIME", key]) {
+            Some(Reply::Int(until)) if until >= 0 => Some(until),
+            _ => None,
+        };
+        Some(Standing { count, until })
     }
 
     /// How many permits each client has on record.
@@ -281,6 +300,23 @@ impl World {
                 .as_deref()
                 .map(|owner| (owner, judge.client_of(owner)));
             judge.lock_is(number, owner);
+        }
+    }
+
+    /// What is in somebody's hand is taken away, as somebody has asked.
+    fn is_cleared(&self, words: &[&[u8]]) {
+        let about = |object: Object| {
+            let key = object.key();
+            let mut names = words.iter().map(|word| String::from_utf8_lossy(word));
+            names.any(|name| name.contains(&key))
+        };
+        for number in (0..self.settings.locks).filter(|number| about(Object::Lock(*number))) {
+            self.judge().robs(number);
+        }
+        for (number, recipe) in self.settings.recipes.iter().enumerate() {
+            if about(Object::Recipe(number)) {
+                self.judge().robs_permits(number, recipe.lasts());
+            }
         }
     }
 

@@ -1,0 +1,44 @@
+//! What callers do with the objects themselves: they let them expire, rename and copy them, and take what others have.
+
+use fastrand::Rng;
+
+use super::calls::{Subject, handling};
+use super::chance::{chance, millis, pick};
+use super::settings::Settings;
+use super::{Event, What};
+use crate::judge::Object;
+
+/// What is drawn about it changes nothing else.
+fn draws(seed: u64) -> Rng {
+    Rng::with_seed(seed.rotate_left(16))
+}
+
+pub(super) fn happens(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
+    let rng = &mut draws(seed);
+    let until = settings.healing.as_millis() as u64;
+    let drops = pick(rng, &[0, 20, 60]);
+    for subject in [Subject::Semaphore, Subject::Expirable] {
+        for _ in 0..pick(rng, &[0, 0, 0, 15, 30]) {
+            let admin = handling(rng, drops, subject);
+            let what = What::Admin(rng.usize(..settings.clients), admin);
+            events.push(Event {
+                at: millis(rng, 0..until),
+                what,
+            });
+        }
+    }
+    if !chance(rng, 15) {
+        return;
+    }
+    let mut all: Vec<Object> = (0..settings.locks).map(Object::Lock).collect();
+    all.extend((0..settings.recipes.len()).map(Object::Recipe));
+    let watched = (0..settings.watched.len()).filter(|number| settings.watched[*number]);
+    all.extend(watched.map(Object::Semaphore));
+    for _ in 0..if all.is_empty() { 0 } else { rng.usize(1..4) } {
+        let what = What::Clear(rng.usize(..settings.clients), pick(rng, &all));
+        events.push(Event {
+            at: millis(rng, 0..until),
+            what,
+        });
+    }
+}
