@@ -17,6 +17,8 @@ pub(crate) struct Entry {
     pub(crate) holder: Arc<str>,
     /// It is put on record where it is not.
     pub(crate) opens: bool,
+    /// No batch has named it before.
+    pub(crate) begins: bool,
     /// For how long it is believed alive from then on.
     pub(crate) time_out: Duration,
     pub(crate) client_name: Arc<str>,
@@ -104,9 +106,16 @@ impl Life {
             life: self.number,
             holder: Arc::clone(&self.holder),
             opens: !self.is_on_record,
+            begins: self.changes == 1,
             time_out,
             client_name: Arc::clone(client_name),
         }
+    }
+
+    /// The batch that begins it was not carried out before `sent`; nobody has its lease yet.
+    pub(crate) fn begins(&mut self, sent: Moment, time_out: Duration) {
+        self.began = sent;
+        self.lease = Lease::granted(sent + time_out);
     }
 
     /// Nobody has these permits any more, whatever is on record.

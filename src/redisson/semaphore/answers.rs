@@ -67,7 +67,7 @@ impl Permits {
                 Got::Nothing
             }
         });
-        let grants = grants.collect();
+        let mut grants: Vec<_> = grants.collect();
         let waiting = batch.waiting.saturating_sub(batch.asks.len() - asked);
         let standing = self.place.answered(Said {
             listeners,
@@ -106,12 +106,15 @@ impl Permits {
                 (_, Err(error)) => Done::Failed(error.into()),
             }
         });
-        let replies = replies.collect();
+        let mut replies: Vec<_> = replies.collect();
         let mut owed = None;
         if let Some(balance) = balance {
             let settled = self.record.settle(name, balance);
             self.has_lost(settled.lost);
             owed = settled.excess;
+        }
+        if let Some(life) = life {
+            self.spend_outlived(batch, life, &mut replies, &mut grants);
         }
         Some(Verdict {
             replies,
@@ -121,6 +124,38 @@ impl Permits {
             later: standing.look.map(|pause| (pause, Call::Tend)),
             owed,
         })
+    }
+
+    /// What was granted under a life that is over by now would be lost in the caller's hand: it comes back by itself, and is asked for
+    /// anew.
+    fn spend_outlived(
+        &mut self,
+        batch: &Batch<Self>,
+        life: u64,
+        replies: &mut [Done<Reply>],
+        grants: &mut [Got<Grant>],
+    ) {
+        let time_out = self.core.config.lock_watchdog_timeout;
+        if !self.record.is_outlived(life, batch.sent, time_out) {
+            return;
+        }
+        let mut spend = |grant: &Grant| {
+            let spent = grant.life == Some(life);
+            if spent {
+                self.record.spend(grant.release());
+            }
+            spent
+        };
+        for reply in replies {
+            if matches!(reply, Done::Reply(Reply::Granted(grant)) if spend(grant)) {
+                *reply = Done::Again;
+            }
+        }
+        for got in grants {
+            if matches!(got, Got::Granted(grant) if spend(grant)) {
+                *got = Got::Again;
+            }
+        }
     }
 
     /// What is left to others behind `batch`: they may have to be told. `found`: no message has told of it.

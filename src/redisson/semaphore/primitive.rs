@@ -250,6 +250,9 @@ impl Primitive for Permits {
         batch: &Batch<Self>,
         words: &mut SplitAsciiWhitespace<'_>,
     ) -> Option<Verdict<Self>> {
+        if batch.unanswered.is_none() {
+            self.record.is_as_sent(batch.sent);
+        }
         let life = self.record.ends().map(|entry| entry.life);
         let listeners = match words.next()? {
             "gone" => return Some(self.gone(batch, life)),

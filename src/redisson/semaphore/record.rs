@@ -1,6 +1,7 @@
 //! What this client's guards have on record at a semaphore; see [`watchdog`](crate::engine::watchdog).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -95,6 +96,23 @@ impl Record {
         {
             known.spend(permits.into());
         }
+    }
+
+    /// The batch under way was carried out as it was `sent` then, and not before.
+    pub(super) fn is_as_sent(&mut self, sent: Moment) {
+        let Some(entry) = self.entry.as_ref().filter(|entry| entry.begins) else {
+            return;
+        };
+        if let Some(life) = self.life.as_mut().filter(|life| life.number == entry.life) {
+            life.begins(sent, entry.time_out);
+            self.lease = Some((life.number, life.lease.clone()));
+        }
+    }
+
+    /// Whether what a batch was granted under this life, that was `sent` then, is over, though nobody has had it: the server had been away
+    /// for longer than it lasts.
+    pub(super) fn is_outlived(&self, life: u64, sent: Moment, time_out: Duration) -> bool {
+        self.live() != Some(life) && !(sent + time_out).has_come()
     }
 
     /// The batch under way has ended.
