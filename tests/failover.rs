@@ -13,7 +13,7 @@ use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::refusals::{all_operations, assert_clear};
 use support::sequence::warm_up;
 use support::server::RedisServer;
-use support::waiters::{until, until_linked, waiter};
+use support::waiters::{channel, until, until_linked, until_subscribers, waiter};
 use tokio::time::timeout;
 
 /// Two servers, and an address that leads to the primary.
@@ -77,6 +77,63 @@ async fn replica_of(server: &mut MultiplexedConnection, primary: Option<u16>) {
         None => command.arg(&["NO", "ONE"]),
     };
     let _: () = command.query_async(server).await.unwrap();
+}
+
+/// Of the one of the two that is the master: nobody changes the place where an address leads to.
+async fn of_the_master(pair: &Pair) -> Client {
+    let ports = [pair.primary.port(), pair.replica.port()];
+    let [first, second] = ports.map(|port| format!("127.0.0.1:{port}"));
+    let url = format!("redis+replicated://{first},{second}");
+    // Nothing is found by looking once in a while.
+    let connecting = builder(url).safety_interval(NEVER);
+    connecting.connect().await.unwrap()
+}
+
+/// Goes on with what it has, and hears of nothing any more.
+async fn is_left_alone(old: &RedisServer) {
+    // Nobody listens there.
+    replica_of(&mut old.connection().await, Some(1)).await;
+}
+
+/// What changes nothing is carried out by a replica, and is all that a waiter sends.
+#[tokio::test]
+async fn who_only_waits_leaves_a_master_that_has_become_a_replica() {
+    let pair = Pair::start().await;
+    let client = of_the_master(&pair).await;
+    let (semaphore, latch) = (client.semaphore("left"), client.count_down_latch("shut"));
+    semaphore.try_set_permits(0).await.unwrap();
+    latch.try_set_count(1).await.unwrap();
+    pair.until_across("shut").await;
+    let task = waiter(&mut pair.primary.connection().await, &semaphore, 1).await;
+    let open = tokio::spawn(async move { latch.wait().await });
+    replica_of(&mut pair.replica.connection().await, None).await;
+    is_left_alone(&pair.primary).await;
+    let other = connect(pair.replica.url()).await;
+    other.semaphore("left").release(1).await.unwrap();
+    other.count_down_latch("shut").count_down().await.unwrap();
+    served(task).await;
+    served(open).await;
+}
+
+/// Messages come from where commands go to, though both connections find the master by themselves.
+#[tokio::test]
+async fn messages_are_heard_where_commands_go_to() {
+    let pair = Pair::start().await;
+    let client = of_the_master(&pair).await;
+    let semaphore = client.semaphore("heard");
+    semaphore.try_set_permits(0).await.unwrap();
+    pair.until_across("heard").await;
+    let task = waiter(&mut pair.primary.connection().await, &semaphore, 1).await;
+    replica_of(&mut pair.replica.connection().await, None).await;
+    is_left_alone(&pair.primary).await;
+    let kill = redis::cmd("CLIENT")
+        .arg(&["KILL", "TYPE", "normal"])
+        .clone();
+    let _: u64 = (kill.query_async(&mut pair.primary.connection().await).await).unwrap();
+    let replica = &mut pair.replica.connection().await;
+    until_subscribers(replica, &channel("heard"), 1).await;
+    release_as_redisson(replica, "heard", 1).await;
+    served(task).await;
 }
 
 #[tokio::test]

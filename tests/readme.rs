@@ -551,6 +551,12 @@ async fn what_operations_on_objects_need() {
     assert!(!seats.delete().await.unwrap());
     let _: () = control.rpush("seats", "no counter").await.unwrap();
     client.semaphore("seats").release(1).await.unwrap_err();
+    // Some seconds after it was connected to the next call asks whether the server is a master still.
+    until("the role is asked for", LIMIT, async || {
+        client.ping().await.unwrap();
+        statistics(&mut control).await.contains("cmdstat_role:")
+    })
+    .await;
     client.shutdown().await.unwrap();
     nothing_is_refused(&mut control).await;
     all_is_used(&mut control, &["Operations on the object", "Everybody:"]).await;

@@ -147,6 +147,32 @@ async fn a_master_that_is_cut_off_is_left_by_idle_clients_too() {
     deployment.until_all_have("seats", "0").await;
 }
 
+/// No failover, and the old master is there as ever: only the sentinels have been told another one.
+#[tokio::test]
+async fn a_master_that_the_sentinels_are_told_anew_is_followed() {
+    let servers = [RedisServer::start().await, RedisServer::start().await];
+    let mut all = vec![];
+    for _ in 0..3 {
+        let sentinel = sentinels::sentinel().start().await;
+        sentinels::monitor(&sentinel, "moved", servers[0].port(), "harness", 2).await;
+        all.push(sentinel);
+    }
+    let connecting = builder("redis://moved".to_owned())
+        .sentinels(all.iter().map(sentinels::url))
+        .client_name(sentinels::CLIENT);
+    let client = connecting.connect().await.unwrap();
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(0).await.unwrap();
+    let task = waiter(&servers[0], &semaphore, 1).await;
+    for sentinel in &all {
+        let _: Option<()> = asked(sentinel, &["SENTINEL", "REMOVE", "moved"]).await;
+        sentinels::monitor(sentinel, "moved", servers[1].port(), "harness", 2).await;
+    }
+    until_left(&servers[0]).await;
+    release_as_redisson(&mut servers[1].connection().await, "seats", 1).await;
+    served(task).await;
+}
+
 /// A host that is gone: nothing says so but the sentinels.
 #[tokio::test]
 async fn a_master_that_falls_silent_is_replaced() {

@@ -137,7 +137,7 @@ impl ClientBuilder {
     ///
     /// The client connects to each sentinel, and keeps that connection. A user needs `+role` at the servers, and at the
     /// sentinels `+sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping` and the channels `&+promoted-slave
-    /// &+switch-master`.
+    /// &+switch-master &+monitor`.
     ///
     /// [`connect`](Self::connect) tells [`Error::Server`] at once for a name that the sentinels do not know,
     /// [`Error::Unavailable`] when no sentinel has answered within the connect time-out.
@@ -271,7 +271,8 @@ impl ClientBuilder {
 
     /// How long a lock that was taken without a lease stays locked after its holder's process has gone, and after how
     /// long the permits of a [watched](crate::RSemaphore::watched) semaphore come back; 30 s by
-    /// default. Both are renewed every third of this; 100 ms at the least. Redisson: `lockWatchdogTimeout`.
+    /// default. Both are renewed every third of this; 100 ms at the least. In a cluster it should be longer than
+    /// [`response_timeout`](Self::response_timeout), or a master that falls silent costs what is held at others, too. Redisson: `lockWatchdogTimeout`.
     pub fn lock_watchdog_timeout(mut self, timeout: Duration) -> Self {
         self.config.lock_watchdog_timeout = timeout;
         self

@@ -48,16 +48,26 @@ impl Connection {
     pub(crate) async fn open(endpoint: Endpoint, sharded: ShardedPubSub) -> Result<Self, Error> {
         let began = Instant::now();
         let mut backoff = Backoff::new();
+        let limit = began + endpoint.connect_timeout();
+        let mut last: Option<Refusal> = None;
         loop {
-            let refusal = match Self::attempt(&endpoint, sharded, began).await {
+            let attempt = Self::attempt(&endpoint, sharded, began);
+            let attempted = match last.take() {
+                // It has a limit of its own.
+                None => attempt.await,
+                // What is left for another one is less than that.
+                Some(last) => timeout_at(limit, attempt).await.unwrap_or(Err(last)),
+            };
+            let refusal = match attempted {
                 Ok(kind) => return Ok(Connection { kind, endpoint }),
                 Err(refusal) => refusal,
             };
             let pause = backoff.next();
             let retry = refusal.reason == Reason::Unreachable || refusal.may_pass();
-            if !retry || began.elapsed() + pause > endpoint.connect_timeout() {
+            if !retry || Instant::now() + pause > limit {
                 return Err(first_connect_error(&endpoint, refusal, began));
             }
+            last = Some(refusal);
             tokio::time::sleep(pause).await;
         }
     }
@@ -161,7 +171,10 @@ impl Connection {
     /// Where channels are to be subscribed.
     pub(crate) fn layout(&self) -> Follower<Layout> {
         match &self.kind {
-            Kind::One(_) => Followed::new(Layout::of_one(self.endpoint.clone())).follow(),
+            Kind::One(link) => {
+                let one = Layout::of_one(self.endpoint.clone(), link.linked());
+                Followed::new(one).follow()
+            }
             Kind::Cluster { cluster, .. } => cluster.layout(),
         }
     }

@@ -1,6 +1,7 @@
 //! How connections to the server are opened.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -26,6 +27,9 @@ pub(super) const MOST_UNDER_WAY: usize = 1024;
 /// Replicas are waited for so long at a time: what comes behind is held up meanwhile, and must be answered in time.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
+/// A server that is no master, or not there, is tried again after this as long as another one says nothing at all.
+const AGAIN: Duration = Duration::from_millis(200);
+
 /// A sentinel may take this part of the connect time-out to answer.
 const PATIENCE_SHARE: u32 = 4;
 
@@ -42,6 +46,8 @@ pub(crate) struct Endpoint {
     connect_timeout: Duration,
     response_timeout: Duration,
     replicas: Option<Replicas>,
+    /// It is no node of a cluster, which sends those away who come to a replica.
+    alone: bool,
 }
 
 /// Where the server is.
@@ -64,6 +70,8 @@ pub(super) struct Opened<Driver> {
     /// Has to be polled for the connection to work; ends when the connection has.
     pub(super) driver: Driver,
     pub(super) replicas: Option<Replicas>,
+    /// It may become a replica without a word.
+    pub(super) alone: bool,
     pub(super) traffic: Arc<Traffic>,
 }
 
@@ -121,6 +129,7 @@ impl Endpoint {
                 Place::Cluster(seeds) => format!("the cluster of {}", list(seeds)),
                 Place::Replicated(servers) => format!("the master of {}", list(servers)),
             },
+            alone: !matches!(place, Place::Cluster(_)),
             place,
             tls: secured(tls, None)?,
             login,
@@ -212,6 +221,7 @@ impl Endpoint {
             Ok(Opened {
                 connection,
                 replicas: self.replicas,
+                alone: self.alone,
                 traffic,
                 driver: self.clone().drive(driver, address.clone()),
                 address,
@@ -254,15 +264,23 @@ impl Endpoint {
         Ok((address, socket))
     }
 
-    /// All are tried at once, as one that is gone may take long to be found so.
+    /// All are tried at once, as one that is gone may take long to be found so; and again as long as that takes: another one may become
+    /// the master meanwhile.
     async fn open_master(
         &self,
         servers: &[Address],
         login: &Login,
     ) -> Result<(Address, Socket), Refusal> {
+        let silent = AtomicUsize::new(servers.len());
+        let silent = &silent;
         let entering = servers.iter().map(|address| async move {
             let entry = self.entry(address, login, true);
-            let entered = entry.enter().await;
+            let mut entered = entry.enter().await;
+            silent.fetch_sub(1, Ordering::Relaxed);
+            while entered.is_err() && silent.load(Ordering::Relaxed) > 0 {
+                tokio::time::sleep(AGAIN).await;
+                entered = entry.enter().await;
+            }
             entered
                 .map(|socket| (address.clone(), socket))
                 .map_err(|refusal| Refusal {

@@ -5,6 +5,7 @@ use std::fmt;
 use redis::RedisError;
 
 use super::Value;
+use super::address::Address;
 use crate::clock::Moment;
 
 /// Why an attempt brought no answer.
@@ -65,6 +66,14 @@ const NAMELESS: [&str; 3] = ["one of the keys", "a key", "channel"];
 const MOST_NAMES: usize = 6;
 
 impl Refusal {
+    /// The server at `address` says that it is a replica.
+    pub(super) fn no_master(address: &Address) -> Self {
+        Refusal {
+            reason: Reason::ReadOnly,
+            detail: format!("READONLY {address} is not the master"),
+        }
+    }
+
     pub(crate) fn unreachable(detail: impl Into<String>) -> Self {
         Refusal {
             reason: Reason::Unreachable,

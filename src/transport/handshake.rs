@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::address::{Address, Login};
 use super::failure::{Reason, Refusal};
+use super::role::is_master;
 use super::socket::Socket;
 use super::tls::{self, Tls};
 use crate::config::Protocol;
@@ -79,16 +80,9 @@ impl Entry<'_> {
 
     /// The answer to `ROLE` begins with it.
     fn check(&self, role: &Value) -> Result<(), Refusal> {
-        let role = match role {
-            Value::Array(items) => items.first(),
-            _ => None,
-        };
-        match role {
-            Some(Value::BulkString(role)) if role == b"master" => Ok(()),
-            _ => Err(Refusal {
-                reason: Reason::ReadOnly,
-                detail: format!("READONLY {} is not the master", self.address),
-            }),
+        match is_master(role) {
+            true => Ok(()),
+            false => Err(Refusal::no_master(self.address)),
         }
     }
 

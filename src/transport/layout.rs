@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::Endpoint;
 use super::address::Address;
 use super::cluster::Map;
+use super::link::Linked;
 use super::messages::Messages;
 use super::slot::slot;
+use super::{Command, Failure, Value};
+use crate::state::ConnectionState;
 
 /// The servers that channels are subscribed at. It is a new one each time that something has moved.
 #[derive(Clone)]
@@ -16,7 +19,7 @@ pub(crate) struct Layout(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    One(Endpoint),
+    One(Endpoint, Linked),
     Cluster {
         /// Of any node.
         endpoint: Endpoint,
@@ -31,6 +34,8 @@ enum Kind {
 #[derive(Clone)]
 pub(crate) struct Node {
     endpoint: Endpoint,
+    /// What carries commands there; in a cluster the map says where a master is.
+    linked: Option<Linked>,
     /// As it stands in the map of a cluster.
     address: Option<Address>,
     messages: Messages,
@@ -38,8 +43,8 @@ pub(crate) struct Node {
 }
 
 impl Layout {
-    pub(super) fn of_one(endpoint: Endpoint) -> Self {
-        Layout(Kind::One(endpoint))
+    pub(super) fn of_one(endpoint: Endpoint, linked: Linked) -> Self {
+        Layout(Kind::One(endpoint, linked))
     }
 
     pub(super) fn of_cluster(
@@ -58,8 +63,9 @@ impl Layout {
 
     pub(crate) fn nodes(&self) -> Vec<Node> {
         match &self.0 {
-            Kind::One(endpoint) => vec![Node {
+            Kind::One(endpoint, linked) => vec![Node {
                 endpoint: endpoint.clone(),
+                linked: Some(linked.clone()),
                 address: None,
                 messages: Messages::Plain,
                 doubted: None,
@@ -71,6 +77,7 @@ impl Layout {
                 doubted,
             } => {
                 let node = |address: &Address| Node {
+                    linked: None,
                     endpoint: endpoint.at(address),
                     address: Some(address.clone()),
                     messages: *messages,
@@ -83,7 +90,7 @@ impl Layout {
 
     pub(crate) fn has(&self, node: &Node) -> bool {
         match (&self.0, &node.address) {
-            (Kind::One(_), _) => true,
+            (Kind::One(..), _) => true,
             (Kind::Cluster { map, .. }, Some(address)) => map.masters().contains(address),
             (Kind::Cluster { .. }, None) => false,
         }
@@ -92,7 +99,7 @@ impl Layout {
     /// Whether `channel` is to be subscribed at `node`.
     pub(crate) fn is_at(&self, channel: &str, node: &Node) -> bool {
         match &self.0 {
-            Kind::One(_) => true,
+            Kind::One(..) => true,
             Kind::Cluster { map, .. } => map.owner(slot(channel)) == node.address.as_ref(),
         }
     }
@@ -113,6 +120,29 @@ impl Node {
         if let Some(doubted) = &self.doubted {
             doubted.notify_one();
         }
+    }
+
+    /// What is known of the connection for commands, where messages might come from somewhere else.
+    pub(crate) fn commands(&self) -> Option<watch::Receiver<ConnectionState>> {
+        self.linked.as_ref().map(Linked::shown)
+    }
+
+    /// Which of these channels, that are subscribed, have no listener where commands go: messages come from somewhere else.
+    pub(crate) async fn unheard(&self, channels: Vec<String>) -> Result<Vec<String>, Failure> {
+        let live = self.linked.as_ref().map(Linked::live);
+        let Some(Ok(live)) = live else {
+            return Ok(Vec::new());
+        };
+        let command = Command::new("PUBSUB").arg("NUMSUB");
+        let command = channels
+            .iter()
+            .fold(command, |command, name| command.arg(name));
+        let Value::Array(answer) = live.send(&command).await? else {
+            return Ok(Vec::new());
+        };
+        let pairs = channels.into_iter().zip(answer.chunks(2));
+        let unheard = pairs.filter(|(_, pair)| matches!(pair, [_, Value::Int(0)]));
+        Ok(unheard.map(|(channel, _)| channel).collect())
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {

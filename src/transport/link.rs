@@ -62,6 +62,10 @@ pub(super) struct Link {
     tasks: Vec<AbortHandle>,
 }
 
+/// What is seen of a link, and does not hold it.
+#[derive(Clone)]
+pub(super) struct Linked(Arc<Shared>);
+
 impl Link {
     /// Connects for the first time.
     pub(super) async fn open(endpoint: Endpoint) -> Result<Self, Refusal> {
@@ -98,11 +102,7 @@ impl Link {
 
     /// The connection as it is now, or why there is none.
     pub(super) fn live(&self) -> Result<Arc<Live>, Refusal> {
-        match &*self.shared.state.lock() {
-            State::Up(live) => Ok(Arc::clone(live)),
-            State::Down(refusal) => Err(refusal.clone()),
-            State::Closed => Err(closed()),
-        }
+        self.shared.live()
     }
 
     /// Ends when there is a connection, or will never be one.
@@ -124,6 +124,11 @@ impl Link {
     /// What is known of the connection.
     pub(super) fn shown(&self) -> watch::Receiver<ConnectionState> {
         self.shared.shown.subscribe()
+    }
+
+    /// The same link, for those who look after it.
+    pub(super) fn linked(&self) -> Linked {
+        Linked(Arc::clone(&self.shared))
     }
 
     /// The server's address.
@@ -158,7 +163,25 @@ impl Drop for Link {
     }
 }
 
+impl Linked {
+    pub(super) fn live(&self) -> Result<Arc<Live>, Refusal> {
+        self.0.live()
+    }
+
+    pub(super) fn shown(&self) -> watch::Receiver<ConnectionState> {
+        self.0.shown.subscribe()
+    }
+}
+
 impl Shared {
+    fn live(&self) -> Result<Arc<Live>, Refusal> {
+        match &*self.state.lock() {
+            State::Up(live) => Ok(Arc::clone(live)),
+            State::Down(refusal) => Err(refusal.clone()),
+            State::Closed => Err(closed()),
+        }
+    }
+
     fn set_up<D>(self: &Arc<Self>, generation: u64, opened: Opened<D>)
     where
         D: Future<Output = ()> + Send + 'static,

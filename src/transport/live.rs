@@ -12,6 +12,7 @@ use super::address::Address;
 use super::confirm::Confirming;
 use super::endpoint::{MOST_UNDER_WAY, Opened};
 use super::failure::Reason;
+use super::role::{RoleCheck, is_master};
 use super::socket::Traffic;
 use super::{Command, Failure, Refusal, Value};
 use crate::clock::Moment;
@@ -50,6 +51,7 @@ pub(crate) struct Live {
     /// How many commands are not answered yet.
     under_way: AtomicUsize,
     keeper: Weak<dyn Keeper>,
+    role: Arc<RoleCheck>,
     /// What moves the bytes until the connection ends: an idle client notices that by this.
     driver: AbortHandle,
 }
@@ -89,6 +91,7 @@ impl Live {
                 traffic: opened.traffic,
                 under_way: AtomicUsize::new(0),
                 keeper: keeper.clone(),
+                role: Arc::new(RoleCheck::new(opened.alone)),
                 driver: outside::spawn(driving).abort_handle(),
             }
         });
@@ -175,6 +178,9 @@ impl Live {
                 .await
                 .unwrap_or_else(|ended| Err(std::io::Error::other(ended).into()))
         };
+        if answer.is_ok() && self.role.is_due() {
+            self.look_at_role();
+        }
         let answer = answer.and_then(redis::Value::extract_error);
         answer.map(Value::from).map_err(|error| {
             let failure = match Refusal::from_server(&error) {
@@ -188,6 +194,31 @@ impl Live {
             self.note(&failure);
             failure
         })
+    }
+
+    /// In the background; a server that has become a replica is left.
+    fn look_at_role(&self) {
+        let mut connection = self.connection.clone();
+        let (address, generation) = (self.address.clone(), self.generation);
+        let (keeper, role) = (self.keeper.clone(), Arc::clone(&self.role));
+        outside::spawn(async move {
+            let answer: RedisResult<redis::Value> =
+                redis::cmd("ROLE").query_async(&mut connection).await;
+            match answer {
+                Ok(answer) if !is_master(&answer) => {
+                    if let Some(keeper) = keeper.upgrade() {
+                        keeper.ended(generation, End::Moved(Refusal::no_master(&address)));
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    let refusal = Refusal::from_server(&error);
+                    if refusal.is_some_and(|refusal| refusal.reason == Reason::Permission) {
+                        role.forbid();
+                    }
+                }
+            }
+        });
     }
 
     fn note(&self, failure: &Failure) {

@@ -20,6 +20,7 @@ mod link;
 mod live;
 mod messages;
 mod pubsub;
+mod role;
 mod sentinel;
 mod slot;
 mod socket;

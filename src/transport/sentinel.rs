@@ -8,6 +8,7 @@
 //! They tell of a failover by themselves, too. Who has a connection to another server then ends it at once, even where that
 //! server goes on taking itself for the master.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use super::messages::{Heard, Messages};
 use super::pubsub;
 use super::socket::Socket;
 use super::tls::Tls;
-use super::{BELIEVED, Backoff};
+use super::{BELIEVED, Backoff, jittered};
 
 /// What they have said is not asked again for this long.
 const FRESH: Duration = Duration::from_millis(500);
@@ -34,8 +35,10 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// The pauses between attempts to listen to one.
 const AGAIN: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// What they publish when a replica has been promoted, and when all of that failover is done.
-const NEWS: [&str; 2] = ["+promoted-slave", "+switch-master"];
+/// What they publish when a replica has been promoted, when all of that failover is done, and when they are told the master anew.
+const NEWS: [&str; 3] = ["+promoted-slave", "+switch-master", "+monitor"];
+/// As long as they tell only what is older than what is known they are asked again after this.
+const PACE: Duration = Duration::from_secs(2);
 
 /// The sentinels of one master.
 pub(super) struct Sentinels {
@@ -44,10 +47,18 @@ pub(super) struct Sentinels {
     sentinels: Vec<Sentinel>,
     /// How long one may take to answer.
     patience: Duration,
-    /// When they told last the master that is known, or a later one.
-    told: Mutex<Option<Instant>>,
+    told: Mutex<Told>,
     known: watch::Sender<Option<Master>>,
     news: Notify,
+}
+
+/// What they have told when.
+#[derive(Default)]
+struct Told {
+    /// When the master was asked for last that is known.
+    last: Option<Instant>,
+    /// Since when nobody has told it, nor a later one.
+    missed: Option<Instant>,
 }
 
 /// How to come in to one of them.
@@ -117,19 +128,24 @@ impl Sentinels {
     async fn locate_unless(&self, fresh: Duration) -> Result<Address, Refusal> {
         let mut told = self.told.lock().await;
         let known = self.known.borrow().clone();
-        if let (Some(told), Some(known)) = (*told, &known)
-            && told.elapsed() < fresh
+        if let (Some(last), Some(known)) = (told.last, &known)
+            && last.elapsed() < fresh
         {
             return Ok(known.address.clone());
         }
         let answers = self.ask_all().await;
-        let stale = told.is_none_or(|told| told.elapsed() >= BELIEVED);
+        let stale = told.missed.is_some_and(|since| since.elapsed() >= BELIEVED);
         let master = choose(
             known.as_ref().map(|known| (known, stale)),
             &answers,
             &self.master,
-        )?;
-        *told = Some(Instant::now());
+        );
+        match &master {
+            Err(_) => told.missed = told.missed.or_else(|| Some(Instant::now())),
+            Ok(_) => told.missed = None,
+        }
+        let master = master?;
+        told.last = Some(Instant::now());
         if let Some(known) = known
             && known.address != master.address
         {
@@ -192,8 +208,10 @@ impl Sentinels {
         let asking = async {
             loop {
                 self.news.notified().await;
-                if let Err(refusal) = self.locate_unless(Duration::ZERO).await {
+                while let Err(refusal) = self.locate_unless(Duration::ZERO).await {
                     tracing::debug!(master = %self.master, detail = %refusal.detail, "not located");
+                    // What is news by then has not been missed.
+                    let _ = timeout(jittered(PACE, 0.5, 1.0), self.news.notified()).await;
                 }
             }
         };
@@ -301,7 +319,13 @@ fn choose(
 ) -> Result<Master, Refusal> {
     let masters = || answers.iter().flatten().flatten();
     let votes = |master: &Master| masters().filter(|other| *other == master).count();
-    let Some(best) = masters().max_by_key(|master| (master.epoch, votes(master))) else {
+    // Where as many say one thing as another, all clients are to go the same way, and none back and forth.
+    let is_known = |master: &Master| known.is_some_and(|(known, _)| known == master);
+    let order = |master: &&Master| {
+        let text = Reverse(master.address.to_string());
+        (master.epoch, votes(master), is_known(master), text)
+    };
+    let Some(best) = masters().max_by_key(order) else {
         return Err(nobody(answers, name));
     };
     match known {
@@ -374,6 +398,10 @@ mod tests {
             (Some(&old), vec![says(2, 0), says(2, 0)], master(2, 0)),
             // As many as say so.
             (None, vec![says(1, 0), says(2, 0), says(2, 0)], master(2, 0)),
+            // As many say the other thing.
+            (None, vec![says(1, 4), says(2, 4)], master(1, 4)),
+            (None, vec![says(2, 4), says(1, 4)], master(1, 4)),
+            (Some(&old), vec![says(0, 4), says(1, 4)], master(1, 4)),
         ] {
             assert_eq!(chosen(known, &answers).unwrap(), expected, "{answers:?}");
         }

@@ -18,7 +18,7 @@ pub(crate) const CLIENT: &str = "under-test";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a client of the crate may do at a sentinel, and no more.
-const READER: &str = "reader on >read resetkeys resetchannels &+promoted-slave &+switch-master -@all \
+const READER: &str = "reader on >read resetkeys resetchannels &+promoted-slave &+switch-master &+monitor -@all \
                       +sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping";
 
 pub(crate) struct Deployment {

@@ -1,15 +1,20 @@
 //! The subscription connections, one to each server that wanted channels are at home on: what is subscribed is what is
 //! wanted, before long.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Registry, Wake};
 use crate::clock::Moment;
+use crate::state::ConnectionState;
 use crate::sync::Follower;
 use crate::transport::{
     Backoff, Failure, Heard, Layout, Node, Reason, Refusal, Subscriber, Subscriptions,
@@ -21,6 +26,8 @@ const AT_ONCE: usize = 512;
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// How long it is at the least between two connections that were made because the server has become a replica.
 const PACE: Duration = Duration::from_millis(500);
+/// So many channels are asked about at a time.
+const MOST_LOOKED_AT: usize = 8;
 /// A channel that is not at home where it should be is tried there again after this.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -87,6 +94,7 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                     subscribed: BTreeSet::new(),
                     leaving: BTreeSet::new(),
                     again: None,
+                    commands: node.commands(),
                 };
                 let began = Instant::now();
                 let ended = session.run(&mut lost).await;
@@ -119,6 +127,9 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
     }
 }
 
+/// Which channels are not heard where commands go to.
+type Looking<'a> = BoxFuture<'a, Result<Vec<String>, Failure>>;
+
 /// Why a subscription connection has ended.
 enum Ended {
     Lost(Failure),
@@ -141,9 +152,11 @@ struct Session<'a> {
     leaving: BTreeSet<String>,
     /// Some channel was not at home here, and is to be tried again then.
     again: Option<Instant>,
+    /// What is known of the connection for commands.
+    commands: Option<watch::Receiver<ConnectionState>>,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
     async fn run(&mut self, lost: &mut bool) -> Ended {
         let mut ping = tokio::time::interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -154,9 +167,26 @@ impl Session<'_> {
         if std::mem::take(lost) {
             tracing::info!(server = self.node.name(), "subscribed again");
         }
+        let mut looking = self.look();
         loop {
             tokio::select! {
                 biased;
+                unheard = awaited(&mut looking) => {
+                    looking = None;
+                    match unheard {
+                        Ok(channels) => {
+                            if channels.iter().any(|channel| self.subscribed.contains(channel)) {
+                                return Ended::Moved;
+                            }
+                        }
+                        // Nor is it asked again.
+                        Err(Failure::Refused(refusal)) if refusal.reason == Reason::Permission => {
+                            self.commands = None;
+                        }
+                        Err(_) => {}
+                    }
+                }
+                () = another(&mut self.commands) => looking = self.look(),
                 () = self.wanted.changed() => {
                     if let Err(failure) = self.bring_up_to_date().await {
                         return Ended::Lost(failure);
@@ -177,6 +207,7 @@ impl Session<'_> {
                     if let Err(failure) = self.subscriptions.ping().await {
                         return Ended::Lost(failure);
                     }
+                    looking = looking.or_else(|| self.look());
                 }
                 () = due(self.again) => {
                     if let Err(failure) = self.bring_up_to_date().await {
@@ -196,6 +227,18 @@ impl Session<'_> {
                 },
             }
         }
+    }
+
+    /// Asks where commands go to whether messages that are sent there are heard here: both connections find their server by themselves.
+    fn look(&self) -> Option<Looking<'a>> {
+        self.commands.as_ref()?;
+        // Those that nobody else listens to are the longest.
+        let mut channels: Vec<String> = self.subscribed.iter().cloned().collect();
+        channels.sort_by_key(|channel| Reverse(channel.len()));
+        channels.truncate(MOST_LOOKED_AT);
+        let node = self.node;
+        let some = !channels.is_empty();
+        some.then(|| node.unheard(channels).boxed())
     }
 
     async fn bring_up_to_date(&mut self) -> Result<(), Failure> {
@@ -272,6 +315,24 @@ impl Session<'_> {
             self.node.doubt();
             self.registry.lose(&BTreeSet::from([channel]));
         }
+    }
+}
+
+/// Ends when the connection for commands is another one, or none.
+async fn another(commands: &mut Option<watch::Receiver<ConnectionState>>) {
+    let changed = match commands {
+        Some(commands) => commands.changed().await.is_ok(),
+        None => false,
+    };
+    if !changed {
+        std::future::pending().await
+    }
+}
+
+async fn awaited(looking: &mut Option<Looking<'_>>) -> Result<Vec<String>, Failure> {
+    match looking {
+        Some(looking) => looking.await,
+        None => std::future::pending().await,
     }
 }
 

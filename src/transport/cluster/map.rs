@@ -32,7 +32,8 @@ pub(crate) struct Map {
 /// Slots, and who serves them.
 struct Range {
     slots: std::ops::RangeInclusive<u16>,
-    master: Address,
+    /// None where its address is not known to whoever was asked.
+    master: Option<Address>,
     nodes: Vec<Box<str>>,
 }
 
@@ -54,8 +55,10 @@ impl Map {
         // Nodes tell them in different orders.
         ranges.sort_by_key(|range| *range.slots.start());
         for range in ranges {
-            for slot in range.slots {
-                map.assign(slot, &range.master);
+            if let Some(master) = &range.master {
+                for slot in range.slots {
+                    map.assign(slot, master);
+                }
             }
             map.nodes.extend(range.nodes);
         }
@@ -137,11 +140,12 @@ fn read_range(range: &Value, asked: &Address) -> Option<Range> {
         Value::BulkString(host) if &**host == b"?" => announced_ip(words).unwrap_or_default(),
         host => text(host)?,
     };
+    let port = u16::try_from(*port).ok()?;
     let slot = |number: i64| u16::try_from(number).ok().filter(|slot| *slot < SLOTS);
     let nodes = std::iter::once(master).chain(replicas);
     Some(Range {
         slots: slot(*first)?..=slot(*last)?,
-        master: at(host, u16::try_from(*port).ok()?, asked),
+        master: (port != 0).then(|| at(host, port, asked)),
         nodes: nodes.filter_map(id).map(Box::from).collect(),
     })
 }
@@ -239,6 +243,7 @@ mod tests {
             range(0, 99, word("h"), 2),
             range(200, 16382, Value::Nil, 3),
             range(16383, 16383, word("?"), 4),
+            range(150, 160, word(""), 0),
         ]);
         let mut map = map.unwrap();
         assert!(map.serves && map.nodes.contains("id"));
@@ -246,6 +251,7 @@ mod tests {
         assert_eq!(map.epoch, 7);
         assert_eq!(map.owner(99), Some(&Address::tcp("h", 2)));
         assert_eq!(map.owner(100), None);
+        assert_eq!(map.owner(150), None);
         assert_eq!(map.owner(16382), Some(&Address::tcp("asked", 3)));
         map.assign(100, &Address::tcp("new", 4));
         assert_eq!(map.owner(100), Some(&Address::tcp("new", 4)));

@@ -1,0 +1,49 @@
+//! Whether a server is a master still.
+//!
+//! A script that changes nothing is carried out by a replica, too, with what that knows: whoever only looks for permits would look at
+//! the old master for ever. So the server is asked now and then, by who uses it.
+
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::Instant;
+
+use crate::sync::Mutex;
+
+/// How often a server is asked that is in use.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// When it is to be asked again; never where it may not be.
+pub(super) struct RoleCheck(Mutex<Option<Instant>>);
+
+impl RoleCheck {
+    /// `false`: somebody else sees to that.
+    pub(super) fn new(checked: bool) -> Self {
+        RoleCheck(Mutex::new(checked.then(|| Instant::now() + PERIOD)))
+    }
+
+    /// Whether it is to be asked now, by this one.
+    pub(super) fn is_due(&self) -> bool {
+        let mut next = self.0.lock();
+        let now = Instant::now();
+        let due = next.is_some_and(|next| next <= now);
+        if due {
+            *next = Some(now + PERIOD);
+        }
+        due
+    }
+
+    /// The user may not ask.
+    pub(super) fn forbid(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+/// What `ROLE` answers at a master.
+pub(super) fn is_master(role: &Value) -> bool {
+    let first = match role {
+        Value::Array(items) => items.first(),
+        _ => None,
+    };
+    matches!(first, Some(Value::BulkString(role)) if role == b"master")
+}
