@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::sync::Mutex;
 
-/// How often a server is asked that is in use.
-const PERIOD: Duration = Duration::from_secs(5);
+/// How long it is at the least from one question to the next: less than it is between two looks of those who wait.
+const PERIOD: Duration = Duration::from_secs(4);
 
 /// When it is to be asked again; never where it may not be.
 pub(super) struct RoleCheck(Mutex<Option<Instant>>);
