@@ -445,6 +445,11 @@ fn what_is_wrong_is_told_with_its_line_and_its_name() {
             "some by TLS",
         ),
         (
+            "replicatedServersConfig:\n  nodeAddresses: [\"redis://h:1\", \"redis://app:x@h:2\"]\n",
+            2,
+            "some with another user",
+        ),
+        (
             "clusterServersConfig:\n  nodeAddresses: [redis://h:1]\n  shardedSubscriptionMode: MAYBE\n",
             3,
             "none of AUTO, ON, OFF",

@@ -9,8 +9,9 @@ use super::{Fault, fault};
 
 /// How deep nodes may stand in each other.
 const DEEPEST: usize = 32;
-/// So many nodes a document may have, with those that aliases repeat.
+/// So many nodes a document may have, with those that aliases repeat; a long text counts as several.
 const MOST_NODES: usize = 10_000;
+const LONG: usize = 1000;
 
 /// A value, and where it stands.
 #[derive(Debug, Clone)]
@@ -93,9 +94,13 @@ impl<'a> Reader<'a> {
         }
         let (anchor, tag, value) = match first {
             Event::Alias(anchor) => {
-                let known = self.anchors.get(&anchor).cloned();
+                let known = self.anchors.get(&anchor);
                 let known = known.ok_or_else(|| fault(line, "this anchor is not known"))?;
                 self.nodes += known.count();
+                if self.nodes > MOST_NODES {
+                    return Err(fault(line, "this is too much"));
+                }
+                let known = known.clone();
                 return Ok(Node { line, ..known });
             }
             Event::Scalar(text, style, anchor, tag) => (anchor, tag, scalar(text, style)),
@@ -153,7 +158,8 @@ impl<'a> Reader<'a> {
 impl Node {
     fn count(&self) -> usize {
         1 + match &self.value {
-            Value::Null | Value::Text(_) => 0,
+            Value::Null => 0,
+            Value::Text(text) => text.len() / LONG,
             Value::List(items) => items.iter().map(Node::count).sum(),
             Value::Map(entries) => entries.iter().map(|entry| entry.value.count()).sum(),
         }

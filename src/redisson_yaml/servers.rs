@@ -119,6 +119,12 @@ fn places(mode: Mode, servers: &mut Section) -> Result<(ClientBuilder, Vec<Addre
     };
     let line = servers.line(key).unwrap_or(1);
     let addresses = addresses(servers, key)?;
+    let user = |address: &Address| (address.username.clone(), address.password.clone());
+    let differ = |pair: &[Address]| user(&pair[0]) != user(&pair[1]);
+    if mode != Mode::Sentinel && addresses.windows(2).any(differ) {
+        let what = "some with another user or password: there is one for all";
+        return Err(fault(line, format!("{key}: {what}")));
+    }
     let scheme = if addresses.iter().any(|address| address.tls) {
         "rediss"
     } else {
