@@ -31,6 +31,8 @@ impl Subject {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     pub count: i64,
+    /// How many ids of permits that are held.
+    pub held: i64,
     /// When it expires, in milliseconds by the server's clock.
     pub until: Option<i64>,
 }
@@ -60,9 +62,28 @@ impl State {
         }
     }
 
+    /// So many permits with ids are taken; below 0 they are given back.
+    fn take(self, permits: i64) -> State {
+        let after = |here: Standing| Standing {
+            count: here.count - permits,
+            held: here.held + permits,
+            ..here
+        };
+        let possible = |here: &Standing| match permits {
+            ..0 => here.held > 0,
+            _ => here.count > 0,
+        };
+        let taken = self.here.filter(possible).map(after);
+        State {
+            here: taken.or(self.here),
+            ..self
+        }
+    }
+
     fn or(self, count: u32, until: Option<i64>) -> State {
         let set = Standing {
             count: count.into(),
+            held: 0,
             until,
         };
         State {
@@ -89,6 +110,7 @@ impl State {
 
 const FOR_EVER: Standing = Standing {
     count: 0,
+    held: 0,
     until: None,
 };
 
@@ -151,13 +173,14 @@ impl AdminCall {
         match self {
             AdminCall::Set(permits) => state.or(permits, None),
             AdminCall::SetFor(permits, life) => state.or(permits, after(life)),
-            AdminCall::Put(permits) => State {
-                here: Some(Standing {
-                    count: permits.into(),
-                    ..here.unwrap_or(FOR_EVER)
-                }),
-                aside,
-            },
+            AdminCall::Put(permits) => {
+                let here = here.unwrap_or(FOR_EVER);
+                let count = i64::from(permits) - here.held;
+                let here = Some(Standing { count, ..here });
+                State { here, aside }
+            }
+            AdminCall::Take => state.take(1),
+            AdminCall::Give => state.take(-1),
             AdminCall::Add(delta) => state.plus(delta.into()),
             AdminCall::Drain => State {
                 here: here.map(|here| Standing { count: 0, ..here }),
@@ -240,7 +263,7 @@ impl Ledger {
         let seen = client.seen.remove(&number).unwrap_or_default();
         match ended {
             Ended::Done if must => client.worlds.retain(|world| world.contains(&number)),
-            Ended::Changed(true) if call.shows() => {
+            Ended::Changed(true) if call.shows() && !client.counts_down() => {
                 client.worlds.retain(|world| world.contains(&number));
             }
             Ended::Not | Ended::Missing | Ended::Changed(false) => {
@@ -253,9 +276,12 @@ impl Ledger {
         if ended == Ended::Missing && about_here && !client.void.contains(&number) {
             return Err(impossible());
         }
-        // What may come yet stays.
+        // What may come yet stays; what a caller who has gone is granted is given back.
         if ended != Ended::Unknown {
             client.made.remove(&number);
+        } else if call == AdminCall::Take {
+            self.last_number += 1;
+            client.made.insert(self.last_number, AdminCall::Give);
         }
         if client.worlds.is_empty() {
             return Err(impossible());
@@ -295,6 +321,12 @@ impl Ledger {
 }
 
 impl Client {
+    /// A latch may be opened and set again by one script.
+    fn counts_down(&self) -> bool {
+        let mut made = self.made.values();
+        made.any(|call| *call == AdminCall::CountDown)
+    }
+
     /// All the ways in which one script may have made `after` of `before`: one call, and any number of releases, as those
     /// whose callers have gone are added up.
     fn after(&self, world: &World, before: State, after: State, now: i64) -> Vec<World> {
@@ -305,15 +337,10 @@ impl Client {
                 .rev()
                 .filter(|(number, _)| !world.contains(number))
         };
-        let releases: Vec<(u64, i64)> = open()
-            .filter_map(|(number, call)| match call {
-                AdminCall::Release(permits) | AdminCall::ReleaseIfExists(permits) => {
-                    Some((*number, i64::from(*permits)))
-                }
-                AdminCall::CountDown => Some((*number, -1)),
-                _ => None,
-            })
+        let releases: Vec<(u64, AdminCall)> = open()
+            .filter(|(_, call)| call.is_owed() || **call == AdminCall::Give)
             .take(MOST_RELEASES)
+            .map(|(number, call)| (*number, *call))
             .collect();
         let mut worlds = Vec::new();
         for some in 0..1_usize << releases.len() {
@@ -321,12 +348,14 @@ impl Client {
                 .iter()
                 .enumerate()
                 .filter(|(bit, _)| some >> bit & 1 == 1);
-            let (numbers, permits): (Vec<u64>, Vec<i64>) = chosen.map(|(_, one)| *one).unzip();
-            let sum: i64 = permits.iter().sum();
-            let released = |state: State| match sum {
-                0 => state,
-                ..0 => state.down(-sum),
-                _ => state.plus(sum),
+            let (numbers, calls): (Vec<u64>, Vec<AdminCall>) = chosen.map(|(_, one)| *one).unzip();
+            let released = |state: State| {
+                let one = |state: State, call: &AdminCall| match call {
+                    // There may be something by then.
+                    AdminCall::ReleaseIfExists(permits) => state.plus((*permits).into()),
+                    call => call.makes(state, now),
+                };
+                calls.iter().fold(state, one)
             };
             let mut done = world.clone();
             done.extend(&numbers);

@@ -27,6 +27,8 @@ pub struct Outcome {
 
 /// Everybody who can be served is served in this time after the healing.
 const LIVENESS: Duration = Duration::from_secs(300);
+/// The objects of the calls that hold nothing, under both names.
+const OTHERS: usize = 5;
 /// What was sent by somebody who is dead has arrived after this.
 const LATE: Duration = Duration::from_secs(30);
 /// Whoever waits while there is enough is served within this.
@@ -117,7 +119,7 @@ fn rules(plan: &Plan) -> Rules {
         watchdog: settings.watchdog,
         clients: settings.clients,
         masters: settings.masters,
-        objects: settings.permits.len() + settings.locks + settings.recipes.len() + 2,
+        objects: settings.permits.len() + settings.locks + settings.recipes.len() + OTHERS,
         looks: looks(settings),
         stops: is(|what| matches!(what, What::Stop(..))),
         response_timeout: settings.response_timeout,

@@ -11,7 +11,11 @@ use crate::plan::{Admin, AdminCall, Subject};
 
 impl Actor {
     pub(super) async fn administer(&self, admin: Admin) {
-        let _alone = self.administers.lock().await;
+        // What is added up may come together.
+        let _alone = match admin.what {
+            AdminCall::CountDown | AdminCall::Release(_) => None,
+            _ => Some(self.administers.lock().await),
+        };
         let client = self.client().await;
         let Admin { subject, what, .. } = admin;
         let number = self.judge().admin_begins(subject, self.host, what);
@@ -26,7 +30,7 @@ impl Actor {
             match subject {
                 Subject::Semaphore => of_a_semaphore(&client, what).await,
                 Subject::Latch => of_a_latch(&client, what).await,
-                Subject::Expirable => of_permits_with_ids(&client, what).await,
+                Subject::Expirable => self.of_permits_with_ids(&client, what).await,
             }
         };
         let answer = match admin.patience {
@@ -75,7 +79,9 @@ async fn of_a_semaphore(client: &Client, what: AdminCall) -> Result<Ended, Error
         AdminCall::Add(delta) => return semaphore.add_permits(delta).await.map(done),
         AdminCall::Drain => return semaphore.drain_permits().await.map(done),
         AdminCall::Release(permits) => return semaphore.release(permits).await.map(done),
-        AdminCall::Put(_) | AdminCall::CountDown => unreachable!("not of a semaphore"),
+        AdminCall::Put(_) | AdminCall::Take | AdminCall::Give | AdminCall::CountDown => {
+            unreachable!("not of a semaphore")
+        }
     };
     Ok(Ended::Changed(changed))
 }
@@ -91,34 +97,48 @@ async fn of_a_latch(client: &Client, what: AdminCall) -> Result<Ended, Error> {
     Ok(Ended::Changed(changed))
 }
 
-async fn of_permits_with_ids(client: &Client, what: AdminCall) -> Result<Ended, Error> {
-    let subject = Subject::Expirable;
-    let semaphore = client.permit_expirable_semaphore(subject.key());
-    let aside = subject.aside();
-    let changed = match what {
-        AdminCall::Set(permits) => semaphore.try_set_permits(permits).await?,
-        AdminCall::Delete => semaphore.delete().await?,
-        AdminCall::Expire(life) => semaphore.expire(life, None).await?,
-        AdminCall::ClearExpire => semaphore.clear_expire().await?,
-        AdminCall::RenameNx => semaphore.rename_nx(aside).await?.is_some(),
-        AdminCall::Look => return semaphore.available_permits().await.map(Ended::Read),
-        AdminCall::Rename => return semaphore.rename(aside).await.map(done),
-        AdminCall::RenameBack => {
-            let aside = client.permit_expirable_semaphore(aside);
-            return aside.rename(subject.key()).await.map(done);
-        }
-        AdminCall::Put(permits) => return semaphore.set_permits(permits).await.map(done),
-        AdminCall::Add(delta) => return semaphore.add_permits(delta).await.map(done),
-        _ => unreachable!("not of permits with ids"),
-    };
-    Ok(Ended::Changed(changed))
-}
-
 fn done<T>(_: T) -> Ended {
     Ended::Done
 }
 
 impl Actor {
+    async fn of_permits_with_ids(&self, client: &Client, what: AdminCall) -> Result<Ended, Error> {
+        let subject = Subject::Expirable;
+        let semaphore = client.permit_expirable_semaphore(subject.key());
+        let aside = subject.aside();
+        let changed = match what {
+            AdminCall::Set(permits) => semaphore.try_set_permits(permits).await?,
+            AdminCall::Delete => semaphore.delete().await?,
+            AdminCall::Expire(life) => semaphore.expire(life, None).await?,
+            AdminCall::ClearExpire => semaphore.clear_expire().await?,
+            AdminCall::RenameNx => semaphore.rename_nx(aside).await?.is_some(),
+            AdminCall::Look => return semaphore.available_permits().await.map(Ended::Read),
+            AdminCall::Rename => return semaphore.rename(aside).await.map(done),
+            AdminCall::RenameBack => {
+                let aside = client.permit_expirable_semaphore(aside);
+                return aside.rename(subject.key()).await.map(done);
+            }
+            AdminCall::Put(permits) => return semaphore.set_permits(permits).await.map(done),
+            AdminCall::Add(delta) => return semaphore.add_permits(delta).await.map(done),
+            AdminCall::Take => {
+                let taken = semaphore.try_acquire().await?;
+                let id = taken.map(|held| held.id().to_owned());
+                let taken = id.is_some();
+                self.ids.lock().unwrap().extend(id);
+                taken
+            }
+            AdminCall::Give => {
+                let id = self.ids.lock().unwrap().pop();
+                match id {
+                    Some(id) => semaphore.try_release(&id).await?,
+                    None => false,
+                }
+            }
+            _ => unreachable!("not of permits with ids"),
+        };
+        Ok(Ended::Changed(changed))
+    }
+
     /// Takes from whoever has some, as far as there is a call for that; the judges see it carried out.
     pub(super) async fn clears(&self, object: Object) {
         let client = self.client().await;

@@ -195,6 +195,9 @@ impl Actor {
                 "c{} is told that it has lost l{object}",
                 self.host
             ));
+            if call.stall.is_none() && call.lease.is_none() {
+                self.judge().loses_lock(outer.number());
+            }
             // It has not let go yet of what it has lost.
             if call.one_owner && inner.is_none() {
                 let now = Duration::ZERO;

@@ -45,6 +45,8 @@ pub struct Actor {
     callers: Mutex<Vec<JoinHandle<()>>>,
     /// Permits that callers keep to the end.
     kept: Mutex<Vec<(usize, u32)>>,
+    /// Of permits that were taken without a guard.
+    ids: Mutex<Vec<String>>,
     /// One call at a time.
     administers: tokio::sync::Mutex<()>,
 }
@@ -100,6 +102,7 @@ impl Stage {
             process: Arc::default(),
             callers: Mutex::default(),
             kept: Mutex::default(),
+            ids: Mutex::default(),
             administers: tokio::sync::Mutex::default(),
         });
         self.judge.lock().unwrap().starts(host);

@@ -21,6 +21,8 @@ pub(super) struct Client {
     pub(super) ended_at: Option<Instant>,
     /// Until when locks may be held for calls whose outcome nobody knows.
     pub(super) locks_in_doubt: BTreeMap<usize, Instant>,
+    /// It has been shut down, and nothing was wrong: all that guards had let go has been given back.
+    settled: bool,
     /// Nothing was wrong when its shutdown began.
     closes_well: bool,
     /// Since when nothing is wrong with it, or its connections.
@@ -145,10 +147,16 @@ impl Judge {
         client.excused |= result.is_err();
         let still_well = client.well_since.is_some_and(|well| well < Instant::now());
         let well = client.closes_well && still_well;
+        client.settled = well && result.is_ok() && !in_haste;
         if well && result.is_err() && !in_haste {
             self.accuse("ends", format!("the shutdown of c{host}: {result:?}"));
         }
         self.settle(host, well);
+    }
+
+    /// Whether nothing is left of it, but for what its callers keep without a guard.
+    pub(super) fn is_settled(&self, host: Host) -> bool {
+        self.clients.get(&host).is_some_and(|client| client.settled)
     }
 
     pub fn has_ended(&self, host: Host) -> bool {

@@ -171,6 +171,27 @@ impl Judge {
         }
     }
 
+    /// An owner is told that it has lost a lock that is renewed.
+    pub fn loses_lock(&mut self, number: u64) {
+        let Some(HeldLock { host, object, .. }) = self.locks.get(&number) else {
+            return;
+        };
+        let (host, object) = (*host, *object);
+        let lasts = self.rules.watchdog;
+        let well = self.clients.get(&host).and_then(|client| client.well_since);
+        let well = well.is_some_and(|well| well + lasts + Duration::from_secs(1) < Instant::now());
+        let excused = self.rules.inexact() || self.rules.stops || self.closing(host);
+        if well && !excused && self.rules.can_keep(lasts) && !self.is_robbed(object) {
+            let detail = format!("c{host} has lost l{object}, and nothing was wrong");
+            self.accuse("kept", detail);
+        }
+    }
+
+    /// A script has freed the lock, so that those who wait are told; or it is taken.
+    pub fn lock_is_freed(&mut self, object: usize, free: bool) {
+        self.is_free(Object::Lock(object), free);
+    }
+
     /// It is given back; whether somebody had taken it away.
     pub fn unlocks(&mut self, number: u64) -> bool {
         let Some(held) = self.locks.remove(&number) else {

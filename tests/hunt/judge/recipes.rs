@@ -17,6 +17,8 @@ pub(super) struct Recipes {
     peers: BTreeMap<(usize, usize), Instant>,
     /// When permits with ids end.
     ends: BTreeMap<usize, BTreeMap<String, f64>>,
+    /// What guards have let go.
+    let_go: BTreeMap<(usize, String), Host>,
     /// The ids that anybody has been told.
     known: BTreeSet<String>,
 }
@@ -123,9 +125,16 @@ impl Judge {
     pub fn has_no_permit(&mut self, number: u64) {
         if let Some(held) = self.recipes.held.remove(&number) {
             let Held {
-                host, recipe, id, ..
+                host,
+                recipe,
+                id,
+                term,
+                ..
             } = held;
             self.note(format_args!("c{host} lets {id} of r{recipe} go"));
+            if matches!(term, Term::Lease(_)) && !id.is_empty() {
+                self.recipes.let_go.insert((recipe, id), host);
+            }
         }
     }
 
@@ -235,6 +244,16 @@ impl Judge {
                 held.host, held.id
             );
             self.accuse("told", detail);
+        }
+        self.recipes
+            .let_go
+            .retain(|(of, id), _| *of != recipe || standing.ids.contains(id));
+        let mut let_go = self.recipes.let_go.iter();
+        let left = let_go.find(|((of, _), host)| *of == recipe && self.is_settled(**host));
+        let left = left.map(|((_, id), host)| (id.clone(), *host));
+        if let Some((id, host)) = left.filter(|_| !robbed && !self.rules.inexact()) {
+            let detail = format!("c{host} has been shut down, and {id} of r{recipe} stands");
+            self.accuse("balance", detail);
         }
         self.is_free(Object::Recipe(recipe), standing.free > 0);
     }

@@ -123,6 +123,9 @@ pub enum AdminCall {
     RenameBack,
     /// A copy gets that name, where nothing has it, or in any case.
     Copy(bool),
+    /// Of permits with ids: one is taken, or given back that was taken before.
+    Take,
+    Give,
     /// Of a latch.
     CountDown,
 }
@@ -144,7 +147,9 @@ pub(super) fn admin(rng: &mut Rng, drops: u32) -> Admin {
 pub(super) fn handling(rng: &mut Rng, drops: u32, subject: Subject) -> Admin {
     let with_ids = subject == Subject::Expirable;
     let life = up_to(rng, &[30, 500, 4000]) + Duration::from_millis(1);
-    let what = match rng.u32(..16) {
+    let what = match rng.u32(..20) {
+        16 | 17 if with_ids => AdminCall::Take,
+        18 | 19 if with_ids => AdminCall::Give,
         0 | 1 => AdminCall::Set(rng.u32(1..5)),
         2 if !with_ids => AdminCall::SetFor(rng.u32(1..5), life),
         2 | 3 => AdminCall::Add(rng.i32(1..4)),

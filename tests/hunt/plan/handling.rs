@@ -1,8 +1,10 @@
 //! What callers do with the objects themselves: they let them expire, rename and copy them, and take what others have.
 
+use std::time::Duration;
+
 use fastrand::Rng;
 
-use super::calls::{Subject, handling};
+use super::calls::{Ask, Call, Subject, handling};
 use super::chance::{chance, millis, pick};
 use super::settings::Settings;
 use super::{Event, What};
@@ -34,11 +36,19 @@ pub(super) fn happens(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
     all.extend((0..settings.recipes.len()).map(Object::Recipe));
     let watched = (0..settings.watched.len()).filter(|number| settings.watched[*number]);
     all.extend(watched.map(Object::Semaphore));
-    for _ in 0..if all.is_empty() { 0 } else { rng.usize(1..4) } {
-        let what = What::Clear(rng.usize(..settings.clients), pick(rng, &all));
-        events.push(Event {
-            at: millis(rng, 0..until),
-            what,
-        });
+    let count = if all.is_empty() { 0 } else { rng.usize(1..4) };
+    for _ in 0..count {
+        let object = pick(rng, &all);
+        let at = millis(rng, 0..until);
+        let what = What::Clear(rng.usize(..settings.clients), object);
+        events.push(Event { at, what });
+        // Somebody has it, and somebody else waits.
+        for before in [900, 600] {
+            let mut call = Call::looking_in(object);
+            (call.ask, call.hold) = (Ask::Wait, millis(rng, 0..12_000));
+            let what = What::Call(rng.usize(..settings.clients), call);
+            let at = at.saturating_sub(Duration::from_millis(before));
+            events.push(Event { at, what });
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::nodes::Node;
-use super::recipes::texts;
+use super::recipes::{permits_of, texts};
 use super::{EPOCH, Happening, World};
 use crate::admin::{Standing, State};
 use crate::judge::{Host, Object};
@@ -21,8 +21,15 @@ impl World {
         self.judge().hears(host);
         self.look_at_counters(None);
         let node = self.wires[number].node;
+        let before = self.locked();
         let reply = self.nodes.node(node).server.execute(connection, words);
         let name = words[0].to_ascii_lowercase();
+        let after = self.locked();
+        for (lock, (before, after)) in before.into_iter().zip(after).enumerate() {
+            if before || after {
+                self.judge().lock_is_freed(lock, !after);
+            }
+        }
         self.wires[number].listens |= name.ends_with(b"subscribe");
         if name != b"client" {
             let mut judge = self.judge();
@@ -153,11 +160,15 @@ impl World {
 
     fn standing_at(&mut self, key: &str) -> Option<Standing> {
         let count = self.nodes.counter(key.as_bytes())?;
+        let held = match self.ask(&["ZCARD", &ids_of(key)]) {
+            Some(Reply::Int(held)) => held,
+            _ => 0,
+        };
         let until = match self.ask(&["PEXPIRETIME", key]) {
             Some(Reply::Int(until)) if until >= 0 => Some(until),
             _ => None,
         };
-        Some(Standing { count, until })
+        Some(Standing { count, held, until })
     }
 
     /// How many permits each client has on record.
@@ -282,6 +293,16 @@ impl World {
         }
     }
 
+    /// Which of the locks somebody has.
+    fn locked(&mut self) -> Vec<bool> {
+        let locks = 0..self.settings.locks;
+        let is_there = |number| {
+            let key = Object::Lock(number).key();
+            self.ask(&["EXISTS", &key]) == Some(Reply::Int(1))
+        };
+        locks.map(is_there).collect()
+    }
+
     /// Tells the judges who holds the locks.
     pub(super) fn look_at_locks(&mut self) {
         self.look_at_counters(None);
@@ -369,6 +390,14 @@ impl World {
             all.push((String::from_utf8_lossy(&key).into_owned(), left));
         }
         all
+    }
+}
+
+/// Where the ids of permits stand, for one whose name may have braces.
+fn ids_of(key: &str) -> String {
+    match key.contains('{') {
+        true => permits_of(key),
+        false => permits_of(&format!("{{{key}}}")),
     }
 }
 
