@@ -106,6 +106,7 @@ impl World {
         Standing {
             ids,
             sum,
+            lasts: recipe.lasts(),
             free: if locked { 0 } else { free },
         }
     }
