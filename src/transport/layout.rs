@@ -10,7 +10,7 @@ use super::cluster::Map;
 use super::link::Linked;
 use super::messages::Messages;
 use super::slot::slot;
-use super::{Command, Failure, Value};
+use super::{Failure, Value};
 use crate::state::ConnectionState;
 
 /// The servers that channels are subscribed at. It is a new one each time that something has moved.
@@ -133,10 +133,8 @@ impl Node {
         let Some(Ok(live)) = live else {
             return Ok(Vec::new());
         };
-        let command = Command::new("PUBSUB").arg("NUMSUB");
-        let command = channels
-            .iter()
-            .fold(command, |command, name| command.arg(name));
+        let names = channels.iter().map(String::as_str);
+        let command = self.messages.count_listeners(names);
         let Value::Array(answer) = live.send(&command).await? else {
             return Ok(Vec::new());
         };
