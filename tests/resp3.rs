@@ -147,7 +147,7 @@ async fn sentinels_and_their_masters_are_spoken_to_by_it() {
     for sentinel in &deployment.sentinels {
         until("each sentinel is listened to by it", LIMIT, async || {
             let listed = listed(sentinel, "reader").await;
-            listed.iter().any(|line| line.contains(" sub=2 "))
+            listed.iter().any(|line| line.contains(" sub=3 "))
                 && listed.iter().all(|line| line.contains("resp=3"))
         })
         .await;
