@@ -23,6 +23,8 @@ local open_places = LINE and function(key, notes, id, now, rules)
 
   local function number(...)
     local answer = redis.pcall(...)
+    -- Of a replica nothing can be had: that is an error, for which whoever asks goes to the master.
+    if type(answer) == 'table' and string.find(answer.err, 'READONLY', 1, true) then redis.call(...) end
     return type(answer) == 'number' and answer
   end
   -- When somebody stops the line: no later than that, or it is a wrong time.

@@ -8,7 +8,7 @@
 -- Returns: for each semaphore a table: how many permits this client has on record, -1 where it is not; in how many
 --   milliseconds the next one's time is up, -1 where nobody is on record; how many permits are free behind a reclaim,
 --   -1 without one; why something could not be done, "" where all was; then two for each client that was dead: the
---   holder, and what stood under it in held
+--   holder, and what stood under it in held. A replica answers with an error
 -- Publishes: as batch.lua does for a release
 -- Repeat-safe: yes, a record is turned into permits once
 -- Invariant: the sum of counter and records stays as it is, but where there is no semaphore any more; a counter
@@ -97,5 +97,9 @@ local function look(i)
 end
 
 local answers = {}
-for i = 1, #KEYS / 4 do answers[i] = look(i) end
+for i = 1, #KEYS / 4 do
+  answers[i] = look(i)
+  -- A replica can do nothing of this: whoever asks is to go to the master.
+  if string.find(answers[i][4], 'READONLY', 1, true) then return { err = 'READONLY this is a replica' } end
+end
 return answers

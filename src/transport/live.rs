@@ -12,7 +12,7 @@ use super::address::Address;
 use super::confirm::Confirming;
 use super::endpoint::{MOST_UNDER_WAY, Opened};
 use super::failure::Reason;
-use super::role::{RoleCheck, is_master};
+use super::role::{RoleCheck, is_replica};
 use super::socket::Traffic;
 use super::{Command, Failure, Refusal, Value};
 use crate::clock::Moment;
@@ -205,7 +205,7 @@ impl Live {
             let answer: RedisResult<redis::Value> =
                 redis::cmd("ROLE").query_async(&mut connection).await;
             match answer {
-                Ok(answer) if !is_master(&answer) => {
+                Ok(answer) if is_replica(&answer) => {
                     if let Some(keeper) = keeper.upgrade() {
                         keeper.ended(generation, End::Moved(Refusal::no_master(&address)));
                     }

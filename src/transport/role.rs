@@ -41,9 +41,21 @@ impl RoleCheck {
 
 /// What `ROLE` answers at a master.
 pub(super) fn is_master(role: &Value) -> bool {
-    let first = match role {
-        Value::Array(items) => items.first(),
-        _ => None,
+    is(role, "master")
+}
+
+/// At a replica. What stands in front of servers may answer anything else.
+pub(super) fn is_replica(role: &Value) -> bool {
+    is(role, "slave")
+}
+
+fn is(role: &Value, word: &str) -> bool {
+    let Value::Array(items) = role else {
+        return false;
     };
-    matches!(first, Some(Value::BulkString(role)) if role == b"master")
+    match items.first() {
+        Some(Value::BulkString(first)) => first == word.as_bytes(),
+        Some(Value::SimpleString(first)) => first == word,
+        _ => false,
+    }
 }

@@ -26,6 +26,8 @@ const AT_ONCE: usize = 512;
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// How long it is at the least between two connections that were made because the server has become a replica.
 const PACE: Duration = Duration::from_millis(500);
+/// The same where messages come from another server than commands go to, again and again.
+const LONGEST_PACE: Duration = Duration::from_secs(30);
 /// So many channels are asked about at a time.
 const MOST_LOOKED_AT: usize = 8;
 /// A channel that is not at home where it should be is tried there again after this.
@@ -61,6 +63,7 @@ async fn until_gone(mut layout: Follower<Layout>, node: &Node) {
 async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>) -> Node {
     let mut wanted = registry.changed.follow();
     let mut backoff = Backoff::new();
+    let mut pace = PACE;
     let mut lost = false;
     loop {
         loop {
@@ -106,6 +109,15 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                         // It may be said of each call.
                         tokio::time::sleep_until(began + PACE).await;
                     }
+                    Ended::Elsewhere => {
+                        tracing::debug!(server = node.name(), "not heard where commands go to");
+                        if began.elapsed() > 2 * PING_INTERVAL {
+                            pace = PACE;
+                        }
+                        // What stands in front of servers may lead the two to different ones for good.
+                        tokio::time::sleep(pace).await;
+                        pace = LONGEST_PACE.min(2 * pace);
+                    }
                     Ended::Lost(failure) => {
                         lost = true;
                         node.doubt();
@@ -135,6 +147,8 @@ enum Ended {
     Lost(Failure),
     /// The address may lead to another server.
     Moved,
+    /// Messages come from another server than commands go to.
+    Elsewhere,
     /// The server is none of the cluster's masters any more.
     Gone,
 }
@@ -176,7 +190,7 @@ impl<'a> Session<'a> {
                     match unheard {
                         Ok(channels) => {
                             if channels.iter().any(|channel| self.subscribed.contains(channel)) {
-                                return Ended::Moved;
+                                return Ended::Elsewhere;
                             }
                         }
                         // Nor is it asked again.
@@ -186,7 +200,8 @@ impl<'a> Session<'a> {
                         Err(_) => {}
                     }
                 }
-                () = another(&mut self.commands) => looking = self.look(),
+                // Both are made anew at about the same time, so that they lead to the same server.
+                () = connected_again(&mut self.commands) => return Ended::Moved,
                 () = self.wanted.changed() => {
                     if let Err(failure) = self.bring_up_to_date().await {
                         return Ended::Lost(failure);
@@ -318,15 +333,16 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Ends when the connection for commands is another one, or none.
-async fn another(commands: &mut Option<watch::Receiver<ConnectionState>>) {
-    let changed = match commands {
-        Some(commands) => commands.changed().await.is_ok(),
-        None => false,
-    };
-    if !changed {
-        std::future::pending().await
+/// Ends when the connection for commands is another one.
+async fn connected_again(commands: &mut Option<watch::Receiver<ConnectionState>>) {
+    if let Some(commands) = commands {
+        while commands.changed().await.is_ok() {
+            if *commands.borrow_and_update() == ConnectionState::Connected {
+                return;
+            }
+        }
     }
+    std::future::pending().await
 }
 
 async fn awaited(looking: &mut Option<Looking<'_>>) -> Result<Vec<String>, Failure> {
