@@ -263,7 +263,7 @@ impl Ledger {
         let seen = client.seen.remove(&number).unwrap_or_default();
         match ended {
             Ended::Done if must => client.worlds.retain(|world| world.contains(&number)),
-            Ended::Changed(true) if call.shows() && !client.counts_down() => {
+            Ended::Changed(true) if call.shows() => {
                 client.worlds.retain(|world| world.contains(&number));
             }
             Ended::Not | Ended::Missing | Ended::Changed(false) => {
@@ -287,6 +287,19 @@ impl Ledger {
             return Err(impossible());
         }
         Ok(())
+    }
+
+    /// A script of `host` about this has been carried out at `now`: what it has done may come to nothing.
+    pub fn is_asked(&mut self, host: Host, now: i64) {
+        let state = self.state;
+        let Some(client) = self.clients.get_mut(&host) else {
+            return;
+        };
+        let worlds = client.worlds.iter();
+        let more: Vec<World> = worlds
+            .flat_map(|world| client.round_trips(world, state, now))
+            .collect();
+        client.worlds.extend(more);
     }
 
     /// A command of `host`, or nobody, has been carried out at `now`, and this stands there since.
@@ -321,10 +334,41 @@ impl Ledger {
 }
 
 impl Client {
-    /// A latch may be opened and set again by one script.
-    fn counts_down(&self) -> bool {
-        let mut made = self.made.values();
-        made.any(|call| *call == AdminCall::CountDown)
+    /// All the ways in which one script may have changed `state` so that it is the same again: by releases, and another call in front of them
+    /// or behind them, none of which was for nothing.
+    fn round_trips(&self, world: &World, state: State, now: i64) -> Vec<World> {
+        const MOST_RELEASES: usize = 6;
+        let open = || {
+            self.made
+                .iter()
+                .filter(|(number, _)| !world.contains(number))
+        };
+        let adds_up = |call: &AdminCall| call.is_owed() || *call == AdminCall::Give;
+        let releases: Vec<(u64, AdminCall)> = open()
+            .filter(|(_, call)| adds_up(call))
+            .take(MOST_RELEASES)
+            .map(|(number, call)| (*number, *call))
+            .collect();
+        let mut worlds = Vec::new();
+        for some in 1..1_usize << releases.len() {
+            let chosen = (releases.iter().enumerate()).filter(|(bit, _)| some >> bit & 1 == 1);
+            let chosen: Vec<(u64, AdminCall)> = chosen.map(|(_, one)| *one).collect();
+            for (number, call) in open().filter(|(_, call)| !adds_up(call)) {
+                let other = (*number, *call);
+                let in_front = [other].into_iter().chain(chosen.iter().copied());
+                let behind = chosen.iter().copied().chain([other]);
+                for calls in [in_front.collect::<Vec<_>>(), behind.collect()] {
+                    let end = calls.iter().try_fold(state, |before, (_, call)| {
+                        Some(call.makes(before, now)).filter(|after| *after != before)
+                    });
+                    if end == Some(state) {
+                        let done = calls.iter().map(|(number, _)| *number);
+                        worlds.push(world.iter().copied().chain(done).collect());
+                    }
+                }
+            }
+        }
+        worlds
     }
 
     /// All the ways in which one script may have made `after` of `before`: one call, and any number of releases, as those

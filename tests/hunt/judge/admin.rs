@@ -16,6 +16,11 @@ impl Judge {
         self.admin.entry(subject).or_default().begins(host, call)
     }
 
+    /// A script of a client about one of these has been carried out.
+    pub fn admin_is_asked(&mut self, subject: Subject, host: Host, now: i64) {
+        self.admin.entry(subject).or_default().is_asked(host, now);
+    }
+
     /// What they are about is this since `now`, by the server's clock.
     pub fn admin_becomes(&mut self, subject: Subject, host: Option<Host>, state: State, now: i64) {
         if subject == Subject::Latch {

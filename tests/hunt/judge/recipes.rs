@@ -134,7 +134,7 @@ impl Judge {
                 ..
             } = held;
             self.note(format_args!("c{host} lets {id} of r{recipe} go"));
-            if matches!(term, Term::Lease(_)) && !id.is_empty() {
+            if matches!(term, Term::Lease(_)) && !id.is_empty() && !self.has_ended(host) {
                 let now = Instant::now();
                 self.recipes.let_go.insert((recipe, id), (host, now));
             }

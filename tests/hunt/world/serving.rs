@@ -52,6 +52,11 @@ impl World {
         let is_call = name.starts_with(b"eval");
         if is_call {
             self.look_at_ends();
+            let now = self.server_millis();
+            let about = |subject: &Subject| words.contains(&subject.key().as_bytes());
+            for subject in Subject::ALL.into_iter().filter(about) {
+                self.judge().admin_is_asked(subject, host, now);
+            }
         }
         let says = |step: &[u8]| words.contains(&step);
         let Node {
