@@ -216,7 +216,10 @@ impl AdminCall {
     pub fn is_owed(self) -> bool {
         matches!(
             self,
-            AdminCall::Release(_) | AdminCall::ReleaseIfExists(_) | AdminCall::CountDown
+            AdminCall::Release(_)
+                | AdminCall::ReleaseIfExists(_)
+                | AdminCall::Give
+                | AdminCall::CountDown
         )
     }
 
@@ -343,9 +346,8 @@ impl Client {
                 .iter()
                 .filter(|(number, _)| !world.contains(number))
         };
-        let adds_up = |call: &AdminCall| call.is_owed() || *call == AdminCall::Give;
         let releases: Vec<(u64, AdminCall)> = open()
-            .filter(|(_, call)| adds_up(call))
+            .filter(|(_, call)| call.is_owed())
             .take(MOST_RELEASES)
             .map(|(number, call)| (*number, *call))
             .collect();
@@ -353,7 +355,7 @@ impl Client {
         for some in 1..1_usize << releases.len() {
             let chosen = (releases.iter().enumerate()).filter(|(bit, _)| some >> bit & 1 == 1);
             let chosen: Vec<(u64, AdminCall)> = chosen.map(|(_, one)| *one).collect();
-            for (number, call) in open().filter(|(_, call)| !adds_up(call)) {
+            for (number, call) in open().filter(|(_, call)| !call.is_owed()) {
                 let other = (*number, *call);
                 let in_front = [other].into_iter().chain(chosen.iter().copied());
                 let behind = chosen.iter().copied().chain([other]);
@@ -382,7 +384,7 @@ impl Client {
                 .filter(|(number, _)| !world.contains(number))
         };
         let releases: Vec<(u64, AdminCall)> = open()
-            .filter(|(_, call)| call.is_owed() || **call == AdminCall::Give)
+            .filter(|(_, call)| call.is_owed())
             .take(MOST_RELEASES)
             .map(|(number, call)| (*number, *call))
             .collect();
