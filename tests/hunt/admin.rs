@@ -337,86 +337,59 @@ impl Ledger {
 }
 
 impl Client {
-    /// All the ways in which one script may have changed `state` so that it is the same again: by releases, and another call in front of them
-    /// or behind them, none of which was for nothing.
-    fn round_trips(&self, world: &World, state: State, now: i64) -> Vec<World> {
-        const MOST_RELEASES: usize = 6;
-        let open = || {
-            self.made
-                .iter()
-                .filter(|(number, _)| !world.contains(number))
-        };
-        let releases: Vec<(u64, AdminCall)> = open()
-            .filter(|(_, call)| call.is_owed())
-            .take(MOST_RELEASES)
-            .map(|(number, call)| (*number, *call))
-            .collect();
-        let mut worlds = Vec::new();
-        for some in 1..1_usize << releases.len() {
+    /// What one script may have done: any number of releases, as those whose callers have gone are added up, and among them another
+    /// call.
+    fn ways(&self, world: &World) -> Vec<Vec<(u64, AdminCall)>> {
+        const MOST_RELEASES: usize = 8;
+        let open = self.made.iter();
+        let open = open.filter(|(number, _)| !world.contains(number));
+        let open = open.map(|(number, call)| (*number, *call));
+        let (mut releases, others): (Vec<_>, Vec<_>) = open.partition(|(_, call)| call.is_owed());
+        releases.drain(..releases.len().saturating_sub(MOST_RELEASES));
+        let mut ways = Vec::new();
+        for some in 0..1_usize << releases.len() {
             let chosen = (releases.iter().enumerate()).filter(|(bit, _)| some >> bit & 1 == 1);
-            let chosen: Vec<(u64, AdminCall)> = chosen.map(|(_, one)| *one).collect();
-            for (number, call) in open().filter(|(_, call)| !call.is_owed()) {
-                let other = (*number, *call);
-                let in_front = [other].into_iter().chain(chosen.iter().copied());
-                let behind = chosen.iter().copied().chain([other]);
-                for calls in [in_front.collect::<Vec<_>>(), behind.collect()] {
-                    let end = calls.iter().try_fold(state, |before, (_, call)| {
-                        Some(call.makes(before, now)).filter(|after| *after != before)
-                    });
-                    if end == Some(state) {
-                        let done = calls.iter().map(|(number, _)| *number);
-                        worlds.push(world.iter().copied().chain(done).collect());
-                    }
+            let chosen: Vec<_> = chosen.map(|(_, one)| *one).collect();
+            for other in &others {
+                for place in 0..=chosen.len() {
+                    let mut calls = chosen.clone();
+                    calls.insert(place, *other);
+                    ways.push(calls);
                 }
             }
+            ways.push(chosen);
         }
-        worlds
+        ways
     }
 
-    /// All the ways in which one script may have made `after` of `before`: one call, and any number of releases, as those
-    /// whose callers have gone are added up.
-    fn after(&self, world: &World, before: State, after: State, now: i64) -> Vec<World> {
-        const MOST_RELEASES: usize = 8;
-        let open = || {
-            self.made
-                .iter()
-                .rev()
-                .filter(|(number, _)| !world.contains(number))
+    /// All the ways in which one script may have changed `state` so that it is the same again, and nothing of it was for nothing.
+    fn round_trips(&self, world: &World, state: State, now: i64) -> Vec<World> {
+        let comes_back = |calls: &Vec<(u64, AdminCall)>| {
+            let end = calls.iter().try_fold(state, |before, (_, call)| {
+                Some(call.makes(before, now)).filter(|after| *after != before)
+            });
+            calls.len() > 1 && end == Some(state)
         };
-        let releases: Vec<(u64, AdminCall)> = open()
-            .filter(|(_, call)| call.is_owed())
-            .take(MOST_RELEASES)
-            .map(|(number, call)| (*number, *call))
-            .collect();
-        let mut worlds = Vec::new();
-        for some in 0..1_usize << releases.len() {
-            let chosen = releases
-                .iter()
-                .enumerate()
-                .filter(|(bit, _)| some >> bit & 1 == 1);
-            let (numbers, calls): (Vec<u64>, Vec<AdminCall>) = chosen.map(|(_, one)| *one).unzip();
-            let released = |state: State| {
-                let one = |state: State, call: &AdminCall| match call {
-                    // There may be something by then.
-                    AdminCall::ReleaseIfExists(permits) => state.plus((*permits).into()),
-                    call => call.makes(state, now),
-                };
-                calls.iter().fold(state, one)
-            };
-            let mut done = world.clone();
-            done.extend(&numbers);
-            if released(before) == after {
-                worlds.push(done.clone());
-            }
-            for (number, call) in open().filter(|(number, _)| !numbers.contains(number)) {
-                let made = |state: State| call.makes(state, now);
-                if made(released(before)) == after || released(made(before)) == after {
-                    let mut done = done.clone();
-                    done.insert(*number);
-                    worlds.push(done);
-                }
-            }
-        }
-        worlds
+        let ways = self.ways(world).into_iter().filter(comes_back);
+        ways.map(|calls| with(world, &calls)).collect()
     }
+
+    /// All the ways in which one script may have made `after` of `before`.
+    fn after(&self, world: &World, before: State, after: State, now: i64) -> Vec<World> {
+        let makes = |calls: &Vec<(u64, AdminCall)>| {
+            let one = |state: State, (_, call): &(u64, AdminCall)| match call {
+                // There may be something by then.
+                AdminCall::ReleaseIfExists(permits) => state.plus((*permits).into()),
+                call => call.makes(state, now),
+            };
+            calls.iter().fold(before, one) == after
+        };
+        let ways = self.ways(world).into_iter().filter(makes);
+        ways.map(|calls| with(world, &calls)).collect()
+    }
+}
+
+fn with(world: &World, calls: &[(u64, AdminCall)]) -> World {
+    let done = calls.iter().map(|(number, _)| *number);
+    world.iter().copied().chain(done).collect()
 }
