@@ -294,10 +294,15 @@ impl Ledger {
 
     /// A script of `host` about this has been carried out at `now`: what it has done may come to nothing.
     pub fn is_asked(&mut self, host: Host, now: i64) {
+        /// Where so much may have happened nothing is told apart any more.
+        const MOST_WORLDS: usize = 64;
         let state = self.state;
         let Some(client) = self.clients.get_mut(&host) else {
             return;
         };
+        if client.worlds.len() > MOST_WORLDS {
+            return;
+        }
         let worlds = client.worlds.iter();
         let more: Vec<World> = worlds
             .flat_map(|world| client.round_trips(world, state, now))
@@ -340,7 +345,7 @@ impl Client {
     /// What one script may have done: any number of releases, as those whose callers have gone are added up, and among them another
     /// call.
     fn ways(&self, world: &World) -> Vec<Vec<(u64, AdminCall)>> {
-        const MOST_RELEASES: usize = 8;
+        const MOST_RELEASES: usize = 6;
         let open = self.made.iter();
         let open = open.filter(|(number, _)| !world.contains(number));
         let open = open.map(|(number, call)| (*number, *call));

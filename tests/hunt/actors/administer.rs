@@ -11,11 +11,7 @@ use crate::plan::{Admin, AdminCall, Subject};
 
 impl Actor {
     pub(super) async fn administer(&self, admin: Admin) {
-        // What is added up may come together.
-        let _alone = match admin.what {
-            AdminCall::CountDown | AdminCall::Release(_) => None,
-            _ => Some(self.administers.lock().await),
-        };
+        let _alone = self.administers.lock().await;
         let client = self.client().await;
         let Admin { subject, what, .. } = admin;
         let number = self.judge().admin_begins(subject, self.host, what);

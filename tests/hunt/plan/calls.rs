@@ -144,12 +144,15 @@ pub(super) fn admin(rng: &mut Rng, drops: u32) -> Admin {
 }
 
 /// Mostly about how long an object is there, and under which name.
-pub(super) fn handling(rng: &mut Rng, drops: u32, subject: Subject) -> Admin {
+pub(super) fn handling(rng: &mut Rng, drops: u32, subject: Subject, calm: bool) -> Admin {
     let with_ids = subject == Subject::Expirable;
+    // Of what a caller is granted who may have gone nobody could tell.
+    let takes = with_ids && calm;
+    let drops = if takes { 0 } else { drops };
     let life = up_to(rng, &[30, 500, 4000]) + Duration::from_millis(1);
     let what = match rng.u32(..20) {
-        16 | 17 if with_ids => AdminCall::Take,
-        18 | 19 if with_ids => AdminCall::Give,
+        16 | 17 if takes => AdminCall::Take,
+        18 | 19 if takes => AdminCall::Give,
         0 | 1 => AdminCall::Set(rng.u32(1..5)),
         2 if !with_ids => AdminCall::SetFor(rng.u32(1..5), life),
         2 | 3 => AdminCall::Add(rng.i32(1..4)),

@@ -19,9 +19,12 @@ pub(super) fn happens(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
     let rng = &mut draws(seed);
     let until = settings.healing.as_millis() as u64;
     let drops = pick(rng, &[0, 20, 60]);
+    let calls =
+        |event: &Event| matches!(event.what, What::Call(..) | What::Jvm(..) | What::Peer(_));
+    let calm = settings.masters == 0 && events.iter().all(calls);
     for subject in [Subject::Semaphore, Subject::Expirable] {
         for _ in 0..pick(rng, &[0, 0, 0, 15, 30]) {
-            let admin = handling(rng, drops, subject);
+            let admin = handling(rng, drops, subject, calm);
             let what = What::Admin(rng.usize(..settings.clients), admin);
             events.push(Event {
                 at: millis(rng, 0..until),
