@@ -150,7 +150,8 @@ impl Actor {
         if let Some((lease, _)) = call.nested {
             let asked = Instant::now();
             let lasts = match recipe.layout {
-                Layout::Expirable => lease.or(recipe.lasts()),
+                // Those who wait hear of an earlier end when they look the next time.
+                Layout::Expirable => lease.max(recipe.lasts()),
                 _ => recipe.lasts(),
             };
             let end = lasts.map(|lasts| asked + lasts);
