@@ -86,21 +86,25 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// So many nodes more, so deep.
+    fn has_more(&mut self, nodes: usize, depth: usize) -> Result<(), Fault> {
+        self.nodes += nodes;
+        if depth > DEEPEST || self.nodes > MOST_NODES {
+            return Err(fault(self.line, "this is too much"));
+        }
+        Ok(())
+    }
+
     fn node(&mut self, first: Event<'a>, depth: usize) -> Result<Node, Fault> {
         let line = self.line;
-        self.nodes += 1;
-        if depth > DEEPEST || self.nodes > MOST_NODES {
-            return Err(fault(line, "this is too much"));
-        }
+        self.has_more(1, depth)?;
         let (anchor, tag, value) = match first {
             Event::Alias(anchor) => {
                 let known = self.anchors.get(&anchor);
                 let known = known.ok_or_else(|| fault(line, "this anchor is not known"))?;
-                self.nodes += known.count();
-                if self.nodes > MOST_NODES {
-                    return Err(fault(line, "this is too much"));
-                }
-                let known = known.clone();
+                let count = known.count();
+                self.has_more(count, depth)?;
+                let known = self.anchors[&anchor].clone();
                 return Ok(Node { line, ..known });
             }
             Event::Scalar(text, style, anchor, tag) => (anchor, tag, scalar(text, style)),

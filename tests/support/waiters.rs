@@ -57,14 +57,17 @@ pub async fn until_listening(connection: &mut impl ConnectionLike, name: &str, c
     .await;
 }
 
+/// What a server says of its primary, or of its replicas.
+async fn replication(server: &mut impl ConnectionLike) -> String {
+    let mut info = redis::cmd("INFO");
+    let info = info.arg("replication").query_async(server).await;
+    info.expect("INFO answers")
+}
+
 /// Waits until a replica has its primary's data and follows it.
 pub async fn until_linked(replica: &mut impl ConnectionLike) {
     until("the replica follows its primary", PATIENCE, async || {
-        let info: String = redis::cmd("INFO")
-            .arg("replication")
-            .query_async(replica)
-            .await
-            .expect("INFO answers");
+        let info = replication(replica).await;
         info.contains("master_link_status:up")
     })
     .await;
@@ -74,11 +77,7 @@ pub async fn until_linked(replica: &mut impl ConnectionLike) {
 /// says that it follows.
 pub async fn until_counted(primary: &mut impl ConnectionLike) {
     until("the primary hears its replica", PATIENCE, async || {
-        let info: String = redis::cmd("INFO")
-            .arg("replication")
-            .query_async(primary)
-            .await
-            .expect("INFO answers");
+        let info = replication(primary).await;
         let replica = info.lines().find(|line| line.starts_with("slave0:"));
         replica.is_some_and(|told| told.contains("state=online") && !told.contains("offset=0,"))
     })

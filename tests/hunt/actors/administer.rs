@@ -13,14 +13,18 @@ impl Actor {
     pub(super) async fn administer(&self, admin: Admin) {
         let _alone = self.administers.lock().await;
         let client = self.client().await;
-        let Admin { subject, what, .. } = admin;
+        let Admin {
+            subject,
+            what,
+            patience,
+        } = admin;
         let number = self.judge().admin_begins(subject, self.host, what);
         let asked = Asked {
             actor: self,
             subject,
             number,
             since: Instant::now(),
-            is_owed: admin.what.is_owed(),
+            is_owed: what.is_owed(),
         };
         let asking = async {
             match subject {
@@ -29,7 +33,7 @@ impl Actor {
                 Subject::Expirable => self.of_permits_with_ids(&client, what).await,
             }
         };
-        let answer = match admin.patience {
+        let answer = match patience {
             Some(patience) => match timeout(patience, asking).await {
                 Ok(answer) => answer,
                 // Told when it is dropped.
@@ -41,8 +45,7 @@ impl Actor {
             Ok(ended) => asked.ends(ended),
             Err(Error::NoSuchObject { .. }) => asked.ends(Ended::Missing),
             Err(error) => {
-                self.judge()
-                    .failed(self.host, &format!("{:?}", admin.what), &error);
+                self.judge().failed(self.host, &format!("{what:?}"), &error);
                 asked.ends(match error.effect() {
                     Effect::None => Ended::Not,
                     _ => Ended::Unknown,
