@@ -14,7 +14,7 @@ macro_rules! line {
 /// What is carried out once, and undone where it is refused.
 macro_rules! envelope {
     () => {
-        lua!("engine/record", "engine/envelope")
+        lua!("engine/change", "engine/record", "engine/envelope")
     };
 }
 /// The semaphore's batch, behind what reads its counter.
@@ -27,14 +27,19 @@ macro_rules! semaphore {
 macro_rules! recipe {
     ($($file:literal),+) => {
         concat!(
-            lua!("engine/record", "engine/steps"),
+            lua!("engine/change", "engine/record", "engine/steps"),
             line!(),
             lua!("recipes/ids", $($file,)+ "recipes/batch"),
         )
     };
 }
 
-pub(crate) const ONCE: &str = lua!("semaphore/announce", "engine/record", "engine/once");
+pub(crate) const ONCE: &str = lua!(
+    "semaphore/announce",
+    "engine/change",
+    "engine/record",
+    "engine/once"
+);
 pub(crate) const FORGET: &str = lua!("engine/forget");
 
 pub(crate) const SEMAPHORE: &str = concat!(
@@ -50,12 +55,12 @@ pub(crate) const WATCHED: &str = concat!(
     lua!("semaphore/counter", "semaphore/holders"),
     semaphore!(),
 );
-pub(crate) const RECLAIM: &str = lua!("semaphore/announce", "semaphore/reclaim");
-pub(crate) const LONE: &str = lua!("semaphore/announce", "semaphore/lone");
+pub(crate) const RECLAIM: &str = lua!("engine/change", "semaphore/announce", "semaphore/reclaim");
+pub(crate) const LONE: &str = lua!("engine/change", "semaphore/announce", "semaphore/lone");
 pub(crate) const SETTLE: &str = lua!("semaphore/settle");
 pub(crate) const NUDGE: &str = lua!("semaphore/nudge");
 
-pub(crate) const LOCK: &str = lua!("lock/batch");
+pub(crate) const LOCK: &str = lua!("engine/change", "lock/batch");
 pub(crate) const TAKE: &str = lua!("lock/take");
 pub(crate) const GIVE: &str = lua!("lock/give");
 pub(crate) const RENEW_LOCKS: &str = lua!("lock/renew");

@@ -80,12 +80,15 @@ async fn replica_of(server: &mut MultiplexedConnection, primary: Option<u16>) {
 }
 
 /// Of the one of the two that is the master: nobody changes the place where an address leads to.
-async fn of_the_master(pair: &Pair) -> Client {
+fn of_both(pair: &Pair) -> String {
     let ports = [pair.primary.port(), pair.replica.port()];
     let [first, second] = ports.map(|port| format!("127.0.0.1:{port}"));
-    let url = format!("redis+replicated://{first},{second}");
+    format!("redis+replicated://{first},{second}")
+}
+
+async fn of_the_master(pair: &Pair) -> Client {
     // Nothing is found by looking once in a while.
-    let connecting = builder(url).safety_interval(NEVER);
+    let connecting = builder(of_both(pair)).safety_interval(NEVER);
     connecting.connect().await.unwrap()
 }
 
@@ -113,6 +116,32 @@ async fn who_only_waits_leaves_a_master_that_has_become_a_replica() {
     other.count_down_latch("shut").count_down().await.unwrap();
     served(task).await;
     served(open).await;
+}
+
+/// What a client holds is renewed where the master is now, sooner than it asks for the role of a server by itself.
+#[tokio::test]
+async fn who_only_holds_leaves_a_master_that_has_become_a_replica() {
+    const LEASE: Duration = Duration::from_secs(3);
+    let pair = Pair::start().await;
+    let connecting = builder(of_both(&pair)).lock_watchdog_timeout(LEASE);
+    let client = connecting.connect().await.unwrap();
+    let seats = client.semaphore("held").watched();
+    seats.try_set_permits(2).await.unwrap();
+    let permit = seats.permit(1).await.unwrap();
+    pair.until_across("held").await;
+    replica_of(&mut pair.replica.connection().await, None).await;
+    is_left_alone(&pair.primary).await;
+    // Looks after the dead, too.
+    let connecting = builder(pair.replica.url()).lock_watchdog_timeout(LEASE);
+    let other = connecting.connect().await.unwrap();
+    let others = other.semaphore("held").watched();
+    let theirs = others.permit(1).await.unwrap();
+    let freed = others.try_acquire_for(1, LEASE * 3).await;
+    assert_eq!(freed, Ok(false), "what is held is free for nobody");
+    assert!(!permit.is_lost());
+    permit.release().await.unwrap();
+    theirs.release().await.unwrap();
+    assert_eq!(others.available_permits().await, Ok(2));
 }
 
 /// Messages come from where commands go to, though both connections find the master by themselves.

@@ -1,13 +1,14 @@
-//! Renewal that the server forbids for a while: it says nothing of what is held, and is tried again as long as that lasts.
+//! Renewal that the server refuses for a while, or can't carry out as it is a replica: that says nothing of what is held, and is
+//! tried again as long as that lasts.
 
 mod support;
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::Client;
+use redisson_semaphore::{Client, Lease};
 use support::server::RedisServer;
 use support::waiters::until;
 
@@ -104,4 +105,62 @@ async fn permits_on_record() {
     assert!(!permit.is_lost());
     permit.release().await.unwrap();
     assert_eq!(seats.available_permits().await, Ok(2));
+}
+
+/// How often a replica has refused a change.
+async fn refusals_of_a_replica(control: &mut MultiplexedConnection) -> u64 {
+    let info: String = redis::cmd("INFO")
+        .arg("errorstats")
+        .query_async(control)
+        .await
+        .unwrap();
+    let mut lines = info.lines();
+    let count = lines.find_map(|line| line.strip_prefix("errorstat_READONLY:count="));
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+/// It is a replica until it has refused so many changes.
+async fn be_a_replica_for_a_while(control: &mut MultiplexedConnection, times: u64) {
+    let replica_of = async |control: &mut MultiplexedConnection, master: [&str; 2]| {
+        redis::cmd("REPLICAOF")
+            .arg(&master)
+            .exec_async(control)
+            .await
+            .unwrap();
+    };
+    // Nobody listens there.
+    replica_of(control, ["127.0.0.1", "1"]).await;
+    until("renewals are refused", LIMIT, async || {
+        refusals_of_a_replica(control).await >= times
+    })
+    .await;
+    replica_of(control, ["NO", "ONE"]).await;
+}
+
+/// What is held of all kinds: the first ones that are refused do not stand for the others.
+#[tokio::test]
+async fn by_a_replica() {
+    let (_server, client, mut control) = start().await;
+    let seats = client.semaphore("seats").watched();
+    seats.try_set_permits(2).await.unwrap();
+    let permit = seats.permit(1).await.unwrap();
+    let jobs = client.permit_expirable_semaphore("jobs");
+    jobs.try_set_permits(2).await.unwrap();
+    let job = jobs.permit().await.unwrap();
+    let door = client.lock("door").guard().await.unwrap();
+    let began = Instant::now();
+    be_a_replica_for_a_while(&mut control, 3).await;
+    let renewed = |lease: &Lease| lease.remaining() > Some(LEASE * 3 / 4);
+    until(
+        "they are renewed, behind their first end",
+        LIMIT,
+        async || renewed(job.lease()) && renewed(door.lease()) && began.elapsed() > LEASE,
+    )
+    .await;
+    assert!(!permit.is_lost() && !job.is_lost() && !door.is_lost());
+    permit.release().await.unwrap();
+    assert_eq!(job.release().await, Ok(true));
+    door.unlock().await.unwrap();
+    assert_eq!(seats.available_permits().await, Ok(2));
+    assert_eq!(jobs.available_permits().await, Ok(2));
 }

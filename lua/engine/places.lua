@@ -1,5 +1,5 @@
 -- Purpose: reads and writes the places in a line, and what is noted of the clients that stand there; src/engine/turns has the form
--- Counterpart: extension: a part of scripts that serve clients in turn, before engine/line.lua
+-- Counterpart: extension: a part of scripts that serve clients in turn, behind engine/change.lua and before engine/line.lua
 -- Returns: nothing by itself; where there is a `LINE`, it defines `open_places(key, notes, id, now, rules)`, all as `open_line` has them. The places have
 --   `me`: the place of the client that runs this; `longest`: no patience is longer, PATIENCE being the shortest; nobody is passed for longer than
 --   MOST_PASSED; `stands`: it is in
@@ -22,9 +22,7 @@ local open_places = LINE and function(key, notes, id, now, rules)
   local loaded, broken, fields, left = 0, false, {}, 0
 
   local function number(...)
-    local answer = redis.pcall(...)
-    -- Of a replica nothing can be had: that is an error, for which whoever asks goes to the master.
-    if type(answer) == 'table' and string.find(answer.err, 'READONLY', 1, true) then redis.call(...) end
+    local answer = change(...)
     return type(answer) == 'number' and answer
   end
   -- When somebody stops the line: no later than that, or it is a wrong time.
@@ -46,7 +44,7 @@ local open_places = LINE and function(key, notes, id, now, rules)
   -- With what is no notes nobody could be passed who was told and does not come: that would be so for good.
   local function forget_others()
     local noted = redis.pcall('HLEN', notes)
-    if type(noted) == 'table' and string.find(noted.err, 'WRONGTYPE') then redis.pcall('DEL', notes) end
+    if type(noted) == 'table' and string.find(noted.err, 'WRONGTYPE') then change('DEL', notes) end
   end
 
   places.note = function(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
@@ -77,7 +75,7 @@ local open_places = LINE and function(key, notes, id, now, rules)
     -- Those behind are where it was, unless it may not be taken out.
     local was_there = number('ZREM', key, place.id) or 0
     loaded, left = loaded - was_there, left + was_there
-    if forget then redis.pcall('HDEL', notes, place.id) end
+    if forget then change('HDEL', notes, place.id) end
   end
 
   places.write = function(comes)

@@ -1,6 +1,6 @@
 -- Purpose: keeps on record what a client's last call on an object came to, so that it happens once, however often its request
 --   arrives
--- Counterpart: extension: the part of the scripts of src/engine/primitive before envelope.lua or steps.lua, and of once.lua
+-- Counterpart: extension: the part of the scripts of src/engine/primitive behind change.lua and before envelope.lua or steps.lua, and of once.lua
 -- KEYS[1] record: string, "<sequence number> <answer>" of the client's last call that is on record
 -- ARGV[1..] first a publish command; then the sequence number of this call, rising within a client, of a fixed width; the time to
 --   live of the record in milliseconds; "1": put the call on record even if it changes nothing (an earlier copy may still arrive),
@@ -19,7 +19,7 @@ local function on_record(answer, changes)
   if not answer then
     old = redis.pcall('GET', KEYS[1])
   elseif changes or ARGV[4] ~= '0' then
-    old = redis.pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
+    old = change('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
   end
   if not old or type(old) == 'table' then return old end
   if old < ARGV[2] then return nil, old end

@@ -1,6 +1,6 @@
 -- Purpose: carries out, once, the calls that the owners of one client made on one lock: in order, as if
 --   their single scripts had run back to back; so an unlock and the next local owner's turn cost one call.
--- Counterpart: RLock.tryLock, unlock, forceUnlock; RFencedLock.tryLockAndGetToken
+-- Counterpart: RLock.tryLock, unlock, forceUnlock; RFencedLock.tryLockAndGetToken; the part behind engine/change.lua
 -- KEYS[1] lock: hash, the owner that holds it -> how often
 -- KEYS[2] channel: where waiters of every client listen
 -- KEYS[3] fence: string, a number of this client in sixteen digits, what it sent before that is refused; and " forced"
@@ -94,7 +94,7 @@ end
 -- Who is next. What nobody of ours has written there is nobody.
 local settled = redis.pcall('GET', KEYS[4])
 local patience, passed_since, first = string.match(type(settled) == 'string' and settled or '', '^(%d+) (%d+) (.*)$')
-if settled and not first then redis.pcall('DEL', KEYS[4]) end
+if settled and not first then change('DEL', KEYS[4]) end
 
 -- For how long those who wait leave the free lock to another client, whose time begins when the first of them sees it.
 local function left_to_another()
@@ -115,7 +115,7 @@ local function come_next()
   local time = redis.call('TIME')
   local since = time[1] * 1000 + math.floor(time[2] / 1000) - passed_for
   if first and first ~= KEYS[3] and tonumber(passed_since) <= since then return false end
-  local set = redis.pcall('SET', KEYS[4], string.format('%s %.0f %s', left_free, math.max(0, since), KEYS[3]), 'PX', 5000)
+  local set = change('SET', KEYS[4], string.format('%s %.0f %s', left_free, math.max(0, since), KEYS[3]), 'PX', 5000)
   return not set.err
 end
 

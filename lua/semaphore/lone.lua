@@ -1,6 +1,6 @@
 -- Purpose: carries out lone calls, each on a semaphore of its own: the usual cases of batch.lua in short, for many
 --   semaphores in one script
--- Counterpart: RSemaphore.tryAcquire, release; the part behind announce.lua
+-- Counterpart: RSemaphore.tryAcquire, release; the part behind engine/change.lua and announce.lua
 -- KEYS[1] record: string, "<sequence number> <what became of each call>" of the last script that went this way
 -- KEYS[2..] semaphores: two for each call, the semaphore and its channel, those of batch.lua
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
@@ -50,7 +50,7 @@ end
 if not changes then return answers end
 
 -- The record first: a server that can't or may not write says so before anything has changed.
-local old = pcall('SET', KEYS[1], ARGV[2] .. ' ' .. table.concat(fates), 'PX', ARGV[3], 'GET')
+local old = change('SET', KEYS[1], ARGV[2] .. ' ' .. table.concat(fates), 'PX', ARGV[3], 'GET')
 if old and (type(old) == 'table' or old >= ARGV[2]) then
   if type(old) == 'string' then put_back(KEYS[1], old, 'PX', ARGV[3]) end
   for i = 1, 2 * calls, 2 do answers[i], answers[i + 1] = false, -1 end

@@ -1,5 +1,5 @@
 -- Purpose: gives the permits of dead clients back, and keeps this client's own on record, for many semaphores at once
--- Counterpart: extension; to Redisson's waiters it is a release. The part behind announce.lua
+-- Counterpart: extension; to Redisson's waiters it is a release. The part behind engine/change.lua and announce.lua
 -- KEYS[1..] semaphores: four for each, the semaphore and its channel, and the two of holders.lua: held and alive
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] for how many milliseconds this client is believed alive from now on
@@ -37,11 +37,11 @@ local function reclaim(semaphore, channel, held, alive, answer)
     if not before or before + permits > HIGHEST then return 'the counter cannot take them: ' .. string.sub(text or 'none', 1, 64) end
     -- What does not exist is not made by the dead.
     if text then
-      total = redis.pcall('INCRBY', semaphore, permits)
+      total = change('INCRBY', semaphore, permits)
       if type(total) == 'table' then return total.err end
     end
   end
-  local removed = redis.pcall('HDEL', held, unpack(dead))
+  local removed = change('HDEL', held, unpack(dead))
   if type(removed) == 'table' then
     if total then redis.pcall('INCRBY', semaphore, -permits) end
     return removed.err
@@ -62,7 +62,7 @@ local function give_ends(held, alive)
   local count, known = redis.pcall('HLEN', held), redis.pcall('ZCARD', alive)
   if type(count) ~= 'number' or type(known) ~= 'number' or count <= known then return end
   local all = redis.pcall('HGETALL', held)
-  for i = 1, #all, 2 do redis.pcall('ZADD', alive, 'NX', string.format('%.0f', now + ARGV[2]), all[i]) end
+  for i = 1, #all, 2 do change('ZADD', alive, 'NX', string.format('%.0f', now + ARGV[2]), all[i]) end
 end
 
 -- Puts the end of `id` off; how many permits it has on record.
@@ -73,11 +73,11 @@ local function renew(held, alive, id, may_go)
   local permits = type(text) == 'string' and tonumber(string.match(text, '^(%d+) '))
   if not permits then return -1 end
   if permits == 0 and may_go then
-    redis.pcall('HDEL', held, id)
+    change('HDEL', held, id)
     redis.pcall('ZREM', alive, id)
     return -1
   end
-  local put = redis.pcall('ZADD', alive, string.format('%.0f', now + ARGV[2]), id)
+  local put = change('ZADD', alive, string.format('%.0f', now + ARGV[2]), id)
   return type(put) == 'table' and put or permits
 end
 
@@ -99,7 +99,5 @@ end
 local answers = {}
 for i = 1, #KEYS / 4 do
   answers[i] = look(i)
-  -- A replica can do nothing of this: whoever asks is to go to the master.
-  if string.find(answers[i][4], 'READONLY', 1, true) then return { err = 'READONLY this is a replica' } end
 end
 return answers

@@ -34,7 +34,7 @@ if listeners > math.min(own, 1) and listeners > 0 then
 elseif NOTES then
   -- Nobody waits for whoever may stand there; and who comes next finds the line empty, and calls this client.
   local gone = redis.pcall('ZRANGE', LINE, 0, 999)
-  if gone[1] then redis.pcall('ZREM', LINE, unpack(gone)) end
+  if gone[1] then change('ZREM', LINE, unpack(gone)) end
 end
 if time and not time.err then
   local MOST_OWED, LEAST_WEIGHT, NEAR, CROWD = 8, 1 / 32, 3, 16

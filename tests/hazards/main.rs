@@ -14,6 +14,7 @@ mod layouts;
 mod lost;
 mod reconnect;
 mod refused;
+mod replica;
 mod restart;
 mod shutdown;
 mod subject;

@@ -47,6 +47,12 @@ impl Judge {
         }
     }
 
+    /// A script has answered as if the server were none that only reads, though it was told so.
+    pub fn hides_a_replica(&mut self, script: &str, refused: &str) {
+        let detail = format!("{script} was refused {refused} by a replica, and does not say so");
+        self.accuse("replica", detail);
+    }
+
     /// A client has got a message. `turn`: it says that it is its turn.
     pub fn is_told(&mut self, turn: bool) {
         self.crowd.messages += 1;

@@ -10,6 +10,8 @@ use crate::sim::server::{ConnectionId, Faults, Membership, Port, Reply, Server, 
 pub const ALONE: Port = 6379;
 /// Where the first node of a cluster does.
 const FIRST: Port = 7000;
+/// So much higher is the port of the replica that takes over from a master, and of the next one behind it.
+const REPLICA: Port = 100;
 /// Connections of different nodes have different numbers.
 const CONNECTIONS: u64 = 1_000_000;
 
@@ -55,7 +57,9 @@ impl Nodes {
             return nodes;
         }
         for port in &ports {
-            nodes.join(micros, Membership::new(*port, &ports));
+            let mut member = Membership::new(*port, &ports);
+            member.replicas = Some(REPLICA);
+            nodes.join(micros, member);
         }
         let owners = nodes.all[0]
             .server
@@ -309,8 +313,8 @@ impl Nodes {
     pub fn takes_over(&mut self, number: usize, lag: usize) -> usize {
         self.epoch += 1;
         let now = self.now();
-        let port = FIRST + u16::try_from(self.all.len()).expect("a few");
         let former = &mut self.all[number];
+        let port = former.port + REPLICA;
         former.replaced = true;
         let snapshot = former.server.snapshot();
         let mut member = former.server.member(|member| member.clone());

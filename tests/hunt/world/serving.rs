@@ -51,6 +51,13 @@ impl World {
         self.look_at_counters(Some(host));
         let is_call = name.starts_with(b"eval");
         if is_call {
+            let refused = self.nodes.node(node).server.refused_as_replica();
+            let says = matches!(&reply, Some(Reply::Error(text))
+                if text.windows(8).any(|word| word == b"READONLY"));
+            if let Some(refused) = refused.filter(|_| !says) {
+                let script = scripts::name_of(words[1]).unwrap_or("a script");
+                self.judge().hides_a_replica(script, refused);
+            }
             self.look_at_ends();
             let now = self.server_millis();
             let about = |subject: &Subject| words.contains(&subject.key().as_bytes());

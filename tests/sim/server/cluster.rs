@@ -30,6 +30,8 @@ pub struct Membership {
     pub epoch: u64,
     /// It knows of slots that nobody serves.
     pub down: bool,
+    /// How far behind a master's port that of its replica is, where there are any.
+    pub replicas: Option<Port>,
 }
 
 /// Where a command is to be carried out.
@@ -56,6 +58,7 @@ impl Membership {
             importing: BTreeMap::new(),
             epoch: 1,
             down: false,
+            replicas: None,
         }
     }
 
@@ -233,26 +236,25 @@ pub fn info(context: &mut Context<'_>, _: &[&[u8]]) -> Outcome {
     )))
 }
 
-/// Without replicas.
+/// Each master has one replica, or none.
 pub fn slots(context: &mut Context<'_>, _: &[&[u8]]) -> Outcome {
     let cluster = member(context)?;
     let mut first = 0;
     let ranges = cluster.owners.chunk_by(|one, two| one == two).map(|range| {
         let from = first;
         first += range.len();
-        let port = range[0];
-        let id = format!("{port:040x}");
-        let master = vec![
-            Reply::Nil,
-            Reply::Int(port.into()),
-            Reply::bulk(id),
-            Reply::Array(Vec::new()),
-        ];
-        Reply::Array(vec![
-            Reply::count(from),
-            Reply::count(first - 1),
-            Reply::Array(master),
-        ])
+        let node = |port: Port| {
+            Reply::Array(vec![
+                Reply::Nil,
+                Reply::Int(port.into()),
+                Reply::bulk(format!("{port:040x}")),
+                Reply::Array(Vec::new()),
+            ])
+        };
+        let master = range[0];
+        let mut words = vec![Reply::count(from), Reply::count(first - 1), node(master)];
+        words.extend(cluster.replicas.map(|behind| node(master + behind)));
+        Reply::Array(words)
     });
     Ok(Reply::Array(ranges.collect()))
 }

@@ -25,6 +25,8 @@ pub struct Core {
     pub faults: Faults,
     /// The script that is being carried out.
     pub script: Option<Script>,
+    /// Which change of the last script was refused as this is a replica: the first one.
+    pub refused_as_replica: Option<&'static str>,
     /// As a node of a cluster.
     pub cluster: Option<Membership>,
     /// What was published here, and is to be passed on to the other nodes.
@@ -128,6 +130,9 @@ impl Core {
         let (connection, database) = (script.connection, script.database);
         let command = command::find_in_script(words)?;
         let may_fail = !script.has_written;
+        if may_fail && self.faults.replica && command.writes() {
+            self.refused_as_replica.get_or_insert(command.name);
+        }
         self.faults.admit_in_script(command, may_fail)?;
         if command.writes() {
             self.script.as_mut().expect("a script runs").has_written = true;

@@ -12,8 +12,8 @@
 //! - the members of a set, and the fields of a large hash, come in an order of their own, which is always the same;
 //! - the tables of the Lua libraries are not protected against scripts, only the globals are;
 //! - the number -0 of a script is 0 to a command;
-//! - a node of a cluster hears of the others only what it is told ([`Server::member`]), has no replicas, and names no hosts, as with
-//!   `cluster-preferred-endpoint-type unknown-endpoint`;
+//! - a node of a cluster hears of the others only what it is told ([`Server::member`]), has no replicas but in what it tells, and
+//!   names no hosts, as with `cluster-preferred-endpoint-type unknown-endpoint`;
 //! - `MEMORY USAGE` is an estimate, `INFO` and `ROLE` are short;
 //! - it speaks the second version of the protocol only, and has one user.
 
@@ -134,6 +134,7 @@ impl Server {
     /// subscriptions are.
     pub fn execute(&mut self, connection: ConnectionId, words: &[&[u8]]) -> Option<Reply> {
         let asked = self.core.borrow_mut().connection(connection).asking;
+        self.core.borrow_mut().refused_as_replica = None;
         let admitted = self.core.borrow_mut().admit(connection, words);
         let outcome: Outcome = match admitted {
             Err(refusal) => Err(refusal),
@@ -152,6 +153,11 @@ impl Server {
         }
         drop(core);
         Some(outcome.into())
+    }
+
+    /// The first change of the last script that was refused as this is a replica.
+    pub fn refused_as_replica(&self) -> Option<&'static str> {
+        self.core.borrow().refused_as_replica
     }
 
     /// Takes what the connection was sent besides the answers of its commands, in order: messages, and the
