@@ -27,6 +27,8 @@ pub(super) struct Ledger {
     pub(super) doubts: BTreeMap<Host, Instant>,
     /// Those that were told last that nothing was done, and have had and asked for nothing since.
     pub(super) denied: BTreeSet<Host>,
+    /// When each was served last.
+    pub(super) served: BTreeMap<Host, Instant>,
     /// The clients of whom a release, or an answer, was under way when they were cut off for longer than it is repeated.
     pub(super) given_up: BTreeSet<Host>,
     /// Since when there is enough for each waiting caller.
@@ -42,6 +44,9 @@ impl Ledger {
         -of(&self.net) - of(&self.held)
     }
 }
+
+/// How long a question is on its way to the server, if nothing is wrong.
+const UNDER_WAY: Duration = Duration::from_millis(200);
 
 /// How long it takes at the most, if nothing is wrong, until a call whose caller has gone has been answered.
 const SETTLING: Duration = Duration::from_secs(5);
@@ -99,9 +104,12 @@ impl Judge {
                 |waiting: &Waiting| waiting.wanted.host == host && waiting.wanted.object == object;
             let asked = self.waiting.values().any(of_host);
             let ledger = &self.ledgers[number];
-            // What is handed on within a client may be in hand twice for a moment, and is given back.
+            // What is handed on within a client may be in hand twice for a moment, and is given back: the question that named
+            // who has been served may still be under way when nobody waits any more.
+            let under_way = |served: &Instant| served.elapsed() < UNDER_WAY;
+            let served = ledger.served.get(&host).is_some_and(under_way);
             let denied = ledger.denied.contains(&host) && !ledger.doubts.contains_key(&host);
-            if denied && !asked && !self.has_ended(host) {
+            if denied && !asked && !served && !self.has_ended(host) {
                 self.accuse(
                     "effects",
                     format!("c{host} takes {} of s{number}, and whoever asked was told that nothing was done", -delta),
@@ -157,6 +165,7 @@ impl Judge {
     pub fn keeps(&mut self, object: usize, host: Host, permits: i64) {
         let ledger = &mut self.ledgers[object];
         ledger.denied.remove(&host);
+        ledger.served.insert(host, Instant::now());
         let held = ledger.held.entry(host).or_default();
         *held += permits;
         let (held, taken) = (*held, -ledger.net.get(&host).copied().unwrap_or_default());

@@ -121,6 +121,7 @@ impl World {
         for key in self.keys_like("redisson*_once*") {
             if self.judge().is_id_in(host, &key) {
                 self.write_record(&key, &text);
+                self.judge().overwrites(&key);
                 self.forges_permits(&key);
             }
         }
