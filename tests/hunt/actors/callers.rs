@@ -12,7 +12,7 @@ use super::held::{Held, HeldLock};
 use super::recipes;
 use super::stalling::Stalling;
 use crate::judge::{Object, Wanted};
-use crate::plan::{Ask, Call, Give};
+use crate::plan::{Ask, Call, End, Give};
 
 impl Actor {
     pub(super) async fn calls(self: Arc<Self>, call: Call) {
@@ -136,14 +136,21 @@ impl Actor {
                 .await
                 .map(|(number, ())| Held::new(self, number, object, n, None))
         };
-        let Some(held) = granted else { return };
+        let Some(mut held) = granted else { return };
+        let split = call.split.filter(|_| n > 1);
+        let mut part = split.and_then(|_| held.split());
         if !call.hold.is_zero() {
             sleep(call.hold).await;
         }
-        match call.give {
-            Give::Keep => held.keep(),
-            Give::Call => held.release(semaphore, false).await,
-            Give::Drop => held.release(semaphore, true).await,
+        if let Some(part) = part.take_if(|_| split == Some(End::Merged)) {
+            held.merge(part);
+        }
+        for held in part.into_iter().chain([held]) {
+            match call.give {
+                Give::Keep => held.keep(),
+                Give::Call => held.release(semaphore, false).await,
+                Give::Drop => held.release(semaphore, true).await,
+            }
         }
     }
 

@@ -47,6 +47,23 @@ impl<'a> Held<'a> {
         }
     }
 
+    /// One of several in a guard goes its own way.
+    pub(super) fn split(&mut self) -> Option<Self> {
+        let permit = self.permit.as_mut()?.split(1).expect("there are more");
+        self.permits -= 1;
+        let mut part = Held::again(self.actor, self.object, 1);
+        part.permit = Some(permit);
+        Some(part)
+    }
+
+    pub(super) fn merge(&mut self, mut other: Self) {
+        if let (Some(permit), Some(others)) = (&mut self.permit, other.permit.take()) {
+            permit.merge(others);
+            self.permits += other.permits;
+            other.in_hand = false;
+        }
+    }
+
     pub(super) fn lets_go(&mut self) {
         if std::mem::take(&mut self.in_hand) {
             let (actor, permits) = (self.actor, i64::from(self.permits));

@@ -194,6 +194,10 @@ impl Actor {
                 .safety_interval(settings.safety_interval)
                 .local_hand_over(settings.local_hand_over)
                 .lock_watchdog_timeout(settings.watchdog);
+            let builder = match settings.call_timeout {
+                Some(timeout) => builder.call_timeout(timeout),
+                None => builder,
+            };
             match builder.connect().await {
                 Ok(client) => {
                     self.judge()

@@ -74,6 +74,9 @@ impl Guard {
 impl Actor {
     pub(super) async fn hold_recipe(&self, handle: &Handle, number: usize, call: &Call) {
         let recipe = &self.settings.recipes[number];
+        if recipe.layout == Layout::Expirable && call.ask == Ask::Try && call.split.is_some() {
+            return self.hold_several(number, call).await;
+        }
         if let (Handle::Semaphore(semaphore), false) = (handle, call.guard) {
             return self.hold_by_id(&**semaphore, number, call).await;
         }
@@ -182,6 +185,46 @@ impl Actor {
         match semaphore.release(id).await {
             Ok(true) => {}
             Ok(false) => self.judge().is_gone(held, "a release"),
+            Err(error) => self.judge().failed(self.host, "release", &error),
+        }
+        drop(in_hand);
+    }
+}
+
+impl Actor {
+    /// Somebody has several ids at once, if there are so many.
+    async fn hold_several(&self, number: usize, call: &Call) {
+        let recipe = &self.settings.recipes[number];
+        let semaphore = (self.client().await)
+            .permit_expirable_semaphore(&Object::Recipe(number).key())
+            .with_lease(recipe.timeout);
+        let asking = semaphore.try_acquire_many(recipe.limit.min(2));
+        let Some((_, several)) = self.wait(call, asking).await else {
+            return;
+        };
+        let in_hand: Vec<_> = several
+            .iter()
+            .map(|held| {
+                let term = Term::Until(held.remaining().map(|time| Instant::now() + time));
+                let mut judge = self.judge();
+                let held = judge.has_permit(number, self.host, held.id(), term, recipe.limit);
+                InHand { actor: self, held }
+            })
+            .collect();
+        sleep(call.hold).await;
+        if call.give != Give::Call {
+            return;
+        }
+        let over = in_hand.iter().any(|of| self.judge().is_over(of.held));
+        in_hand
+            .iter()
+            .for_each(|of| self.judge().gives_permit(of.held));
+        let ids: Vec<_> = several.iter().map(|held| held.id()).collect();
+        match semaphore.try_release_many(&ids).await {
+            Ok(released) if over || released as usize == ids.len() => {}
+            Ok(_) => in_hand
+                .iter()
+                .for_each(|of| self.judge().is_gone(of.held, "a release")),
             Err(error) => self.judge().failed(self.host, "release", &error),
         }
         drop(in_hand);

@@ -6,7 +6,7 @@ use redisson_semaphore::{Error, Permit, RSemaphore};
 use tokio::time::timeout;
 
 use super::Actor;
-use crate::plan::{Ask, Call, Give};
+use crate::plan::{Ask, Call, End, Give};
 
 impl Actor {
     pub(super) async fn hold_watched(&self, semaphore: &RSemaphore, object: usize, call: &Call) {
@@ -28,12 +28,20 @@ impl Actor {
             self.judge().is_handed(object, self.host, lasts, lost);
         }
         // A part of it goes its own way.
-        let part = (call.permits > 1 && call.one_owner).then(|| permit.split(1));
-        let part =
-            part.map(|part| OnRecord::new(self, number, object, part.expect("there are more")));
-        let held = OnRecord::new(self, number, object, permit);
+        let split = call.split.filter(|_| call.permits > 1);
+        let mut part = split.map(|_| {
+            let part = permit.split(1).expect("there are more");
+            OnRecord::new(self, number, object, part)
+        });
+        let mut held = OnRecord::new(self, number, object, permit);
         if timeout(call.hold, held.lost()).await.is_ok() {
             self.judge().loses(held.number);
+        }
+        if let Some(mut part) = part.take_if(|_| split == Some(End::Merged)) {
+            let whole = held.lets_go().zip(part.lets_go());
+            let (mut permit, part) = whole.expect("both are held");
+            permit.merge(part);
+            held = OnRecord::new(self, number, object, permit);
         }
         for held in part.into_iter().chain([held]) {
             if call.give == Give::Call {

@@ -28,6 +28,8 @@ pub struct Call {
     pub nested: Option<(Option<Duration>, bool)>,
     /// It is the same owner each time.
     pub one_owner: bool,
+    /// One of several permits is split off the guard, and comes back to it in the end, or goes its own way.
+    pub split: Option<End>,
     /// It comes again so often, after a pause.
     pub rounds: u32,
     pub pause: Duration,
@@ -48,6 +50,7 @@ impl Call {
             lease: None,
             nested: None,
             one_owner: false,
+            split: None,
             rounds: 1,
             pause: Duration::ZERO,
         }
@@ -70,6 +73,13 @@ impl Ask {
             Ask::For(wait) => Some(wait),
         }
     }
+}
+
+/// Of a part that was split off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Apart,
+    Merged,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-pub use self::calls::{Admin, AdminCall, Ask, Call, Give, Subject};
+pub use self::calls::{Admin, AdminCall, Ask, Call, End, Give, Subject};
 use self::calls::{CROWD_ROUNDS, admin, party};
 use self::chance::{chance, millis, up_to};
 use self::faults::server_fault;
@@ -99,6 +99,7 @@ impl Plan {
             59..63 => events.extend(scenes::outlived(rng, &mut settings)),
             63..69 => events.extend(scenes::forged(rng, &mut settings)),
             69..73 => events.extend(scenes::unanswered(rng, &settings)),
+            73..77 => events.extend(scenes::ends_behind_a_stall(rng, &settings)),
             _ => {}
         }
         for _ in 0..mood.link_faults {

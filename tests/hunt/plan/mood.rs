@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::calls::{Ask, Call, Give};
+use super::calls::{Ask, Call, End, Give};
 use super::chance::{chance, millis, pick, up_to};
 use super::faults::LinkFault;
 use super::settings::Settings;
@@ -138,6 +138,7 @@ impl Mood {
                 (lease, rng.bool())
             }),
             one_owner: chance(rng, 50),
+            split: chance(rng, 50).then(|| pick(rng, &[End::Apart, End::Merged])),
             rounds: rng.u32(1..=self.rounds),
             pause: up_to(rng, &[1, 5, 100]),
         }

@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::calls::{Ask, Call, Give, crowding};
 use super::chance::{chance, millis, pick};
-use super::faults::{LinkFault, ServerFault};
+use super::faults::{Life, LinkFault, ServerFault};
 use super::meddling::{self, Meddling};
 use super::recipes::{Layout, Peer, Recipe};
 use super::settings::Settings;
@@ -173,6 +173,37 @@ pub(super) fn unanswered(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
     for _ in 0..rng.u32(1..4) {
         events.push(event(at, What::Call(place, call.clone())));
     }
+    events
+}
+
+/// A client's shutdown can't give back at once what its callers let go meanwhile.
+pub(super) fn ends_behind_a_stall(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
+    let place = rng.usize(..settings.clients);
+    let begins = millis(rng, 2000..9000);
+    let object = match settings.recipes.len() {
+        0 => Object::Semaphore(0),
+        recipes => Object::Recipe(rng.usize(..recipes)),
+    };
+    let mut events = Vec::new();
+    for _ in 0..rng.u32(2..5) {
+        let mut call = crowding(rng, object, settings);
+        let asks = millis(rng, 0..1000);
+        (call.rounds, call.give) = (1, Give::Drop);
+        call.hold = asks + millis(rng, 0..300);
+        events.push(event(begins - asks, What::Call(place, call)));
+    }
+    let stall = LinkFault::Stall {
+        up: true,
+        down: rng.bool(),
+        for_so_long: millis(rng, 300..900),
+    };
+    events.push(event(begins, What::Link(place, stall)));
+    let life = Life::ShutDown {
+        drop_callers: false,
+        limit: None,
+    };
+    let at = begins + millis(rng, 0..200);
+    events.push(event(at, What::Life(place, life)));
     events
 }
 

@@ -39,6 +39,8 @@ pub struct Settings {
     pub window: usize,
     pub retry_window: Duration,
     pub response_timeout: Duration,
+    /// After which a call is given up, besides the time that it was told to wait.
+    pub call_timeout: Option<Duration>,
     pub connect_timeout: Duration,
     pub safety_interval: Duration,
     pub local_hand_over: Duration,
@@ -116,6 +118,7 @@ impl Settings {
             window: MOST_UNDER_WAY,
             retry_window: Duration::from_secs(3),
             response_timeout: Duration::from_secs(1),
+            call_timeout: None,
             connect_timeout: Duration::from_secs(1),
             safety_interval: Duration::from_secs(5),
             local_hand_over: Duration::from_millis(5),
@@ -152,6 +155,10 @@ impl Settings {
             window: pick(rng, &[MOST_UNDER_WAY, MOST_UNDER_WAY, 16_384, 2048]),
             retry_window: Duration::from_millis(pick(rng, &[1000, 3000, 10_000, 30_000])),
             response_timeout: Duration::from_millis(response_timeout),
+            call_timeout: chance(rng, 20).then(|| {
+                let times = pick(rng, &[1, 3]);
+                Duration::from_millis(times * response_timeout)
+            }),
             connect_timeout: Duration::from_millis(pick(rng, &[1000, 3000])),
             safety_interval: Duration::from_secs(pick(rng, &[5, 5, 600])),
             local_hand_over: Duration::from_millis(pick(rng, &[0, 5, 5])),
