@@ -345,6 +345,9 @@ impl<P: Primitive> State<P> {
             } else if trouble.is_over(due) {
                 tell_trouble(name, queued, trouble, &mut told);
                 dropped = true;
+                // What may have been carried out, and nobody waits for any more, is to be.
+                in_vain |= queued.is_pointless();
+                owed |= !queued.is_pointless();
                 // What was never sent must not happen after this; the rest is a matter of its answer.
                 if !trouble.doubtful {
                     self.primitive.given_up(&queued.call);

@@ -115,7 +115,11 @@ impl Life {
     /// The batch that begins it was not carried out before `sent`; nobody has its lease yet.
     pub(crate) fn begins(&mut self, sent: Moment, time_out: Duration) {
         self.began = sent;
-        self.lease = Lease::granted(sent + time_out);
+        let until = sent + time_out;
+        // Where its answer was looked at late it has been put off already.
+        if self.lease.remaining() < Some(until.remaining()) {
+            self.lease = Lease::granted(until);
+        }
     }
 
     /// Nobody has these permits any more, whatever is on record.

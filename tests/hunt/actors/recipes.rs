@@ -123,7 +123,12 @@ impl Actor {
         }
         match guard.release().await {
             Ok(()) | Err(Error::NotHeld { .. }) => {}
-            Err(error) => self.judge().failed(self.host, "release", &error),
+            Err(error) => {
+                if matches!(error, Error::ShutDown { .. }) {
+                    self.judge().stays(number, &id);
+                }
+                self.judge().failed(self.host, "release", &error);
+            }
         }
     }
 }

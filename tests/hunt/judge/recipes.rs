@@ -147,6 +147,11 @@ impl Judge {
         held.is_none_or(Held::is_lost)
     }
 
+    /// It stays until its time is up.
+    pub fn stays(&mut self, recipe: usize, id: &str) {
+        self.recipes.let_go.remove(&(recipe, id.to_owned()));
+    }
+
     /// It is being given back.
     pub fn gives_permit(&mut self, number: u64) {
         if let Some(held) = self.recipes.held.get_mut(&number) {
@@ -258,7 +263,7 @@ impl Judge {
             .let_go
             .retain(|(of, id), _| *of != recipe || standing.ids.contains(id));
         // Later on its time may be over, which those who come next find.
-        let lasts = standing.lasts.unwrap_or(UNDER_WAY) / 2;
+        let lasts = standing.lasts.unwrap_or(UNDER_WAY) / 3;
         let mut let_go = self.recipes.let_go.iter();
         let left = let_go.find(|((of, _), (host, since))| {
             *of == recipe && since.elapsed() < lasts && self.is_settled(*host)

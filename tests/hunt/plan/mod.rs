@@ -99,7 +99,10 @@ impl Plan {
             59..63 => events.extend(scenes::outlived(rng, &mut settings)),
             63..69 => events.extend(scenes::forged(rng, &mut settings)),
             69..73 => events.extend(scenes::unanswered(rng, &settings)),
-            73..77 => events.extend(scenes::ends_behind_a_stall(rng, &settings)),
+            // A call that is not polled keeps what it was granted.
+            73..77 if mood.stalls == 0 => {
+                events.extend(scenes::ends_behind_a_stall(rng, &settings))
+            }
             _ => {}
         }
         for _ in 0..mood.link_faults {

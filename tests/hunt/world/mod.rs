@@ -280,6 +280,8 @@ impl World {
                 let first = conn.down.pop_front().expect("one event for each");
                 if !conn.mute_down {
                     conn.wire.change(|state| match first {
+                        // Behind what was lost nothing arrives.
+                        _ if state.broken => {}
                         Some(bytes) => state.inbox.extend(bytes),
                         None => state.ended = true,
                     });
