@@ -3,15 +3,16 @@
 mod support;
 
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use redisson_semaphore::{Client, ClientBuilder, Effect, Error, LeasedSemaphore};
+use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lease, LeasedSemaphore};
 use support::clients::{LIMIT, NEVER, builder, scripts, served, stored, until_stored};
 use support::cluster::{Cluster, ask};
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
 use support::waiters::{until, until_counted, until_linked, waiter};
+use tokio::time::timeout;
 
 /// How long a call may take here: some rounds of waiting for replicas.
 const BOUND: Duration = Duration::from_secs(2);
@@ -409,4 +410,63 @@ async fn a_permission_that_is_missing_is_named() {
         .unwrap_err();
     assert!(error.to_string().contains("NOPERM"), "{error}");
     assert!(error.to_string().contains("wait"), "{error}");
+}
+
+/// Whoever gives something back and is told that no replica has it yet has given it back all the same.
+#[tokio::test]
+async fn what_is_given_back_and_not_confirmed_is_given_back_behind_a_failover() {
+    let mut pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let client = builder.retry_window(BOUND).connect().await.unwrap();
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(1).await.unwrap();
+    semaphore.acquire(1).await.unwrap();
+    let slots = client.set_semaphore("slots", 1);
+    let held = slots.acquire().await.unwrap();
+    pair.part().await;
+    let told = tokio::join!(semaphore.release(1), slots.release(held.id()));
+    for error in [told.0.unwrap_err(), told.1.unwrap_err()] {
+        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}");
+    }
+    pair.fail_over().await;
+    until_stored(&pair.replica, "seats", 1).await;
+    until("the slot is free", LIMIT, async || {
+        ask::<i64>(&pair.replica, &["SCARD", "slots"]).await == 0
+    })
+    .await;
+}
+
+/// What is held lasts on while the replica is away, also where a step of its holder is not confirmed.
+#[tokio::test]
+async fn who_renews_waits_for_no_replica() {
+    const LASTS: Duration = Duration::from_secs(3);
+    let pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let builder = builder.retry_window(NEVER).lock_watchdog_timeout(LASTS);
+    let client = builder.connect().await.unwrap();
+    let slot = client.slot_semaphore("slots", 1).timeout(LASTS);
+    let slot = slot.permit().await.unwrap();
+    let string_lock = client.string_lock("key").timeout(LASTS);
+    let key = string_lock.guard().await.unwrap();
+    let door = client.lock("door");
+    let (outer, inner) = (door.guard().await.unwrap(), door.guard().await.unwrap());
+    pair.part().await;
+    let began = Instant::now();
+    let leaving = tokio::spawn(inner.unlock());
+    let renewed = |lease: &Lease| lease.remaining() > Some(LASTS / 2);
+    until(
+        "they are renewed behind their second end",
+        LIMIT,
+        async || {
+            let leases = [slot.lease(), key.lease(), outer.lease()];
+            assert!(!leases.iter().any(|lease| lease.is_lost()));
+            leases.into_iter().all(renewed) && began.elapsed() > LASTS * 2
+        },
+    )
+    .await;
+    assert!(!leaving.is_finished());
+    pair.rejoin().await;
+    timeout(LIMIT, leaving).await.unwrap().unwrap().unwrap();
+    outer.unlock().await.unwrap();
+    assert_eq!(door.is_locked().await, Ok(false));
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::coalesce::Coalescer;
 use super::holds::Holds;
 use super::latest::Latest;
+use super::log::Seldom;
 use super::records::Records;
 use super::refusing::Refusing;
 use super::registry::Registry;
@@ -38,6 +39,8 @@ pub(crate) struct Core {
     pub(crate) holds: Arc<Holds>,
     pub(crate) coalescer: Coalescer,
     pub(crate) refusing: Refusing,
+    /// What is held could not be renewed.
+    pub(crate) not_renewed: Seldom,
     /// What was said of replicas that do not confirm.
     pub(crate) lag: Latest<String>,
     pub(crate) records: Records,
@@ -101,6 +104,7 @@ impl Core {
             holds: Arc::default(),
             coalescer: Coalescer::new(mapped_id),
             refusing: Refusing::default(),
+            not_renewed: Seldom::default(),
             lag: Latest::default(),
             records: Records::default(),
             unheard: Unheard::default(),

@@ -1,6 +1,31 @@
 //! What the log says of calls that nobody else can be told about: all that somebody needs who repairs by hand.
 
 use std::fmt::{Display, Write};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::sync::Mutex;
+
+/// How long the log is silent while nothing changes.
+pub(crate) const SILENCE: Duration = Duration::from_secs(60);
+
+/// What is told at most once in a while.
+#[derive(Default)]
+pub(crate) struct Seldom(Mutex<Option<Instant>>);
+
+impl Seldom {
+    /// Whether it is told now.
+    pub(crate) fn is_due(&self) -> bool {
+        let now = Instant::now();
+        let mut told = self.0.lock();
+        let due = told.is_none_or(|told| now.saturating_duration_since(told) >= SILENCE);
+        if due {
+            *told = Some(now);
+        }
+        due
+    }
+}
 
 /// Calls, each with how often it was made: "release(2) x 3, acquire(1)".
 pub(crate) fn list_of(calls: impl Iterator<Item = (impl Display, usize)>) -> String {

@@ -176,6 +176,10 @@ impl Core {
                 self.refusing.note(self.connection.server(), refusal);
             }
             let Refusal { reason, detail } = match failure {
+                Failure::Unanswered {
+                    unconfirmed: Some(answer),
+                    ..
+                } if first_sent.is_some() && is_nothing(&answer) => return Ending::Answer(answer),
                 Failure::Refused(refusal) if refusal.is_final(first_sent.is_some()) => {
                     return Ending::Refused(refusal);
                 }
@@ -308,7 +312,7 @@ impl Core {
         confirmed: bool,
     ) -> Result<Value, Failure> {
         let messages = self.connection.messages();
-        let confirmed = confirmed && !request.is_plain();
+        let confirmed = confirmed && request.is_to_be_confirmed();
         let how = |command: Command| match confirmed {
             true => command.confirmed(),
             false => command,
@@ -330,6 +334,11 @@ impl Core {
             false => answer,
         }
     }
+}
+
+/// Whether a question was answered so: nothing has been done, which no replica has to confirm.
+fn is_nothing(answer: &Value) -> bool {
+    matches!(answer, Value::BulkString(bytes) if &**bytes == b"none")
 }
 
 /// The error for a refusal of a call whose earlier sending has been `unanswered` for so long, and may have been carried

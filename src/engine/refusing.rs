@@ -1,16 +1,12 @@
 //! What the log says of a server that answers but refuses for now: a line at the beginning, one at the end, and one a
 //! minute between. Who makes a call is told by its error; this is for those who run the service.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::latest::Latest;
+use super::log::SILENCE;
 use crate::sync::Mutex;
 use crate::transport::Refusal;
-
-/// How long the log is silent while nothing changes.
-const SILENCE: Duration = Duration::from_secs(60);
 
 /// Whether the server refuses.
 #[derive(Default)]

@@ -89,7 +89,9 @@ impl Core {
                 return Renewed::Not(places(some));
             }
             Err(failure) => {
-                tracing::warn!(%failure, "not renewed; it will be tried again");
+                if self.not_renewed.is_due() {
+                    tracing::warn!(%failure, "not renewed; it will be tried again");
+                }
                 return Renewed::Not(places(some));
             }
         };

@@ -72,6 +72,8 @@ pub(crate) struct ScriptCall {
     pub(crate) question: Option<Question>,
     /// Where it is put on record.
     pub(crate) record: Option<RecordKey>,
+    /// It puts ends off, and does nothing else: replicas are not waited for.
+    pub(crate) only_renews: bool,
 }
 
 /// A question about a call: the beginning of it.
@@ -108,6 +110,7 @@ impl Request {
             renumbered: false,
             question: None,
             record: None,
+            only_renews: false,
         })
     }
 
@@ -146,6 +149,11 @@ impl Request {
     /// Whether it changes nothing.
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Request::Plain(_))
+    }
+
+    /// Whether replicas are to have it before it counts, where some are waited for.
+    pub(crate) fn is_to_be_confirmed(&self) -> bool {
+        matches!(self, Request::Script(call) if !call.only_renews)
     }
 
     /// Gives the call its place in the order of the client's calls.

@@ -187,6 +187,10 @@ impl Primitive for Recipe {
         call.name()
     }
 
+    fn renews(call: &Call) -> bool {
+        matches!(call, Call::Refresh(..))
+    }
+
     fn details(call: &Call) -> String {
         match call {
             Call::Release(id) => format!("release({id})"),

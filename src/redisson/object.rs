@@ -337,6 +337,7 @@ impl<L: Commands> Object<'_, L> {
                 index: RECORD_KEY,
                 always: true,
             }),
+            only_renews: false,
         });
         let read = |value| match &value {
             Value::BulkString(bytes) if bytes.starts_with(REFUSED) => {

@@ -69,6 +69,8 @@ pub(super) struct Holding {
     perhaps: Option<Moment>,
     /// That step will not be answered any more: what the server says of later counts.
     unanswered: bool,
+    /// It makes the end come sooner than a renewal would.
+    shortens: bool,
     pub(super) renewing: Renewing,
     /// Nobody keeps it.
     pub(super) remembered: bool,
@@ -116,6 +118,7 @@ impl Holding {
             until,
             perhaps: None,
             unanswered: false,
+            shortens: false,
             renewing,
             remembered: false,
         }
@@ -237,15 +240,17 @@ impl Holding {
     /// It ends at `until` or later, the server says, and no step has come in between.
     pub(super) fn lasts(&mut self, until: Moment) {
         self.until = self.until.later(until);
-        if self.unanswered {
+        // Whenever a step arrives that sets no shorter lease than a renewal, the end is put off by it.
+        if self.unanswered || !self.shortens {
             self.may_not_end();
         }
         self.show_end();
     }
 
-    /// It may end at `until` already.
-    pub(super) fn may_end(&mut self, until: Moment) {
+    /// It may end at `until` already, by a step that sets this lease.
+    pub(super) fn may_end(&mut self, until: Moment, lease: Duration) {
         self.steps += 1;
+        self.shortens |= lease < self.renewing.lease;
         self.perhaps = Some(self.perhaps.map_or(until, |end| end.earlier(until)));
         self.unanswered = false;
         self.show_end();
@@ -267,6 +272,7 @@ impl Holding {
     fn may_not_end(&mut self) {
         self.perhaps = None;
         self.unanswered = false;
+        self.shortens = false;
     }
 
     fn show_end(&self) {

@@ -13,6 +13,7 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use self::holding::Holding;
 pub(crate) use self::holding::{Renewing, Term};
@@ -240,9 +241,9 @@ impl Holds {
         });
     }
 
-    /// A step of `owner` departs that makes all that is left end at `until`; whether it arrives is not known yet.
-    pub(crate) fn departs(&self, lock: &str, owner: &str, until: Moment) {
-        self.change(lock, owner, |holding| holding.may_end(until));
+    /// A step of `owner` departs that makes all that is left last for `lease`, until `until`; whether it arrives is not known yet.
+    pub(crate) fn departs(&self, lock: &str, owner: &str, until: Moment, lease: Duration) {
+        self.change(lock, owner, |holding| holding.may_end(until, lease));
     }
 
     /// It has not taken effect.

@@ -117,17 +117,17 @@ async fn what_was_lost_is_not_what_is_held() {
 async fn a_step_that_is_not_answered_may_bring_the_end_nearer() {
     let holds = Holds::default();
     let (lease, _) = take(&holds, LONG, after(60));
-    holds.departs("x", "a", after(1));
+    holds.departs("x", "a", after(1), 1 * SECOND);
     assert_eq!(lease.remaining(), Some(SECOND));
-    holds.departs("x", "a", after(2));
+    holds.departs("x", "a", after(2), 2 * SECOND);
     assert_eq!(lease.remaining(), Some(SECOND));
     holds.stays("x", "a");
     assert_eq!(lease.remaining(), Some(60 * SECOND));
-    holds.departs("x", "a", after(100));
+    holds.departs("x", "a", after(100), 100 * SECOND);
     assert_eq!(lease.remaining(), Some(60 * SECOND));
     take(&holds, LONG, after(100));
     assert_eq!(lease.remaining(), Some(100 * SECOND));
-    holds.departs("x", "a", after(1));
+    holds.departs("x", "a", after(1), 1 * SECOND);
     tokio::time::sleep(SECOND).await;
     assert!(lease.is_lost());
 }
@@ -137,7 +137,7 @@ async fn a_step_that_will_not_be_answered_counts_until_the_next_renewal() {
     let holds = Holds::default();
     let (lease, _) = take(&holds, Term::Watched, after(30));
     let earlier = due(&holds);
-    holds.departs("x", "a", after(10));
+    holds.departs("x", "a", after(10), 10 * SECOND);
     let meanwhile = due(&holds);
     holds.is_not_answered("x", "a");
     for renewal in [&earlier[0], &meanwhile[0]] {
@@ -147,9 +147,24 @@ async fn a_step_that_will_not_be_answered_counts_until_the_next_renewal() {
     assert!(!holds.renewed(&due(&holds)[0], true, after(40)));
     assert_eq!(lease.remaining(), Some(40 * SECOND));
     // One that is still to be answered is told by its own answer.
-    holds.departs("x", "a", after(10));
+    holds.departs("x", "a", after(10), 10 * SECOND);
     assert!(!holds.renewed(&due(&holds)[0], true, after(50)));
     assert_eq!(lease.remaining(), Some(10 * SECOND));
+}
+
+/// As long as the server refuses it, or no replica confirms it, a step may stay without an answer for longer than what is held
+/// lasts.
+#[tokio::test(start_paused = true)]
+async fn a_step_with_the_lease_of_a_renewal_brings_the_end_nearer_until_the_next_one() {
+    let holds = Holds::default();
+    let (lease, _) = take(&holds, Term::Watched, after(30));
+    let earlier = due(&holds);
+    tokio::time::sleep(5 * SECOND).await;
+    holds.departs("x", "a", after(25), WATCHDOG);
+    assert!(!holds.renewed(&earlier[0], true, after(35)));
+    assert_eq!(lease.remaining(), Some(25 * SECOND));
+    assert!(!holds.renewed(&due(&holds)[0], true, after(40)));
+    assert_eq!(lease.remaining(), Some(40 * SECOND));
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,7 +182,7 @@ async fn what_is_held_without_a_lease_is_renewed_until_it_leaves() {
     // An end is only ever put off.
     assert!(!holds.renewed(&renewals[0], true, after(20)));
     assert_eq!(lease.remaining(), Some(40 * SECOND));
-    holds.departs("x", "a", after(1));
+    holds.departs("x", "a", after(1), 1 * SECOND);
     assert!(!holds.renewed(&renewals[0], true, after(50)));
     assert_eq!(lease.remaining(), Some(SECOND));
     holds.stays("x", "a");
@@ -175,7 +190,7 @@ async fn what_is_held_without_a_lease_is_renewed_until_it_leaves() {
     // The answer comes late: it was renewed before its end was brought nearer.
     let (_, limited) = take(&holds, SHORT, after(60));
     let renewals = due(&holds);
-    holds.departs("x", "a", after(30));
+    holds.departs("x", "a", after(30), 30 * SECOND);
     holds.released("x", "a", Some(limited), Some(after(30)));
     assert!(!holds.renewed(&renewals[0], true, after(50)));
     assert_eq!(lease.remaining(), Some(30 * SECOND));

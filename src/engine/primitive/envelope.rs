@@ -39,6 +39,8 @@ impl Wire<'_> {
                 more: None,
             }),
             record: recorded(changes || batch.doubtful),
+            only_renews: batch.asks.is_empty()
+                && batch.calls.iter().all(|queued| P::renews(&queued.call)),
             ..call(self.script, keys, self.record_life, steps)
         })
     }
@@ -82,6 +84,7 @@ fn call(
         renumbered: false,
         question: None,
         record: None,
+        only_renews: false,
     }
 }
 

@@ -317,10 +317,12 @@ impl Core {
             Err(_) => None,
         };
         let Some(seen) = seen else {
-            tracing::warn!(
-                ?answer,
-                "not looked after permits on record; it will be tried again"
-            );
+            if self.not_renewed.is_due() {
+                tracing::warn!(
+                    ?answer,
+                    "not looked after permits on record; it will be tried again"
+                );
+            }
             let soon = (period(self) / 10).max(Duration::from_millis(1));
             for look in looks {
                 let object = look.keys.object();

@@ -187,6 +187,7 @@ pub(super) fn request(
             index: FENCE_KEY,
             always: steps.iter().any(forces),
         }),
+        only_renews: false,
     })
 }
 

@@ -93,11 +93,11 @@ impl Lock {
         let (holds, key) = (&self.holds, self.keys.object());
         let until = batch.departed + known.lease;
         match step {
-            Step::Acquire(claim) => holds.departs(key, &claim.owner, until),
+            Step::Acquire(claim) => holds.departs(key, &claim.owner, until, known.lease),
             Step::Release(owner, _) => {
                 holds.leaves(key, owner, known.number, true);
                 if holds.term_without(key, owner, known.number).is_some() {
-                    holds.departs(key, owner, until);
+                    holds.departs(key, owner, until, known.lease);
                 }
             }
             Step::Force => {}

@@ -105,9 +105,11 @@ impl RPermitExpirableSemaphore {
     /// A change of its lease is about to be sent.
     pub(super) fn prolong(&self, id: &Id, lease: Option<Duration>) -> Prolonging<'_> {
         let now = Moment::now();
-        let until = now.checked_add(lease.unwrap_or(AGES)).unwrap_or(now + AGES);
+        let lease = lease.unwrap_or(AGES);
+        let until = now.checked_add(lease).unwrap_or(now + AGES);
         let id = ids::to_hex(id);
-        self.core.holds.departs(self.permits_key(), &id, until);
+        let holds = &self.core.holds;
+        holds.departs(self.permits_key(), &id, until, lease);
         self.core.holds.tell();
         Prolonging {
             semaphore: self,
