@@ -17,7 +17,7 @@ use crate::transport::Refusal;
 struct Seen {
     /// The lock has come free.
     freed: bool,
-    /// An owner did not hold what it gave back.
+    /// An owner did not hold what it gave back, or nobody held what was to be taken away.
     lost: bool,
     /// Others have it.
     busy: bool,
@@ -31,7 +31,7 @@ impl Seen {
             StepAnswer::Taken(..) => self.ends = Some(known.lease),
             StepAnswer::Released(0) | StepAnswer::Forced(true) => self.freed = true,
             StepAnswer::Released(_) => self.ends = Some(known.lease),
-            StepAnswer::NotHeld => self.lost = true,
+            StepAnswer::NotHeld | StepAnswer::Forced(false) => self.lost = true,
             StepAnswer::Busy { .. } => self.busy = true,
             _ => {}
         }
