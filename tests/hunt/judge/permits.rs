@@ -209,13 +209,14 @@ impl Judge {
         for number in 0..self.ledgers.len() {
             let ledger = &self.ledgers[number];
             let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
-            // What is on record, and could not be put off any more, comes back by itself.
-            let lapses = !well && ledger.recorded.contains_key(&host);
+            // What is on record, and could not be put off any more, comes back by itself, or has come back.
+            let stranded = self.clients[&host].stranded.get(&number).copied();
+            let lapsed = self.watched.is_watched(number) && stranded.is_some();
+            let lapses = !well && (ledger.recorded.contains_key(&host) || lapsed);
             if lapses || self.has_lost_some(number, host) || ledger.given_up.contains(&host) {
                 continue;
             }
             let taken = -of(&ledger.net);
-            let stranded = self.clients[&host].stranded.get(&number).copied();
             let rest = of(&ledger.held) + stranded.unwrap_or_default();
             if taken != rest {
                 self.accuse(

@@ -92,11 +92,16 @@ impl Settings {
         self.round_trip(latency) * u32::try_from(windows).expect("a few")
     }
 
-    /// Farther than that, answers would come when nobody waits for them any more, and nothing could be served.
+    /// Farther than that, answers would come when nobody waits for them any more, and nothing could be served; or no connection
+    /// would be made in time, for which two questions are asked.
     pub fn near_enough(&self, latency: Duration) -> Duration {
-        let most = self.response_timeout.as_secs_f64() / 2.0;
-        let farthest = most / self.crossing(Duration::from_secs(1)).as_secs_f64();
-        latency.min(Duration::from_secs_f64(farthest))
+        let second = Duration::from_secs(1);
+        let farthest = |most: Duration, takes: Duration| {
+            Duration::from_secs_f64(most.as_secs_f64() / 2.0 / takes.as_secs_f64())
+        };
+        latency
+            .min(farthest(self.response_timeout, self.crossing(second)))
+            .min(farthest(self.connect_timeout, self.round_trip(second) * 2))
     }
 
     /// So many clients with a semaphore of so many permits, near the server, and nobody else.
