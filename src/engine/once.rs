@@ -312,8 +312,8 @@ impl Core {
         confirmed: bool,
     ) -> Result<Value, Failure> {
         let messages = self.connection.messages();
-        let confirmed = confirmed && request.is_to_be_confirmed();
-        let how = |command: Command| match confirmed {
+        let confirmed = confirmed && !request.is_plain();
+        let how = |command: Command| match confirmed && request.is_to_be_confirmed() {
             true => command.confirmed(),
             false => command,
         };
