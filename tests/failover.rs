@@ -12,7 +12,7 @@ use support::log;
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::refusals::{all_operations, assert_clear};
 use support::sequence::warm_up;
-use support::server::RedisServer;
+use support::server::{NOWHERE, RedisServer, replica_of};
 use support::waiters::{channel, until, until_linked, until_subscribers, waiter};
 use tokio::time::timeout;
 
@@ -70,22 +70,13 @@ impl Pair {
     }
 }
 
-async fn replica_of(server: &mut MultiplexedConnection, primary: Option<u16>) {
-    let mut command = redis::cmd("REPLICAOF");
-    match primary {
-        Some(port) => command.arg("127.0.0.1").arg(port),
-        None => command.arg(&["NO", "ONE"]),
-    };
-    let _: () = command.query_async(server).await.unwrap();
-}
-
-/// Of the one of the two that is the master: nobody changes the place where an address leads to.
 fn of_both(pair: &Pair) -> String {
     let ports = [pair.primary.port(), pair.replica.port()];
     let [first, second] = ports.map(|port| format!("127.0.0.1:{port}"));
     format!("redis+replicated://{first},{second}")
 }
 
+/// Of the one of the two that is the master: nobody changes the place where an address leads to.
 async fn of_the_master(pair: &Pair) -> Client {
     // Nothing is found by looking once in a while.
     let connecting = builder(of_both(pair)).safety_interval(NEVER);
@@ -94,8 +85,7 @@ async fn of_the_master(pair: &Pair) -> Client {
 
 /// Goes on with what it has, and hears of nothing any more.
 async fn is_left_alone(old: &RedisServer) {
-    // Nobody listens there.
-    replica_of(&mut old.connection().await, Some(1)).await;
+    replica_of(&mut old.connection().await, Some(NOWHERE)).await;
 }
 
 /// What changes nothing is carried out by a replica, and is all that a waiter sends.

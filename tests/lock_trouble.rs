@@ -8,7 +8,7 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, LockGuard, RLock, Result};
 use support::proxy::{Fate, Proxy};
-use support::server::RedisServer;
+use support::server::{NOWHERE, RedisServer, replica_of};
 use support::waiters::{until, until_subscribers};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
@@ -65,15 +65,7 @@ impl Refusing {
 
     async fn set(self, redis: &mut MultiplexedConnection, on: bool) {
         match self {
-            Refusing::Replica => {
-                let primary = if on {
-                    ["127.0.0.1", "1"]
-                } else {
-                    ["NO", "ONE"]
-                };
-                let mut command = redis::cmd("REPLICAOF");
-                let _: () = command.arg(&primary).query_async(redis).await.unwrap();
-            }
+            Refusing::Replica => replica_of(redis, on.then_some(NOWHERE)).await,
             Refusing::Memory => config(redis, "maxmemory", if on { "1" } else { "0" }).await,
             Refusing::Replicas => {
                 config(redis, "min-replicas-to-write", if on { "1" } else { "0" }).await;

@@ -17,7 +17,7 @@ use serde_json::json;
 use support::clients::{LIMIT, served, stored};
 use support::cluster::Cluster;
 use support::peer::JavaPeer;
-use support::server::RedisServer;
+use support::server::{RedisServer, replica_of};
 use support::waiters::{until, until_linked, waiter};
 
 /// A file of its own.
@@ -270,18 +270,9 @@ async fn a_master_is_found_among_its_replicas_again_and_again() {
         stored(&servers[1], "seats").await == ["0"]
     })
     .await;
-    let replicate = async |server: &RedisServer, host: &str, port: &str| {
-        let mut command = redis::cmd("REPLICAOF");
-        let control = &mut server.connection().await;
-        let _: () = command
-            .arg(&[host, port])
-            .query_async(control)
-            .await
-            .unwrap();
-    };
-    replicate(&servers[1], "NO", "ONE").await;
-    let port = servers[1].port().to_string();
-    replicate(&servers[0], "127.0.0.1", &port).await;
+    replica_of(&mut servers[1].connection().await, None).await;
+    let new = servers[1].port();
+    replica_of(&mut servers[0].connection().await, Some(new)).await;
     guard.release().await.unwrap();
     served(task).await;
     assert_eq!(stored(&servers[1], "seats").await, ["0"]);

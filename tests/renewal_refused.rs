@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Lease};
-use support::server::RedisServer;
+use support::server::{NOWHERE, RedisServer, replica_of};
 use support::waiters::until;
 
 /// Three tries that are refused are made in the first half of it.
@@ -121,20 +121,12 @@ async fn refusals_of_a_replica(control: &mut MultiplexedConnection) -> u64 {
 
 /// It is a replica until it has refused so many changes.
 async fn be_a_replica_for_a_while(control: &mut MultiplexedConnection, times: u64) {
-    let replica_of = async |control: &mut MultiplexedConnection, master: [&str; 2]| {
-        redis::cmd("REPLICAOF")
-            .arg(&master)
-            .exec_async(control)
-            .await
-            .unwrap();
-    };
-    // Nobody listens there.
-    replica_of(control, ["127.0.0.1", "1"]).await;
+    replica_of(control, Some(NOWHERE)).await;
     until("renewals are refused", LIMIT, async || {
         refusals_of_a_replica(control).await >= times
     })
     .await;
-    replica_of(control, ["NO", "ONE"]).await;
+    replica_of(control, None).await;
 }
 
 /// What is held of all kinds: the first ones that are refused do not stand for the others.

@@ -313,7 +313,7 @@ impl Core {
     ) -> Result<Value, Failure> {
         let messages = self.connection.messages();
         let confirmed = confirmed && !request.is_plain();
-        let how = |command: Command| match confirmed && request.is_to_be_confirmed() {
+        let how = |command: Command| match confirmed && !request.only_renews() {
             true => command.confirmed(),
             false => command,
         };
@@ -336,9 +336,12 @@ impl Core {
     }
 }
 
-/// Whether a question was answered so: nothing has been done, which no replica has to confirm.
+/// The answer to a question about what has not been carried out, and will not be.
+pub(crate) const NOTHING: &str = "none";
+
+/// Whether a question was answered so, which no replica has to confirm.
 fn is_nothing(answer: &Value) -> bool {
-    matches!(answer, Value::BulkString(bytes) if &**bytes == b"none")
+    matches!(answer, Value::BulkString(bytes) if &**bytes == NOTHING.as_bytes())
 }
 
 /// The error for a refusal of a call whose earlier sending has been `unanswered` for so long, and may have been carried

@@ -4,22 +4,12 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use redis::aio::MultiplexedConnection;
 use redisson_semaphore::Effect;
 
 use crate::subject::{Books, End, Expected, HOUR, Kind, Subject, in_time, pass};
 use crate::subjects::for_every_subject;
 use crate::support::clients;
-use crate::support::server::RedisServer;
-
-/// Of a master that is not there, or of nobody.
-async fn replica_of(redis: &mut MultiplexedConnection, master: [&str; 2]) {
-    redis::cmd("REPLICAOF")
-        .arg(&master)
-        .exec_async(redis)
-        .await
-        .unwrap();
-}
+use crate::support::server::{NOWHERE, RedisServer, replica_of};
 
 async fn becomes_a_replica<S: Subject>() {
     let server = RedisServer::start().await;
@@ -37,10 +27,10 @@ async fn becomes_a_replica<S: Subject>() {
         subject.prepare(call).await.unwrap();
         subjects.push((subject, *call, *kind));
     }
-    replica_of(&mut redis, ["127.0.0.1", "1"]).await;
+    replica_of(&mut redis, Some(NOWHERE)).await;
     let calls = subjects.iter();
     let all = join_all(calls.map(|(subject, call, _)| in_time(subject, call))).await;
-    replica_of(&mut redis, ["NO", "ONE"]).await;
+    replica_of(&mut redis, None).await;
     for ((subject, call, kind), told) in subjects.into_iter().zip(all) {
         let name = format!("{}-replica-{call}", S::NAME);
         let what = format!("{name}: told {told:?}");

@@ -366,3 +366,16 @@ impl Drop for Directory {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
+
+/// Where nobody listens.
+pub const NOWHERE: u16 = 1;
+
+/// Makes the server a replica of the one at this port; of nobody, it is a master.
+pub async fn replica_of(server: &mut MultiplexedConnection, primary: Option<u16>) {
+    let mut command = redis::cmd("REPLICAOF");
+    match primary {
+        Some(port) => command.arg("127.0.0.1").arg(port),
+        None => command.arg(&["NO", "ONE"]),
+    };
+    let _: () = command.query_async(server).await.unwrap();
+}

@@ -346,8 +346,9 @@ impl<P: Primitive> State<P> {
                 tell_trouble(name, queued, trouble, &mut told);
                 dropped = true;
                 // What may have been carried out, and nobody waits for any more, is to be.
-                in_vain |= queued.is_pointless();
-                owed |= !queued.is_pointless();
+                let pointless = queued.is_pointless();
+                in_vain |= pointless;
+                owed |= !pointless;
                 // What was never sent must not happen after this; the rest is a matter of its answer.
                 if !trouble.doubtful {
                     self.primitive.given_up(&queued.call);

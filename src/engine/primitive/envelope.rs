@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::{Batch, Primitive};
 use crate::engine::keys::Keys;
+use crate::engine::once::NOTHING;
 use crate::engine::request::{Arg, Question, RecordKey, Request, Script, ScriptCall};
 use crate::transport::Value;
 
@@ -117,7 +118,7 @@ impl<'a> Answer<'a> {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         Some(match word {
             "done" => Answer::Done(rest),
-            "none" => Answer::NotDone,
+            NOTHING => Answer::NotDone,
             "stale" => Answer::Stale(rest),
             "unreadable" => Answer::Unreadable(rest),
             "refused" => Answer::Refused(rest),

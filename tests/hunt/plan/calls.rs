@@ -28,7 +28,8 @@ pub struct Call {
     pub nested: Option<(Option<Duration>, bool)>,
     /// It is the same owner each time.
     pub one_owner: bool,
-    /// One of several permits is split off the guard, and comes back to it in the end, or goes its own way.
+    /// One of several permits is split off the guard, and comes back to it in the end, or goes its own way. Of permits with ids
+    /// several are tried for at once.
     pub split: Option<End>,
     /// It comes again so often, after a pause.
     pub rounds: u32,

@@ -130,10 +130,13 @@ impl Core {
         let (connection, database) = (script.connection, script.database);
         let command = command::find_in_script(words)?;
         let may_fail = !script.has_written;
-        if may_fail && self.faults.replica && command.writes() {
-            self.refused_as_replica.get_or_insert(command.name);
-        }
-        self.faults.admit_in_script(command, may_fail)?;
+        self.faults
+            .admit_in_script(command, may_fail)
+            .inspect_err(|refusal| {
+                if refusal.0.starts_with(b"READONLY ") {
+                    self.refused_as_replica.get_or_insert(command.name);
+                }
+            })?;
         if command.writes() {
             self.script.as_mut().expect("a script runs").has_written = true;
         }
