@@ -29,8 +29,14 @@ macro_rules! recipe {
         concat!(
             lua!("engine/change", "engine/record", "engine/steps"),
             line!(),
-            lua!("recipes/ids", $($file,)+ "recipes/batch"),
+            lua!("recipes/ids", "recipes/setting", $($file,)+ "recipes/batch"),
         )
+    };
+}
+/// What refreshes its holders.
+macro_rules! refresh {
+    ($($file:literal),+) => {
+        lua!("recipes/setting", $($file,)+ "recipes/refresh")
     };
 }
 
@@ -85,3 +91,7 @@ pub(crate) const TIMESTAMP: &str = recipe!("recipes/times", "recipes/timestamp")
 pub(crate) const FAIR: &str = recipe!("recipes/times", "recipes/fair");
 pub(crate) const SET: &str = recipe!("recipes/set");
 pub(crate) const SLOTS: &str = recipe!("recipes/slots");
+pub(crate) const REFRESH_TIMESTAMP: &str = refresh!("recipes/times", "recipes/timestamp");
+pub(crate) const REFRESH_FAIR: &str = refresh!("recipes/times", "recipes/fair");
+pub(crate) const REFRESH_SET: &str = refresh!("recipes/set");
+pub(crate) const REFRESH_SLOTS: &str = refresh!("recipes/slots");

@@ -436,7 +436,7 @@ async fn what_is_given_back_and_not_confirmed_is_given_back_behind_a_failover() 
     .await;
 }
 
-/// What is held lasts on while the replica is away, also where a step of its holder is not confirmed.
+/// What is held lasts on while the replica is away, also where a step of its holder, or of its line, is not confirmed.
 #[tokio::test]
 async fn who_renews_waits_for_no_replica() {
     const LASTS: Duration = Duration::from_secs(3);
@@ -444,8 +444,9 @@ async fn who_renews_waits_for_no_replica() {
     let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
     let builder = builder.retry_window(NEVER).lock_watchdog_timeout(LASTS);
     let client = builder.connect().await.unwrap();
-    let slot = client.slot_semaphore("slots", 1).timeout(LASTS);
-    let slot = slot.permit().await.unwrap();
+    let slots = client.slot_semaphore("slots", 3).timeout(LASTS);
+    let (slot, other) = (slots.permit().await.unwrap(), slots.permit().await.unwrap());
+    let unwatched = slots.acquire().await.unwrap();
     let string_lock = client.string_lock("key").timeout(LASTS);
     let key = string_lock.guard().await.unwrap();
     let door = client.lock("door");
@@ -453,6 +454,7 @@ async fn who_renews_waits_for_no_replica() {
     pair.part().await;
     let began = Instant::now();
     let leaving = tokio::spawn(inner.unlock());
+    let returning = tokio::spawn(other.release());
     let renewed = |lease: &Lease| lease.remaining() > Some(LASTS / 2);
     until(
         "they are renewed behind their second end",
@@ -460,13 +462,15 @@ async fn who_renews_waits_for_no_replica() {
         async || {
             let leases = [slot.lease(), key.lease(), outer.lease()];
             assert!(!leases.iter().any(|lease| lease.is_lost()));
+            assert_eq!(slots.refresh(unwatched.id()).await, Ok(true));
             leases.into_iter().all(renewed) && began.elapsed() > LASTS * 2
         },
     )
     .await;
-    assert!(!leaving.is_finished());
+    assert!(!leaving.is_finished() && !returning.is_finished());
     pair.rejoin().await;
     timeout(LIMIT, leaving).await.unwrap().unwrap().unwrap();
+    timeout(LIMIT, returning).await.unwrap().unwrap().unwrap();
     outer.unlock().await.unwrap();
     assert_eq!(door.is_locked().await, Ok(false));
 }

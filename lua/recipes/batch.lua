@@ -1,5 +1,5 @@
 -- Purpose: carries out the calls that the tasks of one client made on one semaphore with ids: first what is released, then
---   what is refreshed, then those who wait, in order, then those who only try
+--   those who wait, in order, then those who only try
 -- Counterpart: extension: the last part of the scripts, behind record.lua, steps.lua and line.lua of the engine; `store`, from the
 --   part before, keeps the holders
 -- KEYS[1..] keys: those of steps.lua, the object being the line of our clients, and the channel that of this client, see
@@ -10,27 +10,25 @@
 --   limit
 --   how long a holder lasts without a refresh, in milliseconds, where each lasts as long as the others; else how long one
 --     from now on that has no expiry
---   flags: "s" times are in seconds, "t" the store has tokens, "r" an expiry that is missing is set, "p" each permit has a
---     time of its own
+--   flags: those of setting.lua, and "p": each permit has a time of its own
 --   time to live that a peer's lock without one is given, in milliseconds; "0": there is no lock
 --   how long the line is kept, in milliseconds, if nobody looks
 --   how many of this client wait, named here or not
 --   first part of the ids of those who acquire
---   how many release; how many refresh; how many only try
+--   how many release; how many only try
 --   from where a page of the holders is looked at: for "list" where the one before has ended, "" for the first; else the
 --     slot from which on it is found out when one expires
 --   for how long the others wait for this client when it has been told, in microseconds
---   the ids of those who release; of those who refresh; with the flag "p" how long each lasts of those who refresh, and of
---     those who try, in milliseconds; then for those who wait, in order: arrival in microseconds ("0": now), how many, how
---     long each lasts
+--   the ids of those who release; with the flag "p" how long each lasts of those who try, in milliseconds; then for those
+--     who wait, in order: arrival in microseconds ("0": now), how many, how long each lasts
 -- Returns: for "list": where the page ends ("-": it is the last), then id, milliseconds left (-1: for ever), slot (0: none)
 --   for each holder; else
 --   "<now> <ms until one of the page expires, or -1> <how many clients stand before this one> <how many stand in line>
 --   <microseconds after which to look whether those who have been told come, or 0> <1: look again at once>
 --   <the lock that is in the way: ms it lasts, a colon, and its holder's mark> <granted to those who wait> <granted to
---   those who try> <cleared> <1 or 0 for each release> <the same for each refresh> <slots of those granted, by
---   commas> <why nothing could be granted>", "-" for what is empty, "=" and hexadecimal digits for a text that is no
---   word; "unreadable units <score>" for a time in other units
+--   those who try> <cleared> <1 or 0 for each release> <slots of those granted, by commas> <why nothing could be
+--   granted>", "-" for what is empty, "=" and hexadecimal digits for a text that is no word; "unreadable units <score>"
+--   for a time in other units
 -- Publishes: nothing
 -- Repeat-safe: yes, by steps.lua
 -- Invariant: permits go to those of our clients who wait in the order of their arrival; none is granted while a
@@ -48,23 +46,15 @@ end
 local function work()
   local max, min, format = math.max, math.min, string.format
   local NOTES = KEYS[#KEYS]
-  local what, flags, from = ARGV[5], ARGV[8], ARGV[16]
+  local what, flags, from = ARGV[5], ARGV[8], ARGV[15]
   local waiting = ARGV[11] + 0
-  local releases, refreshes, tries = ARGV[13] + 0, ARGV[14] + 0, ARGV[15] + 0
-  local time = redis.call('TIME')
-  setting = {
-    now = time[1] * 1000000 + time[2],
-    limit = ARGV[6] + 0,
-    timeout = ARGV[7] + 0,
-    seconds = string.find(flags, 's', 1, true),
-    tokens = string.find(flags, 't', 1, true),
-    repair = string.find(flags, 'r', 1, true),
-    locked = ARGV[9] ~= '0',
-  }
+  local releases, tries = ARGV[13] + 0, ARGV[14] + 0
+  setting = setting_of(ARGV[6], ARGV[7], flags)
+  setting.locked = ARGV[9] ~= '0'
   local now, limit = setting.now, setting.limit
   local own_times = string.find(flags, 'p', 1, true)
-  local first_id, first_time = 18, 18 + releases + refreshes
-  local first_run = first_time + (own_times and refreshes + tries or 0)
+  local first_id, first_time = 17, 17 + releases
+  local first_run = first_time + (own_times and tries or 0)
   local named = 0
   for i = first_run, #ARGV, 3 do named = named + ARGV[i + 1] end
 
@@ -102,22 +92,18 @@ local function work()
   size = type(size) == 'number' and size or 0
   local function open()
     line = open_line(OBJECT, NOTES, ARGV[1], id, now, named > 0, {
-      slack = 0, part = 0, mine = ARGV[17] + 0, settling = 1000000, life = ARGV[10], fits = fits, say = redis.call,
+      slack = 0, part = 0, mine = ARGV[16] + 0, settling = 1000000, life = ARGV[10], fits = fits, say = redis.call,
     })
   end
   if size > 0 then open() end
 
-  local cleared, freed, dropped, kept = 0, 0, nil, nil
+  local cleared, freed, dropped = 0, 0, nil
   local served, tried, granted, arrival, slots, failure = 0, 0, 0, nil, nil, '-'
   local left
 
   local function take_back()
     if what == 'clear' then cleared = store.clear(setting) end
-    if releases > 0 then dropped = store.drop(setting, { unpack(ARGV, first_id, first_id + releases - 1) }) end
-    if refreshes > 0 then
-      local lasting = own_times and { unpack(ARGV, first_time, first_time + refreshes - 1) }
-      kept = store.refresh(setting, { unpack(ARGV, first_id + releases, first_time - 1) }, lasting)
-    end
+    if releases > 0 then dropped = store.drop(setting, { unpack(ARGV, first_id, first_time - 1) }) end
     freed = cleared
     local seen = {}
     for i = 1, releases do
@@ -152,7 +138,7 @@ local function work()
     for i = first_run, #ARGV, 3 do
       for _ = 1, min(ARGV[i + 1] + 0, served - #list) do list[#list + 1] = ARGV[i + 2] end
     end
-    for i = 1, tried do list[#list + 1] = ARGV[first_time + refreshes + i - 1] end
+    for i = 1, tried do list[#list + 1] = ARGV[first_time + i - 1] end
     return list
   end
 
@@ -181,17 +167,17 @@ local function work()
       return
     end
     -- What others have asked for is done all the same; where nobody has, the server's error is the answer.
-    if not done and releases + refreshes + cleared == 0 then error(outcome, 0) end
+    if not done and releases + cleared == 0 then error(outcome, 0) end
     if holders then pcall(store.drop, setting, holders) end
     failure = reason or type(outcome) == 'table' and outcome.err or outcome
     left = (left or 0) + granted
     holders, served, tried, granted = nil, 0, 0, 0
   end
 
-  -- What has been given back or kept is so, whatever the server forbids behind that.
+  -- What has been given back is so, whatever the server forbids behind that.
   local function try(step, ...)
     local done, result = pcall(step, ...)
-    if not done and freed + refreshes == 0 then error(result, 0) end
+    if not done and freed == 0 then error(result, 0) end
     return done and result
   end
 
@@ -239,16 +225,16 @@ local function work()
     return table.concat({
       format('%d', now), format('%.0f', first_end), rank, waits and max(size, rank + 1) or 0,
       format('%d', line and line.pause or 0), more and 1 or 0, lock or '-', served, tried, cleared,
-      bits(dropped, releases), bits(kept, refreshes), slots and table.concat(slots, ',') or '-', word(failure),
+      bits(dropped, releases), slots and table.concat(slots, ',') or '-', word(failure),
     }, ' ')
   end
-  if freed + refreshes > 0 then
+  if freed > 0 then
     without_holders = function(refusal)
       served, tried, slots, failure = 0, 0, nil, refusal
       return answer()
     end
   end
-  return answer(), granted + freed + releases + refreshes > 0
+  return answer(), granted + freed + releases > 0
 end
 
 return carry_out_steps(work, function(refusal)

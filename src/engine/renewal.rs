@@ -30,11 +30,22 @@ impl Core {
         }
     }
 
-    /// One thing is to be renewed at once.
-    pub(crate) fn renew_now(self: &Arc<Self>, place: Place) {
-        let core = Arc::clone(self);
-        self.runtime
-            .spawn(async move { core.renew_all(vec![place], true).await });
+    /// One thing that lasts for `lease` is to be renewed at once: the next round may be too late for it.
+    pub(crate) fn renew_now(self: &Arc<Self>, place: Place, lease: Duration) {
+        let core = Arc::downgrade(self);
+        self.runtime.spawn(async move {
+            let mut places = vec![place];
+            let mut first = true;
+            while let Some(core) = core.upgrade().filter(|core| !core.is_finished()) {
+                places = core.renew_all(places, first).await;
+                first = false;
+                if places.is_empty() {
+                    return;
+                }
+                drop(core);
+                tokio::time::sleep(soon(lease / 3)).await;
+            }
+        });
     }
 
     /// One round, for all that is still to be renewed of `places`; what is to be tried again. `first`: no such round has
@@ -121,7 +132,7 @@ fn request(renewing: &Renewing, some: &[Renewal]) -> Request {
                 .map(|renewal| (renewing.owner)(&renewal.place.1)),
         );
     }
-    Request::script(renewing.script, keys, args)
+    Request::renewal(renewing.script, keys, args)
 }
 
 /// What one call has come to.
@@ -163,7 +174,7 @@ fn is_about_a_key(refusal: &Refusal) -> bool {
     refusal.is_final(false) && refusal.reason != Reason::Authentication
 }
 
-/// When to try again after an error.
-fn soon(period: Duration) -> Duration {
+/// When to try again after an error what is renewed once in a `period`.
+pub(crate) fn soon(period: Duration) -> Duration {
     (period / 10).max(Duration::from_millis(1))
 }

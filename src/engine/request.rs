@@ -114,6 +114,19 @@ impl Request {
         })
     }
 
+    /// A call of a script that puts ends off, and does nothing else: it counts before replicas have it.
+    pub(crate) fn renewal(
+        script: &'static LazyLock<Script>,
+        keys: Vec<Arc<str>>,
+        args: Vec<Arg>,
+    ) -> Self {
+        let mut request = Request::script(script, keys, args);
+        if let Request::Script(call) = &mut request {
+            call.only_renews = true;
+        }
+        request
+    }
+
     /// The shortest form: names the script by its digest. `messages` is the kind that it publishes.
     pub(crate) fn command(&self, messages: Messages) -> Command {
         match self {

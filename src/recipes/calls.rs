@@ -4,20 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::Holder;
-use crate::clock::Moment;
 use crate::engine::primitive::Batch;
 
 use super::recipe::Recipe;
 
-/// A batch takes this many calls, or refreshes, at the most: it bounds the script's time.
+/// A batch takes this many calls at the most: it bounds the script's time.
 pub(super) const MOST_CALLS: usize = 256;
 
 /// A call that is answered by the next round.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Release(Arc<str>),
-    /// These are to last for so long from now on; [`MOST_CALLS`] at the most.
-    Refresh(Vec<Arc<str>>, Duration),
     /// A page of the holders, behind where the one before has ended.
     List(Arc<str>),
     Clear,
@@ -31,8 +28,6 @@ pub(super) enum Call {
 pub(super) enum Reply {
     /// Whether it was held.
     Released(bool),
-    /// Which are held; those for as long as this at least, if they end.
-    Refreshed(Vec<bool>, Option<Moment>),
     Holders(Page),
     Count(u64),
     Tended,
@@ -58,36 +53,20 @@ impl Call {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Call::Release(_) => "release",
-            Call::Refresh(..) => "refresh",
             Call::List(_) => "holders",
             Call::Clear => "release_all",
             Call::Tend => "tend",
         }
     }
 
-    /// How many it releases or refreshes.
-    fn size(&self) -> usize {
-        match self {
-            Call::Refresh(ids, _) => ids.len(),
-            _ => 1,
-        }
-    }
-
-    fn is_refresh(&self) -> bool {
-        matches!(self, Call::Refresh(..))
-    }
-
     fn travels_alone(&self) -> bool {
         matches!(self, Call::List(_) | Call::Clear)
     }
 
-    /// Whether it may travel with `batch`, which is not empty. Who is told that a refresh was refused must not have
-    /// released anything.
+    /// Whether it may travel with `batch`, which is not empty.
     pub(super) fn fits(&self, batch: &Batch<Recipe>) -> bool {
-        let calls = batch.calls.iter().map(|queued| &queued.call);
-        let alone = calls.clone().next().is_some_and(Call::travels_alone);
-        let refreshes = calls.clone().all(Call::is_refresh) == self.is_refresh();
-        let size: usize = calls.map(Call::size).sum();
-        !alone && !self.travels_alone() && refreshes && size + self.size() <= MOST_CALLS
+        let first = batch.calls.first().map(|queued| &queued.call);
+        let alone = first.is_some_and(Call::travels_alone);
+        !alone && !self.travels_alone() && batch.calls.len() < MOST_CALLS
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::calls::{Call, Page, Reply, Want};
 use super::keeping::Keeping;
 use super::recipe::Recipe;
+use super::refresh::Refreshing;
 use super::settings::{Layout, Settings};
 use crate::api::{Held, Holder};
 use crate::engine::call::{Dropped, Wait};
@@ -101,7 +102,7 @@ impl Handle {
     async fn run(&self, call: Call) -> Result<Reply> {
         let dropped = match call {
             Call::Release(_) | Call::Tend => Dropped::CarriedOut,
-            Call::Refresh(..) | Call::Clear => Dropped::Withdrawn,
+            Call::Clear => Dropped::Withdrawn,
             Call::List(_) => Dropped::Harmless,
         };
         let calling = self.calling(call.name(), Wait::No, dropped);
@@ -147,13 +148,17 @@ impl Handle {
 
     pub(super) async fn refresh(&self, id: &str) -> Result<bool> {
         check_id(id)?;
-        let id: Arc<str> = id.into();
-        let refresh = Call::Refresh(vec![Arc::clone(&id)], self.lasts());
-        let Reply::Refreshed(held, until) = self.run(refresh).await? else {
-            return Ok(false);
+        let ids = [Arc::from(id)];
+        let calling = self.calling("refresh", Wait::No, Dropped::Withdrawn);
+        let running = async {
+            let keys = self.shared()?.line.keys();
+            let refreshing = Refreshing::new(&self.core, keys, &self.settings);
+            refreshing.for_caller(&ids, self.lasts()).await
         };
-        let held = held == [true];
-        self.shared()?.keeping.refreshed(&id, held, until);
+        let refreshed = self.core.call(calling, pin!(running)).await?;
+        let held = refreshed.held == [true];
+        let keeping = &self.shared()?.keeping;
+        keeping.refreshed(&ids[0], held, refreshed.until);
         Ok(held)
     }
 

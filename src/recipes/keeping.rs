@@ -2,31 +2,32 @@
 //! as there are any.
 //!
 //! Every third of the time that a permit lasts, all of them are refreshed, with one script call for every
-//! [`MOST_CALLS`]. What the server says is gone is told as lost; what could not be refreshed in time is lost by its lease's
-//! own clock.
+//! [`MOST_REFRESHED`]. What could not be refreshed is tried again soon. What the server says is gone is told as lost; what
+//! could not be refreshed in time is lost by its lease's own clock.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::calls::{Call, MOST_CALLS, Reply};
 use super::recipe::Recipe;
+use super::refresh::{MOST_REFRESHED, Refreshing};
+use super::settings::Settings;
 use crate::api::Held;
 use crate::clock::Moment;
+use crate::engine::command::Commands;
 use crate::engine::primitive::Line;
-use crate::error::Error;
+use crate::engine::renewal::soon;
 use crate::lease::Lease;
 use crate::sync::{Mutex, MutexGuard};
 
 /// So many ends are remembered before those that have passed are forgotten.
 const MANY: usize = 64;
 
-/// Who could not refresh tries again after this.
-const AGAIN: Duration = Duration::from_millis(100);
-
 /// What a line keeps, and what it knows of permits that it does not keep.
-#[derive(Default)]
-pub(super) struct Keeping(Mutex<State>);
+pub(super) struct Keeping {
+    settings: Settings,
+    state: Mutex<State>,
+}
 
 #[derive(Default)]
 struct State {
@@ -60,8 +61,15 @@ impl Ends {
 }
 
 impl Keeping {
+    pub(super) fn new(settings: Settings) -> Arc<Self> {
+        Arc::new(Keeping {
+            settings,
+            state: Mutex::default(),
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
+        self.state.lock()
     }
 
     /// Refreshes what is held from now on, to last for `lasts` each time, until it is released.
@@ -95,9 +103,8 @@ impl Keeping {
         }
         // The next round may be a whole pause away.
         if lease.remaining().is_some_and(|left| left < lasts / 3 * 2) {
-            let (keeping, line) = (Arc::clone(self), Arc::clone(line));
-            let id = Arc::clone(&held.id);
-            runtime.spawn(async move { keeping.refresh_now(&line, &[id], lasts).await });
+            let one = Arc::clone(self).refresh_one(Arc::clone(line), Arc::clone(&held.id), lasts);
+            runtime.spawn(one);
         }
         lease
     }
@@ -176,24 +183,44 @@ impl Keeping {
         alike
     }
 
+    /// Whether it is still to be refreshed.
+    fn keeps(&self, id: &str) -> bool {
+        let state = self.lock();
+        let entry = state.kept.get(id);
+        entry.is_some_and(|entry| !entry.lease.is_lost())
+    }
+
+    /// At once, and until it is answered.
+    async fn refresh_one(self: Arc<Self>, line: Arc<Line<Recipe>>, id: Arc<str>, lasts: Duration) {
+        let ids = [id];
+        while self.keeps(&ids[0]) && !self.refresh_now(&line, &ids, lasts).await {
+            if line.client().is_finished() {
+                return;
+            }
+            tokio::time::sleep(soon(lasts / 3)).await;
+        }
+    }
+
     async fn refresh(self: Arc<Self>, line: Weak<Line<Recipe>>, lasts: Duration) {
-        let mut pause = lasts / 3;
+        let period = lasts / 3;
+        let mut pause = period;
         loop {
             tokio::time::sleep(pause).await;
             let Some(line) = line.upgrade() else { return };
+            if line.client().is_finished() {
+                // They last for as long as they do.
+                self.lock().kept.clear();
+                return;
+            }
             let ids = self.alike(lasts);
             if ids.is_empty() {
                 return;
             }
-            let together = ids.chunks(MOST_CALLS);
+            let together = ids.chunks(MOST_REFRESHED);
             let calls = together.map(|ids| self.refresh_now(&line, ids, lasts));
             let done = futures::future::join_all(calls).await;
             let done = done.into_iter().all(|done| done);
-            pause = if done {
-                lasts / 3
-            } else {
-                AGAIN.min(lasts / 3)
-            };
+            pause = if done { period } else { soon(period) };
         }
     }
 
@@ -204,22 +231,19 @@ impl Keeping {
         ids: &[Arc<str>],
         lasts: Duration,
     ) -> bool {
-        let refresh = Call::Refresh(ids.to_vec(), lasts);
-        match line.call(refresh).await {
-            Ok(Reply::Refreshed(held, until)) => {
-                for (id, held) in ids.iter().zip(held) {
-                    self.refreshed(id, held, until);
+        let (core, keys) = (line.client(), line.keys());
+        let refreshing = Refreshing::new(core, keys, &self.settings);
+        match refreshing.once(ids, lasts).await {
+            Ok(refreshed) => {
+                for (id, held) in ids.iter().zip(refreshed.held) {
+                    self.refreshed(id, held, refreshed.until);
                 }
                 true
             }
-            Ok(_) => true,
-            Err(Error::ShutDown { .. }) => {
-                // They last for as long as they do.
-                self.lock().kept.clear();
-                true
-            }
-            Err(error) => {
-                tracing::error!(%error, "not refreshed");
+            Err(why) => {
+                if core.not_renewed.is_due() {
+                    tracing::warn!(name = keys.name(), %why, "not refreshed; it will be tried again");
+                }
                 false
             }
         }

@@ -46,9 +46,10 @@
 //!
 //! # Waiting, errors and effects of all operations
 //!
-//! All travel in one script, `lua/recipes/batch.lua` with the part for the layout, behind `record.lua`, `steps.lua`,
+//! All but one travel in one script, `lua/recipes/batch.lua` with the part for the layout, behind `record.lua`, `steps.lua`,
 //! `places.lua` and `line.lua` of `lua/engine`; calls that the tasks of a client make at the same time travel together, 256 calls and 512
-//! questions at the most. A waiter is woken by the channel, by a (re)confirmed subscription, by its pace, and when the first
+//! questions at the most. A refresh, which may be repeated as it is, travels in one of its own, `refresh.lua`, and waits for no
+//! other call; those of guards travel together, 256 at the most. A waiter is woken by the channel, by a (re)confirmed subscription, by its pace, and when the first
 //! holder expires or a peer's lock should be free.
 //!
 //! What is dropped before it was sent is forgotten, but for a release; what was granted to a caller who has gone is
@@ -65,10 +66,10 @@
 // | `fair.rs`, `timestamp.rs`, `set.rs`, `slots.rs`, `string_lock.rs` | the public types |
 // | `settings.rs`, `names.rs`, `numbers.rs` | what a handle is told, and the keys that follow from it |
 // | `handle.rs` | what all semaphores share, and the trait for them |
-// | `keeping.rs` | what is refreshed in the background |
+// | `keeping.rs`, `refresh.rs` | what is refreshed in the background, and how that travels |
 // | `recipe.rs` | the primitive for `engine::primitive`: what travels, who asks, when to look again |
 // | `calls.rs`, `steps.rs`, `outcome.rs`, `ids.rs` | what is asked, how that is written, what is answered, and the ids of those who are granted |
-// | `scripts.rs` | the script of each layout |
+// | `scripts.rs` | the scripts of each layout |
 // | `arrivals.rs`, `ends.rs`, `peers_lock.rs` | what it remembers: who came when, when holders expire, the lock of peers |
 
 mod arrivals;
@@ -83,6 +84,7 @@ mod numbers;
 mod outcome;
 mod peers_lock;
 mod recipe;
+mod refresh;
 mod scripts;
 mod set;
 mod settings;

@@ -43,7 +43,6 @@ pub(super) struct Outcome {
     pub(super) tried: usize,
     pub(super) cleared: u64,
     pub(super) released: Vec<bool>,
-    pub(super) refreshed: Vec<bool>,
     /// Of those served, then of those who tried; empty where there are none.
     pub(super) slots: Vec<u32>,
     /// Why nothing could be granted.
@@ -78,7 +77,6 @@ impl Outcome {
         let tried = words.next()?.parse().ok()?;
         let cleared = words.next()?.parse().ok()?;
         let released = read_bits(words.next()?)?;
-        let refreshed = read_bits(words.next()?)?;
         let slots = match words.next()? {
             "-" => Vec::new(),
             slots => {
@@ -101,7 +99,6 @@ impl Outcome {
             tried,
             cleared,
             released,
-            refreshed,
             slots,
             failure,
         })
@@ -151,7 +148,8 @@ fn read_millis(word: &str) -> Option<Option<Duration>> {
     Some((number >= 0.0).then_some(Duration::from_millis(number as u64)))
 }
 
-fn read_bits(word: &str) -> Option<Vec<bool>> {
+/// A digit for each: whether it was so.
+pub(super) fn read_bits(word: &str) -> Option<Vec<bool>> {
     let bit = |bit| match bit {
         b'0' => Some(false),
         b'1' => Some(true),
@@ -173,7 +171,7 @@ mod tests {
 
     #[test]
     fn answers_are_read() {
-        let done = read("17 250 3 7 5000 1 - 2 1 0 10 - 4,5,6 -");
+        let done = read("17 250 3 7 5000 1 - 2 1 0 10 4,5,6 -");
         let expected = Outcome {
             now: 17,
             first_end: Some(Duration::from_millis(250)),
@@ -187,10 +185,10 @@ mod tests {
             ..Outcome::default()
         };
         assert_eq!(done, Some(expected));
-        let failed = read("1 -1 1 2 0 0 40:a1b2 0 0 7 - 1 - =4f4f4d206e6f").expect("it is read");
+        let failed = read("1 -1 1 2 0 0 40:a1b2 0 0 7 - - =4f4f4d206e6f").expect("it is read");
         assert_eq!(failed.failure.as_deref(), Some("OOM no"));
         assert_eq!((failed.first_end, failed.cleared), (None, 7));
-        assert_eq!((failed.refreshed, failed.tend), (vec![true], None));
+        assert_eq!((&*failed.released, failed.tend), (&[][..], None));
         let locked = Locked {
             left: Duration::from_millis(40),
             holder: "a1b2".to_owned(),

@@ -5,7 +5,7 @@
 //! line does that at the pace of the setting, the others the more seldom the more of them there are, so that somebody
 //! looks some fifty times a second: whoever looks tells the first that there is something.
 //!
-//! The order within a batch: releases, refreshes, those who wait, those who only try.
+//! The order within a batch: releases, those who wait, those who only try.
 
 use std::str::SplitAsciiWhitespace;
 use std::sync::Arc;
@@ -83,10 +83,10 @@ impl Recipe {
             let keys = names.keys(&settings);
             let script = scripts::of(settings.layout);
             let recipe = Recipe {
+                keeping: Keeping::new(settings.clone()),
                 settings,
                 names,
                 _number: number,
-                keeping: Arc::default(),
                 ids: Ids::new(),
                 arrivals: Arrivals::default(),
                 in_line: false,
@@ -187,10 +187,6 @@ impl Primitive for Recipe {
         call.name()
     }
 
-    fn renews(call: &Call) -> bool {
-        matches!(call, Call::Refresh(..))
-    }
-
     fn details(call: &Call) -> String {
         match call {
             Call::Release(id) => format!("release({id})"),
@@ -215,7 +211,7 @@ impl Primitive for Recipe {
     }
 
     fn frees(&self, call: &Call) -> bool {
-        !matches!(call, Call::Refresh(..) | Call::List(_))
+        !matches!(call, Call::List(_))
     }
 
     fn takes(_: &Want) -> bool {
@@ -285,7 +281,6 @@ impl Primitive for Recipe {
             || tried > tries
             || slots != 0 && slots != served + tried
             || outcome.released.len() != parts.releases.len()
-            || outcome.refreshed.len() != parts.refreshes.len()
         {
             return None;
         }
@@ -296,13 +291,9 @@ impl Primitive for Recipe {
         self.round_trip = took.max(self.round_trip * 7 / 8);
 
         let until = |lasts| batch.departed.checked_add(self.settings.sure_lease(lasts)?);
-        let (mut released, mut refreshed) = (outcome.released.iter(), outcome.refreshed.iter());
+        let mut released = outcome.released.iter();
         let replies = batch.calls.iter().map(|queued| match &queued.call {
             Call::Release(_) => Reply::Released(released.next() == Some(&true)),
-            Call::Refresh(ids, lasts) => {
-                let held = refreshed.by_ref().take(ids.len()).copied();
-                Reply::Refreshed(held.collect(), until(*lasts))
-            }
             Call::Clear => Reply::Count(outcome.cleared),
             Call::List(_) | Call::Tend => Reply::Tended,
         });
@@ -373,19 +364,8 @@ impl Primitive for Recipe {
         })
     }
 
-    fn unreadable(&self, name: &str, found: &str) -> Error {
-        let name = name.to_owned();
-        match found.strip_prefix("units ") {
-            Some(found) => Error::WrongUnits {
-                name,
-                units: self.settings.units,
-                found: found.to_owned(),
-            },
-            None => Error::NotANumber {
-                name,
-                found: found.to_owned(),
-            },
-        }
+    fn unreadable(&self, _: &str, found: &str) -> Error {
+        self.settings.unreadable(found)
     }
 
     fn ends(held: &Held) -> Option<Moment> {

@@ -110,6 +110,34 @@ impl Settings {
         (self.layout != Layout::Set).then(|| lasts.saturating_sub(rounded))
     }
 
+    /// How the scripts are told of them.
+    pub(super) fn flags(&self) -> &'static str {
+        match (self.layout, self.units, self.tokens.is_some()) {
+            (Layout::Lock, ..) => "rp",
+            (Layout::Slots, ..) => "p",
+            (_, Units::Seconds, true) => "st",
+            (_, Units::Seconds, false) => "s",
+            (_, Units::Millis, true) => "t",
+            (_, Units::Millis, false) => "-",
+        }
+    }
+
+    /// What a script has `found` does not belong there.
+    pub(super) fn unreadable(&self, found: &str) -> Error {
+        let name = self.name.clone();
+        match found.strip_prefix("units ") {
+            Some(found) => Error::WrongUnits {
+                name,
+                units: self.units,
+                found: found.to_owned(),
+            },
+            None => Error::NotANumber {
+                name,
+                found: found.to_owned(),
+            },
+        }
+    }
+
     /// Refuses what no semaphore can have.
     pub(super) fn check(&self) -> Result<()> {
         let names = [

@@ -10,7 +10,6 @@ use super::recipe::Recipe;
 use super::settings::{Layout, Settings};
 use crate::engine::primitive::{Ask, Batch};
 use crate::engine::request::Arg;
-use crate::units::Units;
 
 /// What is written besides the batch.
 pub(super) struct Steps<'a> {
@@ -41,7 +40,7 @@ impl Steps<'_> {
                 Layout::Lock => settings.lock_timeout,
                 _ => settings.timeout,
             }),
-            Arg::Word(self.flags()),
+            Arg::Word(settings.flags()),
             match settings.lock {
                 Some(_) => Arg::millis(settings.lock_timeout),
                 None => Arg::Number(0),
@@ -50,18 +49,15 @@ impl Steps<'_> {
             number(batch.waiting - parts.tries.len()),
             Arg::Text(self.ids.prefix()),
             number(parts.releases.len()),
-            number(parts.refreshes.len()),
             number(parts.tries.len()),
             from,
             Arg::micros(self.patience),
         ]);
-        let refreshed = parts.refreshes.iter().map(|(id, _)| id);
-        let ids = parts.releases.iter().chain(refreshed);
+        let ids = parts.releases.iter();
         args.extend(ids.map(|id| Arg::Text(Arc::clone(id))));
         if settings.layout.has_own_times() {
-            let refreshes = parts.refreshes.iter().map(|(_, lasts)| *lasts);
             let tries = parts.tries.iter().map(|ask| ask.want.lasts);
-            args.extend(refreshes.chain(tries).map(Arg::millis));
+            args.extend(tries.map(Arg::millis));
         }
         // Neighbours who came together, for permits that last equally long.
         let of = |ask: &&Ask<Recipe>| (self.arrivals.of(ask.ticket), ask.want.lasts);
@@ -74,29 +70,11 @@ impl Steps<'_> {
             ]);
         }
     }
-
-    fn flags(&self) -> &'static str {
-        let Settings {
-            layout,
-            units,
-            tokens,
-            ..
-        } = self.settings;
-        match (layout, units, tokens.is_some()) {
-            (Layout::Lock, ..) => "rp",
-            (Layout::Slots, ..) => "p",
-            (_, Units::Seconds, true) => "st",
-            (_, Units::Seconds, false) => "s",
-            (_, Units::Millis, true) => "t",
-            (_, Units::Millis, false) => "-",
-        }
-    }
 }
 
 /// A batch in the order of its script.
 pub(super) struct Parts<'a> {
     pub(super) releases: Vec<&'a Arc<str>>,
-    pub(super) refreshes: Vec<(&'a Arc<str>, Duration)>,
     pub(super) waits: Vec<&'a Ask<Recipe>>,
     pub(super) tries: Vec<&'a Ask<Recipe>>,
     /// The line of all clients is seen to.
@@ -105,11 +83,10 @@ pub(super) struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     pub(super) fn of(batch: &'a Batch<Recipe>) -> Self {
-        let (mut releases, mut refreshes, mut tends) = (Vec::new(), Vec::new(), false);
+        let (mut releases, mut tends) = (Vec::new(), false);
         for queued in &batch.calls {
             match &queued.call {
                 Call::Release(id) => releases.push(id),
-                Call::Refresh(ids, lasts) => refreshes.extend(ids.iter().map(|id| (id, *lasts))),
                 Call::Tend => tends = true,
                 Call::List(_) | Call::Clear => {}
             }
@@ -117,7 +94,6 @@ impl<'a> Parts<'a> {
         let (tries, waits) = batch.asks.iter().partition(|ask| ask.want.tries);
         Parts {
             releases,
-            refreshes,
             waits,
             tries,
             tends,

@@ -30,6 +30,10 @@ pub const ALL: &[(&str, &str)] = &[
     ("FAIR", FAIR),
     ("SET", SET),
     ("SLOTS", SLOTS),
+    ("REFRESH_TIMESTAMP", REFRESH_TIMESTAMP),
+    ("REFRESH_FAIR", REFRESH_FAIR),
+    ("REFRESH_SET", REFRESH_SET),
+    ("REFRESH_SLOTS", REFRESH_SLOTS),
 ];
 
 /// The name of the script that has this text or this digest.

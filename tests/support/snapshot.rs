@@ -37,6 +37,16 @@ impl Snapshot {
         };
         ttl && self.kind == other.kind && self.value == other.value
     }
+
+    /// Who stands in a zset, without the scores; of another type, all that it holds.
+    pub fn members(&self) -> Vec<&str> {
+        let zset = self.kind == "zset";
+        let member = |entry| match zset {
+            true => str::rsplit_once(entry, '=').map_or(entry, |(member, _)| member),
+            false => entry,
+        };
+        self.value.iter().map(|entry| member(entry)).collect()
+    }
 }
 
 /// Reads one key.

@@ -40,8 +40,6 @@ impl Wire<'_> {
                 more: None,
             }),
             record: recorded(changes || batch.doubtful),
-            only_renews: batch.asks.is_empty()
-                && batch.calls.iter().all(|queued| P::renews(&queued.call)),
             ..call(self.script, keys, self.record_life, steps)
         })
     }

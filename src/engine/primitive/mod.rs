@@ -200,11 +200,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     /// A call will not be carried out any more, or nobody will know whether it was: its caller has been told so, or there was none.
     fn given_up(&mut self, _call: &Self::Call) {}
 
-    /// Whether the call puts off the end of what is held, and does nothing else.
-    fn renews(_call: &Self::Call) -> bool {
-        false
-    }
-
     /// A batch departs. Once for each.
     fn departs(&mut self, _batch: &Batch<Self>) {}
 

@@ -87,6 +87,7 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
         };
         match connected {
             Ok((subscriptions, subscriber)) => {
+                let called_off = called_off(&registry, &node, layout.clone());
                 let mut session = Session {
                     registry: &registry,
                     node: &node,
@@ -97,10 +98,14 @@ async fn keep(registry: Arc<Registry>, node: Node, mut layout: Follower<Layout>)
                     subscribed: BTreeSet::new(),
                     leaving: BTreeSet::new(),
                     again: None,
-                    commands: node.commands(),
+                    looks: node.commands().is_some(),
                 };
                 let began = Instant::now();
-                let ended = session.run(&mut lost).await;
+                let ended = tokio::select! {
+                    biased;
+                    end = called_off => end,
+                    end = session.run(&mut lost) => end,
+                };
                 registry.lose(&session.subscribed);
                 match ended {
                     Ended::Gone => return node,
@@ -166,8 +171,8 @@ struct Session<'a> {
     leaving: BTreeSet<String>,
     /// Some channel was not at home here, and is to be tried again then.
     again: Option<Instant>,
-    /// What is known of the connection for commands.
-    commands: Option<watch::Receiver<ConnectionState>>,
+    /// Whether it may be asked whether messages are heard.
+    looks: bool,
 }
 
 impl<'a> Session<'a> {
@@ -195,28 +200,20 @@ impl<'a> Session<'a> {
                         }
                         // Nor is it asked again.
                         Err(Failure::Refused(refusal)) if refusal.reason == Reason::Permission => {
-                            self.commands = None;
+                            self.looks = false;
                         }
                         Err(_) => {}
                     }
                 }
-                // Both are made anew at about the same time, so that they lead to the same server.
-                () = connected_again(&mut self.commands) => return Ended::Moved,
                 () = self.wanted.changed() => {
                     if let Err(failure) = self.bring_up_to_date().await {
                         return Ended::Lost(failure);
                     }
                 }
                 () = self.layout.changed() => {
-                    if !self.layout.look().has(self.node) {
-                        return Ended::Gone;
-                    }
                     if let Err(failure) = self.bring_up_to_date().await {
                         return Ended::Lost(failure);
                     }
-                }
-                () = self.registry.moved.notified() => {
-                    return Ended::Moved;
                 }
                 _ = ping.tick() => {
                     if let Err(failure) = self.subscriptions.ping().await {
@@ -246,13 +243,12 @@ impl<'a> Session<'a> {
 
     /// Asks where commands go to whether messages that are sent there are heard here: both connections find their server by themselves.
     fn look(&self) -> Option<Looking<'a>> {
-        self.commands.as_ref()?;
         // Those that nobody else listens to are the longest.
         let mut channels: Vec<String> = self.subscribed.iter().cloned().collect();
         channels.sort_by_key(|channel| Reverse(channel.len()));
         channels.truncate(MOST_LOOKED_AT);
         let node = self.node;
-        let some = !channels.is_empty();
+        let some = self.looks && !channels.is_empty();
         some.then(|| node.unheard(channels).boxed())
     }
 
@@ -333,9 +329,20 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Why a session with `node` is to end, whatever it is waiting for: the server may be one that does not answer.
+async fn called_off(registry: &Registry, node: &Node, layout: Follower<Layout>) -> Ended {
+    tokio::select! {
+        biased;
+        // Both connections are made anew at about the same time, so that they lead to the same server.
+        () = connected_again(node.commands()) => Ended::Moved,
+        () = registry.moved.notified() => Ended::Moved,
+        () = until_gone(layout, node) => Ended::Gone,
+    }
+}
+
 /// Ends when the connection for commands is another one.
-async fn connected_again(commands: &mut Option<watch::Receiver<ConnectionState>>) {
-    if let Some(commands) = commands {
+async fn connected_again(commands: Option<watch::Receiver<ConnectionState>>) {
+    if let Some(mut commands) = commands {
         while commands.changed().await.is_ok() {
             if *commands.borrow_and_update() == ConnectionState::Connected {
                 return;

@@ -58,7 +58,7 @@ impl RPermitExpirableSemaphore {
         // The next round may be a whole pause away.
         if lease.remaining() < Some(lasts / 3 * 2) && !lease.is_lost() {
             let place = (Arc::clone(key), Arc::clone(&held.id));
-            self.core.renew_now(place);
+            self.core.renew_now(place, lasts);
         }
         lease
     }
@@ -150,7 +150,8 @@ impl Drop for Prolonging<'_> {
         if !self.answered {
             let (key, core) = (self.semaphore.permits_key(), &self.semaphore.core);
             core.holds.is_not_answered(key, &self.id);
-            core.renew_now((Arc::clone(key), Arc::clone(&self.id)));
+            let place = (Arc::clone(key), Arc::clone(&self.id));
+            core.renew_now(place, self.semaphore.renewal().lease);
         }
     }
 }

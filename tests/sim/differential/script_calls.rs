@@ -6,8 +6,8 @@ use fastrand::Rng;
 use super::commands::{CHANNELS, KEYS, MEMBERS, choose};
 use super::step::{Mood, Words};
 use crate::sim::scripts::{
-    FAIR, GIVE, LOCK, LONE, NUDGE, ONCE, RENEW_LOCKS, SEMAPHORE, SET, SETTLE, SLOTS, TAKE,
-    TIMESTAMP, digest,
+    FAIR, GIVE, LOCK, LONE, NUDGE, ONCE, REFRESH_FAIR, REFRESH_SET, REFRESH_SLOTS,
+    REFRESH_TIMESTAMP, RENEW_LOCKS, SEMAPHORE, SET, SETTLE, SLOTS, TAKE, TIMESTAMP, digest,
 };
 
 /// Records of two clients; the end is the client's id.
@@ -331,6 +331,10 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
         keys.push("peers".to_owned());
     }
     keys.push("notes".to_owned());
+    if rng.u32(..5) == 0 {
+        let flags = choose(rng, flags);
+        return refresh(rng, source, keys, limit, flags);
+    }
     let what = choose(
         rng,
         &["batch", "batch", "batch", "batch", "tend", "list", "clear"],
@@ -343,7 +347,7 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
     };
     let alone = what == "list" || what == "clear";
     let mut some = |most: u32| if alone { 0 } else { rng.u32(..most) };
-    let (releases, refreshes, tries, runs) = (some(3), some(3) / 2, some(3), some(3));
+    let (releases, tries, runs) = (some(3), some(3), some(3));
     let flags = choose(rng, flags);
     let mut arguments = texts(&["PUBLISH"]);
     arguments.extend([sequence(rng, mood), choose(rng, LIVES).to_owned()]);
@@ -358,19 +362,45 @@ fn recipe(rng: &mut Rng, mood: &mut Mood) -> Call {
     let waiting: u32 = counts.iter().map(|(_, count)| count).sum();
     arguments.push((waiting + if rng.u32(..4) == 0 { 1 } else { 0 }).to_string());
     arguments.push(choose(rng, &["0000000a-", "0000000b-", "id-"]).to_owned());
-    arguments.extend([releases, refreshes, tries].map(|count| count.to_string()));
+    arguments.extend([releases, tries].map(|count| count.to_string()));
     arguments.push(if what == "list" { "" } else { "1" }.to_owned());
     arguments.push("20000".to_owned());
-    for _ in 0..releases + refreshes {
+    for _ in 0..releases {
         arguments.push(choose(rng, MEMBERS).to_owned());
     }
     if flags.contains('p') {
-        for _ in 0..refreshes + tries {
+        for _ in 0..tries {
             arguments.push(choose(rng, &["700", "10000"]).to_owned());
         }
     }
     for (arrival, count) in counts {
         arguments.extend([arrival.to_owned(), count.to_string(), "700".to_owned()]);
+    }
+    Call {
+        source,
+        keys,
+        arguments,
+    }
+}
+
+/// A refresh of what the batch with this `source` grants.
+fn refresh(
+    rng: &mut Rng,
+    source: &'static str,
+    keys: Vec<String>,
+    limit: u32,
+    flags: &str,
+) -> Call {
+    let source = match source {
+        TIMESTAMP => REFRESH_TIMESTAMP,
+        FAIR => REFRESH_FAIR,
+        SET => REFRESH_SET,
+        _ => REFRESH_SLOTS,
+    };
+    let time = choose(rng, &["10000", "700"]);
+    let mut arguments = texts(&[&limit.to_string(), time, flags, time]);
+    for _ in 0..rng.u32(1..4) {
+        arguments.push(choose(rng, MEMBERS).to_owned());
     }
     Call {
         source,
