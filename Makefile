@@ -27,7 +27,7 @@ test: setup ## check everything, on the redis-server of this machine, and what m
 	cargo fmt --all --check
 	set -e; for feature in $(FEATURES); do cargo check --locked --no-default-features --features $$feature; done
 	cargo clippy --locked --workspace --all-features --all-targets -- -D warnings
-	cargo test --locked
+	scripts/test-programs --locked
 	cargo test --locked --package rsem --package services
 	cargo test --locked --all-features --lib $(FEATURE_TESTS)
 	cargo test --locked --features tls-native-tls --test tls_native
@@ -68,11 +68,9 @@ SERVER_TESTS = $(EACH_SERVER) leased_recipes reconnect restart failover sentinel
 test-servers: setup ## check more of it on other versions of the server (SERVERS='redis-6.2 valkey-8.1')
 	scripts/servers.sh $(SERVERS)
 	cargo test --locked --no-run $(addprefix --test ,$(SERVER_TESTS))
-	set -e; for server in $(SERVERS); do \
-		echo "== $$server"; \
-		REDIS_SERVER=$(CURDIR)/target/servers/$$server/redis-server \
-			cargo test --locked $(addprefix --test ,$(SERVER_TESTS)); \
-	done
+	printf '%s\n' $(SERVERS) | xargs --max-procs 4 --replace env AT_ONCE=1 \
+		REDIS_SERVER=$(CURDIR)/target/servers/{}/redis-server \
+		scripts/test-programs --locked $(addprefix --test ,$(SERVER_TESTS))
 
 bench: setup ## measure against Redisson and a plain client (BENCH=quick: in two minutes)
 	cargo bench --locked --bench compare

@@ -32,7 +32,7 @@ async fn waiter(semaphore: &Handle) -> JoinHandle<Result<Held>> {
     tokio::task::yield_now().await;
     // Answered behind its own question.
     semaphore.holders().await.unwrap();
-    semaphore.refresh("nobody").await.unwrap();
+    semaphore.release("nobody").await.unwrap();
     task
 }
 

@@ -68,7 +68,7 @@ async fn unknown_at_first(
     let other = Client::connect(server.url()).await.unwrap();
     let other = layout.make(&other, "unknown", Shape::new(2));
     // It may be carried out, and then be given back.
-    semaphore.refresh("nobody").await.unwrap();
+    semaphore.release("nobody").await.unwrap();
     let settled = async || other.holders().await.unwrap().len() == held;
     until(&format!("{held} are held"), LIMIT, settled).await;
     client.shutdown().await.unwrap();
@@ -105,7 +105,7 @@ const HORIZON: Duration = Duration::from_secs(301);
 /// Whether the next call on `semaphore` has to be put on record, as its script is told.
 async fn record_flag(server: &RedisServer, semaphore: &Handle) -> String {
     let mut monitor = Monitor::start(server).await;
-    semaphore.refresh("nobody").await.unwrap();
+    semaphore.release("nobody").await.unwrap();
     let commands = monitor.until_marker().await;
     let script = commands.iter().find(|command| command.name == "EVALSHA");
     let args = &script.expect("a script was called").args;
@@ -133,8 +133,8 @@ async fn after_an_unknown_outcome_and_an_answer_all_is_as_before() {
         proxy.clear();
         let error = timeout(LIMIT, tried).await.unwrap().unwrap().unwrap_err();
         assert_eq!(error.effect(), Effect::Unknown, "{error}");
-        let answered = timeout(LIMIT, semaphore.refresh(one.id())).await;
-        assert_eq!(answered.expect("the server answers"), Ok(true));
+        let answered = timeout(LIMIT, semaphore.release("nobody")).await;
+        assert_eq!(answered.expect("the server answers"), Ok(false));
         assert_eq!(record_flag(&server, &semaphore).await, "0", "{layout:?}");
         proxy.deliver(1).await;
         let holders = semaphore.holders().await.unwrap();
@@ -201,7 +201,7 @@ async fn calls_behind_one_who_waits_are_told_in_time() {
         .unwrap();
     let shape = Shape::new(1).check(Duration::from_millis(100));
     let semaphore = Layout::Fair.make(&client, "queued", shape);
-    let held = semaphore.acquire().await.unwrap();
+    semaphore.acquire().await.unwrap();
     let waiter = semaphore.clone();
     let waiter = tokio::spawn(async move { waiter.acquire().await });
     let mut redis = server.connection().await;
@@ -211,11 +211,11 @@ async fn calls_behind_one_who_waits_are_told_in_time() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     const CALLS: u32 = 8;
     let calls = (0..CALLS).map(|number| {
-        let (semaphore, id) = (semaphore.clone(), held.id().to_owned());
+        let semaphore = semaphore.clone();
         async move {
             tokio::time::sleep(Duration::from_millis(125) * number).await;
             let begun = std::time::Instant::now();
-            semaphore.refresh(&id).await.unwrap_err();
+            semaphore.release("nobody").await.unwrap_err();
             begun.elapsed().saturating_sub(window)
         }
     });
@@ -303,7 +303,7 @@ async fn a_wait_that_ends_without_a_connection_leaves_nothing_to_be_sent() {
     server.restart().await;
     timeout(LIMIT, async {
         assert!(semaphore.holders().await.unwrap().is_empty());
-        assert!(!semaphore.refresh("nobody").await.unwrap());
+        assert!(!semaphore.release("nobody").await.unwrap());
         assert!(semaphore.holders().await.unwrap().is_empty());
     })
     .await
@@ -323,18 +323,16 @@ async fn what_was_dropped_before_it_was_sent_is_not_carried_out_later() {
         // Under way, so that the others are queued behind it.
         proxy.at_script(1, Fate::HoldReply);
         let first = semaphore.clone();
-        let first = tokio::spawn(async move { first.refresh("nobody").await });
+        let first = tokio::spawn(async move { first.release("nobody").await });
         proxy.until_struck(1).await;
         let scripts = proxy.scripts();
         {
             let mut all = std::pin::pin!(semaphore.release_all());
             let mut tried = std::pin::pin!(semaphore.try_acquire());
-            let mut refresh = std::pin::pin!(semaphore.refresh(one.id()));
             let mut release = std::pin::pin!(semaphore.release(two.id()));
             assert!(poll_once(&mut release).await.is_pending());
             assert!(poll_once(&mut all).await.is_pending());
             assert!(poll_once(&mut tried).await.is_pending());
-            assert!(poll_once(&mut refresh).await.is_pending());
         }
         proxy.let_go();
         let _ = timeout(LIMIT, first)

@@ -55,7 +55,7 @@ pub(crate) async fn acquire(semaphore: &Handle) -> Call<Result<Held>> {
     let call = Call::start(async move { waiter.acquire().await }).await;
     // Answered behind the waiter's own question, which has got its place in the order by that.
     semaphore.holders().await.unwrap();
-    semaphore.refresh("cafe").await.unwrap();
+    semaphore.release("cafe").await.unwrap();
     call
 }
 

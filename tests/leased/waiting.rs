@@ -11,8 +11,6 @@ use super::Fixture;
 use super::support::{Call, Handle, LIMIT, acquire, held, join, take, until_held};
 
 const SHORT: Duration = Duration::from_millis(30);
-/// So long the others wait at the least for who has been told that it is his turn.
-const PATIENCE: Duration = Duration::from_millis(20);
 
 pub(crate) async fn a_release_wakes_a_waiter(fixture: &impl Fixture) {
     let semaphore = fixture.fresh(1);
@@ -118,13 +116,8 @@ pub(crate) async fn a_try_does_not_overtake_those_who_wait(fixture: &impl Fixtur
     for _ in 0..10 {
         let one = take(&semaphore).await;
         let waiter = acquire(&semaphore).await;
-        let freed = Instant::now();
         other.release(one.id()).await.unwrap();
-        if let Some(two) = other.try_acquire().await.unwrap() {
-            let late = freed.elapsed();
-            assert!(late >= PATIENCE, "it had {late:?} to come");
-            other.release(two.id()).await.unwrap();
-        }
+        assert_eq!(other.try_acquire().await.unwrap(), None);
         let two = waiter.answer().await.unwrap();
         semaphore.release(two.id()).await.unwrap();
     }

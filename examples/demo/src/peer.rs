@@ -10,7 +10,8 @@ use crate::Result;
 const SENTINEL_PORT: u16 = 26379;
 
 const FORM: &str = "REDIS_URL is to be redis:// or rediss://, or either with +cluster or +replicated; with REDIS_SENTINELS \
-                    (redis://host,redis://host) it has the master's name in place of the host. The demo plays in database 0";
+                    (redis://host,redis://host) it has the master's name in place of the host. Redisson, which plays along, \
+                    knows no Unix sockets, and a cluster has one database";
 
 /// What the peer is started with.
 pub(crate) struct PeerArguments {
@@ -36,6 +37,7 @@ struct Place {
     port: Option<u16>,
     username: Option<String>,
     password: Option<String>,
+    database: i64,
 }
 
 impl Place {
@@ -53,8 +55,15 @@ impl PeerArguments {
             places.iter().map(|place| place.address(port)).collect()
         };
         let settings = match &*kind {
-            "" if sentinels.is_empty() => return Ok(PeerArguments::of_one(first, vec![])),
-            "cluster" => return Ok(PeerArguments::of_one(first, vec!["--cluster".to_owned()])),
+            "" if sentinels.is_empty() && first.database == 0 => {
+                return Ok(PeerArguments::of_one(first, vec![]));
+            }
+            "" if sentinels.is_empty() => json!({ "singleServerConfig": {
+                "address": first.address(6379), "database": first.database, "connectionMinimumIdleSize": 1,
+            } }),
+            "cluster" if first.database == 0 => {
+                return Ok(PeerArguments::of_one(first, vec!["--cluster".to_owned()]));
+            }
             "" => {
                 let mut asked = Vec::new();
                 for url in sentinels {
@@ -65,12 +74,14 @@ impl PeerArguments {
                     "masterName": first.host, "sentinelAddresses": addresses(&asked, SENTINEL_PORT),
                     "sentinelUsername": user.username, "sentinelPassword": user.password,
                     "checkSentinelsList": false, "readMode": "MASTER", "subscriptionMode": "MASTER",
+                    "database": first.database,
                     "masterConnectionMinimumIdleSize": 1,
                 } })
             }
             "replicated" => json!({ "replicatedServersConfig": {
                 "nodeAddresses": addresses(&places, 6379),
                 "readMode": "MASTER", "subscriptionMode": "MASTER", "masterConnectionMinimumIdleSize": 1,
+                "database": first.database,
             } }),
             _ => return Err(FORM.into()),
         };
@@ -126,7 +137,7 @@ fn read(url: &str) -> Result<(String, Vec<Place>)> {
         // By TLS or not, it is read in the same way.
         let info = format!("redis://{user}{host}{tail}").into_connection_info()?;
         let settings = info.redis_settings();
-        let (ConnectionAddr::Tcp(name, port), 0) = (info.addr(), settings.db()) else {
+        let ConnectionAddr::Tcp(name, port) = info.addr() else {
             return Err(FORM.into());
         };
         let bare = host.rsplit(']').next().unwrap_or(host);
@@ -140,6 +151,7 @@ fn read(url: &str) -> Result<(String, Vec<Place>)> {
             port: bare.contains(':').then_some(*port),
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
+            database: settings.db(),
         });
     }
     Ok((kind.to_owned(), places))
