@@ -65,15 +65,21 @@ pub(super) struct Holding {
     pub(super) lease: Lease,
     /// When, as far as the server has answered.
     until: Moment,
-    /// When at the earliest, because of a step that has not been answered.
-    perhaps: Option<Moment>,
-    /// That step will not be answered any more: what the server says of later counts.
-    unanswered: bool,
-    /// It makes the end come sooner than a renewal would.
-    shortens: bool,
+    /// Steps that may have changed that.
+    pending: Option<Pending>,
     pub(super) renewing: Renewing,
     /// Nobody keeps it.
     pub(super) remembered: bool,
+}
+
+/// Steps of the owner without an answer, of which each makes all that is left last for a lease of its own.
+struct Pending {
+    /// When it ends at the earliest by one of them.
+    end: Moment,
+    /// Whether one of them makes the end come sooner than a renewal would.
+    shortens: bool,
+    /// The last one will not be answered any more: what the server says later counts.
+    unanswered: bool,
 }
 
 /// One time that the lock was taken.
@@ -116,9 +122,7 @@ impl Holding {
             steps: 0,
             lease: Lease::granted(until),
             until,
-            perhaps: None,
-            unanswered: false,
-            shortens: false,
+            pending: None,
             renewing,
             remembered: false,
         }
@@ -233,7 +237,7 @@ impl Holding {
     pub(super) fn ends(&mut self, until: Moment) {
         self.steps += 1;
         self.until = until;
-        self.may_not_end();
+        self.pending = None;
         self.show_end();
     }
 
@@ -241,44 +245,43 @@ impl Holding {
     pub(super) fn lasts(&mut self, until: Moment) {
         self.until = self.until.later(until);
         // Whenever a step arrives that sets no shorter lease than a renewal, the end is put off by it.
-        if self.unanswered || !self.shortens {
-            self.may_not_end();
-        }
+        self.pending
+            .take_if(|steps| steps.unanswered || !steps.shortens);
         self.show_end();
     }
 
     /// It may end at `until` already, by a step that sets this lease.
     pub(super) fn may_end(&mut self, until: Moment, lease: Duration) {
         self.steps += 1;
-        self.shortens |= lease < self.renewing.lease;
-        self.perhaps = Some(self.perhaps.map_or(until, |end| end.earlier(until)));
-        self.unanswered = false;
+        let before = self.pending.take();
+        self.pending = Some(Pending {
+            end: before
+                .as_ref()
+                .map_or(until, |steps| steps.end.earlier(until)),
+            shortens: lease < self.renewing.lease || before.is_some_and(|steps| steps.shortens),
+            unanswered: false,
+        });
         self.show_end();
     }
 
     /// It does not, after all.
     pub(super) fn stays(&mut self) {
         self.steps += 1;
-        self.may_not_end();
+        self.pending = None;
         self.show_end();
     }
 
     /// Nobody will learn whether it does, but by what the server says of it later.
     pub(super) fn is_not_answered(&mut self) {
         self.steps += 1;
-        self.unanswered = true;
-    }
-
-    fn may_not_end(&mut self) {
-        self.perhaps = None;
-        self.unanswered = false;
-        self.shortens = false;
+        if let Some(steps) = &mut self.pending {
+            steps.unanswered = true;
+        }
     }
 
     fn show_end(&self) {
-        let end = self
-            .perhaps
-            .map_or(self.until, |end| end.earlier(self.until));
+        let pending = self.pending.as_ref();
+        let end = pending.map_or(self.until, |steps| steps.end.earlier(self.until));
         // Who waits for it is told when nothing is locked.
         self.lease.change(Change::Until(Some(end)));
     }
