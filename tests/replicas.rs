@@ -2,16 +2,19 @@
 
 mod support;
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use redisson_semaphore::{Client, ClientBuilder, Effect, Error, Lease, LeasedSemaphore};
 use support::clients::{LIMIT, NEVER, builder, scripts, served, stored, until_stored};
 use support::cluster::{Cluster, ask};
+use support::polls::poll_once;
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
-use support::waiters::{until, until_counted, until_linked, waiter};
+use support::waiters::{
+    until, until_counted, until_linked, until_listening, until_subscribers, waiter,
+};
 use tokio::time::timeout;
 
 /// How long a call may take here: some rounds of waiting for replicas.
@@ -432,6 +435,45 @@ async fn what_is_given_back_and_not_confirmed_is_given_back_behind_a_failover() 
     until_stored(&pair.replica, "seats", 1).await;
     until("the slot is free", LIMIT, async || {
         ask::<i64>(&pair.replica, &["SCARD", "slots"]).await == 0
+    })
+    .await;
+}
+
+/// What is given back is not given up with what somebody asked for at the same time, and does not hold him up either.
+#[tokio::test]
+async fn what_is_given_back_travels_apart_from_what_is_asked_for() {
+    let mut pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let client = builder.retry_window(BOUND).connect().await.unwrap();
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(2).await.unwrap();
+    semaphore.acquire(2).await.unwrap();
+    let set = client.set_semaphore("set", 1);
+    let held = set.acquire().await.unwrap();
+    let (asking, also_asking) = (semaphore.clone(), set.clone());
+    let asking = tokio::spawn(async move { asking.acquire(1).await });
+    let also_asking = tokio::spawn(async move { also_asking.acquire().await });
+    let mut control = pair.master.connection().await;
+    until_listening(&mut control, "set", 1).await;
+    until_subscribers(&mut control, "redisson_sc:{seats}", 1).await;
+    pair.part().await;
+    let mut releasing = pin!(join(semaphore.release(2), set.release(held.id())));
+    assert!(poll_once(&mut releasing).await.is_pending());
+    asking.abort();
+    also_asking.abort();
+    let told = releasing.await;
+    for error in [told.0.unwrap_err(), told.1.unwrap_err()] {
+        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error}");
+    }
+    until_stored(&pair.master, "seats", 2).await;
+    until("the place in the set is free", LIMIT, async || {
+        ask::<i64>(&pair.master, &["SCARD", "set"]).await == 0
+    })
+    .await;
+    pair.fail_over().await;
+    until_stored(&pair.replica, "seats", 2).await;
+    until("the place in the set is free", LIMIT, async || {
+        ask::<i64>(&pair.replica, &["SCARD", "set"]).await == 0
     })
     .await;
 }

@@ -51,9 +51,6 @@ pub(crate) enum Patience {
     Until(Instant),
     /// It is owed: there is no caller, or none that gives up.
     Forever,
-    /// The same, but nobody waits any more for what else was asked: what was granted is to be given back, whether replicas have it
-    /// or not.
-    InVain,
     /// Every caller has been told that it failed; or one, and it must not be sent as it is.
     Nobody,
     /// The same, and nothing has to be done about what it may have changed.

@@ -331,12 +331,11 @@ impl<P: Primitive> State<P> {
         window: Duration,
     ) -> (Told<P>, Patience) {
         let mut told = Told::nobody();
-        let (mut owed, mut dropped, mut in_vain) = (false, false, false);
+        let (mut owed, mut dropped) = (false, false);
         let mut next: Option<Instant> = None;
         batch.calls.retain_mut(|queued| {
             let due = queued.since + window;
             if queued.is_pointless() {
-                in_vain = true;
                 dropped |= !trouble.doubtful;
                 return trouble.doubtful;
             }
@@ -346,9 +345,7 @@ impl<P: Primitive> State<P> {
                 tell_trouble(name, queued, trouble, &mut told);
                 dropped = true;
                 // What may have been carried out, and nobody waits for any more, is to be.
-                let pointless = queued.is_pointless();
-                in_vain |= pointless;
-                owed |= !pointless;
+                owed |= !queued.is_pointless();
                 // What was never sent must not happen after this; the rest is a matter of its answer.
                 if !trouble.doubtful {
                     self.primitive.given_up(&queued.call);
@@ -366,11 +363,9 @@ impl<P: Primitive> State<P> {
             return (told, Patience::Nobody);
         }
         let waiting = !batch.asks.is_empty() && !self.waiters.is_empty();
-        in_vain |= !batch.asks.is_empty();
         let patience = match next {
             Some(next) => Patience::Until(next),
-            None if waiting || owed && !in_vain => Patience::Forever,
-            None if owed => Patience::InVain,
+            None if waiting || owed => Patience::Forever,
             None => Patience::Nobody,
         };
         (told, patience)

@@ -74,6 +74,8 @@ impl<P: Primitive> Line<P> {
     ) -> Arc<Self> {
         core.objects.find_or_make(P::KIND, place, |closed| {
             let (keys, script, primitive) = make();
+            let mut state = State::new(primitive, closed);
+            state.apart = core.config.replicas.is_some();
             Arc::new_cyclic(|itself| Line {
                 place: Arc::clone(place),
                 core: Arc::clone(core),
@@ -81,7 +83,7 @@ impl<P: Primitive> Line<P> {
                 script,
                 driver: Driver::default(),
                 inner: Mutex::new(Inner {
-                    state: State::new(primitive, closed),
+                    state,
                     channels: Channels::default(),
                     timer: Timer::default(),
                     busy: false,

@@ -21,6 +21,8 @@
 //!   together, each is tried on its own before anybody is told.
 //! - **An error tells the truth about its effect**: unknown for what was sent, of those whose question
 //!   [takes](Primitive::takes) something; none for all others.
+//! - **Where replicas are waited for**, what is owed travels apart from all else: it is tried until they have it, while what its
+//!   caller has given up is undone whether they have it or not.
 //! - **An outcome that stays unknown** leaves the line in doubt until a later batch is on record, behind which no copy of
 //!   an earlier one does anything.
 //!
@@ -28,7 +30,7 @@
 //!
 //! | | recipes | lock | the semaphore |
 //! |---|---|---|---|
-//! | `Call` | release, refresh, clear, list, and what the line of all clients needs | try, release, force | release, add, drain, try_set, try, available, and what the line of all clients needs |
+//! | `Call` | release, clear, list, and what the line of all clients needs | try, release, force | release, add, drain, try_set, try, available, and what the line of all clients needs |
 //! | `Want` | how long it lasts; whether it only tries: a wait that ends at once | owner, term | permits, whether they are on record |
 //! | `Grant` | id, slot, until when | hold | permits |
 //! | `asks` | the first `limit + 1`, and who tries under a peer's lock | the first | as many as are served one behind the other, and whom it fits |

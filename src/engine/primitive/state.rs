@@ -76,6 +76,11 @@ pub(super) struct State<P: Primitive> {
     pub(super) gone: BTreeMap<Ticket, P::Want>,
     /// So many calls travel alone, as a batch of theirs was refused.
     pub(super) singly: usize,
+    /// What is owed travels apart from what its caller may give up: replicas are waited for, and a batch that they do not
+    /// confirm is either tried on or undone.
+    pub(super) apart: bool,
+    /// Those who wait were left out for that, and travel next.
+    left_out: bool,
     /// Who is to be told what, as it was known when its call would have departed.
     settled: Told<P>,
     /// A batch was given up whose copies may still reach the server.
@@ -101,6 +106,8 @@ impl<P: Primitive> State<P> {
             named: Vec::new(),
             gone: BTreeMap::new(),
             singly: 0,
+            apart: false,
+            left_out: false,
             settled: Told::nobody(),
             doubtful: false,
             closed,
@@ -366,13 +373,19 @@ impl<P: Primitive> State<P> {
         let most = if self.singly > 0 { 1 } else { P::MOST_CALLS };
         batch.calls.reserve_exact(most.min(self.queue.len()));
         let mut all_fit = true;
+        if std::mem::take(&mut self.left_out) {
+            self.ask(&mut batch);
+        }
+        let most = if batch.is_empty() { most } else { 0 };
         while batch.calls.len() < most && all_fit && self.next().is_some() {
             if self.settle_first(&batch) {
                 continue;
             }
             match self.queue.pop_front() {
                 Some(Item::Call(queued))
-                    if self.primitive.fits(&mut batch, &queued.call) || batch.is_empty() =>
+                    if self.may_join(&batch, &queued.call)
+                        && self.primitive.fits(&mut batch, &queued.call)
+                        || batch.is_empty() =>
                 {
                     batch.calls.push(queued);
                 }
@@ -386,13 +399,22 @@ impl<P: Primitive> State<P> {
         self.look |= self.frees(&batch);
         // What does not fit may be about who asks.
         let may_ask = all_fit || P::OVERTAKES;
-        if may_ask && (self.singly == 0 || batch.calls.is_empty()) {
-            self.ask(&mut batch);
+        if may_ask && batch.asks.is_empty() && (self.singly == 0 || batch.calls.is_empty()) {
+            self.left_out = self.apart && batch.calls.iter().any(|one| P::is_owed(&one.call));
+            if !self.left_out {
+                self.ask(&mut batch);
+            }
         }
         self.singly = self.singly.saturating_sub(1);
         self.named.extend(batch.asks.iter().map(|ask| ask.ticket));
         self.named.sort_unstable();
         (!batch.is_empty()).then_some(Task::Batch(batch))
+    }
+
+    /// Whether replicas are to confirm `call` with `batch`, or neither.
+    fn may_join(&self, batch: &Batch<P>, call: &P::Call) -> bool {
+        let alike = |queued: &Queued<P>| P::is_owed(&queued.call) == P::is_owed(call);
+        !self.apart || batch.calls.last().is_none_or(alike)
     }
 
     /// Whether the first call need not depart with `batch`, as it is known what becomes of it; then it is gone.
