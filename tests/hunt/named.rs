@@ -53,6 +53,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             leaves_a_busy_line(),
         ),
         (
+            "somebody comes while the last of those before it is served, who keeps what it has got",
+            comes_while_the_last_is_served(),
+        ),
+        (
             "somebody tries behind one who waits, and the server is away",
             tries_behind_one_who_waits(),
         ),
@@ -243,6 +247,26 @@ fn called_before_it_hears() -> Plan {
             at(6400, What::Server(read_only)),
             calls(6600, 1, waits(0)),
             calls(9800, 0, waits(1)),
+        ],
+    )
+}
+
+/// The answer that serves the second is on its way when the third comes. Nobody looks by itself.
+fn comes_while_the_last_is_served() -> Plan {
+    let mut settings = Settings::plain(1, 1);
+    settings.recipes = vec![one_permit(Layout::Expirable, 1)];
+    settings.safety_interval = Duration::from_secs(600);
+    settings.latency = vec![Duration::from_millis(50)];
+    let never_gives_back = Call {
+        give: Give::Drop,
+        ..keeps(PERMIT, 10)
+    };
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps(PERMIT, 500)),
+            calls(1200, 0, never_gives_back),
+            calls(1650, 0, keeps(PERMIT, 10)),
         ],
     )
 }

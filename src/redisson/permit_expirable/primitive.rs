@@ -25,6 +25,10 @@ const MOST_IDS: usize = 2 * MOST_AT_ONCE;
 /// Those who wait ask for so many permits at a time, unless the first of them wants more.
 const MOST_ASKED: usize = 512;
 
+/// Who comes while the last of those who wait are served looks then, unless something has happened before: no answer has told
+/// it when a permit ends.
+const NEWCOMERS: Duration = Duration::from_millis(50);
+
 /// Somebody has given permits back, it is not known how many: so many are asked for. If that was too little, the answer
 /// says so.
 const SOME: usize = 16;
@@ -202,6 +206,8 @@ impl Primitive for PermitExpirable {
             _ if free > 0 && !held && (all || free > known || batch.asks.is_empty()) => Look::Now,
             // All who wait know when the next one ends: not all look then.
             Ok(millis) => Look::After(Duration::from_millis(millis) + self.place.delay(now)),
+            // Nobody was left who would have been told when one ends; somebody may have come meanwhile.
+            Err(_) if all && batch.waiting == batch.asks.len() => Look::After(NEWCOMERS),
             Err(_) => Look::No,
         };
         Some(Verdict {
