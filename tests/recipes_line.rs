@@ -14,7 +14,7 @@ use support::clients::scripts;
 use support::monitor::{Command, Monitor};
 use support::proxy::Proxy;
 use support::server::RedisServer;
-use support::waiters::until_listening;
+use support::waiters::{until, until_listening};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -412,6 +412,56 @@ async fn a_turn_that_is_told_to_nobody_is_found_on_reconnection() {
         assert!(killed >= 1);
         assert!(one.release(held.id()).await.unwrap());
         served(waiting).await;
+    }
+}
+
+/// The server's clock is set back by an hour under those who wait: they are still served, and do not tell each other for an
+/// hour that it is the other's turn.
+#[tokio::test]
+async fn a_clock_that_is_set_back_stops_nobody() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let proxy = Proxy::start(&server).await;
+    let [one, two] = [
+        Client::connect(proxy.url()).await.unwrap(),
+        Client::connect(proxy.url()).await.unwrap(),
+    ];
+    let other = Client::connect(server.url()).await.unwrap();
+    let shape = Shape::new(1).check(Duration::from_millis(50));
+    for layout in layouts::ALL {
+        let name = format!("clock-{layout:?}");
+        let [one, two, other] =
+            [&one, &two, &other].map(|client| layout.make(client, &name, shape));
+        let held = other.acquire().await.unwrap();
+        proxy.set_ahead(NEVER);
+        let waiting = [waiter(&one).await, waiter(&two).await];
+        let (line, _) = keys_of(layout, &name);
+        let (seconds, _): (u64, u64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
+        let soon = (seconds + 60) * 1_000_000;
+        until("both have come in the future", LIMIT, async || {
+            redis
+                .clone()
+                .zcount::<_, _, _, u64>(&line, soon, "+inf")
+                .await
+                .unwrap()
+                == 2
+        })
+        .await;
+        proxy.set_ahead(Duration::ZERO);
+        let before = scripts(&mut redis).await;
+        assert!(other.release(held.id()).await.unwrap());
+        let [first, second] = waiting;
+        let first = async {
+            let held = served(first).await;
+            assert!(one.release(held.id()).await.unwrap());
+        };
+        let second = async {
+            let held = served(second).await;
+            assert!(two.release(held.id()).await.unwrap());
+        };
+        tokio::join!(first, second);
+        let cost = scripts(&mut redis).await - before;
+        assert!(cost <= 20, "{layout:?}: {cost} scripts");
     }
 }
 

@@ -12,8 +12,13 @@ use crate::engine::primitive::Ticket;
 pub(super) struct Arrivals(VecDeque<(Ticket, u64)>);
 
 impl Arrivals {
-    /// All with a ticket before `end` had come at `now`.
+    /// All with a ticket before `end` had come at `now`. Where the clock has been set back, those who had come later came now: in
+    /// line each would be behind all others, and nobody be served until the clock shows that time again.
     pub(super) fn note(&mut self, end: Ticket, now: u64) {
+        let later = self.0.iter_mut().rev();
+        for (_, came) in later.take_while(|(_, came)| *came > now) {
+            *came = now;
+        }
         if self.0.back().is_none_or(|(before, _)| *before < end) {
             self.0.push_back((end, now));
         }
@@ -52,5 +57,19 @@ mod tests {
         arrivals.forget_before(9);
         arrivals.note(4, 400);
         assert_eq!(arrivals.of(3), Some(300), "it is not known anew");
+    }
+
+    #[test]
+    fn nobody_came_later_than_the_server_s_clock_shows() {
+        let mut arrivals = Arrivals::default();
+        arrivals.note(1, 100);
+        arrivals.note(2, 300);
+        arrivals.note(2, 200);
+        assert_eq!(
+            [0, 1].map(|ticket| arrivals.of(ticket)),
+            [Some(100), Some(200)]
+        );
+        arrivals.note(3, 50);
+        assert_eq!([0, 1, 2].map(|ticket| arrivals.of(ticket)), [Some(50); 3]);
     }
 }

@@ -72,6 +72,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             "a master is replaced under a holder and one who waits, and goes on",
             master_is_replaced(),
         ),
+        (
+            "the server's clock is set back under those who wait by it",
+            set_back(),
+        ),
     ]
 }
 
@@ -224,6 +228,21 @@ fn called_in_vain() -> Plan {
             at(4800, What::Server(read_only)),
             calls(5300, 0, keeps(SEMAPHORE, 10)),
             calls(5800, 0, waits(345, 1)),
+        ],
+    )
+}
+
+/// Those who came in what is the future now are not all behind each other.
+fn set_back() -> Plan {
+    let mut settings = Settings::plain(3, 1);
+    settings.recipes = vec![one_permit(Layout::FairUnderLock, 10)];
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps(PERMIT, 2000)),
+            calls(1500, 1, keeps(PERMIT, 10)),
+            calls(1600, 2, keeps(PERMIT, 10)),
+            at(2500, What::Server(ServerFault::Clock(-60_000))),
         ],
     )
 }

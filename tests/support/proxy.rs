@@ -73,6 +73,8 @@ struct Shared {
     lost: AtomicU64,
     /// By how much all replies are late, in milliseconds.
     late: AtomicU64,
+    /// By how much the server's clock is ahead in answers, in microseconds.
+    ahead: AtomicU64,
 }
 
 #[derive(Default)]
@@ -98,6 +100,7 @@ impl Proxy {
             opened: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             late: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
         });
         let acceptor = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
         Proxy {
@@ -127,6 +130,12 @@ impl Proxy {
     pub fn set_round_trip(&self, time: Duration) {
         let millis = u64::try_from(time.as_millis()).expect("it is short");
         self.shared.late.store(millis, Ordering::SeqCst);
+    }
+
+    /// From now on scripts that tell the time at which they did their work tell a later one.
+    pub fn set_ahead(&self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).expect("it is short");
+        self.shared.ahead.store(micros, Ordering::SeqCst);
     }
 
     /// The URL for a user of the server.
@@ -418,7 +427,8 @@ impl Link {
                     }
                 }
             };
-            let reply: Vec<u8> = bytes.drain(..length).collect();
+            let mut reply: Vec<u8> = bytes.drain(..length).collect();
+            put_ahead(&mut reply, self.shared.ahead.load(Ordering::SeqCst));
             let fate = self.next_fate();
             match fate {
                 None => {}
@@ -448,6 +458,21 @@ impl Link {
                 let _ = to.write_all(&reply).await;
             }
         }
+    }
+}
+
+/// The time in an answer, of 16 digits for centuries to come, becomes a later one.
+fn put_ahead(reply: &mut [u8], micros: u64) {
+    const DONE: &[u8] = b"done ";
+    let Some(place) = reply.windows(DONE.len()).position(|word| word == DONE) else {
+        return;
+    };
+    let time = &mut reply[place + DONE.len()..];
+    let digits = time.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if micros > 0 && digits == 16 {
+        let text = std::str::from_utf8(&time[..digits]).expect("digits");
+        let later = text.parse::<u64>().expect("a number") + micros;
+        time[..digits].copy_from_slice(later.to_string().as_bytes());
     }
 }
 
