@@ -350,11 +350,19 @@ impl Client {
         let open = open.filter(|(number, _)| !world.contains(number));
         let open = open.map(|(number, call)| (*number, *call));
         let (mut releases, others): (Vec<_>, Vec<_>) = open.partition(|(_, call)| call.is_owed());
+        let all = releases.clone();
         releases.drain(..releases.len().saturating_sub(MOST_RELEASES));
-        let mut ways = Vec::new();
-        for some in 0..1_usize << releases.len() {
+        let some = |some: usize| {
             let chosen = (releases.iter().enumerate()).filter(|(bit, _)| some >> bit & 1 == 1);
-            let chosen: Vec<_> = chosen.map(|(_, one)| *one).collect();
+            chosen.map(|(_, one)| *one).collect()
+        };
+        let mut choices: Vec<Vec<_>> = (0..1 << releases.len()).map(some).collect();
+        // After an outage they are made together.
+        if all.len() > releases.len() {
+            choices.push(all);
+        }
+        let mut ways = Vec::new();
+        for chosen in choices {
             for other in &others {
                 for place in 0..=chosen.len() {
                     let mut calls = chosen.clone();
