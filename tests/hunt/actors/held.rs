@@ -229,6 +229,10 @@ impl<'a> HeldLock<'a> {
                 let object = crate::judge::Object::Lock(self.object);
                 self.actor.judge().doubts(object, self.actor.host);
             }
+            if error.effect() == Effect::None {
+                let mut judge = self.actor.judge();
+                judge.outlasts(self.object, lock.owner());
+            }
             if error.effect() == Effect::Unknown || matches!(error, Error::ShutDown { .. }) {
                 return;
             }

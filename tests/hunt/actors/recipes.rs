@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_semaphore::{Client, Error, Lease, LeasedPermit, LeasedSemaphore, Lock, LockGuard};
+use redisson_semaphore::{
+    Client, Effect, Error, Lease, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Actor;
@@ -124,7 +126,7 @@ impl Actor {
         match guard.release().await {
             Ok(()) | Err(Error::NotHeld { .. }) => {}
             Err(error) => {
-                if matches!(error, Error::ShutDown { .. }) {
+                if error.effect() == Effect::None {
                     self.judge().stays(number, &id);
                 }
                 self.judge().failed(self.host, "release", &error);

@@ -21,7 +21,7 @@ pub(super) struct Client {
     pub(super) ended_at: Option<Instant>,
     /// Until when locks may be held for calls whose outcome nobody knows.
     pub(super) locks_in_doubt: BTreeMap<usize, Instant>,
-    /// It has been shut down, and nothing was wrong: all that guards had let go has been given back.
+    /// It has been shut down, and said that nothing is owed: all that guards had let go has been given back.
     settled: bool,
     /// Nothing was wrong when its shutdown began.
     closes_well: bool,
@@ -147,7 +147,7 @@ impl Judge {
         client.excused |= result.is_err();
         let still_well = client.well_since.is_some_and(|well| well < Instant::now());
         let well = client.closes_well && still_well;
-        client.settled = well && result.is_ok() && !in_haste;
+        client.settled = result.is_ok();
         if well && result.is_err() && !in_haste {
             self.accuse("ends", format!("the shutdown of c{host}: {result:?}"));
         }

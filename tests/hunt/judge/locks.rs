@@ -110,6 +110,13 @@ impl Judge {
                 format!("{owner} has l{object}, and has been told that it has given it back");
             self.accuse("effects", detail);
         }
+        if let Some((owner, Some(host))) = owner
+            && self.is_settled(host)
+            && !self.may_stand(object, owner)
+        {
+            let detail = format!("c{host} has been shut down, and {owner} has l{object}");
+            self.accuse("balance", detail);
+        }
         let stuck = owner.filter(|(_, host)| host.is_some_and(|host| self.has_left(object, host)));
         let since = match (stuck, self.stuck.remove(&object)) {
             (None, _) => return,
@@ -124,6 +131,20 @@ impl Judge {
             );
         }
         self.stuck.insert(object, (owner.to_owned(), since));
+    }
+
+    /// Whether an owner may have the lock in the server whose client has been shut down.
+    fn may_stand(&self, object: usize, owner: &str) -> bool {
+        let of_owner = |held: &HeldLock| held.object == object && held.owner == owner;
+        self.rules.inexact()
+            || self.is_robbed(object)
+            || self.outlasting.contains(&(object, owner.to_owned()))
+            || self.locks.values().any(of_owner)
+    }
+
+    /// A guard has gone, and could not give the lock back: nothing was done, or its client had been shut down.
+    pub fn outlasts(&mut self, object: usize, owner: &str) {
+        self.outlasting.insert((object, owner.to_owned()));
     }
 
     /// Whether nobody of a client that is well has or wants the lock.
@@ -161,6 +182,7 @@ impl Judge {
 
     /// An owner has been told that it has given the lock back.
     pub fn has_unlocked(&mut self, object: usize, host: Host, owner: &str) {
+        self.outlasting.remove(&(object, owner.to_owned()));
         // Another hold of it may be lost, and be there until its lease ends.
         let of_owner = |held: &HeldLock| held.object == object && held.owner == owner;
         let client = self.clients.get(&host);
@@ -199,6 +221,9 @@ impl Judge {
         };
         let HeldLock { host, object, .. } = held;
         self.note(format_args!("c{host} lets l{object} go"));
+        if self.has_ended(host) {
+            self.outlasts(object, &held.owner);
+        }
         held.robbed.is_some()
     }
 

@@ -128,6 +128,8 @@ pub struct Judge {
     stuck: BTreeMap<usize, (String, Instant)>,
     /// The owners that have been told that a lock is not theirs any more, and have not asked for it since.
     given_back: BTreeSet<(usize, String)>,
+    /// Owners that may have a lock though their guards have gone, as these could not give it back.
+    outlasting: BTreeSet<(usize, String)>,
     waiting: BTreeMap<u64, Waiting>,
     clients: BTreeMap<Host, Client>,
     ids: BTreeMap<String, Host>,
@@ -172,6 +174,7 @@ impl Judge {
             robbed: BTreeMap::new(),
             stuck: BTreeMap::new(),
             given_back: BTreeSet::new(),
+            outlasting: BTreeSet::new(),
             waiting: BTreeMap::new(),
             clients: BTreeMap::new(),
             ids: BTreeMap::new(),

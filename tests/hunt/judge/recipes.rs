@@ -17,8 +17,8 @@ pub(super) struct Recipes {
     peers: BTreeMap<(usize, usize), Instant>,
     /// When permits with ids end.
     ends: BTreeMap<usize, BTreeMap<String, f64>>,
-    /// What guards have let go, and when.
-    let_go: BTreeMap<(usize, String), (Host, Instant)>,
+    /// What guards have let go before it was lost.
+    let_go: BTreeMap<(usize, String), Host>,
     /// The ids that anybody has been told.
     known: BTreeSet<String>,
 }
@@ -60,8 +60,6 @@ pub struct Standing {
     pub ids: BTreeSet<String>,
     /// How many more may hold one now.
     pub free: i64,
-    /// How long one lasts that is not renewed.
-    pub lasts: Option<Duration>,
     /// Of permits with ids: how many are free, and how many ids there are, whether their time is over or not.
     pub sum: Option<i64>,
 }
@@ -126,6 +124,7 @@ impl Judge {
     /// It is given back.
     pub fn has_no_permit(&mut self, number: u64) {
         if let Some(held) = self.recipes.held.remove(&number) {
+            let is_lost = held.is_lost();
             let Held {
                 host,
                 recipe,
@@ -134,9 +133,9 @@ impl Judge {
                 ..
             } = held;
             self.note(format_args!("c{host} lets {id} of r{recipe} go"));
-            if matches!(term, Term::Lease(_)) && !id.is_empty() && !self.has_ended(host) {
-                let now = Instant::now();
-                self.recipes.let_go.insert((recipe, id), (host, now));
+            let by_guard = matches!(term, Term::Lease(_)) && !id.is_empty();
+            if by_guard && !is_lost && !self.has_ended(host) {
+                self.recipes.let_go.insert((recipe, id), host);
             }
         }
     }
@@ -262,13 +261,9 @@ impl Judge {
         self.recipes
             .let_go
             .retain(|(of, id), _| *of != recipe || standing.ids.contains(id));
-        // Later on its time may be over, which those who come next find.
-        let lasts = standing.lasts.unwrap_or(UNDER_WAY) / 3;
         let mut let_go = self.recipes.let_go.iter();
-        let left = let_go.find(|((of, _), (host, since))| {
-            *of == recipe && since.elapsed() < lasts && self.is_settled(*host)
-        });
-        let left = left.map(|((_, id), (host, _))| (id.clone(), *host));
+        let left = let_go.find(|((of, _), host)| *of == recipe && self.is_settled(**host));
+        let left = left.map(|((_, id), host)| (id.clone(), *host));
         if let Some((id, host)) = left.filter(|_| !robbed && !self.rules.inexact()) {
             let detail = format!("c{host} has been shut down, and {id} of r{recipe} stands");
             self.accuse("balance", detail);

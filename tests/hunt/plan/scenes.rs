@@ -180,12 +180,13 @@ pub(super) fn unanswered(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
 pub(super) fn ends_behind_a_stall(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
     let place = rng.usize(..settings.clients);
     let begins = millis(rng, 2000..9000);
-    let object = match settings.recipes.len() {
-        0 => Object::Semaphore(0),
-        recipes => Object::Recipe(rng.usize(..recipes)),
-    };
+    let semaphores = (0..settings.permits.len()).map(Object::Semaphore);
+    let locks = (0..settings.locks).map(Object::Lock);
+    let recipes = (0..settings.recipes.len()).map(Object::Recipe);
+    let objects: Vec<_> = semaphores.chain(locks).chain(recipes).collect();
     let mut events = Vec::new();
-    for _ in 0..rng.u32(2..5) {
+    for _ in 0..rng.u32(2..9) {
+        let object = pick(rng, &objects);
         let mut call = crowding(rng, object, settings);
         let asks = millis(rng, 0..1000);
         (call.rounds, call.give) = (1, Give::Drop);

@@ -106,7 +106,6 @@ impl World {
         Standing {
             ids,
             sum,
-            lasts: recipe.lasts(),
             free: if locked { 0 } else { free },
         }
     }
