@@ -277,7 +277,8 @@ fn comes_while_the_last_is_served() -> Plan {
     settings.safety_interval = Duration::from_secs(600);
     settings.latency = vec![Duration::from_millis(50)];
     let never_gives_back = Call {
-        give: Give::Drop,
+        guard: false,
+        give: Give::Keep,
         ..keeps(PERMIT, 10)
     };
     plan(
@@ -285,7 +286,7 @@ fn comes_while_the_last_is_served() -> Plan {
         vec![
             calls(1000, 0, keeps(PERMIT, 500)),
             calls(1200, 0, never_gives_back),
-            calls(1650, 0, keeps(PERMIT, 10)),
+            calls(1750, 0, keeps(PERMIT, 10)),
         ],
     )
 }
