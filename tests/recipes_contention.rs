@@ -245,6 +245,8 @@ async fn a_refresh_with_a_shorter_time_does_not_shorten_a_slot() {
     assert!(short.refresh(held.id()).await.unwrap());
     let left: i64 = redis.pttl("long:1").await.unwrap();
     assert!(left > 3_000_000, "{left} ms are left");
+    let lease = long.keep(&held);
+    assert!(lease.remaining() > Some(NEVER / 2), "it lasts all the same");
 }
 
 /// What a guard believes is no longer than what stands in Redis.

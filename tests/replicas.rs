@@ -516,3 +516,35 @@ async fn who_renews_waits_for_no_replica() {
     outer.unlock().await.unwrap();
     assert_eq!(door.is_locked().await, Ok(false));
 }
+
+/// What lasts a second is renewed on the connection on which others wait for a replica that is away.
+#[tokio::test]
+async fn short_leases_are_renewed_beside_those_who_wait_for_replicas() {
+    const LASTS: Duration = Duration::from_secs(1);
+    let pair = Pair::start().await;
+    let builder = pair.builder().wait_for_replicas(1).call_timeout(NEVER);
+    let builder = builder.response_timeout(Duration::from_secs(3));
+    let client = builder.retry_window(NEVER).connect().await.unwrap();
+    let slots = client.slot_semaphore("slots", 1).timeout(LASTS);
+    let slot = slots.permit().await.unwrap();
+    let permits = client.permit_expirable_semaphore("permits");
+    permits.try_set_permits(1).await.unwrap();
+    let permit = permits.with_lease(LASTS).permit().await.unwrap();
+    for number in 0..4 {
+        let semaphore = client.semaphore(&format!("seats-{number}"));
+        semaphore.try_set_permits(1).await.unwrap();
+    }
+    pair.part().await;
+    let began = Instant::now();
+    let waiting = (0..4).map(|number| {
+        let semaphore = client.semaphore(&format!("seats-{number}"));
+        tokio::spawn(async move { semaphore.acquire(1).await })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    until("they have lasted for long", LIMIT, async || {
+        assert!(!slot.lease().is_lost() && !permit.lease().is_lost());
+        began.elapsed() > 4 * LASTS
+    })
+    .await;
+    assert!(!waiting.iter().any(|waiting| waiting.is_finished()));
+}

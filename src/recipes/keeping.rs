@@ -56,7 +56,9 @@ impl Ends {
             self.by_id.retain(|_, end| !end.has_come());
             self.forget_at = 2 * self.by_id.len();
         }
-        self.by_id.insert(Arc::clone(id), end);
+        // Another handle's time may be a shorter one, which takes nothing away.
+        let known = self.by_id.entry(Arc::clone(id)).or_insert(end);
+        *known = known.later(end);
     }
 }
 
@@ -86,7 +88,8 @@ impl Keeping {
             return entry.lease.clone();
         }
         let refreshed = state.ends.by_id.remove(&held.id);
-        let lease = Lease::until(refreshed.or(held.until));
+        let ends = held.until.into_iter().chain(refreshed);
+        let lease = Lease::until(ends.reduce(Moment::later));
         if lease.is_lost() {
             return lease;
         }

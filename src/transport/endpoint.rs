@@ -24,8 +24,8 @@ use crate::error::Error;
 /// A connection for commands takes so many at once before it lets callers wait.
 pub(super) const MOST_UNDER_WAY: usize = 1024;
 
-/// Replicas are waited for so long at a time: what comes behind is held up meanwhile, and must be answered in time.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Replicas are waited for so long at a time: what comes behind is held up meanwhile, renewals of what lasts a second among it.
+const LONGEST_WAIT: Duration = Duration::from_millis(150);
 
 /// A server that is no master, or not there, is tried again after this as long as another one says nothing at all.
 const AGAIN: Duration = Duration::from_millis(200);

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
 
 use super::messages::{Heard, Messages};
-use super::{Failure, Refusal};
+use super::{Failure, Reason, Refusal};
 use crate::clock::Moment;
 use crate::outside::{self, Stream};
 
@@ -83,29 +83,38 @@ impl Asking {
         Ok(Ok(()))
     }
 
+    /// The channels whose slot has gone to another server: what was heard of them here has ended with that.
     pub(super) async fn unsubscribe(
         &mut self,
         kind: Messages,
         groups: &[&[String]],
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<String>, Failure> {
         self.send(&commands(kind.unsubscribe(), groups)).await?;
+        let mut elsewhere = Vec::new();
         for group in groups {
-            for channel in *group {
-                self.left(channel).await?;
+            if !self.left(group).await? {
+                elsewhere.extend(group.iter().cloned());
             }
         }
-        Ok(())
+        Ok(elsewhere)
     }
 
-    /// The confirmation that `channel` is not heard any more. The server may have said so by itself just before.
-    async fn left(&mut self, channel: &str) -> Result<(), Failure> {
-        loop {
-            match self.reply().await? {
-                Reply::Unsubscribed(name) if name == channel => return Ok(()),
-                Reply::Refused(refusal) => return Err(Failure::Refused(refusal)),
-                _ => {}
+    /// The confirmation that none of `channels` is heard any more, which the server may have said by itself just before. `false` if
+    /// they are not here any more.
+    async fn left(&mut self, channels: &[String]) -> Result<bool, Failure> {
+        for channel in channels {
+            loop {
+                match self.reply().await? {
+                    Reply::Unsubscribed(name) if name == *channel => break,
+                    Reply::Refused(refusal) if refusal.reason == Reason::Elsewhere => {
+                        return Ok(false);
+                    }
+                    Reply::Refused(refusal) => return Err(Failure::Refused(refusal)),
+                    _ => {}
+                }
             }
         }
+        Ok(true)
     }
 
     pub(super) async fn ping(&mut self) -> Result<(), Failure> {
@@ -257,6 +266,21 @@ mod tests {
             let asked = String::from_utf8_lossy(&asked[..count]).into_owned();
             assert_eq!(asked.matches("SSUBSCRIBE").count(), 3);
         }
+    }
+
+    #[tokio::test]
+    async fn who_leaves_what_has_gone_elsewhere_has_left() {
+        let (mut asking, _hearing, mut server) = connection();
+        let left = "*3\r\n$12\r\nsunsubscribe\r\n$1\r\nc\r\n:0\r\n";
+        let said = format!("-MOVED 1 h:2\r\n{left}-ERR no\r\n");
+        server.write_all(said.as_bytes()).await.unwrap();
+        let groups = [names(&["a", "b"]), names(&["c"])];
+        let groups: Vec<&[String]> = groups.iter().map(Vec::as_slice).collect();
+        let elsewhere = asking.unsubscribe(Messages::Sharded, &groups).await;
+        assert_eq!(elsewhere.unwrap(), names(&["a", "b"]));
+        let other = names(&["d"]);
+        let left = asking.unsubscribe(Messages::Sharded, &[&other]).await;
+        assert!(matches!(left, Err(Failure::Refused(_))));
     }
 
     #[tokio::test]

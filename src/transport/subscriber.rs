@@ -57,6 +57,11 @@ impl Subscriber {
 }
 
 impl Subscriptions {
+    /// Whether each end of a subscription is heard, also where it was asked for.
+    pub(crate) fn tell_of_ends(&self) -> bool {
+        self.kind == Messages::Sharded
+    }
+
     /// `channels` in those groups that can be subscribed together, in their order.
     pub(crate) fn groups(&self, mut channels: Vec<String>) -> Vec<Vec<String>> {
         if self.kind == Messages::Sharded {
@@ -81,7 +86,11 @@ impl Subscriptions {
         limited(self.response_timeout, asking).await
     }
 
-    pub(crate) async fn unsubscribe(&mut self, groups: &[&[String]]) -> Result<(), Failure> {
+    /// Returns those that had gone elsewhere, of which no end is heard any more.
+    pub(crate) async fn unsubscribe(
+        &mut self,
+        groups: &[&[String]],
+    ) -> Result<Vec<String>, Failure> {
         let asking = self.asking.unsubscribe(self.kind, groups);
         limited(self.response_timeout, asking).await
     }

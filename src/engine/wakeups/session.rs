@@ -273,9 +273,13 @@ impl<'a> Session<'a> {
     async fn unsubscribe(&mut self, names: Vec<String>) -> Result<(), Failure> {
         let groups = self.subscriptions.groups(names);
         for some in groups.chunks(AT_ONCE) {
-            self.leaving.extend(some.iter().flatten().cloned());
+            if self.subscriptions.tell_of_ends() {
+                self.leaving.extend(some.iter().flatten().cloned());
+            }
             let some: Vec<&[String]> = some.iter().map(Vec::as_slice).collect();
-            self.subscriptions.unsubscribe(&some).await?;
+            for name in self.subscriptions.unsubscribe(&some).await? {
+                self.leaving.remove(&name);
+            }
             for name in some.into_iter().flatten() {
                 self.subscribed.remove(name);
             }
