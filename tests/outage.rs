@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use redisson_semaphore::{Client, Effect, Error};
+use redisson_semaphore::{Client, ConnectionState, Effect, Error};
 use support::clients::{LIMIT, builder, connections, until_stored};
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
@@ -38,6 +38,10 @@ async fn what_is_owed_through_a_long_outage_outlives_a_lost_request_behind_it() 
         let guard = semaphore.permit(permits).await.unwrap();
         let other = semaphore.permit(2).await.unwrap();
         server.stop().await;
+        // What is written before that may have been sent.
+        let mut state = client.connection_state();
+        let gone = state.wait_for(|state| *state != ConnectionState::Connected);
+        gone.await.unwrap();
         // Together they are no lone call.
         drop(guard);
         if name == "together" {
