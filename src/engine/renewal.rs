@@ -30,20 +30,22 @@ impl Core {
         }
     }
 
-    /// One thing that lasts for `lease` is to be renewed at once: the next round may be too late for it.
+    /// One thing that lasts for `lease` is to be renewed at once, and not by the next round only: that is a whole period away.
     pub(crate) fn renew_now(self: &Arc<Self>, place: Place, lease: Duration) {
         let core = Arc::downgrade(self);
+        let period = lease / 3;
+        let next_round = Instant::now() + period;
         self.runtime.spawn(async move {
             let mut places = vec![place];
             let mut first = true;
             while let Some(core) = core.upgrade().filter(|core| !core.is_finished()) {
                 places = core.renew_all(places, first).await;
                 first = false;
-                if places.is_empty() {
+                if places.is_empty() || Instant::now() >= next_round {
                     return;
                 }
                 drop(core);
-                tokio::time::sleep(soon(lease / 3)).await;
+                tokio::time::sleep(soon(period)).await;
             }
         });
     }

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::recipe::Recipe;
 use super::refresh::{MOST_REFRESHED, Refreshing};
 use super::settings::Settings;
@@ -193,14 +195,15 @@ impl Keeping {
         entry.is_some_and(|entry| !entry.lease.is_lost())
     }
 
-    /// At once, and until it is answered.
+    /// At once, and until it is answered, or the next round does it.
     async fn refresh_one(self: Arc<Self>, line: Arc<Line<Recipe>>, id: Arc<str>, lasts: Duration) {
-        let ids = [id];
+        let (ids, period) = ([id], lasts / 3);
+        let next_round = Instant::now() + period;
         while self.keeps(&ids[0]) && !self.refresh_now(&line, &ids, lasts).await {
-            if line.client().is_finished() {
+            if line.client().is_finished() || Instant::now() >= next_round {
                 return;
             }
-            tokio::time::sleep(soon(lasts / 3)).await;
+            tokio::time::sleep(soon(period)).await;
         }
     }
 
