@@ -4,8 +4,8 @@
 -- ARGV[1] limit
 -- ARGV[2] how long each lasts from now on, in milliseconds
 -- ARGV[3] flags: those of setting.lua
--- ARGV[4] how long one lasts from now on that has no expiry, in milliseconds, where each has a time of its own; else the same
---   as ARGV[2]
+-- ARGV[4] how long a holder lasts, in milliseconds, where each lasts as long as the others; else how long one from now on
+--   that has no expiry
 -- ARGV[5..] their ids
 -- Returns: a digit for each: 1 if it is held, and lasts so long at least, 0 if it is not; "units <score>" for a time in
 --   other units

@@ -154,6 +154,11 @@ impl Keys {
         self.holders.as_ref()
     }
 
+    /// Those that come first in a script of the object.
+    pub(crate) fn own(&self) -> [&Arc<str>; 3] {
+        [&self.record, &self.object, &self.channel]
+    }
+
     /// All of them, with the types that they have.
     pub(crate) fn typed(&self) -> Vec<Typed> {
         let mut all = self.parts.clone();

@@ -309,8 +309,8 @@ impl Core {
         confirmed: bool,
     ) -> Result<Value, Failure> {
         let messages = self.connection.messages();
-        let confirmed = confirmed && !request.is_plain();
-        let how = |command: Command| match confirmed && !request.only_renews() {
+        let confirmed = confirmed && request.is_to_be_confirmed();
+        let how = |command: Command| match confirmed {
             true => command.confirmed(),
             false => command,
         };

@@ -164,9 +164,9 @@ impl Request {
         matches!(self, Request::Plain(_))
     }
 
-    /// Whether it counts before replicas have it.
-    pub(crate) fn only_renews(&self) -> bool {
-        matches!(self, Request::Script(call) if call.only_renews)
+    /// Whether replicas are to have it before it counts, where some are waited for.
+    pub(crate) fn is_to_be_confirmed(&self) -> bool {
+        matches!(self, Request::Script(call) if !call.only_renews)
     }
 
     /// Gives the call its place in the order of the client's calls.

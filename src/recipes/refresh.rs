@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::outcome::read_bits;
 use super::scripts;
-use super::settings::{Layout, Settings};
+use super::settings::Settings;
 use crate::clock::Moment;
 use crate::engine::Core;
 use crate::engine::command::Command;
@@ -66,13 +66,10 @@ impl<'a> Refreshing<'a> {
     /// The same in the background, tried once.
     pub(super) async fn once(self, ids: &[Arc<str>], lasts: Duration) -> Result<Refreshed, String> {
         let until = self.until(lasts);
-        match self.core.try_once(&self.request(ids, lasts)).await {
-            Ok(answer) => match self.read(ids, &answer) {
-                Ok(held) => Ok(Refreshed { held, until }),
-                Err(error) => Err(error.to_string()),
-            },
-            Err(failure) => Err(failure.to_string()),
-        }
+        let answer = self.core.try_once(&self.request(ids, lasts)).await;
+        let answer = answer.map_err(|failure| failure.to_string())?;
+        let held = self.read(ids, &answer).map_err(|error| error.to_string())?;
+        Ok(Refreshed { held, until })
     }
 
     /// Until when those are sure to last that are refreshed by what is sent from now on.
@@ -82,20 +79,19 @@ impl<'a> Refreshing<'a> {
 
     fn request(self, ids: &[Arc<str>], lasts: Duration) -> Request {
         let settings = self.settings;
-        let own = [self.keys.record(), self.keys.object(), self.keys.channel()];
-        let keys = own.into_iter().chain(self.keys.parts()).cloned();
-        let repaired = match settings.layout {
-            Layout::Lock => settings.lock_timeout,
-            _ => lasts,
-        };
+        let keys = self.keys.own().into_iter().chain(self.keys.parts());
         let mut args = vec![
             Arg::Number(settings.limit.into()),
             Arg::millis(lasts),
             Arg::Word(settings.flags()),
-            Arg::millis(repaired),
+            Arg::millis(settings.timeout_of_all()),
         ];
         args.extend(ids.iter().map(|id| Arg::Text(Arc::clone(id))));
-        Request::renewal(scripts::refreshing(settings.layout), keys.collect(), args)
+        Request::renewal(
+            scripts::refreshing(settings.layout),
+            keys.cloned().collect(),
+            args,
+        )
     }
 
     fn read(self, ids: &[Arc<str>], answer: &Value) -> Result<Vec<bool>> {

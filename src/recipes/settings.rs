@@ -110,6 +110,14 @@ impl Settings {
         (self.layout != Layout::Set).then(|| lasts.saturating_sub(rounded))
     }
 
+    /// How long each holder lasts, where all last equally long; of a string lock, how long one from now on that has no expiry.
+    pub(super) fn timeout_of_all(&self) -> Duration {
+        match self.layout {
+            Layout::Lock => self.lock_timeout,
+            _ => self.timeout,
+        }
+    }
+
     /// How the scripts are told of them.
     pub(super) fn flags(&self) -> &'static str {
         match (self.layout, self.units, self.tokens.is_some()) {

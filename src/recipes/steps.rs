@@ -7,7 +7,7 @@ use super::arrivals::Arrivals;
 use super::calls::Call;
 use super::ids::Ids;
 use super::recipe::Recipe;
-use super::settings::{Layout, Settings};
+use super::settings::Settings;
 use crate::engine::primitive::{Ask, Batch};
 use crate::engine::request::Arg;
 
@@ -36,10 +36,7 @@ impl Steps<'_> {
         args.extend([
             Arg::Word(what),
             Arg::Number(settings.limit.into()),
-            Arg::millis(match settings.layout {
-                Layout::Lock => settings.lock_timeout,
-                _ => settings.timeout,
-            }),
+            Arg::millis(settings.timeout_of_all()),
             Arg::Word(settings.flags()),
             match settings.lock {
                 Some(_) => Arg::millis(settings.lock_timeout),

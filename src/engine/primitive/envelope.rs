@@ -29,9 +29,8 @@ impl Wire<'_> {
     pub(crate) fn request<P: Primitive>(&self, primitive: &mut P, batch: &Batch<P>) -> Request {
         let mut steps = Vec::new();
         primitive.encode(batch, &mut steps);
-        let own = [self.keys.record(), self.keys.object(), self.keys.channel()];
         let others = primitive.keys(self.keys);
-        let keys = own.into_iter().cloned().chain(others).collect();
+        let keys = self.keys.own().into_iter().cloned().chain(others).collect();
         let changes = !batch.calls.is_empty() || batch.asks.iter().any(|ask| P::takes(&ask.want));
         Request::Script(ScriptCall {
             question: Some(Question {

@@ -411,7 +411,7 @@ impl<P: Primitive> State<P> {
         (!batch.is_empty()).then_some(Task::Batch(batch))
     }
 
-    /// Whether replicas are to confirm `call` with `batch`, or neither.
+    /// Whether `call` may travel with `batch`: where they travel apart, all of its calls are owed, or none is.
     fn may_join(&self, batch: &Batch<P>, call: &P::Call) -> bool {
         let alike = |queued: &Queued<P>| P::is_owed(&queued.call) == P::is_owed(call);
         !self.apart || batch.calls.last().is_none_or(alike)
