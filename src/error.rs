@@ -363,6 +363,22 @@ impl Error {
         )
     }
 
+    /// What the caller of `operation` is told instead where that is carried out all the same, as soon as it can be; it has
+    /// been tried for so long. An error that does not pass stays.
+    pub(crate) fn may_happen_later(self, operation: &'static str, waited: Duration) -> Self {
+        match self {
+            Error::Unavailable { name, detail, .. } | Error::RefusedForNow { name, detail, .. } => {
+                Error::OutcomeUnknown {
+                    name,
+                    operation,
+                    waited,
+                    detail,
+                }
+            }
+            error => error,
+        }
+    }
+
     /// Whether it is Redis that could not be reached, did not answer, or refused for now, and neither the call nor the
     /// object is at fault: what a service answers with "503" or goes without a limit for.
     #[must_use]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::Sealed;
+use super::{Sealed, spent};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::lease::Lease;
@@ -246,8 +246,9 @@ impl LeasedPermit {
     ///
     /// # Errors
     ///
-    /// Those of [`LeasedSemaphore::release`]. The guard is spent either way: where nothing took effect the permit is
-    /// taken until its time is over.
+    /// Those of [`LeasedSemaphore::release`]; [`OutcomeUnknown`](crate::Error::OutcomeUnknown) also where the server could not
+    /// be reached, or refused for now: the permit is given back as soon as it can be done, as when the guard is dropped. The
+    /// guard is spent either way.
     ///
     /// # Cancel safety
     ///
@@ -261,7 +262,8 @@ impl LeasedPermit {
         self.spent = true;
         semaphore.unkeep(&id);
         let lease = self.lease.clone().ended_on_drop();
-        let done = release.await;
+        let in_background = || semaphore.release_detached(&id);
+        let done = spent::release(release, "release", in_background).await;
         if done == Ok(false) {
             lease.lose();
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::Sealed;
+use super::{Sealed, spent};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::stats::{Counters, Held, What};
@@ -240,10 +240,10 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// Those of [`Semaphore::release`]. The guard is spent either way: where nothing took effect the permits are
-    /// still taken, and may be released again through [`semaphore`](Permit::semaphore), kept from before; but not those of a
-    /// [watched](crate::RSemaphore::watched) semaphore, which come back by themselves.
-    /// [`NotHeld`](crate::Error::NotHeld) where these had been lost.
+    /// Those of [`Semaphore::release`]; [`OutcomeUnknown`](crate::Error::OutcomeUnknown) also where the server could not be
+    /// reached, or refused for now: the permits are given back as soon as it can be done, as when the guard is dropped, and
+    /// must not be released again. [`NotHeld`](crate::Error::NotHeld) where those of a
+    /// [watched](crate::RSemaphore::watched) semaphore had been lost. The guard is spent either way.
     ///
     /// # Cancel safety
     ///
@@ -258,7 +258,11 @@ impl Permit {
         };
         // From here on the semaphore's own future carries the release out, even when it is dropped.
         self.permits = 0;
-        let released = release.await;
+        let in_background = || match &record {
+            Some(record) => semaphore.release_recorded_detached(permits, record),
+            None => semaphore.release_detached(permits),
+        };
+        let released = spent::release(release, "release", in_background).await;
         if matches!(released, Err(Error::NotHeld { .. })) {
             self.note_lost();
         }

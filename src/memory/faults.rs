@@ -160,7 +160,7 @@ macro_rules! fault_switch {
         /// Faults on purpose: for tests of what code does when there is trouble. All handles to this object share them, and
         /// they keep to tokio's clock, which a test may pause (`start_paused`).
         ///
-        /// Whatever is wrong, calls that have waited in line before go on waiting there; and what dropped guards give back is
+        /// Whatever is wrong, calls that have waited in line before go on waiting there; and what guards give back is
         /// given back when it recovers.
         impl $type {
             /// Lets each call fail with `error` from now on, and changes nothing, whatever the error says about its effect.

@@ -41,7 +41,7 @@ pub trait Subject: Sized + Send + Sync + 'static {
     /// Commands without which some call can't do what it does.
     const NEEDS: &'static [&'static str];
 
-    /// Calls that end with what they were called on, whatever they are told: they can't be made again.
+    /// Calls that end with what they were called on, a guard, whatever they are told: they can't be made again.
     const ONCE: &'static [&'static str] = &[];
 
     /// How the key begins that others hold for as long as they like, where every call that takes waits for that.

@@ -196,6 +196,34 @@ async fn what_is_owed_meanwhile_is_carried_out_at_the_end() {
     assert_eq!(twins.latch.count().await, Ok(0));
 }
 
+/// Nobody else could give it back: whoever has released a guard has it no more.
+#[tokio::test(start_paused = true)]
+async fn what_a_guard_can_not_give_back_now_is_given_back_later() {
+    let twins = Twins::new();
+    let guards = (
+        twins.semaphore.permit(2).await.unwrap(),
+        twins.lock.guard().await.unwrap(),
+        twins.leased.permit().await.unwrap(),
+    );
+    let away = Error::unavailable("it", "on purpose");
+    twins.semaphore.fail_with(away.clone());
+    twins.lock.fail_with(away.clone());
+    twins.leased.fail_with(away);
+    let told = [
+        guards.0.release().await.unwrap_err(),
+        guards.1.unlock().await.unwrap_err(),
+        guards.2.release().await.unwrap_err(),
+    ];
+    for error in told {
+        assert_eq!(error.effect(), Effect::Unknown, "{error}");
+        assert!(error.to_string().contains("on purpose"), "{error}");
+    }
+    twins.recover();
+    assert_eq!(twins.semaphore.available_permits().await, Ok(5));
+    assert_eq!(twins.lock.is_locked().await, Ok(false));
+    assert!(twins.leased.holders().await.unwrap().is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_lost_is_told() {
     let twins = Twins::new();

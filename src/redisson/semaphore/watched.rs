@@ -144,8 +144,10 @@ impl RSemaphore {
         }
         let began = Instant::now();
         let given_back = self.run(Call::GiveBack(permits, record.life)).await;
-        let given_back = given_back.map_err(|error| comes_back_by_itself(error, began.elapsed()));
-        if given_back? == 1 {
+        // The record says that it holds nothing any more, so the next answer of the server shows that too much is on record, and it is
+        // given back: nobody may release it again.
+        let comes_back = |error: Error| error.may_happen_later("release", began.elapsed());
+        if given_back.map_err(comes_back)? == 1 {
             return Ok(());
         }
         Err(self.core().stats.failed(Error::NotHeld {
@@ -160,21 +162,5 @@ impl RSemaphore {
 
     pub(super) fn forget_recorded(&self, permits: u32, record: &OnRecord) {
         self.line.owe(Call::Forget(permits, record.life));
-    }
-}
-
-/// The error of a guard's release that was given up after so long. The record says that it holds nothing any more, so the next
-/// answer of the server shows that too much is on record, and it is given back: nobody may release it again.
-fn comes_back_by_itself(error: Error, waited: Duration) -> Error {
-    match error {
-        Error::Unavailable { name, detail, .. } | Error::RefusedForNow { name, detail, .. } => {
-            Error::OutcomeUnknown {
-                name,
-                operation: "release",
-                waited,
-                detail,
-            }
-        }
-        other => other,
     }
 }
