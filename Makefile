@@ -1,7 +1,7 @@
 # Each target sets up what it needs; see scripts/setup.sh.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test oldest-crates oldest-rust test-servers bench bench-network figures soak sim fmt clean
+.PHONY: help setup demo test builds oldest-crates oldest-rust test-servers bench bench-network figures soak sim fmt clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -25,21 +25,24 @@ test: setup ## check everything, on the redis-server of this machine, and what m
 	@redis-server --version
 	scripts/setup.sh openssl
 	cargo fmt --all --check
-	set -e; for feature in $(FEATURES); do cargo check --locked --no-default-features --features $$feature; done
 	cargo clippy --locked --workspace --all-features --all-targets -- -D warnings
 	scripts/test-programs --locked
 	cargo test --locked --package rsem --package services
 	cargo test --locked --all-features --lib $(FEATURE_TESTS)
 	cargo test --locked --features tls-native-tls --test tls_native
-	$(MAKE) test-servers SERVER_TESTS="$(EACH_SERVER)"
 	cargo test --locked --all-features --doc
+	$(MAKE) --jobs 2 --output-sync=target test-servers builds SERVER_TESTS="$(EACH_SERVER)"
+	cargo run --locked --example in_process
+	cargo run --locked --example shared
+	cargo run --locked --package demo
+
+# Beside the tests on other servers, which mostly wait.
+builds: setup ## build what users build: each feature alone, the documentation, the package, with the oldest crates
+	set -e; for feature in $(FEATURES); do cargo check --locked --no-default-features --features $$feature; done
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 	cargo package --locked --list $(UNCOMMITTED)
 	cargo package --locked $(UNCOMMITTED)
 	$(MAKE) oldest-crates
-	cargo run --locked --example in_process
-	cargo run --locked --example shared
-	cargo run --locked --package demo
 
 # What a user gets whose other crates hold back those that this one needs. Resolving so is for nightly compilers, and for those
 # that are told to be one.
