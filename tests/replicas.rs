@@ -393,6 +393,38 @@ async fn a_failover_loses_what_was_granted_unless_replicas_were_waited_for() {
     }
 }
 
+/// What was granted, not confirmed and taken back has never been granted by a replica that takes over without it.
+#[tokio::test]
+async fn what_is_taken_back_in_a_failover_is_there_once() {
+    let mut pair = Pair::start().await;
+    let client = pair.connect().await;
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(5).await.unwrap();
+    pair.part().await;
+    let wait = Duration::from_millis(10);
+    let told = tokio::join!(
+        semaphore.try_acquire(2),
+        semaphore.try_acquire_for(1, wait),
+        semaphore.permit_for(1, wait),
+    );
+    let told = [
+        told.0.unwrap_err(),
+        told.1.unwrap_err(),
+        told.2.map(drop).unwrap_err(),
+    ];
+    for error in told {
+        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error:?}");
+    }
+    until_stored(&pair.master, "seats", 5).await;
+    pair.fail_over().await;
+    // Behind all that this client owes there.
+    until("the new master is asked", LIMIT, async || {
+        semaphore.available_permits().await.is_ok()
+    })
+    .await;
+    assert_eq!(stored(&pair.replica, "seats").await, ["5"]);
+}
+
 /// Who may not ask for replicas is told so.
 #[tokio::test]
 async fn a_permission_that_is_missing_is_named() {

@@ -30,7 +30,7 @@ local function carry_out(words, changes, old, refusal)
   if not refusal then return recorded and answer or { answer } end
 
   answer = 'refused ' .. refusal
-  local stays = ARGV[4] ~= '0'
+  local stays = ARGV[4] ~= '0' and ARGV[4] ~= '3'
   if changes[1] and not stays then
     local taken_back = old and redis.pcall('SET', KEYS[1], old, 'PX', ARGV[3]) or redis.pcall('DEL', KEYS[1])
     stays = type(taken_back) == 'table' and taken_back.err

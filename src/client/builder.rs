@@ -173,9 +173,8 @@ impl ClientBuilder {
     /// Each call then takes a round trip more, and that to the replicas; those who call at the same time share it. Where too few
     /// replicas confirm, the call is asked about again and again, as one that was not answered: through the retry window, or
     /// the call timeout, then its caller is told [`Error::OutcomeUnknown`], which says how many there were. What was granted to
-    /// it is given back, a release has been carried out, and may be lost with the master. Who waits in line goes on waiting. Where the
-    /// master is replaced in the middle, by a replica that did not have the grant, what is given back is one too many of a plain
-    /// semaphore; watched ones, locks, permits with ids and the recipes know what is theirs.
+    /// it is given back, unless a master that has taken over never made that grant; a release has been carried out, and may be lost
+    /// with the master. Who waits in line goes on waiting.
     ///
     /// Replicas confirm that they have got it, not that they have stored it; and a replica that has not may be promoted all the
     /// same, where sentinels or the cluster choose it: ask for more than half of them to make that unlikely. Renewals are not

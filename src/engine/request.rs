@@ -64,7 +64,7 @@ pub(crate) struct ScriptCall {
     /// Which argument is the sequence number; it is filled in when the call departs.
     pub(crate) sequence: Option<usize>,
     /// Which argument says that an earlier sending may have been carried out: `1`, or the first one's number
-    /// where each has its own; `2`: what stands in the record is not by this client.
+    /// where each has its own; `2`: what stands in the record is not by this client; `3`: it takes back what has this number there.
     pub(crate) record_flag: Option<usize>,
     /// Whether each sending has a number of its own, instead of all having the first one's.
     pub(crate) renumbered: bool,
@@ -194,14 +194,9 @@ impl Request {
     pub(crate) fn unneeded_record(&self) -> Option<(&Arc<str>, u64)> {
         match self {
             Request::Script(ScriptCall {
-                args,
-                sequence: Some(sequence),
                 record: Some(RecordKey { always: true, .. }),
                 ..
-            }) => match args[*sequence] {
-                Arg::Sequence(number) => Some((self.record()?, number)),
-                _ => None,
-            },
+            }) => self.record().zip(self.sequence()),
             _ => None,
         }
     }
@@ -217,6 +212,28 @@ impl Request {
         }) = self
         {
             args[*flag] = Arg::Number(2);
+        }
+    }
+
+    /// The number of the last sending.
+    pub(crate) fn sequence(&self) -> Option<u64> {
+        let Request::Script(ScriptCall { args, sequence, .. }) = self else {
+            return None;
+        };
+        match args.get((*sequence)?) {
+            Some(Arg::Sequence(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Is to take back what the call with this number has done, if that is on record there, and to be repeated as it is.
+    pub(crate) fn take_back(&mut self, number: u64) {
+        self.number(number);
+        if let Request::Script(call) = self {
+            call.question = None;
+            if let Some(flag) = call.record_flag.take() {
+                call.args[flag] = Arg::Number(3);
+            }
         }
     }
 

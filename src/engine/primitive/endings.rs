@@ -40,10 +40,13 @@ impl<P: Primitive> State<P> {
             later,
             owed,
         } = verdict;
-        let mut again = Vec::new();
+        let (mut again, mut surplus) = (Vec::new(), Vec::new());
         let calls = std::mem::take(&mut batch.calls);
         for (queued, done) in calls.into_iter().zip(replies) {
             match done {
+                Done::Reply(reply) if batch.unconfirmed.is_some() && !queued.has_caller() => {
+                    surplus.extend(P::take_back(reply));
+                }
                 Done::Reply(reply) => told.answer(queued, Ok(Outcome::Reply(reply))),
                 Done::Failed(error) => told.answer(queued, Err(*error)),
                 Done::Again => again.push(queued),
@@ -53,7 +56,6 @@ impl<P: Primitive> State<P> {
         let asked = !batch.asks.is_empty();
         self.told = self.told.max(batch.end);
         self.names_nobody();
-        let mut surplus = Vec::new();
         let asks = std::mem::take(&mut batch.asks);
         for (ask, grant) in asks.into_iter().zip(grants) {
             match grant {
@@ -118,7 +120,10 @@ impl<P: Primitive> State<P> {
             self.look_at = None;
         }
         self.note(look, now);
-        self.give_back(surplus, now);
+        match batch.unconfirmed {
+            Some(number) => self.take_back(number, surplus, now),
+            None => self.give_back(surplus, now),
+        }
         self.owe(owed, now);
         self.look |= self.primitive.would_serve(&self.waiters, now);
         self.later = later.and_then(|(time, call)| Some((now.checked_add(time)?, call)));

@@ -262,6 +262,11 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         None
     }
 
+    /// Whether `call`, which gives back what was granted, would make more of it where the server does not know of the grant.
+    fn gives_back_blindly(_call: &Self::Call) -> bool {
+        false
+    }
+
     /// What gives back what was granted to a caller who has gone.
     fn give_back(_grant: Self::Grant) -> Option<Self::Call> {
         None
@@ -352,8 +357,10 @@ pub(crate) struct Batch<P: Primitive> {
     pub(crate) sent: Moment,
     /// For how long an earlier sending had been without an answer then.
     pub(crate) unanswered: Option<Duration>,
-    /// Too few replicas have what its answer tells of.
-    unconfirmed: bool,
+    /// Too few replicas have what its answer tells of; the number that it is on record by.
+    unconfirmed: Option<u64>,
+    /// Its calls take back what the batch with this number was granted, where the server has that on record.
+    takes_back: Option<u64>,
     /// When the answer had come; until then as `departed`.
     pub(crate) answered: Instant,
     /// The channels that were heard when it departed.
@@ -412,6 +419,8 @@ pub(crate) struct Queued<P: Primitive> {
     /// `None` where nobody waits for it.
     reply: Option<Reply<P>>,
     since: Instant,
+    /// It takes back what the batch with this number was granted, which a failover may have taken with it.
+    takes_back: Option<u64>,
 }
 
 /// A waiter's question.

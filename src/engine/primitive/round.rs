@@ -10,7 +10,7 @@ use super::envelope::{self, Answer, Wire};
 use super::line::Inner;
 use super::locked::Locked;
 use super::state::Task;
-use super::{Batch, Line, Primitive, Verdict};
+use super::{Batch, Line, Look, Primitive, Verdict};
 use crate::clock::Moment;
 use crate::engine::answer;
 use crate::engine::coalesce::{Fate, FirstAttempt, LoneCall, Outcome, Question};
@@ -71,11 +71,11 @@ impl<P: Primitive> Ended<P> {
 }
 
 impl<P: Primitive> Batch<P> {
-    /// Notes whether replicas have what the answer tells of.
-    fn confirmed(&mut self, ending: Ending) -> Ending {
+    /// Notes whether replicas have what the answer to `request` tells of.
+    fn confirmed(&mut self, ending: Ending, request: &Request) -> Ending {
         match ending {
             Ending::Unconfirmed(value) => {
-                self.unconfirmed = true;
+                self.unconfirmed = request.sequence();
                 Ending::Answer(value)
             }
             ending => ending,
@@ -140,7 +140,7 @@ impl<P: Primitive> Line<P> {
         let callers = |trouble: &Trouble<'_>| self.tell_impatient(batch, trouble, began);
         let mut request = question.request(&self.core);
         let ending = self.core.carry_on(&mut request, failure, callers).await;
-        match batch.confirmed(ending) {
+        match batch.confirmed(ending, &request) {
             Ending::Answer(value) => match question.read(&value) {
                 Fate::Answered(outcome) => self.answered(batch, &Said::Lone(outcome)),
                 Fate::NotDone => Some(Ended::NotDone),
@@ -168,7 +168,10 @@ impl<P: Primitive> Line<P> {
             let mut inner = self.lock();
             inner.state.primitive.request(batch, &self.wire())
         };
-        request.number(self.core.next_sequence());
+        match batch.takes_back {
+            Some(number) => request.take_back(number),
+            None => request.number(self.core.next_sequence()),
+        }
         if batch.doubtful {
             request.doubt();
         }
@@ -184,7 +187,7 @@ impl<P: Primitive> Line<P> {
                 None => self.core.carry_out(&mut request, callers).await,
                 Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
             };
-            let ending = batch.confirmed(ending);
+            let ending = batch.confirmed(ending, &request);
             let found = match &ending {
                 Ending::Answer(value) => match Answer::read(&envelope::text(value)) {
                     Some(Answer::Stale(found)) => Some(found.to_owned()),
@@ -193,7 +196,9 @@ impl<P: Primitive> Line<P> {
                 _ => None,
             };
             match found {
-                Some(found) if !unanswered && disowned < MOST_DISOWNED => {
+                Some(found)
+                    if !unanswered && disowned < MOST_DISOWNED && batch.takes_back.is_none() =>
+                {
                     tracing::warn!(
                         name = self.name(),
                         "somebody else has written to this client's record"
@@ -252,7 +257,7 @@ impl<P: Primitive> Line<P> {
             }
         };
         // Where it leads to nothing but what replicas do not have, that of the next one must be confirmed, whatever it changes.
-        inner.state.doubtful |= batch.unconfirmed;
+        inner.state.doubtful |= batch.unconfirmed.is_some();
         let mut ended = match (ended, said) {
             (Some(ended), _) => ended,
             (None, Said::Value(value)) => self.makes_no_sense(batch, value),
@@ -362,7 +367,19 @@ impl<P: Primitive> Line<P> {
                 }
                 Ended::Answered(verdict)
             }
+            Answer::NotDone if batch.takes_back.is_some() => {
+                state.primitive.undone();
+                batch.calls.clear();
+                Ended::Answered(Verdict::new(Vec::new(), [], Look::No))
+            }
             Answer::NotDone => Ended::NotDone,
+            // Nobody can tell any more: what is owed is carried out.
+            Answer::Stale(_) if batch.takes_back.is_some() => {
+                for queued in &mut batch.calls {
+                    queued.takes_back = None;
+                }
+                Ended::NotDone
+            }
             Answer::Stale(_) => return None,
             Answer::Unreadable(found) => Ended::Failed {
                 error: state.primitive.unreadable(name, found),

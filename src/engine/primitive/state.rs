@@ -122,6 +122,7 @@ impl<P: Primitive> State<P> {
             call,
             reply,
             since: now,
+            takes_back: None,
         }));
     }
 
@@ -147,7 +148,9 @@ impl<P: Primitive> State<P> {
                     let mut earlier = owed.iter().rev().take(MOST_COMPARED);
                     let queue = &mut self.queue;
                     let is_added = earlier.any(|earlier| match queue.get_mut(*earlier) {
-                        Some(Item::Call(earlier)) => P::add_up(&mut earlier.call, &call.call),
+                        Some(Item::Call(earlier)) if earlier.takes_back == call.takes_back => {
+                            P::add_up(&mut earlier.call, &call.call)
+                        }
                         _ => false,
                     });
                     if is_added {
@@ -177,7 +180,22 @@ impl<P: Primitive> State<P> {
                 call,
                 reply: None,
                 since: now,
+                takes_back: None,
             }));
+        }
+    }
+
+    /// The same for what the batch with this number was granted and too few replicas know of: a server that takes over may never have
+    /// granted it, which its record tells as long as nothing else is put there.
+    pub(super) fn take_back(&mut self, number: u64, calls: Vec<P::Call>, now: Instant) {
+        let (mut blind, others): (Vec<_>, _) = calls.into_iter().partition(P::gives_back_blindly);
+        self.give_back(others, now);
+        // One call: the record tells of all of it, once.
+        blind.dedup_by(|call, first| P::add_up(first, call));
+        let some = !blind.is_empty();
+        self.give_back(blind, now);
+        if some && let Some(Item::Call(first)) = self.queue.front_mut() {
+            first.takes_back = Some(number);
         }
     }
 
@@ -365,7 +383,8 @@ impl<P: Primitive> State<P> {
             doubtful: self.doubtful,
             sent: now,
             unanswered: None,
-            unconfirmed: false,
+            unconfirmed: None,
+            takes_back: None,
             answered: now.timer(),
             heard: Vec::new(),
             heard_at_last: Vec::new(),
@@ -373,7 +392,12 @@ impl<P: Primitive> State<P> {
         let most = if self.singly > 0 { 1 } else { P::MOST_CALLS };
         batch.calls.reserve_exact(most.min(self.queue.len()));
         let mut all_fit = true;
-        if std::mem::take(&mut self.left_out) {
+        let takes_back = |item: &Item<P>| match item {
+            Item::Call(first) => first.takes_back,
+            Item::Command(_) => None,
+        };
+        batch.takes_back = self.next().and_then(takes_back);
+        if batch.takes_back.is_none() && std::mem::take(&mut self.left_out) {
             self.ask(&mut batch);
         }
         let most = if batch.is_empty() { most } else { 0 };
@@ -383,7 +407,7 @@ impl<P: Primitive> State<P> {
             }
             match self.queue.pop_front() {
                 Some(Item::Call(queued))
-                    if self.may_join(&batch, &queued.call)
+                    if self.may_join(&batch, &queued)
                         && self.primitive.fits(&mut batch, &queued.call)
                         || batch.is_empty() =>
                 {
@@ -411,9 +435,13 @@ impl<P: Primitive> State<P> {
         (!batch.is_empty()).then_some(Task::Batch(batch))
     }
 
-    /// Whether `call` may travel with `batch`: where they travel apart, all of its calls are owed, or none is.
-    fn may_join(&self, batch: &Batch<P>, call: &P::Call) -> bool {
-        let alike = |queued: &Queued<P>| P::is_owed(&queued.call) == P::is_owed(call);
+    /// Whether `queued` may travel with `batch`: where they travel apart, all of its calls are owed, or none is, and what takes back is
+    /// alone.
+    fn may_join(&self, batch: &Batch<P>, queued: &Queued<P>) -> bool {
+        let alike = |last: &Queued<P>| {
+            let takes_back = last.takes_back.or(queued.takes_back).is_some();
+            P::is_owed(&last.call) == P::is_owed(&queued.call) && !takes_back
+        };
         !self.apart || batch.calls.last().is_none_or(alike)
     }
 
