@@ -458,7 +458,9 @@ impl<P: Primitive> Rounds for Line<P> {
                     inner.sent_before = self.core.sent.count();
                     let primitive = &mut inner.state.primitive;
                     primitive.departs(batch);
-                    short = primitive.short(batch, &self.wire());
+                    if batch.takes_back.is_none() {
+                        short = primitive.short(batch, &self.wire());
+                    }
                 }
                 let settled = inner.state.take_settled();
                 self.unlock(inner);
