@@ -283,7 +283,7 @@ pub enum Error {
 
     /// No connection, or nothing sent, for as long as the retry window or the
     /// [call timeout](crate::ClientBuilder::call_timeout) lasts (at the first connect: the connect time-out). Nothing took
-    /// effect, and nothing will. Of a call that only looks: no answer.
+    /// effect, and nothing will. Of a call that only looks: no answer. A release is never told so: it is carried out later.
     #[error(
         "{name:?}: the server could not be reached within {waited:?} ({detail}); nothing took effect"
     )]
@@ -298,7 +298,8 @@ pub enum Error {
     },
 
     /// The call was sent, but no answer came for as long as the retry window or the
-    /// [call timeout](crate::ClientBuilder::call_timeout) lasts; or it was not sent yet, and is a release that will be carried out.
+    /// [call timeout](crate::ClientBuilder::call_timeout) lasts; or it is a release, an unlock or a count-down that could not be
+    /// sent, or was refused for now, and will be carried out as soon as it can be.
     ///
     /// It may have taken effect, or may still do so when the server comes back. The crate goes on asking, for
     /// five minutes from the first sending (or two retry windows): an acquisition that turns out to have happened is given
@@ -361,22 +362,6 @@ impl Error {
             self,
             Error::Unavailable { .. } | Error::RefusedForNow { .. }
         )
-    }
-
-    /// What the caller of `operation` is told instead where that is carried out all the same, as soon as it can be; it has
-    /// been tried for so long. An error that does not pass stays.
-    pub(crate) fn may_happen_later(self, operation: &'static str, waited: Duration) -> Self {
-        match self {
-            Error::Unavailable { name, detail, .. } | Error::RefusedForNow { name, detail, .. } => {
-                Error::OutcomeUnknown {
-                    name,
-                    operation,
-                    waited,
-                    detail,
-                }
-            }
-            error => error,
-        }
     }
 
     /// Whether it is Redis that could not be reached, did not answer, or refused for now, and neither the call nor the

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Sealed, spent};
+use super::Sealed;
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::lease::Lease;
@@ -246,9 +246,7 @@ impl LeasedPermit {
     ///
     /// # Errors
     ///
-    /// Those of [`LeasedSemaphore::release`]; [`OutcomeUnknown`](crate::Error::OutcomeUnknown) also where the server could not
-    /// be reached, or refused for now: the permit is given back as soon as it can be done, as when the guard is dropped. The
-    /// guard is spent either way.
+    /// Those of [`LeasedSemaphore::release`]. The guard is spent either way.
     ///
     /// # Cancel safety
     ///
@@ -262,8 +260,7 @@ impl LeasedPermit {
         self.spent = true;
         semaphore.unkeep(&id);
         let lease = self.lease.clone().ended_on_drop();
-        let in_background = || semaphore.release_detached(&id);
-        let done = spent::release(release, "release", in_background).await;
+        let done = release.await;
         if done == Ok(false) {
             lease.lose();
         }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{RemainingTtl, Sealed, spent};
+use super::RemainingTtl;
+use super::Sealed;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::stats::Holding;
@@ -315,9 +316,8 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::unlock`]; [`NotHeld`](crate::Error::NotHeld) where the lock had been lost;
-    /// [`OutcomeUnknown`](crate::Error::OutcomeUnknown) also where the server could not be reached, or refused for now: the lock
-    /// is given back as soon as it can be done, as when the guard is dropped. The guard is spent either way.
+    /// Those of [`Lock::unlock`]; [`NotHeld`](crate::Error::NotHeld) where the lock had been lost. The guard is
+    /// spent either way.
     ///
     /// # Cancel safety
     ///
@@ -328,8 +328,7 @@ impl LockGuard {
         let unlock = lock.unlock_hold(&hold);
         // From here on the lock's own future carries the unlock out, even when it is dropped.
         self.held = false;
-        let in_background = || lock.unlock_hold_detached(&hold);
-        spent::release(unlock, "unlock", in_background).await
+        unlock.await
     }
 
     /// Keeps the lock held: it is not unlocked on drop. What was granted with it stays known.

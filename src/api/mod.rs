@@ -7,7 +7,6 @@ mod latch;
 mod leased;
 mod lock;
 mod semaphore;
-mod spent;
 mod ttl;
 
 pub use answer::Answer;

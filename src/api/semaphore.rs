@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Sealed, spent};
+use super::Sealed;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::stats::{Counters, Held, What};
@@ -240,9 +240,7 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// Those of [`Semaphore::release`]; [`OutcomeUnknown`](crate::Error::OutcomeUnknown) also where the server could not be
-    /// reached, or refused for now: the permits are given back as soon as it can be done, as when the guard is dropped, and
-    /// must not be released again. [`NotHeld`](crate::Error::NotHeld) where those of a
+    /// Those of [`Semaphore::release`]; [`NotHeld`](crate::Error::NotHeld) where those of a
     /// [watched](crate::RSemaphore::watched) semaphore had been lost. The guard is spent either way.
     ///
     /// # Cancel safety
@@ -258,11 +256,7 @@ impl Permit {
         };
         // From here on the semaphore's own future carries the release out, even when it is dropped.
         self.permits = 0;
-        let in_background = || match &record {
-            Some(record) => semaphore.release_recorded_detached(permits, record),
-            None => semaphore.release_detached(permits),
-        };
-        let released = spent::release(release, "release", in_background).await;
+        let released = release.await;
         if matches!(released, Err(Error::NotHeld { .. })) {
             self.note_lost();
         }

@@ -47,6 +47,16 @@ impl Default for Faults {
     }
 }
 
+/// What the caller of something is told that is carried out all the same, when nothing is wrong any more.
+fn later(error: Error, operation: &'static str) -> Error {
+    match error {
+        Error::Unavailable { name, detail, .. } | Error::RefusedForNow { name, detail, .. } => {
+            Error::outcome_unknown(name, operation, detail)
+        }
+        error => error,
+    }
+}
+
 impl Faults {
     pub(super) fn fail_with(&self, error: Error) {
         self.set(Fault::Fails(error));
@@ -112,8 +122,15 @@ impl Faults {
         if !self.is_active() {
             return Ok(act());
         }
-        if let Fault::Fails(error) = &*self.fault.borrow() {
-            return Err(error.clone());
+        let fails = match &*self.fault.borrow() {
+            Fault::Fails(error) => Some(error.clone()),
+            _ => None,
+        };
+        if let Some(error) = fails {
+            if error.is_retryable() {
+                self.owe(move || drop(act()));
+            }
+            return Err(later(error, operation));
         }
         let (reply, answer) = oneshot::channel();
         self.owe(move || {
@@ -163,7 +180,9 @@ macro_rules! fault_switch {
         /// Whatever is wrong, calls that have waited in line before go on waiting there; and what guards give back is
         /// given back when it recovers.
         impl $type {
-            /// Lets each call fail with `error` from now on, and changes nothing, whatever the error says about its effect.
+            /// Lets each call fail with `error` from now on, and changes nothing, whatever the error says about its effect. An
+            /// [`Unavailable`](crate::Error::Unavailable) tells a release, an unlock or a count-down that it will be carried out,
+            /// as it is when the twin recovers.
             ///
             /// ```
             /// # #[tokio::main(flavor = "current_thread")]

@@ -43,10 +43,9 @@ async fn becomes_a_replica<S: Subject>() {
                 assert!(error.is_unavailable(), "{what}");
                 let text = error.to_string();
                 assert!(text.contains(&name) && text.contains("READONLY"), "{what}");
-                // What is owed is given back in the end, and what a guard held always is.
+                // What is given back is given back in the end.
                 let owed = error.effect() == Effect::Unknown;
-                assert!(!owed || kind == Kind::Give, "{what}");
-                assert!(owed || !S::ONCE.contains(&call), "{what}");
+                assert_eq!(owed, kind == Kind::Give, "{what}");
             }
         }
         let end = End::told(kind, &told);

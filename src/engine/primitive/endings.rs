@@ -348,9 +348,11 @@ impl<P: Primitive> State<P> {
                 owed = true;
             } else if trouble.is_over(due) {
                 tell_trouble(name, queued, trouble, &mut told);
+                if !queued.is_pointless() {
+                    owed = true;
+                    return true;
+                }
                 dropped = true;
-                // What may have been carried out, and nobody waits for any more, is to be.
-                owed |= !queued.is_pointless();
                 // What was never sent must not happen after this; the rest is a matter of its answer.
                 if !trouble.doubtful {
                     self.primitive.given_up(&queued.call);
@@ -411,7 +413,11 @@ impl<P: Primitive> State<P> {
             match item {
                 Item::Call(mut queued) => {
                     tell_trouble(name, &mut queued, &untouched, &mut told);
-                    self.primitive.given_up(&queued.call);
+                    if queued.is_pointless() {
+                        self.primitive.given_up(&queued.call);
+                    } else {
+                        self.queue.push_back(Item::Call(queued));
+                    }
                 }
                 Item::Command(mut command) => command.give_up(name, &untouched),
             }
@@ -468,6 +474,7 @@ impl Wait {
     }
 }
 
+/// Tells a caller that its time is over. What is owed is carried out all the same, as soon as it can be.
 fn tell_trouble<P: Primitive>(
     name: &str,
     queued: &mut Queued<P>,
@@ -475,6 +482,10 @@ fn tell_trouble<P: Primitive>(
     told: &mut Told<P>,
 ) {
     if let Some(reply) = queued.reply.take() {
+        let trouble = Trouble {
+            doubtful: trouble.doubtful || P::is_owed(&queued.call),
+            ..*trouble
+        };
         let error = trouble.error(name, P::name(&queued.call), queued.since);
         told.add(reply, Err(error));
     }

@@ -317,8 +317,8 @@ impl RLock {
     ///
     /// [`NotHeld`](crate::Error::NotHeld) where this owner does not hold the lock, or not any more. (A lock that was
     /// lost between two sendings of this call counts as unlocked by it.) With any other error that says that nothing
-    /// took effect, it is held on. The hold of a guard that could not be given back for good is neither renewed nor counted any more;
-    /// a call of this gives it back.
+    /// took effect, it is held on. The hold of a guard, which is spent, is neither renewed nor counted any more then; a call of
+    /// this gives it back.
     pub async fn unlock(&self) -> Result<()> {
         self.give_back(None).await
     }

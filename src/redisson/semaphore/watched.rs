@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::calls::{Call, Grant};
 use super::{RSemaphore, nudge};
 use crate::api::{OnRecord, PermitHolder};
@@ -142,12 +140,7 @@ impl RSemaphore {
         if permits == 0 {
             return Ok(());
         }
-        let began = Instant::now();
-        let given_back = self.run(Call::GiveBack(permits, record.life)).await;
-        // The record says that it holds nothing any more, so the next answer of the server shows that too much is on record, and it is
-        // given back: nobody may release it again.
-        let comes_back = |error: Error| error.may_happen_later("release", began.elapsed());
-        if given_back.map_err(comes_back)? == 1 {
+        if self.run(Call::GiveBack(permits, record.life)).await? == 1 {
             return Ok(());
         }
         Err(self.core().stats.failed(Error::NotHeld {
