@@ -122,6 +122,37 @@ async fn however_many_take_nothing_they_cost_one_moment_in_many_grants() {
     .await;
 }
 
+/// A JVM on a busy machine, or far away, is owed no less for it.
+#[tokio::test]
+async fn strangers_who_come_late_have_their_share() {
+    const TIMES: usize = 40;
+    /// So many times 5 ms.
+    const LATE: Duration = Duration::from_millis(15);
+    const TAKE: &str = "if redis.call('GET', KEYS[1]) < '1' then return 0 end
+        redis.call('DECR', KEYS[1]) return 1";
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let mut stranger = Channel::subscribe(&server, &channel(NAME)).await;
+    let client = connect(server.url()).await.semaphore(NAME);
+    assert!(client.try_set_permits(2).await.unwrap());
+    let crowd = Crowd::start(&client, 8, 1, Duration::from_millis(5));
+    for taken in 0..TIMES {
+        loop {
+            stranger.next().await;
+            tokio::time::sleep(LATE).await;
+            stranger.until_marker().await;
+            let ours = crowd.served();
+            assert!(ours < 16 * TIMES, "{taken} beside {ours}");
+            let take = redis::Script::new(TAKE);
+            if take.key(NAME).invoke_async(&mut connection).await.unwrap() {
+                break;
+            }
+        }
+        release_as_redisson(&mut connection, NAME, 1).await;
+    }
+    crowd.stop().await;
+}
+
 /// Who hears it answers what strangers say, as its turn comes soon.
 #[tokio::test]
 async fn who_has_come_near_the_head_of_the_line_is_told() {

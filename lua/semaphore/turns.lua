@@ -3,8 +3,8 @@
 -- Counterpart: extension: the part behind counter.lua, announce.lua and engine/line.lua, and before batch.lua
 -- KEYS[1..] keys: those of counter.lua; the first ends with this client's id. `LINE` and `NOTES`, of the part before, are the line
 --   and its notes, see engine/line.lua, without which nothing is done here. Those who take part listen to a channel that is
---   called like the line. In the notes' field "*": the counter behind the last script, how many permits strangers are
---   owed, how much of an equal share that is, since when some are kept for them, and how many they have not released
+--   called like the line. In the notes' field "*": the counter behind the last script, how many permits strangers are owed, how
+--   much of an equal share that is, since when some are kept for them, how many they have not released, and for how long some are kept
 -- ARGV[1] publish command
 -- ARGV[2..] those of batch.lua; the last nine, where there is a line: for how many microseconds the first in line
 --   has waited, and the last of those who ask now; how many ask, and how many wait; the first one's ticket; 0: this
@@ -37,7 +37,7 @@ elseif NOTES then
   if gone[1] then change('ZREM', LINE, unpack(gone)) end
 end
 if time and not time.err then
-  local MOST_OWED, LEAST_WEIGHT, NEAR, CROWD = 8, 1 / 32, 3, 16
+  local MOST_OWED, LEAST_WEIGHT, MOST_PATIENCE, NEAR, CROWD = 8, 1 / 32, 40000, 3, 16
   local floor, min, max, client = math.floor, math.min, math.max, string.sub(KEYS[1], -36)
   local now = time[1] * 1000000 + time[2]
   local head, last = now - ARGV[steps_end + 1], now - ARGV[steps_end + 2]
@@ -50,7 +50,7 @@ if time and not time.err then
 
   -- What strangers are owed, less what they have taken since the last script: as many as they have released or the
   -- counter has fallen by, whichever is more in the long run.
-  local counter, owed, weight, since, unreleased, overdrawn, contested
+  local counter, owed, weight, since, unreleased, patience, overdrawn, contested
   if strangers > 0 then
     local account = redis.pcall('HGET', NOTES, '*')
     local n = {}
@@ -58,16 +58,17 @@ if time and not time.err then
       n[#n + 1] = string.find(word, '^%-?%d+%.?%d*$') and tonumber(word) or 0
     end
     counter, owed, since = n[1] or before, max(-MOST_OWED, min(MOST_OWED, n[2] or 0)), min(now, n[4] or 0)
-    weight = max(LEAST_WEIGHT * min(1, clients / strangers), min(1, n[3] or 1))
-    unreleased = max(-MOST_OWED, min(MOST_OWED, n[5] or 0))
+    unreleased, patience = max(-MOST_OWED, min(MOST_OWED, n[5] or 0)), max(PATIENCE, min(MOST_PATIENCE, n[6] or 0))
+    weight = max(LEAST_WEIGHT * PATIENCE / patience * min(1, clients / strangers), min(1, n[3] or 1))
     local fallen, released = max(0, counter - before), ARGV[steps_end + 9] / clients
     local more = unreleased + fallen - released
     local took = released + max(0, more) - max(0, unreleased)
     unreleased = more
-    if fallen > 0 then
+    if fallen + took > 0 then
+      if since > 0 then patience = max(PATIENCE, 0.6 * patience, min(patience, 1.5 * (now - since))) end
       weight, since = min(1, weight * 2), 0
-    elseif since > 0 and now - since >= PATIENCE and owed > 0 then
-      owed, weight, since = 0, weight / 2, 0
+    elseif since > 0 and now - since >= patience and owed > 0 then
+      owed, weight, since, patience = 0, weight / 2, 0, min(MOST_PATIENCE, patience * 2)
     end
     owed = max(-MOST_OWED, owed - took)
     kept = max(0, floor(owed))
@@ -122,9 +123,9 @@ if time and not time.err then
       elseif not keeps then
         since = 0
       end
-      if keeps then line.wait(since + PATIENCE - now) end
+      if keeps then line.wait(since + patience - now) end
       owed = min(MOST_OWED, owed + grants * weight * max(strangers / clients, overdrawn and 1 / CROWD or 0))
-      line.note('*', string.format('%.0f %.4f %.6f %.0f %.4f', total, owed, weight, since, unreleased))
+      line.note('*', string.format('%.0f %.4f %.6f %.0f %.4f %.0f', total, owed, weight, since, unreleased, patience))
     end
     local left = line.close(max(0, total - kept), {
       since = turn.refused and head or head + (last - head) * min(1, served / max(1, named - 1)),

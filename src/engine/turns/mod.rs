@@ -38,8 +38,9 @@
 //! *Strangers*, listeners that do not take part (JVMs, clients without turns), have one account together. For each caller of
 //! ours that is served they are owed as many permits as they are for one client in line, 8 at the most. So many are kept
 //! free; what they have taken, by the counter and by their messages, is subtracted, below zero, too. If 5 ms bring
-//! nothing the debt is forgotten, and grows half as fast from then on, and twice as fast again when they take some. As long
-//! as they are owed anything all releases go through Redis.
+//! nothing the debt is forgotten, and grows half as fast from then on, and twice as fast again when they take some. The next
+//! time they have twice as long, 40 ms at the most, and less again when they come sooner: a JVM on a busy machine, or far away, has its
+//! share, and one that takes nothing costs no more. As long as they are owed anything all releases go through Redis.
 //!
 //! When they have had more than seven permits more than that, a release of ours is not announced to them, where it is kept for the
 //! first in line and at least two stand there: so permits go from ours to ours, and who releases looks twice whether they were
@@ -61,7 +62,7 @@
 //! | hash `redisson_sc_turns_notes:{name}`, field of a client's id | six numbers: how many permits its first caller wants; when it last asked; since when it has been told, or 0; its patience; since when, or from when on, it stops the line, or 0; its first caller's ticket |
 //! | field `+` | when somebody who is far away may be told again |
 //! | field `=` | when somebody may stop the line again |
-//! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (1/32 to 1; less where they are more than the clients); since when permits are kept for them, or 0; how many they have taken and not announced |
+//! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (1/32 to 1; less where permits are kept longer, or they are more than the clients); since when permits are kept for them, or 0; how many they have taken and not announced; for how long permits are kept for them |
 //! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come; `soon`: it has come among the first three |
 //! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new`, a line begins: whoever waits is to come; `all`, it may not be kept: the same; `+`: nobody in line can use what is free |
 //!
