@@ -305,7 +305,7 @@ pub enum Error {
     /// five minutes from the first sending (or two retry windows): an acquisition that turns out to have happened is given
     /// back, a release is carried out.
     #[error(
-        "{name:?}: no answer to {operation} came within {waited:?} ({detail}); it may have taken effect, or will"
+        "{name:?}: {operation} was not confirmed within {waited:?} ({detail}); it may have taken effect, or will"
     )]
     #[non_exhaustive]
     OutcomeUnknown {

@@ -225,10 +225,11 @@ impl Core {
             () = finish => {}
             () = self.time_to_close() => {}
         }
+        // Whoever sees that it has finished is not busy any more.
+        let left = self.busy.load(Ordering::SeqCst) + self.unsettled.load(Ordering::SeqCst);
         self.finished.store(true, Ordering::SeqCst);
         self.wakeups.close();
         self.connection.close();
-        let left = self.busy.load(Ordering::SeqCst) + self.unsettled.load(Ordering::SeqCst);
         if left == 0 {
             return Ok(());
         }
