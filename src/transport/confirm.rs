@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
-use tokio::sync::{Mutex as Turn, watch};
+use tokio::sync::{Mutex as Turn, mpsc, oneshot};
 
 use crate::outside;
 use crate::sync::Mutex;
@@ -20,15 +20,15 @@ pub(super) struct Replicas {
     pub(super) patience: Duration,
 }
 
-/// What one `WAIT` was answered; nothing while it is under way.
-type Answer = Option<RedisResult<i64>>;
+/// Somebody who waits for the answer to a `WAIT`.
+type Waiter = oneshot::Sender<RedisResult<i64>>;
 
 /// Those who wait for the replicas of one connection.
 pub(super) struct Confirming {
     connection: MultiplexedConnection,
     replicas: Replicas,
     /// Who comes now shares this one, which has not been sent yet.
-    next: Mutex<Option<watch::Receiver<Answer>>>,
+    next: Mutex<Option<mpsc::UnboundedSender<Waiter>>>,
     turn: Turn<()>,
     itself: Weak<Confirming>,
 }
@@ -50,35 +50,41 @@ impl Confirming {
 
     /// How many replicas have all that was answered before this was called.
     pub(super) async fn confirmed(&self) -> RedisResult<i64> {
-        let mut answer = self.join();
-        let known = answer.wait_for(Option::is_some).await;
-        let known = known.map(|answer| answer.clone());
         let ended = || Err(std::io::Error::other("the runtime has ended").into());
-        known.ok().flatten().unwrap_or_else(ended)
+        self.join().await.unwrap_or_else(|_| ended())
     }
 
-    fn join(&self) -> watch::Receiver<Answer> {
+    fn join(&self) -> oneshot::Receiver<RedisResult<i64>> {
+        let (waiter, answer) = oneshot::channel();
         let mut next = self.next.lock();
-        if let Some(shared) = &*next {
-            return shared.clone();
-        }
-        let (sender, receiver) = watch::channel(None);
-        *next = Some(receiver.clone());
+        let waiter = match &*next {
+            Some(shared) => match shared.send(waiter) {
+                Ok(()) => return answer,
+                Err(unsent) => unsent.0,
+            },
+            None => waiter,
+        };
+        let (shared, waiters) = mpsc::unbounded_channel();
+        drop(shared.send(waiter));
+        *next = Some(shared);
         drop(next);
         // Whoever of them is dropped, the others get their answer.
         if let Some(itself) = self.itself.upgrade() {
-            outside::spawn(itself.ask(sender));
+            outside::spawn(itself.ask(waiters));
         }
-        receiver
+        answer
     }
 
-    async fn ask(self: Arc<Self>, answer: watch::Sender<Answer>) {
+    async fn ask(self: Arc<Self>, mut waiters: mpsc::UnboundedReceiver<Waiter>) {
         let _turn = self.turn.lock().await;
         self.next.lock().take();
         let mut wait = redis::cmd("WAIT");
         let patience = u64::try_from(self.replicas.patience.as_millis()).unwrap_or(u64::MAX);
         wait.arg(self.replicas.count).arg(patience.max(1));
         let count = wait.query_async(&mut self.connection.clone()).await;
-        answer.send_replace(Some(count));
+        // In the order of their coming, so that what follows has the same order each time.
+        while let Ok(waiter) = waiters.try_recv() {
+            drop(waiter.send(count.clone()));
+        }
     }
 }
