@@ -6,7 +6,7 @@ mod support;
 use fastrand::Rng;
 
 use sim::differential::cluster::TwoNodes;
-use sim::differential::step::{Mood, Step};
+use sim::differential::step::{Fault, Mood, Step};
 use sim::differential::world::{Real, World};
 use sim::differential::{differ, explore};
 use sim::scripts::{SEMAPHORE, TAKE, digest};
@@ -221,6 +221,36 @@ async fn corners_are_the_same() {
     }
 }
 
+const WAITING: [&str; 11] = [
+    "WAIT 0 0",
+    "WAIT -1 5",
+    "SET s 1",
+    "WAIT 0 5",
+    "WAIT 1 5",
+    "WAIT 2 1000",
+    "WAIT x 5",
+    "WAIT 1 x",
+    "WAIT 1 -1",
+    "WAIT 1",
+    "EVAL return(redis.call('WAIT',0,5)) 0",
+];
+
+#[tokio::test]
+async fn a_server_without_replicas_waits_the_same() {
+    let mut real = Real::start().await;
+    let mut world = World::new(&mut real);
+    for (text, is_replica) in WAITING
+        .map(|text| (text, false))
+        .into_iter()
+        .chain([("WAIT 0 0", true), ("WAIT x -1", true)])
+    {
+        world.fault(Fault::Replica, is_replica);
+        let words: Vec<Vec<u8>> = text.split(' ').map(Into::into).collect();
+        let both = world.command(0, &words);
+        assert_eq!(differ(&words, both), None, "{text}");
+    }
+}
+
 #[tokio::test]
 async fn a_busy_server_refuses_the_same() {
     let mut real = Real::start().await;
@@ -367,6 +397,31 @@ fn a_replica_that_takes_over_lacks_what_it_had_not_received() {
         ),
         taken
     );
+}
+
+#[test]
+fn a_connection_waits_until_the_replica_has_what_it_has_written() {
+    let mut server = Server::new(NOW);
+    let [first, second] = [server.connect(), server.connect()];
+    let wait = [&b"WAIT"[..], b"1", b"100"];
+    server.follow();
+    ask(&mut server, first, "SET a 1");
+    let behind = server.written();
+    ask(&mut server, second, "SET b 1");
+    assert_eq!(server.execute(first, &wait), None);
+    assert_eq!(server.execute(second, &wait), None);
+    server.replicate(behind);
+    assert_eq!(server.confirm(behind), [(first, Reply::Int(1))]);
+    assert_eq!(server.end_wait(second), Some(Reply::Int(0)));
+    assert_eq!(ask(&mut server, first, "WAIT 1 100"), Reply::Int(1));
+    // What it has not said to have counts when it is in touch again.
+    server.part();
+    assert_eq!(server.execute(first, &wait), None);
+    assert_eq!(server.confirm(behind), [(first, Reply::Int(1))]);
+    // Then it takes over.
+    assert_eq!(server.lose_last(), Some(behind + 1));
+    assert_eq!(server.lose_last(), None);
+    assert_eq!(ask(&mut server, second, "KEYS *"), Reply::array(["a"]));
 }
 
 #[test]

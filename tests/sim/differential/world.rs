@@ -214,6 +214,9 @@ impl<'a> World<'a> {
             wire.receive();
             return both;
         }
+        if self.model.waits(*id).is_some() {
+            return self.time_passes(connection);
+        }
         if let Some(reply) = reply {
             both.model.push(reply);
             both.real.push(wire.receive());
@@ -226,6 +229,22 @@ impl<'a> World<'a> {
             }
         }
         both
+    }
+
+    /// The time of a connection that waits for replicas is over.
+    fn time_passes(&mut self, connection: usize) -> Both {
+        let id = self.connections[connection].1;
+        let patience = self.model.waits(id).expect("it waits");
+        until("the server waits, too", || {
+            self.real
+                .information("clients", |line| line == "blocked_clients:1")
+        });
+        let micros = i64::try_from(patience.as_micros()).expect("not for ever");
+        self.step_clock(micros + 1000);
+        Both {
+            model: self.model.end_wait(id).into_iter().collect(),
+            real: vec![self.connections[connection].0.receive()],
+        }
     }
 
     pub fn fault(&mut self, fault: Fault, on: bool) {

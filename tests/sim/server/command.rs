@@ -29,6 +29,8 @@ pub enum Run {
     Subscription(fn(&mut Core, ConnectionId, &[&[u8]])),
     /// `EVAL`, `EVALSHA` and `SCRIPT`.
     Script,
+    /// `WAIT`, which may take its time.
+    Wait,
 }
 
 const READ: u16 = 0;
@@ -81,7 +83,7 @@ impl Command {
         Some(match self.name {
             "asking" | "auth" | "dbsize" | "echo" | "flushall" | "flushdb" | "info" | "keys"
             | "ping" | "psubscribe" | "publish" | "punsubscribe" | "quit" | "role" | "select"
-            | "subscribe" | "time" | "unsubscribe" | "eval" | "evalsha" | "zintercard" => {
+            | "subscribe" | "time" | "unsubscribe" | "wait" | "eval" | "evalsha" | "zintercard" => {
                 return None;
             }
             "memory|usage" | "object|idletime" => (2, 2, 1),
@@ -409,6 +411,12 @@ static COMMANDS: &[Command] = &[
     data("type", 2, READ, keys::type_of),
     data("unlink", -2, WRITE, keys::del),
     subscription("unsubscribe", -1, pubsub::unsubscribe),
+    Command {
+        name: "wait",
+        arity: 3,
+        traits: NO_SCRIPT,
+        run: Run::Wait,
+    },
     data("zadd", -4, GROW, zsets::zadd),
     data("zcard", 2, READ, zsets::zcard),
     data("zcount", 4, READ, zset_ranges::zcount),

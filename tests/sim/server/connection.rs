@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::context::Context;
 use super::keyspace::DATABASES;
 use super::number;
+use super::replication::Wait;
 use super::reply::{Outcome, Reply, SYNTAX};
 use super::value::Bytes;
 
@@ -24,6 +25,10 @@ pub struct Connection {
     pub channels: BTreeSet<Bytes>,
     pub patterns: BTreeSet<Bytes>,
     pub shard_channels: BTreeSet<Bytes>,
+    /// The number of the last write that it has made.
+    pub written: u64,
+    /// It waits for replicas.
+    pub waits: Option<Wait>,
     /// What it was sent and has not taken yet.
     pub pushed: VecDeque<Reply>,
 }

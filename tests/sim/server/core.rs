@@ -8,6 +8,7 @@ use super::connection::{Connection, ConnectionId};
 use super::context::Context;
 use super::faults::Faults;
 use super::keyspace::Keyspace;
+use super::replication::Replica;
 use super::reply::{Outcome, Refusal};
 use super::value::Bytes;
 
@@ -23,6 +24,7 @@ pub struct Core {
     pub shared_uses: Vec<u32>,
     pub connections: BTreeMap<ConnectionId, Connection>,
     pub faults: Faults,
+    pub replica: Replica,
     /// The script that is being carried out.
     pub script: Option<Script>,
     /// Which change of the last script was refused as this is a replica: the first one.

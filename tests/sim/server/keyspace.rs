@@ -34,8 +34,12 @@ impl Entry {
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     databases: Vec<BTreeMap<Bytes, Entry>>,
-    /// What each of the last writes has changed, the latest last.
-    history: VecDeque<Vec<Change>>,
+    /// What each of the last writes has changed, by its number, the latest last.
+    history: VecDeque<(u64, Vec<Change>)>,
+    /// The number of the last write.
+    written: u64,
+    /// That of the last one that the replica has, if there is a replica.
+    replicated: Option<u64>,
     /// What the command being carried out has changed so far.
     current: Vec<Change>,
     /// It is a part of something larger.
@@ -54,6 +58,8 @@ impl Default for Keyspace {
         Keyspace {
             databases: vec![BTreeMap::new(); DATABASES],
             history: VecDeque::new(),
+            written: 0,
+            replicated: None,
             current: Vec::new(),
             unfinished: false,
         }
@@ -107,6 +113,7 @@ impl Keyspace {
             return;
         }
         let mut changes = std::mem::take(&mut self.current);
+        self.written += u64::from(!changes.is_empty());
         changes.retain(
             |change| match (&change.before, self.get(change.database, &change.key)) {
                 (Some(before), Some(now)) => !before.same(now),
@@ -116,10 +123,10 @@ impl Keyspace {
         if changes.is_empty() {
             return;
         }
-        if self.history.len() == HISTORY {
+        if self.history.len() == HISTORY && self.replicated.is_none() {
             self.history.pop_front();
         }
-        self.history.push_back(changes);
+        self.history.push_back((self.written, changes));
     }
 
     /// The commands that follow are parts of one write, to the end of it.
@@ -140,17 +147,42 @@ impl Keyspace {
     /// Undoes the last `writes`, as far as they are remembered.
     pub fn lose(&mut self, writes: usize) {
         for _ in 0..writes {
-            let Some(changes) = self.history.pop_back() else {
+            let Some((_, changes)) = self.history.pop_back() else {
                 return;
             };
-            for change in changes {
-                let database = &mut self.databases[change.database];
-                match change.before {
-                    Some(entry) => database.insert(change.key, entry),
-                    None => database.remove(&change.key),
-                };
-            }
+            self.undo(changes);
         }
+    }
+
+    fn undo(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            let database = &mut self.databases[change.database];
+            match change.before {
+                Some(entry) => database.insert(change.key, entry),
+                None => database.remove(&change.key),
+            };
+        }
+    }
+
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The replica has all writes up to this one.
+    pub fn replicate(&mut self, number: u64) {
+        self.replicated = self.replicated.max(Some(number));
+        while let Some((first, _)) = self.history.front()
+            && *first <= number
+        {
+            self.history.pop_front();
+        }
+    }
+
+    /// Undoes the last write, which the replica does not have; its number.
+    pub fn lose_last(&mut self) -> Option<u64> {
+        let (number, changes) = self.history.pop_back()?;
+        self.undo(changes);
+        Some(number)
     }
 
     fn note(&mut self, database: usize, key: &[u8]) {

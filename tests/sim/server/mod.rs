@@ -12,6 +12,8 @@
 //! - the members of a set, and the fields of a large hash, come in an order of their own, which is always the same;
 //! - the tables of the Lua libraries are not protected against scripts, only the globals are;
 //! - the number -0 of a script is 0 to a command;
+//! - `WAIT` is about what its connection has written, as in later versions, not about all that had been written then; a server
+//!   has one replica at the most, which is not looked into;
 //! - a node of a cluster hears of the others only what it is told ([`Server::member`]), has no replicas but in what it tells, and
 //!   names no hosts, as with `cluster-preferred-endpoint-type unknown-endpoint`;
 //! - `MEMORY USAGE` is an estimate, `INFO` and `ROLE` are short;
@@ -31,6 +33,7 @@ mod keyspace;
 mod lists;
 mod number;
 mod pubsub;
+mod replication;
 mod reply;
 mod scripts;
 mod server_info;
@@ -131,10 +134,11 @@ impl Server {
     }
 
     /// Carries out a command of an open connection. `None`: it is answered by what is [pushed](Self::pushed), as
-    /// subscriptions are.
+    /// subscriptions are; or it [waits](Self::waits), and sends no other command before that is answered.
     pub fn execute(&mut self, connection: ConnectionId, words: &[&[u8]]) -> Option<Reply> {
         let asked = self.core.borrow_mut().connection(connection).asking;
         self.core.borrow_mut().refused_as_replica = None;
+        let written = self.written();
         let admitted = self.core.borrow_mut().admit(connection, words);
         let outcome: Outcome = match admitted {
             Err(refusal) => Err(refusal),
@@ -145,9 +149,22 @@ impl Server {
                     run(&mut self.core.borrow_mut(), connection, words);
                     return None;
                 }
+                Run::Wait => {
+                    match replication::wait(&mut self.core.borrow_mut(), connection, words) {
+                        Ok(Some(reply)) => Ok(reply),
+                        Ok(None) => return None,
+                        Err(refusal) => Err(refusal),
+                    }
+                }
             },
         };
         let mut core = self.core.borrow_mut();
+        let now = core.keys.written();
+        if now > written
+            && let Some(connection) = core.connections.get_mut(&connection)
+        {
+            connection.written = now;
+        }
         if asked && let Some(connection) = core.connections.get_mut(&connection) {
             connection.asking = false;
         }
