@@ -87,9 +87,21 @@ fn rules(plan: &Plan) -> Rules {
                 | What::Shift(Shift::Fault(_, ServerFault::Evict(_)))
         )
     });
+    let evicts = is(|what| {
+        matches!(
+            what,
+            What::Server(ServerFault::Evict(_))
+                | What::Shift(Shift::Fault(_, ServerFault::Evict(_)))
+        )
+    });
+    let forgetful = is(|what| match what {
+        What::Server(fault) => fault.forgets(),
+        What::Shift(shift) => shift.forgets(),
+        _ => false,
+    });
     let far = is(|what| matches!(what, What::Link(_, LinkFault::Far(_))));
     let farthest = settings.latency.iter().max().copied().unwrap_or_default();
-    let round_trip = settings.round_trip(farthest);
+    let round_trip = settings.round_trip(farthest) + settings.confirming();
     let distances = plan.events.iter().filter_map(|event| match &event.what {
         What::Link(_, LinkFault::Far(latency)) => Some(settings.near_enough(*latency)),
         _ => None,
@@ -111,11 +123,14 @@ fn rules(plan: &Plan) -> Rules {
             && !settings.without_turns.contains(&true),
         fair_locks: !far && round_trip < Duration::from_millis(60),
         meddled: is(|what| matches!(what, What::Meddle(_))),
-        forgetful: is(|what| match what {
-            What::Server(fault) => fault.forgets(),
-            What::Shift(shift) => shift.forgets(),
-            _ => false,
-        }),
+        // A replica that takes over may lack what nobody was told of.
+        forgetful: forgetful || settings.replication.is_some(),
+        replicated: settings.replication.is_some(),
+        evicts,
+        loses: match settings.replication {
+            None => forgetful,
+            Some(_) => !settings.all_wait_for_replicas(),
+        },
         watchdog: settings.watchdog,
         clients: settings.clients,
         masters: settings.masters,

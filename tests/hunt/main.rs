@@ -4,14 +4,16 @@
 //! connections, server and clients ([`plan`]). It is carried out on one thread, in no time ([`world`], [`actors`]), and
 //! watched by judges ([`judge`]). In its first part things go wrong; then everything heals, all who wait are served, and it
 //! becomes quiet ([`history`]). A fourth of the histories happen at a cluster, whose slots move and whose masters are replaced:
-//! the crate's own routing runs there, as all that is put in its place are the streams to nodes. The same seed gives the same history, to the byte. One that fails is told with as few events as
+//! the crate's own routing runs there, as all that is put in its place are the streams to nodes. In a fifth each server has a
+//! replica, for which all clients, or some, wait (`wait_for_replicas`): it lags, is away and takes over, and what was confirmed is
+//! there then. The same seed gives the same history, to the byte. One that fails is told with as few events as
 //! it takes ([`shrink`]).
 //!
 //! - `cargo test --test hunt`: the histories that have found something ([`named`]), and for a minute new ones, other ones
 //!   each day;
 //! - `SIM=10m`: as many as there is time for, on all cores, from `FROM=<seed>` on or from anywhere;
 //!   (`BRIEF=1`: without the story of one that fails; `ALL=1`: going on, with the seeds of all that fail; `EVERY=4` with
-//!   `FROM=4`: those at clusters alone);
+//!   `FROM=4`: those at clusters alone, `EVERY=5` with `FROM=3`: those with replicas);
 //! - `SEED=<seed>`: that one, line by line (`WHOLE=1`: with all its events; `TRACE=1`: even if it is well);
 //! - `PLANS=100`: what so many seeds draw, a line each;
 //! - `TWICE=1000`: so many, each twice, to see that they are the same.

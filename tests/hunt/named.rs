@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::judge::Object;
 use super::jvm;
 use super::plan::{
-    Ask, Call, Event, Give, Layout, Life, LinkFault, Meddling, Plan, Recipe, ServerFault, Settings,
-    Shift, What,
+    Ask, Call, Event, Give, Layout, Life, LinkFault, Meddling, Plan, Recipe, Replication,
+    ServerFault, Settings, Shift, What,
 };
 
 /// All of them, by name.
@@ -75,6 +75,14 @@ pub fn all() -> Vec<(&'static str, Plan)> {
         (
             "the server's clock is set back under those who wait by it",
             set_back(),
+        ),
+        (
+            "a replica takes over that has been away while permits went to and fro",
+            replica_takes_over(),
+        ),
+        (
+            "a replica takes over that has not had what was given back",
+            gives_back_without_replica(),
         ),
     ]
 }
@@ -363,6 +371,61 @@ fn master_is_replaced() -> Plan {
         gossip: Duration::from_millis(500),
         goes_on: Some(Duration::from_secs(30)),
     })
+}
+
+/// Two clients that wait for the replica.
+fn with_a_replica() -> Settings {
+    let mut settings = Settings::plain(2, 2);
+    settings.watchdog = Duration::from_secs(30);
+    settings.replication = Some(Replication {
+        waits: vec![true; 2],
+        lag: Duration::from_millis(2),
+    });
+    settings
+}
+
+fn away_and_takes_over(parts: u64, takes_over: u64) -> Vec<Event> {
+    let restart = ServerFault::Restart {
+        down: Duration::from_millis(300),
+        lost: 1,
+    };
+    vec![
+        at(parts, What::Part(0, Duration::from_secs(30))),
+        at(takes_over, What::Server(restart)),
+    ]
+}
+
+/// Who holds something before it goes away holds it afterwards; who gets something meanwhile is not told so.
+fn replica_takes_over() -> Plan {
+    let mut events = away_and_takes_over(2000, 4500);
+    let tries = Call {
+        ask: Ask::Try,
+        ..keeps(SEMAPHORE, 3000)
+    };
+    events.extend([
+        calls(1000, 0, keeps(SEMAPHORE, 9000)),
+        calls(1000, 0, keeps(LOCK, 9000)),
+        calls(2500, 1, tries),
+        calls(3000, 1, keeps(SEMAPHORE, 500)),
+        calls(3000, 1, keeps(LOCK, 500)),
+    ]);
+    plan(with_a_replica(), events)
+}
+
+/// Nobody waits for what is owed.
+fn gives_back_without_replica() -> Plan {
+    let mut events = away_and_takes_over(2000, 12_000);
+    for give in [Give::Drop, Give::Call] {
+        let both = |object: Object| Call {
+            give,
+            guard: true,
+            ..keeps(object, 1500)
+        };
+        events.push(calls(1000, 0, both(SEMAPHORE)));
+        events.push(calls(1000, 1, both(SEMAPHORE)));
+        events.push(calls(1000, 0, both(LOCK)));
+    }
+    plan(with_a_replica(), events)
 }
 
 fn lost_for_long() -> Plan {

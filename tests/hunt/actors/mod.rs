@@ -193,7 +193,8 @@ impl Actor {
                 .connect_timeout(settings.connect_timeout)
                 .safety_interval(settings.safety_interval)
                 .local_hand_over(settings.local_hand_over)
-                .lock_watchdog_timeout(settings.watchdog);
+                .lock_watchdog_timeout(settings.watchdog)
+                .wait_for_replicas(settings.waits_for_replicas(self.place).into());
             let builder = match settings.call_timeout {
                 Some(timeout) => builder.call_timeout(timeout),
                 None => builder,

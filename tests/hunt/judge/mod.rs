@@ -9,6 +9,7 @@ mod handed_out;
 mod locks;
 mod permits;
 mod recipes;
+mod replicas;
 mod waiting;
 mod watched;
 mod work;
@@ -25,6 +26,7 @@ use self::locks::HeldLock;
 use self::permits::Ledger;
 use self::recipes::Recipes;
 pub use self::recipes::{Standing, Term};
+use self::replicas::Replicas;
 use self::waiting::Waiting;
 pub use self::waiting::Wanted;
 use self::watched::Watched;
@@ -85,6 +87,12 @@ pub struct Rules {
     pub meddled: bool,
     /// The server forgets what it has done, or what it was told of it.
     pub forgetful: bool,
+    /// Replicas are waited for.
+    pub replicated: bool,
+    /// It gives up what it holds under some names.
+    pub evicts: bool,
+    /// It forgets what callers have been told, but for those who wait for replicas.
+    pub loses: bool,
     /// What is renewed is renewed for so long.
     pub watchdog: Duration,
     /// How many there are.
@@ -108,7 +116,7 @@ pub struct Rules {
 impl Rules {
     /// Permits may be lost, or there twice.
     fn inexact(&self) -> bool {
-        self.meddled || self.forgetful
+        self.meddled || self.evicts || self.loses
     }
 
     /// Whether what lasts so long from its sending on can be renewed in time, though its script has to be sent first.
@@ -153,6 +161,7 @@ pub struct Judge {
     open_at: Option<Instant>,
     recipes: Recipes,
     watched: Watched,
+    replicas: Replicas,
     crowd: Crowd,
     /// The highest token of each lock.
     tokens: BTreeMap<usize, u64>,
@@ -193,6 +202,7 @@ impl Judge {
             open_at: None,
             recipes: Recipes::default(),
             watched: Watched::default(),
+            replicas: Replicas::default(),
             crowd: Crowd::default(),
             tokens: BTreeMap::new(),
             free_since: BTreeMap::new(),

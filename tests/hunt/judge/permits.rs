@@ -33,11 +33,24 @@ pub(super) struct Ledger {
     pub(super) given_up: BTreeSet<Host>,
     /// Since when there is enough for each waiting caller.
     pub(super) ample_since: Option<Instant>,
+    /// What a replica that takes over lacks of what each client has taken;
+    pub(super) lost: BTreeMap<Host, i64>,
+    /// and has lacked so far: where that is being given back just then it is there twice, if it is not on record.
+    pub(super) twice: BTreeMap<Host, i64>,
     /// Who has changed the counter last.
     pub(super) changed_by: Option<Host>,
 }
 
 impl Ledger {
+    /// How many permits a client has taken.
+    pub(super) fn taken(&self, host: Host) -> i64 {
+        -self.net.get(&host).copied().unwrap_or_default()
+    }
+
+    pub(super) fn may_give_twice(&self, host: Host) -> i64 {
+        self.twice.get(&host).copied().unwrap_or_default()
+    }
+
     /// How many permits a client has taken that no caller of it has in hand.
     pub(super) fn in_excess(&self, host: Host) -> i64 {
         let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
@@ -81,6 +94,18 @@ impl Judge {
         ledger.recorded = recorded;
         let unrecorded = delta + after - before;
         *ledger.net.entry(host.unwrap_or(OPERATOR)).or_default() += unrecorded;
+        let undone = self.replicas.undone;
+        let watched = self.watched.is_watched(number);
+        let ledger = &mut self.ledgers[number];
+        if let Some(host) = host.filter(|_| undone && delta > 0 && !watched) {
+            *ledger.lost.entry(host).or_default() += delta;
+        }
+        if let Some(host) = host.filter(|_| undone) {
+            // What it has given back it gives back again.
+            self.is_unbalanced(Object::Semaphore(number), host);
+        }
+        let ledger = &mut self.ledgers[number];
+        let twice: i64 = ledger.twice.values().sum();
         let permits = ledger.permits;
         if self.rules.exact[number] && value + after != permits {
             self.accuse(
@@ -88,7 +113,7 @@ impl Judge {
                 format!("s{number} has {value} permits, and {after} are on record, of {permits}"),
             );
         }
-        if value > permits && !self.rules.inexact() {
+        if value > permits + twice && !self.rules.inexact() {
             self.accuse(
                 "permits",
                 format!("s{number} has {value} permits, of {permits}"),
@@ -97,7 +122,7 @@ impl Judge {
         if value < 0 && !self.rules.meddled {
             self.accuse("permits", format!("s{number} has {value} permits"));
         }
-        if let Some(host) = host.filter(|_| delta < 0) {
+        if let Some(host) = host.filter(|_| delta < 0 && !undone) {
             self.settle_doubts(host);
             let object = Object::Semaphore(number);
             let of_host =
@@ -168,10 +193,11 @@ impl Judge {
         ledger.served.insert(host, Instant::now());
         let held = ledger.held.entry(host).or_default();
         *held += permits;
-        let (held, taken) = (*held, -ledger.net.get(&host).copied().unwrap_or_default());
+        let held = *held;
+        let taken = ledger.taken(host) + ledger.may_give_twice(host);
         // Whoever has lost what is on record may not know.
         let robbed = self.watched.is_watched(object) && self.records_are_robbed();
-        if held > taken && !self.rules.inexact() && !robbed {
+        if held > taken && !self.is_inexact(host) && !robbed {
             self.accuse(
                 "holders",
                 format!("callers of c{host} hold {held} of s{object}, but it has taken {taken}"),
@@ -203,7 +229,7 @@ impl Judge {
     /// Nothing is owed any more. `well`: nothing was wrong to the end.
     pub(super) fn settle(&mut self, host: Host, well: bool) {
         let client = &self.clients[&host];
-        if client.excused || self.rules.inexact() {
+        if client.excused || self.is_inexact(host) {
             return;
         }
         for number in 0..self.ledgers.len() {
@@ -218,7 +244,7 @@ impl Judge {
             }
             let taken = -of(&ledger.net);
             let rest = of(&ledger.held) + stranded.unwrap_or_default();
-            if taken != rest {
+            if taken > rest || taken + ledger.may_give_twice(host) < rest {
                 self.accuse(
                     "balance",
                     format!(
@@ -259,6 +285,6 @@ impl Judge {
                 false => -net,
             })
             .sum();
-        ledger.permits - ledger.counter - recorded - taken
+        (ledger.permits - ledger.counter - recorded - taken).max(0)
     }
 }

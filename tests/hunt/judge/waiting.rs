@@ -128,7 +128,7 @@ impl Judge {
         ledger.denied.insert(host);
         let excess = ledger.in_excess(host) - others;
         let balanced = balanced && !ledger.doubts.contains_key(&host);
-        if balanced && excess > 0 && !self.rules.inexact() && !self.has_ended(host) {
+        if balanced && excess > 0 && !self.is_inexact(host) && !self.has_ended(host) {
             self.accuse(
                 "effects",
                 format!(

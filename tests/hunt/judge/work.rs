@@ -62,7 +62,9 @@ impl Judge {
     /// A script has been carried out.
     pub fn script(&mut self) {
         self.crowd.scripts += 1;
-        let most = MOST_SCRIPTS + (self.rules.clients as f64 * self.rules.looks) as u32;
+        // Where replicas are waited for, what is owed and what is asked for travel apart.
+        let times = 1 + u32::from(self.rules.replicated);
+        let most = MOST_SCRIPTS * times + (self.rules.clients as f64 * self.rules.looks) as u32;
         let (since, count) = &mut self.vain;
         if since.elapsed() > Duration::from_secs(1) {
             self.vain = (Instant::now(), 0);

@@ -8,6 +8,7 @@ mod handling;
 mod meddling;
 mod mood;
 mod recipes;
+mod replication;
 mod scenes;
 mod settings;
 mod shifts;
@@ -25,6 +26,7 @@ pub use self::meddling::Meddling;
 use self::meddling::meddling;
 use self::mood::Mood;
 pub use self::recipes::{Layout, Peer, Recipe};
+pub use self::replication::Replication;
 pub use self::settings::{MOST_UNDER_WAY, Settings};
 pub use self::shifts::Shift;
 use super::judge::Object;
@@ -55,6 +57,8 @@ pub enum What {
     Server(ServerFault),
     /// Something about a cluster.
     Shift(Shift),
+    /// The replica of a master is away for so long.
+    Part(usize, Duration),
     Life(usize, Life),
     /// Its process stops, and goes on after a while.
     Stop(usize, Duration),
@@ -78,6 +82,7 @@ impl Plan {
         }
         let mut settings = Settings::random(rng);
         shifts::at_a_cluster(seed, &mut settings);
+        replication::with_replicas(seed, &mut settings);
         let mut mood = Mood::random(rng, &settings);
         let mut events = Vec::new();
         let until = settings.healing.as_millis() as u64;
@@ -183,6 +188,7 @@ impl Plan {
         }
         handling::happens(seed, &settings, &mut events);
         shifts::happen(seed, &settings, &mut events);
+        replication::happen(seed, &settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {
             seed,
@@ -205,6 +211,7 @@ impl Plan {
                 What::Link(_, fault) => format!("{fault:?}"),
                 What::Server(fault) => format!("{fault:?}"),
                 What::Shift(shift) => format!("{shift:?}"),
+                What::Part(..) => "Part".to_owned(),
                 What::Life(_, life) => format!("{life:?}"),
                 What::Stop(..) => "Stop".to_owned(),
                 What::Admin(_, admin) => format!("{:?}", admin.subject),

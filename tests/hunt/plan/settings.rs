@@ -6,6 +6,7 @@ use fastrand::Rng;
 
 use super::chance::{chance, millis, pick};
 use super::recipes::Recipe;
+use super::replication::Replication;
 use crate::sim::scripts;
 
 /// Without a limit that anybody would notice.
@@ -18,6 +19,8 @@ pub struct Settings {
     pub masters: usize,
     /// Messages stay at the node that has the channel's slot.
     pub sharded: bool,
+    /// Each server has a replica.
+    pub replication: Option<Replication>,
     /// How many permits each semaphore has.
     pub permits: Vec<i64>,
     /// Those whose callers take guards with a watchdog.
@@ -75,6 +78,23 @@ impl Settings {
         }
     }
 
+    /// Whether the client in this place waits for replicas.
+    pub fn waits_for_replicas(&self, place: usize) -> bool {
+        let replication = self.replication.as_ref();
+        replication.is_some_and(|replication| replication.waits[place])
+    }
+
+    /// Nothing that anybody is told of is lost with a server that a replica takes over from.
+    pub fn all_wait_for_replicas(&self) -> bool {
+        let all = |replication: &Replication| !replication.waits.contains(&false);
+        self.jvms == 0 && self.replication.as_ref().is_some_and(all)
+    }
+
+    /// How long it takes at the most until a write is confirmed.
+    pub fn confirming(&self) -> Duration {
+        (self.replication.as_ref()).map_or(Duration::ZERO, |replication| replication.lag * 2)
+    }
+
     /// By how much anything may take longer than it should.
     pub fn slack(&self) -> Duration {
         Duration::from_secs(2) + self.stops
@@ -110,6 +130,7 @@ impl Settings {
             clients,
             masters: 0,
             sharded: false,
+            replication: None,
             permits: vec![permits],
             watched: vec![false],
             locks: 1,
@@ -143,6 +164,7 @@ impl Settings {
             clients,
             masters: 0,
             sharded: false,
+            replication: None,
             permits: (0..semaphores).map(|_| rng.i64(1..=most)).collect(),
             watched: (0..semaphores).map(|_| chance(rng, 30)).collect(),
             locks: pick(rng, &[0, 0, 1, 1, 2]),

@@ -96,6 +96,8 @@ impl World {
         let releases = step == jvm::Step::Release;
         let command: &[u8] = if releases { b"INCRBY" } else { b"DECRBY" };
         if releases || enough {
+            let home = self.nodes.home(key.as_bytes());
+            self.has_written(home, None, &[]);
             let reply = self
                 .nodes
                 .execute(&[command, key.as_bytes(), permits.as_bytes()]);
@@ -107,6 +109,7 @@ impl World {
             self.judge().note(format_args!(
                 "jvm {jvm} #{number} {step:?}: {total} of {key} are left"
             ));
+            self.has_written(home, Some(host), &[]);
             self.look_at_counters(Some(host));
             if releases {
                 self.judge().lets_go(object, host, caller.permits);

@@ -61,6 +61,7 @@ impl World {
             received: Vec::new(),
             listens: false,
             ending: false,
+            waits: 0,
         });
         self.happens(at, Happening::Connected(dial.answer, Ok(wire)));
     }
@@ -127,9 +128,9 @@ impl World {
         }
         let bytes = conn.up.pop_front().expect("one event for each");
         conn.wire.change(|state| state.under_way -= bytes.len());
-        let Some(connection) = conn.connection else {
+        if conn.connection.is_none() {
             return;
-        };
+        }
         // No introduction.
         if bytes.len() > 200
             && let Some(away) = self.hosts[host].cut_request.take()
@@ -142,9 +143,19 @@ impl World {
             return;
         }
         self.wires[number].received.extend(bytes);
+        self.serve(number);
+    }
+
+    /// Carries out what has arrived, as far as it need not wait.
+    pub(super) fn serve(&mut self, number: usize) {
+        let Some(connection) = self.wires[number].connection else {
+            return;
+        };
         let received = std::mem::take(&mut self.wires[number].received);
         let mut rest = &received[..];
-        while let Some((words, length)) = serving::parse(rest) {
+        while !self.is_waiting(number)
+            && let Some((words, length)) = serving::parse(rest)
+        {
             rest = &rest[length..];
             self.execute(number, connection, &words);
             let carries_on = self.wires[number].connection.is_some();

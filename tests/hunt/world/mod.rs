@@ -10,6 +10,7 @@ pub mod nodes;
 mod operator;
 mod peers;
 mod recipes;
+mod replicas;
 mod serving;
 mod shifts;
 
@@ -101,6 +102,8 @@ struct Conn {
     listens: bool,
     /// Its end is on its way.
     ending: bool,
+    /// How often it has waited for replicas.
+    waits: u64,
 }
 
 enum Happening {
@@ -123,6 +126,10 @@ enum Happening {
     Recovers(usize, fn(&mut Faults, bool)),
     /// A replica that has not had the last writes takes over.
     TakesOver(usize),
+    /// Something of a node's replica, unless it has been away since.
+    Replica(usize, u64, replicas::Step),
+    /// The time of a connection that waits for replicas is over.
+    WaitEnds(usize, u64),
     /// The cluster changes.
     Shifts(shifts::Step),
     /// A client's process goes on.
@@ -184,6 +191,7 @@ impl World {
         }
         world.set_permits();
         world.nodes.save();
+        world.replicas_follow();
         world.happens(began + LOOK, Happening::Look);
         for place in 0..world.settings.clients {
             world.start(place, Duration::ZERO);
@@ -218,6 +226,8 @@ impl World {
         });
         let host = self.hosts.len() - 1;
         self.stage.start(place, host, after);
+        let waits = self.settings.waits_for_replicas(place);
+        self.judge().waits_for_replicas(host, waits);
         self.judge()
             .unwell(host, self.trouble_until.max(now + after));
     }
@@ -295,7 +305,12 @@ impl World {
                 self.judge().note(format_args!("server recovers"));
                 self.all_unwell(Duration::from_secs(1));
             }
-            Happening::TakesOver(lag) => self.starts_again(0, lag, Duration::from_millis(50)),
+            Happening::TakesOver(lag) => {
+                let lag = lag.max(self.settings.replication.is_some().into());
+                self.starts_again(0, lag, Duration::from_millis(50));
+            }
+            Happening::Replica(node, cut, step) => self.replica_does(node, cut, step),
+            Happening::WaitEnds(number, wait) => self.wait_ends(number, wait),
             Happening::Shifts(step) => self.shifts(step, now),
             Happening::GoesOn(process) => process.go_on(),
             Happening::Look => {
@@ -360,6 +375,15 @@ impl World {
                 self.all_unwell(Duration::ZERO);
                 self.shift_begins(shift, now);
             }
+            What::Part(master, time) => {
+                let node = self.master(master);
+                if !self.is_falling(node) {
+                    self.judge().note(format_args!(
+                        "the replica of node {node} is away for {time:?}"
+                    ));
+                    self.parts(node, Some(time));
+                }
+            }
             What::Stop(place, time) => {
                 let host = self.stage.host(place);
                 self.judge()
@@ -398,6 +422,7 @@ impl World {
         let now = Instant::now();
         self.judge().note(format_args!("everything heals"));
         self.nodes.heal();
+        self.all_rejoin();
         // A script that takes longer to be sent than an answer is waited for is never sent.
         self.settings.window = MOST_UNDER_WAY;
         for conn in &self.wires {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::replicas::Replica;
 use crate::sim::server::{ConnectionId, Faults, Membership, Port, Reply, Server, key_of, slot};
 
 /// Where a server alone listens.
@@ -36,6 +37,7 @@ pub struct Node {
     pub cut_off: bool,
     /// Somebody else is about to take its place.
     pub falling: bool,
+    pub replica: Replica,
 }
 
 impl Nodes {
@@ -85,6 +87,7 @@ impl Nodes {
             replaced: false,
             cut_off: false,
             falling: false,
+            replica: Replica::default(),
         });
         self.all.len() - 1
     }

@@ -22,7 +22,10 @@ impl World {
         self.look_at_counters(None);
         let node = self.wires[number].node;
         let before = self.locked();
+        self.has_written(node, None, &[]);
         let reply = self.nodes.node(node).server.execute(connection, words);
+        self.has_written(node, Some(host), words);
+        self.waits(number);
         let name = words[0].to_ascii_lowercase();
         let after = self.locked();
         for (lock, (before, after)) in before.into_iter().zip(after).enumerate() {
@@ -95,6 +98,9 @@ impl World {
             if refused.iter().any(|code| text.starts_with(code)));
         if is_call && !renews && !unknown {
             self.judge().script();
+        }
+        if (name == b"wait" || is_call && !renews && !unknown) && self.has_no_replica(node) {
+            self.judge().asks_in_vain(host, name == b"wait");
         }
         if is_call
             && !unknown
@@ -221,11 +227,15 @@ impl World {
             ServerFault::Restart { down, lost } => self.starts_again(node, lost, down),
             ServerFault::FailOver { read_only, lag } => {
                 passing(self, read_only, |faults, on| faults.replica = on);
+                self.ends_waits(node);
                 if let Some(lag) = lag {
                     self.happens(now + read_only, Happening::TakesOver(lag));
                 }
             }
-            ServerFault::ReadOnly(time) => passing(self, time, |faults, on| faults.replica = on),
+            ServerFault::ReadOnly(time) => {
+                passing(self, time, |faults, on| faults.replica = on);
+                self.ends_waits(node);
+            }
             ServerFault::OutOfMemory(time) => {
                 passing(self, time, |faults, on| faults.out_of_memory = on);
             }
@@ -264,9 +274,15 @@ impl World {
         let Node {
             server, operator, ..
         } = self.nodes.node(node);
-        server.restart(lost);
+        // Without a replica; else that takes over where anything is lost.
+        let replicated = self.settings.replication.is_some();
+        server.restart(if replicated { 0 } else { lost });
         *operator = server.connect_obeyed();
-        self.has_lost(lost);
+        match replicated && lost > 0 {
+            true => self.loses_the_rest(node),
+            false => self.has_lost(lost),
+        }
+        self.rejoins(node, down);
         self.set_permits();
         let later = down + Duration::from_millis(100);
         for jvm in 0..self.jvms.len() {
@@ -354,11 +370,16 @@ impl World {
     }
 
     /// Their holders need not know before their leases end.
-    fn locks_are_forgotten(&self) {
+    pub(super) fn locks_are_forgotten(&self) {
         self.judge().robs_records();
         for number in 0..self.settings.locks {
             self.judge().robs(number);
         }
+        self.permits_are_forgotten();
+    }
+
+    /// The same of permits of recipes.
+    pub(super) fn permits_are_forgotten(&self) {
         for (number, recipe) in self.settings.recipes.iter().enumerate() {
             self.judge().robs_permits(number, recipe.lasts());
         }
@@ -453,7 +474,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     Some((words, at))
 }
 
-fn shown(reply: &Reply) -> String {
+pub(super) fn shown(reply: &Reply) -> String {
     match reply {
         Reply::Status(word) => printed(word),
         Reply::Error(text) => format!("-{}", printed(text)),

@@ -100,6 +100,7 @@ impl World {
                     None => self.goes_down(gone, noticed + elected + gossip),
                 }
                 self.nodes.node(gone).falling = true;
+                self.parts(gone, None);
                 self.all_unwell(noticed + elected);
                 self.happens(now + noticed, Happening::Shifts(Step::Noticed));
                 let step = Step::Elected {
@@ -128,13 +129,13 @@ impl World {
     }
 
     /// The master in this place.
-    fn master(&mut self, place: usize) -> usize {
+    pub(super) fn master(&mut self, place: usize) -> usize {
         let masters: Vec<usize> = self.nodes.masters().collect();
         masters[place % masters.len()]
     }
 
     /// Whether somebody else is about to take a node's place.
-    fn is_falling(&mut self, node: usize) -> bool {
+    pub(super) fn is_falling(&mut self, node: usize) -> bool {
         self.nodes.node(node).falling
     }
 
@@ -168,17 +169,26 @@ impl World {
                 gossip,
                 goes_on,
             } => {
+                let replicated = self.settings.replication.is_some();
+                let lag = if replicated { 0 } else { lag };
+                self.has_written(gone, None, &[]);
                 let taker = self.nodes.takes_over(gone, lag);
                 self.judge()
                     .note(format_args!("node {taker} takes over from node {gone}"));
                 self.nodes.is_down(false);
+                // What was renewed meanwhile at the one that has gone on is not renewed here.
                 if lag > 0 || goes_on.is_some() {
                     self.has_lost(lag.max(1));
+                }
+                if replicated {
+                    self.hands_down(gone, taker);
+                    self.loses_the_rest(taker);
                 }
                 self.set_permits();
                 self.look_at_counters(None);
                 self.tell_later(gossip, now);
                 let returns = goes_on.unwrap_or(gossip);
+                self.rejoins(taker, returns);
                 self.happens(now + returns, Happening::Shifts(Step::Returns(gone)));
             }
             Step::Returns(node) => {

@@ -1,0 +1,97 @@
+//! Replicas that take over: what a client has waited for is there, and nobody asks without end for one that is away.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Host, Judge};
+
+#[derive(Default)]
+pub(super) struct Replicas {
+    /// The clients that wait for them before anything counts.
+    careful: BTreeMap<Host, bool>,
+    /// What is looked at is undone, as a replica that takes over does not have it.
+    pub(super) undone: bool,
+    /// How much each client has asked servers without a replica in the second that began then: scripts, `WAIT`s.
+    vain: BTreeMap<Host, (Option<Instant>, [u32; 2])>,
+}
+
+/// What a client asks a server within a second whose replica is away, at the most.
+const MOST_SCRIPTS: u32 = 800;
+const MOST_WAITS: u32 = 40;
+
+impl Judge {
+    pub fn waits_for_replicas(&mut self, host: Host, waits: bool) {
+        self.replicas.careful.insert(host, waits);
+    }
+
+    /// Whether what this client has been told may be lost all the same, or made up.
+    pub(super) fn is_inexact(&self, host: Host) -> bool {
+        let careful = self.replicas.careful.get(&host).copied();
+        let loses = self.rules.loses && careful != Some(true);
+        self.rules.meddled || self.rules.evicts || loses
+    }
+
+    pub fn is_undone(&mut self, undone: bool) {
+        self.replicas.undone = undone;
+    }
+
+    /// A replica has taken over: what is in somebody's hand is taken there, what was given back is there.
+    pub fn look_at_what_is_left(&mut self) {
+        for number in 0..self.ledgers.len() {
+            let ledger = &self.ledgers[number];
+            let held = ledger.held.iter().map(|(host, held)| (*host, *held));
+            let lost = held.filter(|(host, held)| {
+                let there = ledger.taken(*host) + ledger.may_give_twice(*host);
+                *held > there && !self.is_inexact(*host) && !self.has_ended(*host)
+            });
+            if let Some((host, held)) = lost.into_iter().next() {
+                let taken = ledger.taken(host);
+                let detail = format!(
+                    "callers of c{host} hold {held} of s{number}, of which the replica has {taken}"
+                );
+                self.accuse("confirmed", detail);
+            }
+        }
+        let hosts: Vec<Host> = self.clients.keys().copied().collect();
+        for host in hosts {
+            if self.is_settled(host) {
+                self.settle(host, false);
+            }
+        }
+        for ledger in &mut self.ledgers {
+            let lost = std::mem::take(&mut ledger.lost);
+            for (host, permits) in lost {
+                *ledger.twice.entry(host).or_default() += permits;
+            }
+        }
+    }
+
+    /// A client asks a master that has been replaced: what it takes there is not taken, and may be given back.
+    pub(super) fn takes_in_vain(&mut self, host: Host) {
+        if !self.rules.replicated {
+            return;
+        }
+        for ledger in &mut self.ledgers {
+            *ledger.twice.entry(host).or_default() += ledger.permits;
+        }
+    }
+
+    /// A client asks a server whose replica is away.
+    pub fn asks_in_vain(&mut self, host: Host, waits: bool) {
+        let now = Instant::now();
+        let (since, counts) = self.replicas.vain.entry(host).or_default();
+        if since.is_none_or(|since| now > since + Duration::from_secs(1)) {
+            (*since, *counts) = (Some(now), [0, 0]);
+        }
+        counts[usize::from(waits)] += 1;
+        let [scripts, waits] = *counts;
+        if scripts > MOST_SCRIPTS || waits > MOST_WAITS {
+            let detail = format!(
+                "c{host} sends {scripts} scripts and {waits} WAITs within a second, and no replica is there"
+            );
+            self.accuse("storm", detail);
+        }
+    }
+}
