@@ -2,10 +2,13 @@
 
 mod support;
 
+use std::pin::Pin;
 use std::time::Duration;
 
-use redisson_semaphore::{Client, ConnectionState, Effect, Error};
+use redis::AsyncCommands;
+use redisson_semaphore::{Client, ConnectionState, Effect, Error, LeasedSemaphore};
 use support::clients::{LIMIT, builder, connections, until_stored};
+use support::polls::poll_once;
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
 use support::waiters::until;
@@ -45,7 +48,7 @@ async fn what_is_owed_through_a_long_outage_outlives_a_lost_request_behind_it() 
         // Together they are no lone call.
         drop(guard);
         if name == "together" {
-            semaphore.release_if_exists(1).await.unwrap_err();
+            semaphore.add_permits(1).await.unwrap_err();
         }
         drop(other);
         let began = Instant::now();
@@ -59,6 +62,126 @@ async fn what_is_owed_through_a_long_outage_outlives_a_lost_request_behind_it() 
         proxy.until_struck(struck + 1).await;
         until_stored(&server, name, 5).await;
     }
+}
+
+/// Whoever gives something back through a time in which nobody is let in has given it back: each of these is told so, or looks at the
+/// answer no more.
+async fn given_back_meanwhile(
+    client: &Client,
+    server: &mut RedisServer,
+    away: impl AsyncFnOnce(&mut RedisServer),
+    back: impl AsyncFnOnce(&mut RedisServer),
+) {
+    let (semaphore, lock) = (client.semaphore("seats"), client.lock("door"));
+    let (watched, recipe) = (
+        client.semaphore("desks").watched(),
+        client.set_semaphore("slots", 9),
+    );
+    let leased = client.permit_expirable_semaphore("work");
+    semaphore.try_set_permits(9).await.unwrap();
+    watched.try_set_permits(9).await.unwrap();
+    leased.try_set_permits(9).await.unwrap();
+    let guards = async || {
+        let (one, two) = tokio::join!(semaphore.permit(1), watched.permit(2));
+        let (three, four) = tokio::join!(leased.permit(), LeasedSemaphore::permit(&recipe));
+        (
+            one.unwrap(),
+            two.unwrap(),
+            three.unwrap(),
+            four.unwrap(),
+            lock.guard().await.unwrap(),
+        )
+    };
+    let (read, unread) = (guards().await, guards().await);
+    let kept = lock.guard().await.unwrap();
+    semaphore.acquire(1).await.unwrap();
+    away(server).await;
+    let mut unread: Pin<Box<dyn Future<Output = _>>> = Box::pin(async {
+        tokio::join!(
+            unread.0.release(),
+            unread.1.release(),
+            unread.2.release(),
+            unread.3.release(),
+            unread.4.unlock(),
+        )
+    });
+    assert!(poll_once(&mut unread.as_mut()).await.is_pending());
+    let told = tokio::join!(
+        read.0.release(),
+        read.1.release(),
+        read.2.release(),
+        read.3.release(),
+        read.4.unlock(),
+        semaphore.release(1),
+    );
+    let told = [
+        told.0,
+        told.1,
+        told.2.map(drop),
+        told.3.map(drop),
+        told.4,
+        told.5,
+    ];
+    for told in told {
+        let error = told.unwrap_err();
+        assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    }
+    // The others have been told as well, and did not look.
+    drop(unread);
+    back(server).await;
+    for name in ["seats", "desks", "work"] {
+        until_stored(server, name, 9).await;
+    }
+    let mut redis = server.connection().await;
+    until(
+        "the slots are free, and the lock is held once",
+        LIMIT,
+        async || {
+            let slots: bool = redis.exists("slots").await.unwrap();
+            let count: Option<u32> = redis.hget("door", lock.owner()).await.unwrap();
+            !slots && count == Some(1)
+        },
+    )
+    .await;
+    kept.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+#[tokio::test]
+async fn what_is_given_back_while_the_server_is_away_is_given_back_when_it_is_there() {
+    for frozen in [false, true] {
+        let mut server = RedisServer::options().appendonly().start().await;
+        let client = connect(server.url()).await;
+        let away = async |server: &mut RedisServer| match frozen {
+            true => server.freeze(),
+            false => server.stop().await,
+        };
+        let back = async |server: &mut RedisServer| match frozen {
+            true => server.thaw(),
+            false => server.restart().await,
+        };
+        given_back_meanwhile(&client, &mut server, away, back).await;
+        client.shutdown().await.unwrap();
+    }
+}
+
+/// Its client was not let in, for a reason that does not pass by itself.
+#[tokio::test]
+async fn what_is_given_back_while_a_password_is_wrong_is_given_back_when_it_is_right() {
+    let options = RedisServer::options().user("app on >right ~* &* +@all");
+    let mut server = options.start().await;
+    let client = connect(server.url_as("app", "right")).await;
+    let set = async |server: &mut RedisServer, password: &str| {
+        let mut redis = server.connection().await;
+        let mut command = redis::cmd("ACL");
+        command.arg(&["SETUSER", "app", "resetpass", password]);
+        let () = command.query_async(&mut redis).await.unwrap();
+        server.disconnect("app").await;
+    };
+    let away = async |server: &mut RedisServer| set(server, ">wrong").await;
+    let back = async |server: &mut RedisServer| set(server, ">right").await;
+    given_back_meanwhile(&client, &mut server, away, back).await;
+    client.shutdown().await.unwrap();
 }
 
 /// The connection of an idle client has ended: what it asks for next was never sent, and it says so.
