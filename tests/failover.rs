@@ -355,7 +355,7 @@ async fn a_server_that_stays_a_replica_is_told_when_the_window_has_passed() {
         .unwrap();
     let semaphore = client.semaphore("replica");
     let began = std::time::Instant::now();
-    let error = semaphore.release(2).await.unwrap_err();
+    let error = semaphore.add_permits(2).await.unwrap_err();
     assert!(matches!(error, Error::RefusedForNow { .. }), "{error}");
     assert_eq!(error.effect(), Effect::None);
     assert!(began.elapsed() >= window, "it was not tried again");

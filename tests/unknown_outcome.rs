@@ -183,7 +183,7 @@ async fn other_changes_that_never_arrived_do_not_happen_later() {
     unknown_at_first(Proxy::blackhole, 5, call).await;
 }
 
-/// A release travels together with the question of a caller that waits for as long as it takes.
+/// A change travels together with the question of a caller that waits for as long as it takes.
 #[tokio::test]
 async fn what_was_told_not_to_have_happened_does_not_happen_later() {
     let mut server = RedisServer::options().appendonly().start().await;
@@ -203,7 +203,7 @@ async fn what_was_told_not_to_have_happened_does_not_happen_later() {
     server.stop().await;
     // Found out by something else, so that nothing about this semaphore is under way.
     client.semaphore("other").exists().await.unwrap_err();
-    let error = semaphore.release(1).await.unwrap_err();
+    let error = semaphore.add_permits(1).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     assert_eq!(error.effect(), Effect::None);
     server.restart().await;
