@@ -89,6 +89,10 @@ impl World {
         let written = of.server.written();
         let replica = &mut of.replica;
         if written == replica.seen {
+            // It may have nothing to put off only for the last writes.
+            if let Some(mut last) = replica.writes.last_entry() {
+                last.get_mut().renews.extend(renews);
+            }
             return;
         }
         for number in replica.seen + 1..=written {
