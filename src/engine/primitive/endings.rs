@@ -65,6 +65,7 @@ impl<P: Primitive> State<P> {
                     self.gone.remove(&ask.ticket);
                     if let Some(waiter) = self.waiters.get_mut(ask.ticket) {
                         waiter.in_doubt &= !P::SETTLES;
+                        P::asks_anew(&mut waiter.want);
                     }
                     self.look = true;
                 }
@@ -207,6 +208,7 @@ impl<P: Primitive> State<P> {
         for ask in batch.asks.iter().filter(|ask| P::takes(&ask.want)) {
             if let Some(waiter) = self.waiters.get_mut(ask.ticket) {
                 waiter.in_doubt = true;
+                P::asks_anew(&mut waiter.want);
             }
         }
         self.withdraw(now);

@@ -262,6 +262,10 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         None
     }
 
+    /// Somebody goes on waiting though what was, or may have been, granted to it is given back, which may happen after the next question:
+    /// what that is granted must be something else.
+    fn asks_anew(_want: &mut Self::Want) {}
+
     /// Whether `call`, which gives back what was granted, would make more of it where the server does not know of the grant.
     fn gives_back_blindly(_call: &Self::Call) -> bool {
         false

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::calls::{Call, Grant, Reply, Want};
+use super::ids;
 use super::steps::{self, Steps};
 use crate::clock::Moment;
 use crate::engine::call::Dropped;
@@ -218,6 +219,10 @@ impl Primitive for PermitExpirable {
 
     fn ends(grant: &Grant) -> Option<Moment> {
         grant.until
+    }
+
+    fn asks_anew(want: &mut Want) {
+        want.ids = ids::make(want.permits());
     }
 
     fn give_back(grant: Grant) -> Option<Call> {
