@@ -176,6 +176,8 @@ impl ClientBuilder {
     /// it is given back, unless a master that has taken over never made that grant; a release has been carried out, and may be lost
     /// with the master. Who waits in line goes on waiting.
     ///
+    /// A replica is waited for 150 ms at a time (less where the response time-out is below 300 ms, or the watchdog time-out below 900 ms),
+    /// as others wait behind it on that connection: one that always takes longer, as another continent away, never confirms anything.
     /// Replicas confirm that they have got it, not that they have stored it; and a replica that has not may be promoted all the
     /// same, where sentinels or the cluster choose it: ask for more than half of them to make that unlikely. Renewals are not
     /// waited for, nor are calls that look, or get nothing, or pass permits on within this client, unless they travel with others.

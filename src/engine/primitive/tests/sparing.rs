@@ -46,7 +46,8 @@ impl Primitive for Seat {
     const SETTLES: bool = true;
     type Call = Call;
     type Reply = bool;
-    type Want = ();
+    /// How often what was granted to it has been given back.
+    type Want = u32;
     type Grant = ();
     type Steps = ();
 
@@ -87,11 +88,19 @@ impl Primitive for Seat {
         Some(Call::Leave)
     }
 
+    fn gives_back_blindly(call: &Call) -> bool {
+        *call == Call::Leave
+    }
+
+    fn asks_anew(want: &mut u32) {
+        *want += 1;
+    }
+
     fn frees(&self, call: &Call) -> bool {
         *call == Call::Leave
     }
 
-    fn takes((): &()) -> bool {
+    fn takes(_: &u32) -> bool {
         true
     }
 
@@ -99,7 +108,7 @@ impl Primitive for Seat {
         batch.calls.is_empty()
     }
 
-    fn joins(&mut self, (): &(), _: &Waiters<Self>, _: Instant) -> Look {
+    fn joins(&mut self, _: &u32, _: &Waiters<Self>, _: Instant) -> Look {
         self.joins.unwrap_or(Look::Now)
     }
 
@@ -112,7 +121,7 @@ impl Primitive for Seat {
         known.then_some(Ok(false))
     }
 
-    fn asks<'a>(&mut self, _: &Batch<Self>, waiters: &'a Waiters<Self>) -> Vec<(Ticket, &'a ())> {
+    fn asks<'a>(&mut self, _: &Batch<Self>, waiters: &'a Waiters<Self>) -> Vec<(Ticket, &'a u32)> {
         waiters.iter().take(1).collect()
     }
 
@@ -152,7 +161,7 @@ fn line() -> (State<Seat>, Instant) {
 
 fn join(state: &mut State<Seat>, now: Instant) -> Answer {
     let (reply, outcome) = oneshot::channel();
-    state.join((), reply, None, now);
+    state.join(0, reply, None, now);
     outcome
 }
 
@@ -233,7 +242,7 @@ fn who_rests_asks_afterwards_unless_its_time_is_up() {
     assert!(!state.has_work());
     assert!(state.alarm().is_some_and(|alarm| alarm <= until));
     let (reply, _last) = oneshot::channel();
-    state.join((), reply, Some(now), now);
+    state.join(0, reply, Some(now), now);
     let batch = depart(&mut state);
     assert!(batch.asks.len() == 1 && batch.asks[0].last);
 }
@@ -429,4 +438,37 @@ fn who_waits_without_asking_is_told_what_those_before_it_are() {
     state.leave(0, now + SECOND);
     assert!(state.somebody_was_told(), "the channel is heard on");
     assert_eq!(state.waiters.answered_ones(), [1]);
+}
+
+/// What it may have been granted is given back, perhaps behind its next question.
+#[test]
+fn who_waits_on_behind_a_question_that_was_given_up_asks_for_something_else() {
+    let (mut state, now) = line();
+    let _waits = join(&mut state, now);
+    let batch = depart(&mut state);
+    assert_eq!(batch.asks[0].want, 0);
+    state.give_up(&batch, now);
+    assert_eq!(depart(&mut state).asks[0].want, 1);
+}
+
+/// Anything else would put itself on record in front of it.
+#[test]
+fn what_takes_back_travels_first_and_alone() {
+    let (mut state, now) = line();
+    state.apart = true;
+    let (gone, _waits) = (join(&mut state, now), join(&mut state, now));
+    let mut batch = depart(&mut state);
+    batch.unconfirmed = Some(7);
+    drop(gone);
+    state.leave(0, now);
+    state.owe([Call::Leave], now);
+    arrive(&mut state, batch, Vec::new(), vec![Got::Granted(())], now);
+    let batch = depart(&mut state);
+    assert_eq!((batch.takes_back, batch.calls.len()), (Some(7), 1));
+    assert!(batch.asks.is_empty());
+    let done = vec![Done::Reply(true)];
+    arrive(&mut state, batch, done, Vec::new(), now);
+    let (asks, owed) = (depart(&mut state), depart(&mut state));
+    assert_eq!((asks.takes_back, owed.takes_back), (None, None));
+    assert_eq!((asks.asks.len(), owed.calls.len()), (1, 1));
 }
