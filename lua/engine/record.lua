@@ -12,7 +12,8 @@
 -- Repeat-safe: yes, that is what it is for
 -- Invariant: the record of a later call stays
 
--- The same for a call that takes back: `old` stood in the record, where it stands itself now. It proceeds behind what was done, and once.
+-- What is to be answered to a call that takes back and stands in the record now, in place of `old`; nothing where it is to go on: behind
+-- what was done, and once.
 local function may_undo(old)
   if not old then
     redis.pcall('SET', KEYS[1], ARGV[2] .. ' none', 'PX', ARGV[3])
