@@ -71,7 +71,7 @@ async fn a_client_that_never_connected_tells_why_and_ends() {
     let window = Duration::from_millis(300);
     let lazy = |url| builder(url).retry_window(window).connect_lazy().unwrap();
     let client = lazy(server.url_as("app", "wrong"));
-    let error = client.semaphore("seats").release(1).await.unwrap_err();
+    let error = client.semaphore("seats").acquire(1).await.unwrap_err();
     assert!(matches!(error, Error::Authentication { .. }), "{error}");
     let error = client.ping().await.unwrap_err();
     assert!(matches!(error, Error::Authentication { .. }), "{error}");
