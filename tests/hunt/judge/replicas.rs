@@ -60,12 +60,6 @@ impl Judge {
                 self.settle(host, false);
             }
         }
-        for ledger in &mut self.ledgers {
-            let lost = std::mem::take(&mut ledger.lost);
-            for (host, permits) in lost {
-                *ledger.twice.entry(host).or_default() += permits;
-            }
-        }
     }
 
     /// A client asks a master that has been replaced: what it takes there is not taken, and may be given back.
