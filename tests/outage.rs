@@ -165,6 +165,37 @@ async fn what_is_given_back_while_the_server_is_away_is_given_back_when_it_is_th
     }
 }
 
+/// All of them or none, as long as somebody is there to be told which one is not held.
+#[tokio::test]
+async fn several_that_are_given_back_while_the_server_is_away_are_given_back_without_the_one_that_has_ended()
+ {
+    let mut server = RedisServer::options().appendonly().start().await;
+    let client = connect(server.url()).await;
+    let semaphore = client.permit_expirable_semaphore("work");
+    semaphore.try_set_permits(3).await.unwrap();
+    let kept = semaphore.clone().with_lease(Duration::from_secs(3600));
+    let short = semaphore.clone().with_lease(Duration::from_millis(1500));
+    let ids = [
+        kept.acquire().await.unwrap(),
+        kept.acquire().await.unwrap(),
+        short.acquire().await.unwrap(),
+    ];
+    server.stop().await;
+    let ids: Vec<_> = ids.iter().map(|held| held.id()).collect();
+    let error = semaphore.release_many(&ids).await.unwrap_err();
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    let began = Instant::now();
+    until("one of them ends", LIMIT, async || {
+        began.elapsed() > Duration::from_millis(1500)
+    })
+    .await;
+    server.restart().await;
+    until("all of them are back", LIMIT, async || {
+        semaphore.available_permits().await == Ok(3)
+    })
+    .await;
+}
+
 /// Its client was not let in, for a reason that does not pass by itself.
 #[tokio::test]
 async fn what_is_given_back_while_a_password_is_wrong_is_given_back_when_it_is_right() {

@@ -425,6 +425,49 @@ async fn what_is_taken_back_in_a_failover_is_there_once() {
     assert_eq!(stored(&pair.replica, "seats").await, ["5"]);
 }
 
+/// Those on record are only counted: what was never granted there must not be taken off what is held.
+#[tokio::test]
+async fn what_is_taken_back_in_a_failover_costs_nobody_what_is_held() {
+    for alone in [true, false] {
+        let mut pair = Pair::start().await;
+        let client = pair.connect().await;
+        let semaphore = client.semaphore("seats").watched();
+        semaphore.try_set_permits(6).await.unwrap();
+        let (two, one) = (
+            semaphore.permit(2).await.unwrap(),
+            semaphore.permit(1).await.unwrap(),
+        );
+        pair.part().await;
+        let wait = Duration::from_millis(10);
+        if alone {
+            semaphore.permit_for(1, wait).await.map(drop).unwrap_err();
+        } else {
+            let plain = client.semaphore("seats");
+            let told = tokio::join!(semaphore.permit_for(1, wait), plain.try_acquire(1));
+            told.0.map(drop).unwrap_err();
+            told.1.unwrap_err();
+        }
+        // Taken back there, and nobody has confirmed that either.
+        until_stored(&pair.master, "seats", 3).await;
+        pair.fail_over().await;
+        until("the new master is asked", LIMIT, async || {
+            semaphore.available_permits().await == Ok(3)
+        })
+        .await;
+        let held: u64 = semaphore
+            .holders()
+            .await
+            .unwrap()
+            .iter()
+            .map(|one| one.permits())
+            .sum();
+        assert_eq!(held, 3, "alone: {alone}");
+        assert!(!two.is_lost() && !one.is_lost());
+        drop((two, one));
+        until_stored(&pair.replica, "seats", 6).await;
+    }
+}
+
 /// Who may not ask for replicas is told so.
 #[tokio::test]
 async fn a_permission_that_is_missing_is_named() {

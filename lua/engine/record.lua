@@ -12,15 +12,18 @@
 -- Repeat-safe: yes, that is what it is for
 -- Invariant: the record of a later call stays
 
+-- The number of a call that was done and is on record in another place.
+local done_elsewhere
+
 -- What is to be answered to a call that takes back and stands in the record now, in place of `old`; nothing where it is to go on: behind
 -- what was done, and once.
 local function may_undo(old)
+  local number, word, rest = string.match(old or '', '^(%d+) (%l+) ?(.*)$')
+  if number == ARGV[2] and word == 'done' or number ~= ARGV[2] and done_elsewhere == ARGV[2] then return nil, old end
   if not old then
     redis.pcall('SET', KEYS[1], ARGV[2] .. ' none', 'PX', ARGV[3])
     return 'none'
   end
-  local number, word, rest = string.match(old, '^(%d+) (%l+) ?(.*)$')
-  if number == ARGV[2] and word == 'done' then return nil, old end
   local earlier = number and #number == #ARGV[2] and number < ARGV[2]
   redis.pcall('SET', KEYS[1], earlier and ARGV[2] .. ' none' or old, 'PX', ARGV[3])
   if number == ARGV[2] then return word == 'back' and rest or 'none' end

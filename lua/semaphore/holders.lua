@@ -25,6 +25,7 @@ local held = table.remove(KEYS)
 LINE, NOTES = KEYS[4], KEYS[5]
 local entry = redis.pcall('HGET', held, id)
 local held_before, about
+if type(entry) == 'string' then done_elsewhere = string.match(entry, '\n(%d+) ') end
 if type(entry) == 'table' then
   refusal = 'refused ' .. entry.err
 else

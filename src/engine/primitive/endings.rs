@@ -44,7 +44,8 @@ impl<P: Primitive> State<P> {
         let calls = std::mem::take(&mut batch.calls);
         for (queued, done) in calls.into_iter().zip(replies) {
             match done {
-                Done::Reply(reply) if batch.unconfirmed.is_some() && !queued.has_caller() => {
+                Done::Reply(reply) if !queued.has_caller() => {
+                    surplus.extend(P::still_owed(&queued.call, &reply));
                     surplus.extend(P::take_back(reply));
                 }
                 Done::Reply(reply) => told.answer(queued, Ok(Outcome::Reply(reply))),

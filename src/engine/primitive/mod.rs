@@ -281,6 +281,11 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         None
     }
 
+    /// What is still owed of a call that was answered so, and whose caller has gone.
+    fn still_owed(_call: &Self::Call, _reply: &Self::Reply) -> Option<Self::Call> {
+        None
+    }
+
     /// What a waiter owes that has gone, or was told that it waits in vain, and what is left of `_others`. Never called while
     /// its question is under way.
     fn left(

@@ -369,7 +369,9 @@ impl<P: Primitive> Line<P> {
             }
             Answer::NotDone if batch.takes_back.is_some() => {
                 state.primitive.undone();
-                batch.calls.clear();
+                for queued in std::mem::take(&mut batch.calls) {
+                    state.primitive.given_up(&queued.call);
+                }
                 Ended::Answered(Verdict::new(Vec::new(), [], Look::No))
             }
             Answer::NotDone => Ended::NotDone,

@@ -190,12 +190,13 @@ impl<P: Primitive> State<P> {
     pub(super) fn take_back(&mut self, number: u64, calls: Vec<P::Call>, now: Instant) {
         let (mut blind, others): (Vec<_>, _) = calls.into_iter().partition(P::gives_back_blindly);
         self.give_back(others, now);
-        // One call: the record tells of all of it, once.
         blind.dedup_by(|call, first| P::add_up(first, call));
-        let some = !blind.is_empty();
+        let count = blind.len();
         self.give_back(blind, now);
-        if some && let Some(Item::Call(first)) = self.queue.front_mut() {
-            first.takes_back = Some(number);
+        for item in self.queue.iter_mut().take(count) {
+            if let Item::Call(queued) = item {
+                queued.takes_back = Some(number);
+            }
         }
     }
 
@@ -389,14 +390,15 @@ impl<P: Primitive> State<P> {
             heard: Vec::new(),
             heard_at_last: Vec::new(),
         });
-        let most = if self.singly > 0 { 1 } else { P::MOST_CALLS };
-        batch.calls.reserve_exact(most.min(self.queue.len()));
-        let mut all_fit = true;
         let takes_back = |item: &Item<P>| match item {
             Item::Call(first) => first.takes_back,
             Item::Command(_) => None,
         };
         batch.takes_back = self.next().and_then(takes_back);
+        let singly = self.singly > 0 && batch.takes_back.is_none();
+        let most = if singly { 1 } else { P::MOST_CALLS };
+        batch.calls.reserve_exact(most.min(self.queue.len()));
+        let mut all_fit = true;
         if batch.takes_back.is_none() && std::mem::take(&mut self.left_out) {
             self.ask(&mut batch);
         }
@@ -435,12 +437,12 @@ impl<P: Primitive> State<P> {
         (!batch.is_empty()).then_some(Task::Batch(batch))
     }
 
-    /// Whether `queued` may travel with `batch`: where they travel apart, all of its calls are owed, or none is, and what takes back is
-    /// alone.
+    /// Whether `queued` may travel with `batch`: where they travel apart, all of its calls are owed, or none is; and what takes back does
+    /// so together, as the record tells of all of it, once.
     fn may_join(&self, batch: &Batch<P>, queued: &Queued<P>) -> bool {
         let alike = |last: &Queued<P>| {
-            let takes_back = last.takes_back.or(queued.takes_back).is_some();
-            P::is_owed(&last.call) == P::is_owed(&queued.call) && !takes_back
+            P::is_owed(&last.call) == P::is_owed(&queued.call)
+                && last.takes_back == queued.takes_back
         };
         !self.apart || batch.calls.last().is_none_or(alike)
     }

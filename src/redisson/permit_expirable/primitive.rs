@@ -221,6 +221,16 @@ impl Primitive for PermitExpirable {
         grant.until
     }
 
+    /// Nobody is there any more who could give back those that are still held.
+    fn still_owed(call: &Call, reply: &Reply) -> Option<Call> {
+        match (call, reply) {
+            (Call::ReleaseTogether(ids), Reply::NotAll(..)) => {
+                Some(Call::Release(ids.iter().cloned().collect()))
+            }
+            _ => None,
+        }
+    }
+
     fn asks_anew(want: &mut Want) {
         want.ids = ids::make(want.permits());
     }

@@ -286,7 +286,7 @@ impl Primitive for Permits {
     }
 
     fn gives_back_blindly(call: &Call) -> bool {
-        matches!(call, Call::Release(_))
+        matches!(call, Call::Release(_) | Call::GiveBack(..))
     }
 
     fn give_back(grant: Grant) -> Option<Call> {
