@@ -44,11 +44,17 @@ impl<P: Primitive> State<P> {
         let calls = std::mem::take(&mut batch.calls);
         for (queued, done) in calls.into_iter().zip(replies) {
             match done {
-                Done::Reply(reply) if !queued.has_caller() => {
-                    surplus.extend(P::still_owed(&queued.call, &reply));
-                    surplus.extend(P::take_back(reply));
+                Done::Reply(reply) => {
+                    let gone = !queued.has_caller();
+                    if gone {
+                        surplus.extend(P::still_owed(&queued.call, &reply));
+                    }
+                    if gone && batch.unconfirmed.is_some() {
+                        surplus.extend(P::take_back(reply));
+                    } else {
+                        told.answer(queued, Ok(Outcome::Reply(reply)));
+                    }
                 }
-                Done::Reply(reply) => told.answer(queued, Ok(Outcome::Reply(reply))),
                 Done::Failed(error) => told.answer(queued, Err(*error)),
                 Done::Again => again.push(queued),
             }
