@@ -299,7 +299,8 @@ pub enum Error {
 
     /// The call was sent, but no answer came for as long as the retry window or the
     /// [call timeout](crate::ClientBuilder::call_timeout) lasts; or it is a release, an unlock or a count-down that could not be
-    /// sent, or was refused for now, and will be carried out as soon as it can be.
+    /// sent, or was refused for now, and will be carried out as soon as it can be. (Where it can't be by then, as its user may not do
+    /// that any more, or the key holds something else, the log tells.)
     ///
     /// It may have taken effect, or may still do so when the server comes back. The crate goes on asking, for
     /// five minutes from the first sending (or two retry windows): an acquisition that turns out to have happened is given

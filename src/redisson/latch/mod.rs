@@ -97,7 +97,7 @@ impl RCountDownLatch {
     }
 
     /// Counts down by one; nothing happens where the latch does not exist. Carried out even when the future is dropped
-    /// after its first poll.
+    /// after its first poll, and, where Redis is away, when it is back: by then the latch may have been set anew.
     ///
     /// Redis: `name` falls by one and keeps its time to live; at zero it is deleted, and `0` is published. Redisson:
     /// `countDown()`.

@@ -33,6 +33,13 @@ impl Primitive for Latch {
         }
     }
 
+    fn details(call: &Call) -> String {
+        match call {
+            Call::CountDown(times) => format!("count_down({times})"),
+            _ => Self::name(call).to_owned(),
+        }
+    }
+
     fn is_owed(call: &Call) -> bool {
         matches!(call, Call::CountDown(_))
     }

@@ -71,6 +71,15 @@ impl Primitive for PermitExpirable {
         call.name()
     }
 
+    fn details(call: &Call) -> String {
+        let ids: Vec<_> = match call {
+            Call::Release(ids) => ids.iter().map(|id| ids::to_hex(id)).collect(),
+            Call::ReleaseTogether(ids) => ids.iter().map(|id| ids::to_hex(id)).collect(),
+            _ => return call.name().to_owned(),
+        };
+        format!("{}({})", call.name(), ids.join(", "))
+    }
+
     fn is_owed(call: &Call) -> bool {
         call.dropped() == Dropped::CarriedOut
     }
