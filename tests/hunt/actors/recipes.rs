@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redisson_semaphore::{
     Client, Effect, Error, Lease, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
+    RPermitExpirableSemaphore,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -114,6 +115,9 @@ impl Actor {
             self.judge()
                 .has_permit(number, self.host, &id, Term::Lease(lease), recipe.limit);
         let in_hand = InHand { actor: self, held };
+        if recipe.layout == Layout::Expirable {
+            self.prolong(number, &id, call).await;
+        }
         let lost = timeout(call.hold, guard.lease().lost()).await.is_ok();
         // Nobody keeps what its caller has not looked at.
         if let (true, Some(lasts), None) = (lost, lasts, call.stall) {
@@ -136,6 +140,20 @@ impl Actor {
 }
 
 impl Actor {
+    /// What is renewed is to last longer all the same.
+    async fn prolong(&self, number: usize, id: &str, call: &Call) {
+        let lasts = self.settings.recipes[number].timeout;
+        let Some((Some(lease), _)) = call.nested else {
+            return;
+        };
+        let key = Object::Recipe(number).key();
+        let semaphore = self.client().await.permit_expirable_semaphore(&key);
+        let prolonging = semaphore.update_lease_time(id, Some(lease.max(lasts)));
+        if let Err(error) = prolonging.await {
+            self.judge().failed(self.host, "prolong", &error);
+        }
+    }
+
     /// Somebody has an id, and no guard: the permit lasts for its time, or until it is given back.
     async fn hold_by_id(&self, semaphore: &dyn LeasedSemaphore, number: usize, call: &Call) {
         let recipe = &self.settings.recipes[number];
@@ -222,11 +240,14 @@ impl Actor {
         if call.give != Give::Call {
             return;
         }
+        let ids: Vec<_> = several.iter().map(|held| held.id()).collect();
+        if call.nested.is_some() {
+            self.give_with_nobody_s(&semaphore, &ids).await;
+        }
         let over = in_hand.iter().any(|of| self.judge().is_over(of.held));
         in_hand
             .iter()
             .for_each(|of| self.judge().gives_permit(of.held));
-        let ids: Vec<_> = several.iter().map(|held| held.id()).collect();
         match semaphore.try_release_many(&ids).await {
             Ok(released) if over || released as usize == ids.len() => {}
             Ok(_) => in_hand
@@ -236,7 +257,23 @@ impl Actor {
         }
         drop(in_hand);
     }
+
+    /// Beside an id that nobody has none is given back.
+    async fn give_with_nobody_s(&self, semaphore: &RPermitExpirableSemaphore, ids: &[&str]) {
+        let ids: Vec<_> = ids.iter().copied().chain([NOBODY_S]).collect();
+        match semaphore.try_release_many(&ids).await {
+            Ok(0) => {}
+            Ok(released) => {
+                let detail = format!("c{} gives {released} back beside nobody's", self.host);
+                self.judge().accuse("effects", detail);
+            }
+            Err(error) => self.judge().failed(self.host, "release", &error),
+        }
+    }
 }
+
+/// An id that nobody has.
+const NOBODY_S: &str = "00000000000000000000000000000000";
 
 /// A permit in hand, for the judges.
 struct InHand<'a> {

@@ -197,6 +197,16 @@ impl Judge {
             lasts_on && self.recipes.known.contains(*id)
         });
         let revived = revived.map(|(id, _)| id.clone());
+        // Nobody asks for an earlier end.
+        let sooner = before.iter().find(|(id, end)| {
+            let known = self.recipes.known.contains(*id);
+            known && ends.get(*id).is_some_and(|later| later < *end)
+        });
+        let sooner = sooner.map(|(id, _)| id.clone());
+        let excused = self.rules.forgetful || self.rules.inexact() || self.records_are_robbed();
+        if let Some(id) = sooner.filter(|_| !excused) {
+            self.accuse("shortened", format!("{id} of r{recipe} ends sooner"));
+        }
         if let Some(id) = revived.filter(|_| !self.rules.meddled) {
             let detail = format!("{id} of r{recipe} was over, and lasts on");
             self.accuse("revived", detail);
