@@ -100,9 +100,12 @@ impl Judge {
         if let Some(host) = host.filter(|_| undone && delta > 0 && !watched) {
             *ledger.lost.entry(host).or_default() += delta;
         }
-        if let Some(host) = host.filter(|_| undone) {
-            // What it has given back it gives back again.
-            self.is_unbalanced(Object::Semaphore(number), host);
+        if undone {
+            // What somebody has given back is given back again, and what had come back of the dead is on record again.
+            let hosts: Vec<Host> = self.clients.keys().copied().collect();
+            for host in hosts {
+                self.is_unbalanced(Object::Semaphore(number), host);
+            }
         }
         let ledger = &mut self.ledgers[number];
         let twice: i64 = ledger.twice.values().sum();
