@@ -25,8 +25,6 @@ pub(super) struct Client {
     settled: bool,
     /// Nothing was wrong when its shutdown began.
     closes_well: bool,
-    /// How many of its scripts were sent back one after the other.
-    sent_back: u32,
     /// Since when nothing is wrong with it, or its connections.
     pub(super) well_since: Option<Instant>,
     /// What it was left with, after its shutdown.
@@ -35,9 +33,6 @@ pub(super) struct Client {
 
 /// Calls that may have been carried out are repeated for longer than this.
 const REPEATED: Duration = Duration::from_secs(240);
-
-/// By a node that is being given a slot, one after the other; some may be on their way when the slot turns back.
-const MOST_SENT_BACK: u32 = 20;
 
 impl Judge {
     pub fn starts(&mut self, host: Host) {
@@ -72,17 +67,6 @@ impl Judge {
         // What it is granted there is on no record that counts, which it learns before what it holds would end.
         self.robs_records();
         self.takes_in_vain(host);
-    }
-
-    /// A script of the client has been carried out, or was sent back by a node that is being given its slot: who was sent there
-    /// says so.
-    pub fn is_sent_back(&mut self, host: Host, sent_back: bool) {
-        let client = self.clients.entry(host).or_default();
-        client.sent_back = if sent_back { client.sent_back + 1 } else { 0 };
-        if client.sent_back > MOST_SENT_BACK {
-            let detail = format!("c{host} does not ask for a slot that is on its way");
-            self.accuse("strays", detail);
-        }
     }
 
     /// Something is wrong with the client, or its connections, just now.

@@ -254,13 +254,6 @@ impl Nodes {
         self.all[home].server.member(on_its_way)
     }
 
-    /// Whether a node is being given the slot that it says it does not have.
-    pub fn is_coming(&mut self, number: usize, moved: &str) -> bool {
-        let slot = moved.split(' ').nth(1).and_then(|slot| slot.parse().ok());
-        let coming = |slot| move |member: &mut Membership| member.importing.contains_key(&slot);
-        slot.is_some_and(|slot: u16| self.all[number].server.member(coming(slot)))
-    }
-
     /// A slot begins to move.
     pub fn opens(&mut self, number: u16, to: usize) {
         let from = self.home_of_slot(number);

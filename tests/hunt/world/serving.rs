@@ -96,16 +96,6 @@ impl World {
         let refused: [&[u8]; 3] = [b"NOSCRIPT ", b"MOVED ", b"ASK "];
         let unknown = matches!(&reply, Some(Reply::Error(text))
             if refused.iter().any(|code| text.starts_with(code)));
-        let moved = match &reply {
-            Some(Reply::Error(text)) if is_call && text.starts_with(b"MOVED ") => {
-                let text = String::from_utf8_lossy(text);
-                self.nodes.is_coming(node, &text)
-            }
-            _ => false,
-        };
-        if moved || is_call && !unknown {
-            self.judge().is_sent_back(host, moved);
-        }
         if is_call && !renews && !unknown {
             self.judge().script();
         }
