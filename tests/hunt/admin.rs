@@ -128,6 +128,8 @@ pub struct Ledger {
 #[derive(Debug)]
 struct Client {
     made: BTreeMap<u64, AdminCall>,
+    /// Those of them of which nobody will hear: where they do the same it does not matter which of them have taken effect.
+    unheard: BTreeSet<u64>,
     worlds: BTreeSet<World>,
     /// The calls beside which there was nothing to change at some time.
     void: BTreeSet<u64>,
@@ -139,6 +141,7 @@ impl Default for Client {
     fn default() -> Self {
         Client {
             made: BTreeMap::new(),
+            unheard: BTreeSet::new(),
             void: BTreeSet::new(),
             seen: BTreeMap::new(),
             worlds: BTreeSet::from([World::new()]),
@@ -280,12 +283,21 @@ impl Ledger {
             return Err(impossible());
         }
         // What may come yet stays; what a caller who has gone is granted is given back.
-        if ended != Ended::Unknown {
+        if ended == Ended::Unknown {
+            client.unheard.insert(number);
+            if call == AdminCall::Take {
+                self.last_number += 1;
+                client.made.insert(self.last_number, AdminCall::Give);
+                client.unheard.insert(self.last_number);
+            }
+        } else {
             client.made.remove(&number);
-        } else if call == AdminCall::Take {
-            self.last_number += 1;
-            client.made.insert(self.last_number, AdminCall::Give);
         }
+        client.worlds = client
+            .worlds
+            .iter()
+            .map(|world| client.same(world))
+            .collect();
         if client.worlds.is_empty() {
             return Err(impossible());
         }
@@ -345,22 +357,42 @@ impl Client {
     /// What one script may have done: any number of releases, as those whose callers have gone are added up, and among them another
     /// call.
     fn ways(&self, world: &World) -> Vec<Vec<(u64, AdminCall)>> {
-        const MOST_RELEASES: usize = 6;
+        const MOST_CHOICES: usize = 256;
         let open = self.made.iter();
         let open = open.filter(|(number, _)| !world.contains(number));
         let open = open.map(|(number, call)| (*number, *call));
-        let (mut releases, others): (Vec<_>, Vec<_>) = open.partition(|(_, call)| call.is_owed());
-        let all = releases.clone();
-        releases.drain(..releases.len().saturating_sub(MOST_RELEASES));
-        let some = |some: usize| {
-            let chosen = (releases.iter().enumerate()).filter(|(bit, _)| some >> bit & 1 == 1);
-            chosen.map(|(_, one)| *one).collect()
-        };
-        let mut choices: Vec<Vec<_>> = (0..1 << releases.len()).map(some).collect();
-        // After an outage they are made together.
-        if all.len() > releases.len() {
-            choices.push(all);
+        let (releases, others): (Vec<_>, Vec<_>) = open.partition(|(_, call)| call.is_owed());
+        // Of those that do the same, and of which nobody will hear, so many.
+        let mut kinds: Vec<Vec<(u64, AdminCall)>> = Vec::new();
+        for one in &releases {
+            let unheard = |number: &u64| self.unheard.contains(number);
+            let alike = |kind: &&mut Vec<(u64, _)>| kind[0].1 == one.1 && unheard(&kind[0].0);
+            match kinds.iter_mut().find(alike) {
+                Some(kind) if unheard(&one.0) => kind.push(*one),
+                _ => kinds.push(vec![*one]),
+            }
         }
+        let mut choices = vec![Vec::new()];
+        for kind in kinds.iter().rev() {
+            if choices.len() * (kind.len() + 1) > MOST_CHOICES {
+                break;
+            }
+            let counts = |chosen: &Vec<_>| {
+                let chosen = chosen.clone();
+                (0..=kind.len()).map(move |count| [&kind[..count], &chosen].concat())
+            };
+            choices = choices.iter().flat_map(counts).collect();
+        }
+        // After an outage they are made together; some may have found nothing then.
+        let conditional = |(_, call): &(u64, _)| matches!(call, AdminCall::ReleaseIfExists(_));
+        choices.push(
+            releases
+                .iter()
+                .copied()
+                .filter(|one| !conditional(one))
+                .collect(),
+        );
+        choices.push(releases);
         let mut ways = Vec::new();
         for chosen in choices {
             for other in &others {
@@ -384,7 +416,7 @@ impl Client {
             calls.len() > 1 && end == Some(state)
         };
         let ways = self.ways(world).into_iter().filter(comes_back);
-        ways.map(|calls| with(world, &calls)).collect()
+        ways.map(|calls| self.with(world, &calls)).collect()
     }
 
     /// All the ways in which one script may have made `after` of `before`.
@@ -398,11 +430,41 @@ impl Client {
             calls.iter().fold(before, one) == after
         };
         let ways = self.ways(world).into_iter().filter(makes);
-        ways.map(|calls| with(world, &calls)).collect()
+        ways.map(|calls| self.with(world, &calls)).collect()
     }
-}
 
-fn with(world: &World, calls: &[(u64, AdminCall)]) -> World {
-    let done = calls.iter().map(|(number, _)| *number);
-    world.iter().copied().chain(done).collect()
+    fn with(&self, world: &World, calls: &[(u64, AdminCall)]) -> World {
+        let done = calls.iter().map(|(number, _)| *number);
+        self.same(&world.iter().copied().chain(done).collect())
+    }
+
+    /// The one that stands for all that are the same from now on: of calls that do the same, and of which nobody will hear, the first
+    /// have taken effect, and what became of those that have ended is settled.
+    fn same(&self, world: &World) -> World {
+        let mut left: Vec<(AdminCall, usize)> = Vec::new();
+        let mut same = World::new();
+        for number in world {
+            match self.made.get(number) {
+                Some(call) if self.unheard.contains(number) => {
+                    match left.iter_mut().find(|(known, _)| known == call) {
+                        Some((_, count)) => *count += 1,
+                        None => left.push((*call, 1)),
+                    }
+                }
+                Some(_) => drop(same.insert(*number)),
+                None => {}
+            }
+        }
+        for number in &self.unheard {
+            let call = &self.made[number];
+            let left = left
+                .iter_mut()
+                .find(|(known, count)| known == call && *count > 0);
+            if let Some((_, count)) = left {
+                *count -= 1;
+                same.insert(*number);
+            }
+        }
+        same
+    }
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::judge::{Fault, Judge, Rules};
 use super::net::Doings;
-use super::plan::{Layout, LinkFault, Plan, Recipe, ServerFault, Settings, Shift, What};
+use super::plan::{Layout, LinkFault, Plan, Recipe, Settings, What};
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 
@@ -79,21 +79,7 @@ pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
 fn rules(plan: &Plan) -> Rules {
     let settings = &plan.settings;
     let is = |what: fn(&What) -> bool| plan.events.iter().any(|event| what(&event.what));
-    let tampered = is(|what| {
-        matches!(
-            what,
-            What::Meddle(_)
-                | What::Server(ServerFault::Evict(_))
-                | What::Shift(Shift::Fault(_, ServerFault::Evict(_)))
-        )
-    });
-    let evicts = is(|what| {
-        matches!(
-            what,
-            What::Server(ServerFault::Evict(_))
-                | What::Shift(Shift::Fault(_, ServerFault::Evict(_)))
-        )
-    });
+    let tampered = is(What::tampers);
     let forgetful = is(|what| match what {
         What::Server(fault) => fault.forgets(),
         What::Shift(shift) => shift.forgets(),
@@ -126,7 +112,7 @@ fn rules(plan: &Plan) -> Rules {
         // A replica that takes over may lack what nobody was told of.
         forgetful: forgetful || settings.replication.is_some(),
         replicated: settings.replication.is_some(),
-        evicts,
+        evicts: is(What::evicts),
         loses: match settings.replication {
             None => forgetful,
             Some(_) => !settings.all_wait_for_replicas(),

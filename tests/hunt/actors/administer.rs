@@ -87,10 +87,18 @@ async fn of_a_semaphore(client: &Client, what: AdminCall) -> Result<Ended, Error
 
 async fn of_a_latch(client: &Client, what: AdminCall) -> Result<Ended, Error> {
     let latch = client.count_down_latch(Subject::Latch.key());
+    let aside = Subject::Latch.aside();
     let changed = match what {
         AdminCall::Set(count) => latch.try_set_count(count).await?,
         AdminCall::Delete => latch.delete().await?,
         AdminCall::CountDown => return latch.count_down().await.map(done),
+        AdminCall::Rename => return latch.rename(aside).await.map(done),
+        AdminCall::RenameBack => {
+            let aside = client.count_down_latch(aside);
+            return aside.rename(Subject::Latch.key()).await.map(done);
+        }
+        AdminCall::Copy(true) => latch.copy_and_replace(aside).await?,
+        AdminCall::Copy(false) => latch.copy(aside).await?,
         _ => unreachable!("not of a latch"),
     };
     Ok(Ended::Changed(changed))

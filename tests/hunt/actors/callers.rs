@@ -64,6 +64,9 @@ impl Actor {
             due: limit.map(|wait| {
                 let settings = &self.settings;
                 let window = settings.retry_window + settings.response_timeout * 2;
+                // It may come behind a call that no replica confirms.
+                let behind = settings.replication.as_ref().map(|_| settings.retry_window);
+                let window = window + behind.unwrap_or_default();
                 Instant::now() + wait + window + stalled + settings.slack()
             }),
             stalls: call.stall.is_some(),

@@ -82,11 +82,16 @@ impl Judge {
         let client = self.clients.entry(host).or_default();
         let still = client.cut_off.filter(|(_, until)| now < *until);
         let (from, before) = still.unwrap_or((now, until));
-        let until = until.max(before);
-        client.cut_off = Some((from, until));
-        if until - from > REPEATED {
+        client.cut_off = Some((from, until.max(before)));
+        if self.gives_up(host) {
             self.loses_what_is_under_way(host);
         }
+    }
+
+    /// Whether it is cut off for so long that it does not repeat any more what was under way.
+    pub(super) fn gives_up(&self, host: Host) -> bool {
+        let cut_off = self.clients.get(&host).and_then(|client| client.cut_off);
+        cut_off.is_some_and(|(from, until)| until - from > REPEATED)
     }
 
     /// Since when nothing that the client sends has reached anybody.

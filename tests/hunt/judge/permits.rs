@@ -33,9 +33,7 @@ pub(super) struct Ledger {
     pub(super) given_up: BTreeSet<Host>,
     /// Since when there is enough for each waiting caller.
     pub(super) ample_since: Option<Instant>,
-    /// What a replica that takes over lacks of what each client has taken;
-    pub(super) lost: BTreeMap<Host, i64>,
-    /// and has lacked so far: where that is being given back just then it is there twice, if it is not on record.
+    /// What each client may have taken at masters that had been replaced: what it gives back of that is there twice.
     pub(super) twice: BTreeMap<Host, i64>,
     /// Who has changed the counter last.
     pub(super) changed_by: Option<Host>,
@@ -95,11 +93,6 @@ impl Judge {
         let unrecorded = delta + after - before;
         *ledger.net.entry(host.unwrap_or(OPERATOR)).or_default() += unrecorded;
         let undone = self.replicas.undone;
-        let watched = self.watched.is_watched(number);
-        let ledger = &mut self.ledgers[number];
-        if let Some(host) = host.filter(|_| undone && delta > 0 && !watched) {
-            *ledger.lost.entry(host).or_default() += delta;
-        }
         if undone {
             // What somebody has given back is given back again, and what had come back of the dead is on record again.
             let hosts: Vec<Host> = self.clients.keys().copied().collect();

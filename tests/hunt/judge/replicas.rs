@@ -1,6 +1,6 @@
 //! Replicas that take over: what a client has waited for is there, and nobody asks without end for one that is away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,7 +10,7 @@ use super::{Host, Judge};
 #[derive(Default)]
 pub(super) struct Replicas {
     /// The clients that wait for them before anything counts.
-    careful: BTreeMap<Host, bool>,
+    careful: BTreeSet<Host>,
     /// What is looked at is undone, as a replica that takes over does not have it.
     pub(super) undone: bool,
     /// How much each client has asked servers without a replica in the second that began then: scripts, `WAIT`s.
@@ -22,14 +22,13 @@ const MOST_SCRIPTS: u32 = 800;
 const MOST_WAITS: u32 = 40;
 
 impl Judge {
-    pub fn waits_for_replicas(&mut self, host: Host, waits: bool) {
-        self.replicas.careful.insert(host, waits);
+    pub fn waits_for_replicas(&mut self, host: Host) {
+        self.replicas.careful.insert(host);
     }
 
     /// Whether what this client has been told may be lost all the same, or made up.
     pub(super) fn is_inexact(&self, host: Host) -> bool {
-        let careful = self.replicas.careful.get(&host).copied();
-        let loses = self.rules.loses && careful != Some(true);
+        let loses = self.rules.loses && !self.replicas.careful.contains(&host);
         self.rules.meddled || self.rules.evicts || loses
     }
 
@@ -41,13 +40,12 @@ impl Judge {
     pub fn look_at_what_is_left(&mut self) {
         for number in 0..self.ledgers.len() {
             let ledger = &self.ledgers[number];
-            let held = ledger.held.iter().map(|(host, held)| (*host, *held));
-            let lost = held.filter(|(host, held)| {
-                let there = ledger.taken(*host) + ledger.may_give_twice(*host);
-                *held > there && !self.is_inexact(*host) && !self.has_ended(*host)
+            let lost = ledger.held.iter().find(|(host, held)| {
+                let there = ledger.taken(**host) + ledger.may_give_twice(**host);
+                **held > there && !self.is_inexact(**host) && !self.has_ended(**host)
             });
-            if let Some((host, held)) = lost.into_iter().next() {
-                let taken = ledger.taken(host);
+            if let Some((host, held)) = lost {
+                let taken = ledger.taken(*host);
                 let detail = format!(
                     "callers of c{host} hold {held} of s{number}, of which the replica has {taken}"
                 );
@@ -56,6 +54,9 @@ impl Judge {
         }
         let hosts: Vec<Host> = self.clients.keys().copied().collect();
         for host in hosts {
+            if self.gives_up(host) {
+                self.loses_what_is_under_way(host);
+            }
             if self.is_settled(host) {
                 self.settle(host, false);
             }

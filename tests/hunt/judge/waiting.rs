@@ -146,7 +146,7 @@ impl Judge {
             self.trace
                 .note(format_args!("c{} #{number} {what}", wanted.host));
             if let Object::Semaphore(number) = wanted.object {
-                if wanted.stalls && since.elapsed() > self.rules.watchdog {
+                if wanted.stalls && since.elapsed() + self.rules.crossing > self.rules.watchdog {
                     // What its question takes so late is on record until that time is over, and comes back by itself.
                     self.keeps_on_record(number, wanted.host);
                 }

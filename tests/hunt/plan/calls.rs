@@ -201,6 +201,16 @@ pub(super) fn party(rng: &mut Rng, drops: u32) -> Admin {
     asked(rng, drops, Subject::Latch, what)
 }
 
+/// Under which name the latch is there.
+pub(super) fn naming(rng: &mut Rng, drops: u32) -> Admin {
+    let what = match rng.u32(..8) {
+        0 | 1 => AdminCall::Rename,
+        2..5 => AdminCall::RenameBack,
+        _ => AdminCall::Copy(rng.bool()),
+    };
+    asked(rng, drops, Subject::Latch, what)
+}
+
 pub(super) const CROWD_ROUNDS: u32 = 150;
 
 /// One of many who want the same again and again.

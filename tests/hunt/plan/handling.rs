@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::calls::{Ask, Call, Subject, handling};
+use super::calls::{Ask, Call, Subject, handling, naming};
 use super::chance::{chance, millis, pick};
 use super::settings::Settings;
 use super::{Event, What};
@@ -13,6 +13,22 @@ use crate::judge::Object;
 /// What is drawn about it changes nothing else.
 fn draws(seed: u64) -> Rng {
     Rng::with_seed(seed.rotate_left(16))
+}
+
+/// A latch gets another name under those who wait for it. They are not told, and go on once they look by themselves.
+pub(super) fn happens_to_a_latch(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
+    let rng = &mut draws(!seed);
+    let looks_soon = settings.safety_interval <= Duration::from_secs(5);
+    if !settings.latch || !looks_soon || chance(rng, 30) {
+        return;
+    }
+    let until = settings.healing.as_millis() as u64;
+    let drops = pick(rng, &[0, 20, 60]);
+    for _ in 0..rng.usize(..12) {
+        let what = What::Admin(rng.usize(..settings.clients), naming(rng, drops));
+        let at = millis(rng, 0..until);
+        events.push(Event { at, what });
+    }
 }
 
 pub(super) fn happens(seed: u64, settings: &Settings, events: &mut Vec<Event>) {

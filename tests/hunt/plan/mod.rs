@@ -74,6 +74,22 @@ pub enum What {
     JvmDeaf(usize, Duration),
 }
 
+impl What {
+    /// A server gives up what it holds under some names.
+    pub fn evicts(&self) -> bool {
+        matches!(
+            self,
+            What::Server(ServerFault::Evict(_))
+                | What::Shift(Shift::Fault(_, ServerFault::Evict(_)))
+        )
+    }
+
+    /// What nobody could be told of is lost, or made up.
+    pub fn tampers(&self) -> bool {
+        self.evicts() || matches!(self, What::Meddle(_))
+    }
+}
+
 impl Plan {
     pub fn of(seed: u64) -> Plan {
         let rng = &mut Rng::with_seed(seed);
@@ -187,6 +203,7 @@ impl Plan {
             events.push(Event { at, what });
         }
         handling::happens(seed, &settings, &mut events);
+        handling::happens_to_a_latch(seed, &settings, &mut events);
         shifts::happen(seed, &settings, &mut events);
         replication::happen(seed, &settings, &mut events);
         events.sort_by_key(|event| event.at);

@@ -53,7 +53,7 @@ pub(super) fn happen(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
     }
     let rng = &mut draws(!seed);
     if chance(rng, 80) {
-        events.retain(|event| !is_tampering(&event.what));
+        events.retain(|event| !event.what.tampers());
     }
     let until = settings.healing.as_millis() as u64;
     for _ in 0..rng.usize(..6) {
@@ -71,16 +71,6 @@ pub(super) fn happen(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
             events.push(Event { at, what });
         }
     }
-}
-
-/// What nobody could be told of is lost, or made up.
-fn is_tampering(what: &What) -> bool {
-    matches!(
-        what,
-        What::Meddle(_)
-            | What::Server(ServerFault::Evict(_))
-            | What::Shift(Shift::Fault(_, ServerFault::Evict(_)))
-    )
 }
 
 fn takes_over(rng: &mut Rng, settings: &Settings, master: usize) -> What {

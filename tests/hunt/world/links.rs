@@ -10,6 +10,7 @@ use super::{Conn, Happening, World, serving};
 use crate::judge::Host;
 use crate::net::{Dial, Wire};
 use crate::plan::LinkFault;
+use crate::sim::server::Reply;
 
 impl World {
     /// How long something takes on the way.
@@ -173,6 +174,12 @@ impl World {
         self.wires[number].last_down = at;
         self.wires[number].down.push_back(bytes);
         self.happens(at, Happening::Answered(number));
+    }
+
+    pub(super) fn reply(&mut self, number: usize, reply: &Reply) {
+        let mut bytes = Vec::new();
+        reply.encode(&mut bytes);
+        self.answer(number, Some(bytes));
     }
 
     /// Breaks a connection. What is on its way to the server arrives after so long, or not at all.

@@ -226,8 +226,9 @@ impl World {
         });
         let host = self.hosts.len() - 1;
         self.stage.start(place, host, after);
-        let waits = self.settings.waits_for_replicas(place);
-        self.judge().waits_for_replicas(host, waits);
+        if self.settings.waits_for_replicas(place) {
+            self.judge().waits_for_replicas(host);
+        }
         self.judge()
             .unwell(host, self.trouble_until.max(now + after));
     }

@@ -294,9 +294,7 @@ impl World {
             "c{host}/{number} has waited -> {}",
             super::serving::shown(reply)
         ));
-        let mut bytes = Vec::new();
-        reply.encode(&mut bytes);
-        self.answer(number, Some(bytes));
+        self.reply(number, reply);
         self.serve(number);
     }
 
@@ -306,9 +304,7 @@ impl World {
             let Some(number) = self.by_connection.get(&connection).copied() else {
                 continue;
             };
-            let mut bytes = Vec::new();
-            reply.encode(&mut bytes);
-            self.answer(number, Some(bytes));
+            self.reply(number, &reply);
             self.close_server_side(number);
             self.answer(number, None);
         }

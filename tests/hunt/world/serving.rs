@@ -114,9 +114,7 @@ impl World {
             return;
         }
         if let Some(reply) = reply {
-            let mut bytes = Vec::new();
-            reply.encode(&mut bytes);
-            self.answer(number, Some(bytes));
+            self.reply(number, &reply);
         }
         self.push();
     }
