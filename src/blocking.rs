@@ -160,15 +160,17 @@ macro_rules! shell {
         #[derive(Debug, Clone)]
         pub struct $name {
             inner: Arc<dyn api::$name>,
-            runtime: Handle,
+            /// Where it is of no client, as in memory, nothing else keeps the runtime that its waits need.
+            client: Client,
         }
 
         impl $name {
-            /// A shell around any of them: of the classic recipes, or in memory. One in Redis has to be of this `client`.
+            /// A shell around any of them: of the classic recipes, or in memory. One in Redis has to be of this `client`, which lives as
+            /// long as any shell, or guard of one.
             pub fn new(client: &Client, inner: impl api::$name) -> Self {
                 $name {
                     inner: Arc::new(inner),
-                    runtime: client.runtime.clone(),
+                    client: client.clone(),
                 }
             }
 
@@ -183,15 +185,15 @@ macro_rules! shell {
             $(
                 #[doc = concat!("See [`", stringify!($verb), "`](crate::", stringify!($name), "::", stringify!($verb), ").")]
                 pub fn $verb(&self $(, $arg: $arg_type)*) -> Result<$result> {
-                    self.runtime.block_on(self.inner.$verb($($arg),*))
+                    self.client.run(self.inner.$verb($($arg),*))
                 }
             )*
 
             $(
                 #[doc = concat!("See [`", stringify!($guard), "`](crate::", stringify!($name), "::", stringify!($guard), ").")]
                 pub fn $guard(&self $(, $guard_arg: $guard_type)*) -> Result<$guarded> {
-                    let taken = self.runtime.block_on(self.inner.$guard($($guard_arg),*))?;
-                    Ok($shell(taken, &self.runtime))
+                    let taken = self.client.run(self.inner.$guard($($guard_arg),*))?;
+                    Ok($shell(taken, &self.client))
                 }
             )*
         }
@@ -316,7 +318,7 @@ macro_rules! guard_shell {
         #[must_use = "it is given back when the guard is dropped"]
         pub struct $name {
             inner: api::$name,
-            runtime: Handle,
+            client: Client,
         }
 
         impl fmt::Debug for $name {
@@ -325,15 +327,15 @@ macro_rules! guard_shell {
             }
         }
 
-        fn $make(inner: api::$name, runtime: &Handle) -> $name {
+        fn $make(inner: api::$name, client: &Client) -> $name {
             $name {
                 inner,
-                runtime: runtime.clone(),
+                client: client.clone(),
             }
         }
 
-        fn $make_some(inner: Option<api::$name>, runtime: &Handle) -> Option<$name> {
-            inner.map(|inner| $make(inner, runtime))
+        fn $make_some(inner: Option<api::$name>, client: &Client) -> Option<$name> {
+            inner.map(|inner| $make(inner, client))
         }
     };
 }
@@ -352,7 +354,7 @@ impl Permit {
 
     /// See [`Permit::split`](crate::Permit::split).
     pub fn split(&mut self, permits: u32) -> Option<Permit> {
-        some_permit(self.inner.split(permits), &self.runtime)
+        some_permit(self.inner.split(permits), &self.client)
     }
 
     /// See [`Permit::merge`](crate::Permit::merge).
@@ -366,7 +368,7 @@ impl Permit {
 
     /// See [`Permit::release`](crate::Permit::release).
     pub fn release(self) -> Result<()> {
-        self.runtime.block_on(self.inner.release())
+        self.client.run(self.inner.release())
     }
 
     /// See [`Permit::forget`](crate::Permit::forget).
@@ -408,7 +410,7 @@ impl LeasedPermit {
 
     /// See [`LeasedPermit::release`](crate::LeasedPermit::release).
     pub fn release(self) -> Result<bool> {
-        self.runtime.block_on(self.inner.release())
+        self.client.run(self.inner.release())
     }
 
     /// See [`LeasedPermit::forget`](crate::LeasedPermit::forget).
@@ -444,7 +446,7 @@ impl LockGuard {
 
     /// See [`LockGuard::unlock`](crate::LockGuard::unlock).
     pub fn unlock(self) -> Result<()> {
-        self.runtime.block_on(self.inner.unlock())
+        self.client.run(self.inner.unlock())
     }
 
     /// See [`LockGuard::forget`](crate::LockGuard::forget).

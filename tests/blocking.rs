@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use redisson_semaphore::blocking::{Client, CountDownLatch, LeasedSemaphore, Semaphore};
+use redisson_semaphore::blocking::{Client, CountDownLatch, LeasedSemaphore, Lock, Semaphore};
 use redisson_semaphore::{Error, memory};
 use support::clients::{LIMIT, builder, stored};
 use support::server::RedisServer;
@@ -63,6 +63,7 @@ fn threads_share_permits_and_the_client_has_one_that_ends() {
         until("the thread ends", LIMIT, async || threads() == 0).await;
         assert_eq!(stored(&server, "crowd").await, ["2"]);
     });
+    twins_outlive_their_client(&runtime, &server);
     refusals(&server);
 }
 
@@ -112,6 +113,40 @@ fn everything(client: &Client) {
 
     let seats = client.asynchronous().semaphore("seats");
     assert!(client.run(seats.delete()).unwrap());
+}
+
+/// What waits for a twin needs the client's thread, though only the shell, or a guard, knows the client any more.
+fn twins_outlive_their_client(runtime: &Runtime, server: &RedisServer) {
+    let (wait, kept) = (Duration::from_millis(100), Duration::from_secs(10));
+    let client = connect(server);
+    let seats = Semaphore::new(&client, memory::Semaphore::new("twin"));
+    let door = memory::Lock::new("twin");
+    let other = Lock::new(&client, door.with_owner(1));
+    let places = memory::LeasedSemaphore::new("twin", 1, Some(kept));
+    let shell = LeasedSemaphore::new(&client, places.clone());
+    let done = CountDownLatch::new(&client, memory::CountDownLatch::new("twin"));
+    assert!(done.try_set_count(1).unwrap());
+    assert!(runtime.block_on(door.try_lock()).unwrap());
+    let place = shell.permit().unwrap();
+    drop(client);
+    assert!(!seats.try_acquire_for(1, wait).unwrap());
+    drop(seats);
+    assert!(!other.try_lock_for(wait).unwrap());
+    drop(other);
+    assert!(!done.wait_for(wait).unwrap());
+    drop(done);
+    assert!(shell.permit_for(wait).unwrap().is_none());
+    drop(shell);
+
+    places.stall();
+    let lease = place.lease().clone();
+    let release = std::thread::spawn(|| place.release());
+    runtime.block_on(until("it is on its way", LIMIT, async || {
+        lease.remaining() < Some(kept)
+    }));
+    places.recover();
+    assert_eq!(release.join().unwrap(), Ok(true));
+    runtime.block_on(until("the thread ends", LIMIT, async || threads() == 0));
 }
 
 fn refusals(server: &RedisServer) {

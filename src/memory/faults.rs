@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
 
-use crate::error::{Error, Result};
+use crate::error::{Effect, Error, Result};
 use crate::sync::Mutex;
 
 /// How long a call waits for an answer besides its wait, as in Redis: one with a wait, and any other.
@@ -44,16 +44,6 @@ impl Default for Faults {
             fault: watch::Sender::new(Fault::None),
             owed: Mutex::default(),
         }
-    }
-}
-
-/// What the caller of something is told that is carried out all the same, when nothing is wrong any more.
-fn later(error: Error, operation: &'static str) -> Error {
-    match error {
-        Error::Unavailable { name, detail, .. } | Error::RefusedForNow { name, detail, .. } => {
-            Error::outcome_unknown(name, operation, detail)
-        }
-        error => error,
     }
 }
 
@@ -112,7 +102,8 @@ impl Faults {
     }
 
     /// Carries something out that must happen once its caller has asked for it, also when the caller goes: now, or as soon as
-    /// the twin does not stall any more. Where calls fail it fails.
+    /// the twin recovers. Where calls fail its caller is told at once: that it will be, or that it is refused for good, and then it
+    /// is not.
     pub(super) async fn carry_out<T: Send + 'static>(
         &self,
         name: &str,
@@ -127,10 +118,11 @@ impl Faults {
             _ => None,
         };
         if let Some(error) = fails {
-            if error.is_retryable() {
-                self.owe(move || drop(act()));
+            if error.effect() == Effect::None && !error.is_retryable() {
+                return Err(error);
             }
-            return Err(later(error, operation));
+            self.owe(move || drop(act()));
+            return Err(in_doubt(error, name, operation));
         }
         let (reply, answer) = oneshot::channel();
         self.owe(move || {
@@ -163,6 +155,17 @@ impl Faults {
     }
 }
 
+/// What is told of an operation that has failed so and will be carried out.
+fn in_doubt(error: Error, name: &str, operation: &'static str) -> Error {
+    match error {
+        Error::OutcomeUnknown { .. } => error,
+        Error::Unavailable { name, detail, .. } | Error::RefusedForNow { name, detail, .. } => {
+            Error::outcome_unknown(name, operation, detail)
+        }
+        other => Error::outcome_unknown(name, operation, other.to_string()),
+    }
+}
+
 impl fmt::Debug for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Faults")
@@ -177,12 +180,17 @@ macro_rules! fault_switch {
         /// Faults on purpose: for tests of what code does when there is trouble. All handles to this object share them, and
         /// they keep to tokio's clock, which a test may pause (`start_paused`).
         ///
-        /// Whatever is wrong, calls that have waited in line before go on waiting there; and what guards give back is
-        /// given back when it recovers.
+        /// Whatever is wrong, calls that have waited in line before go on waiting there, and what dropped guards owe is given back
+        /// when it recovers.
         impl $type {
-            /// Lets each call fail with `error` from now on, and changes nothing, whatever the error says about its effect. An
-            /// [`Unavailable`](crate::Error::Unavailable) tells a release, an unlock or a count-down that it will be carried out,
-            /// as it is when the twin recovers.
+            /// Lets each call fail with `error` from now on, and changes nothing, whatever the error says about its effect; but a
+            /// release, an unlock or a count-down, of a guard too, keeps [what is promised](crate::guide::promises) of it:
+            ///
+            /// - Where the error [is retryable](crate::Error::is_retryable), or its effect is
+            ///   [unknown](crate::Effect::Unknown), the call is told [`OutcomeUnknown`](crate::Error::OutcomeUnknown), and carried out
+            ///   when the twin recovers.
+            /// - Any other error, as [`Error::server`](crate::Error::server), refuses it for good: the call is told just that, and is not
+            ///   carried out later, either. What the guard of such a call held stays taken, until its lease is over if it has one.
             ///
             /// ```
             /// # #[tokio::main(flavor = "current_thread")]

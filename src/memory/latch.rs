@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
+use super::check_name;
 use super::faults::{Faults, fault_switch};
 use crate::api;
 use crate::error::Result;
@@ -15,6 +16,8 @@ use crate::error::Result;
 /// Cloning it is cheap and gives another handle to the same count. There is no registry: two latches of the same name are
 /// two. It behaves as [`RCountDownLatch`](crate::RCountDownLatch) does, except that nobody who waits misses an opening after
 /// which the latch is set again at once.
+///
+/// Every operation returns [`Error::InvalidName`](crate::Error::InvalidName) if the name is empty.
 #[derive(Debug, Clone)]
 pub struct CountDownLatch {
     shared: Arc<Shared>,
@@ -50,8 +53,9 @@ impl CountDownLatch {
         });
     }
 
-    /// Unless something is wrong on purpose.
+    /// Unless something is wrong with it, or on purpose.
     async fn pass(&self, wait: Option<Duration>) -> Result<()> {
+        check_name(&self.shared.name)?;
         self.shared.faults.pass(&self.shared.name, wait).await
     }
 
@@ -115,6 +119,7 @@ impl api::CountDownLatch for CountDownLatch {
             });
         };
         let Shared { name, faults, .. } = &*self.shared;
+        check_name(name)?;
         faults.carry_out(name, "count_down", count_down).await
     }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::check_name;
 use super::faults::fault_switch;
 use super::leases::{Leases, Shared};
 use crate::api::{self, Held, Holder, MAX_PERMITS};
@@ -58,22 +59,16 @@ impl LeasedSemaphore {
         let Shared {
             name, limit, lease, ..
         } = &*self.shared;
-        let name = || name.clone();
-        if self.shared.name.is_empty() {
-            return Err(Error::InvalidName {
-                name: name(),
-                reason: "it is empty",
-            });
-        }
+        check_name(name)?;
         if *limit == 0 || *limit > MAX_PERMITS {
             return Err(Error::InvalidLimit {
-                name: name(),
+                name: name.clone(),
                 limit: *limit,
                 most: MAX_PERMITS,
             });
         }
         match *lease {
-            Some(lease) => api::check_millis(&self.shared.name, "lease", lease).map(drop),
+            Some(lease) => api::check_millis(name, "lease", lease).map(drop),
             None => Ok(()),
         }
     }
@@ -97,12 +92,11 @@ impl LeasedSemaphore {
 
     /// Joins the line, and is served at once where there is a permit.
     fn join(&self) -> Result<Waiting<'_>> {
-        let (ticket, granted, look) = self.change(Leases::join)?;
+        let (ticket, granted) = self.change(Leases::join)?;
         Ok(Waiting {
             shared: &self.shared,
             ticket,
             granted,
-            look,
         })
     }
 }
@@ -112,14 +106,15 @@ struct Waiting<'a> {
     shared: &'a Shared,
     ticket: u64,
     granted: oneshot::Receiver<Held>,
-    look: Arc<Notify>,
 }
 
 impl Waiting<'_> {
     async fn served(&mut self) -> Held {
         loop {
+            // A change from here on is not missed.
+            let sooner = self.shared.sooner.notified();
             // Nobody else tells that a permit has expired.
-            let first_end = self.shared.change(|leases| leases.first_end(self.ticket));
+            let first_end = self.shared.change(|leases| leases.first_end());
             let expiry = async {
                 match first_end {
                     Some(end) => sleep_until(end).await,
@@ -129,7 +124,7 @@ impl Waiting<'_> {
             tokio::select! {
                 biased;
                 held = &mut self.granted => return held.expect("kept in the line until it is used"),
-                () = self.look.notified() => {}
+                () = sooner => {}
                 () = expiry => self.shared.change(Leases::serve),
             }
         }

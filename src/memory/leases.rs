@@ -8,6 +8,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::faults::Faults;
+use super::looks::Looks;
 use crate::api::{Held, Holder};
 use crate::lease::{Change, Lease};
 use crate::sync::Mutex;
@@ -18,6 +19,8 @@ pub(super) struct Shared {
     pub(super) limit: u32,
     pub(super) lease: Option<Duration>,
     pub(super) faults: Faults,
+    /// Tells those who wait that a permit expires earlier than when they looked.
+    pub(super) sooner: Notify,
     leases: Mutex<Leases>,
 }
 
@@ -25,7 +28,8 @@ pub(super) struct Leases {
     limit: usize,
     lease: Option<Duration>,
     holders: HashMap<Arc<str>, Entry>,
-    waiting: BTreeMap<u64, Waiter>,
+    waiting: BTreeMap<u64, oneshot::Sender<Held>>,
+    looks: Looks,
     /// Of those who wait, and of those who hold, in the order of their coming.
     next: u64,
     /// Slots that have fallen free, below the first one that nobody has had.
@@ -38,14 +42,7 @@ pub(super) struct Leases {
 enum News {
     Granted(oneshot::Sender<Held>, Held),
     Changed(Lease),
-    Look(Arc<Notify>),
-}
-
-/// One who waits.
-pub(super) struct Waiter {
-    grant: oneshot::Sender<Held>,
-    /// The first in line looks when a permit expires; this tells it to look anew when that is.
-    look: Arc<Notify>,
+    Sooner,
 }
 
 struct Entry {
@@ -63,6 +60,7 @@ impl Shared {
             lease,
             holders: HashMap::new(),
             waiting: BTreeMap::new(),
+            looks: Looks::default(),
             next: 0,
             free_slots: BTreeSet::new(),
             fresh_slot: 1,
@@ -73,6 +71,7 @@ impl Shared {
             limit,
             lease,
             faults: Faults::default(),
+            sooner: Notify::new(),
             leases: Mutex::new(leases),
         }
     }
@@ -82,6 +81,7 @@ impl Shared {
         let (answer, mut news) = {
             let mut leases = self.leases.lock();
             let answer = change(&mut leases);
+            leases.look();
             (answer, VecDeque::from(std::mem::take(&mut leases.news)))
         };
         while let Some(next) = news.pop_front() {
@@ -91,11 +91,12 @@ impl Shared {
                         // It has gone meanwhile.
                         let mut leases = self.leases.lock();
                         leases.release(&held.id);
+                        leases.look();
                         news.extend(leases.news.drain(..));
                     }
                 }
                 News::Changed(lease) => lease.tell(),
-                News::Look(look) => look.notify_one(),
+                News::Sooner => self.sooner.notify_waiters(),
             }
         }
         answer
@@ -104,31 +105,25 @@ impl Shared {
 
 impl Leases {
     /// Joins the line, and is served if it can be.
-    pub(super) fn join(&mut self) -> (u64, oneshot::Receiver<Held>, Arc<Notify>) {
+    pub(super) fn join(&mut self) -> (u64, oneshot::Receiver<Held>) {
         let (grant, granted) = oneshot::channel();
-        let look = Arc::new(Notify::new());
         let ticket = self.number();
-        let waiter = Waiter {
-            grant,
-            look: Arc::clone(&look),
-        };
-        self.waiting.insert(ticket, waiter);
+        self.waiting.insert(ticket, grant);
         self.serve();
-        (ticket, granted, look)
+        (ticket, granted)
     }
 
     /// Takes one who waits out of the line: to be dropped when the mutex is free, as its channel knows the waker.
     #[must_use]
-    pub(super) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
-        let waiter = self.waiting.remove(&ticket);
-        self.tell_first();
-        waiter
+    pub(super) fn leave(&mut self, ticket: u64) -> Option<oneshot::Sender<Held>> {
+        self.waiting.remove(&ticket)
     }
 
-    /// The first in line has to look at the time anew.
-    fn tell_first(&mut self) {
-        if let Some(waiter) = self.waiting.values().next() {
-            self.news.push(News::Look(Arc::clone(&waiter.look)));
+    /// Lets those who wait look anew if the first end has come nearer.
+    fn look(&mut self) {
+        let sooner = self.looks.come_nearer(self.first_end());
+        if sooner && !self.waiting.is_empty() {
+            self.news.push(News::Sooner);
         }
     }
 
@@ -143,12 +138,11 @@ impl Leases {
     pub(super) fn serve(&mut self) {
         self.drop_expired();
         while self.holders.len() < self.limit
-            && let Some((_, waiter)) = self.waiting.pop_first()
+            && let Some((_, grant)) = self.waiting.pop_first()
         {
             let held = self.take();
-            self.news.push(News::Granted(waiter.grant, held));
+            self.news.push(News::Granted(grant, held));
         }
-        self.tell_first();
     }
 
     pub(super) fn release(&mut self, id: &str) -> bool {
@@ -202,7 +196,6 @@ impl Leases {
             lease.change(Change::Until(until.map(Into::into)));
             self.news.push(News::Changed(lease));
         }
-        self.tell_first();
     }
 
     pub(super) fn holders(&mut self) -> Vec<Holder> {
@@ -234,12 +227,8 @@ impl Leases {
         count
     }
 
-    /// When the first permit expires, for the first in line.
-    pub(super) fn first_end(&self, ticket: u64) -> Option<Instant> {
-        let (first, _) = self.waiting.first_key_value()?;
-        if *first != ticket {
-            return None;
-        }
+    /// When the first permit expires.
+    pub(super) fn first_end(&self) -> Option<Instant> {
         self.holders.values().filter_map(|entry| entry.until).min()
     }
 

@@ -6,10 +6,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until};
 
+use super::check_name;
 use super::faults::{Faults, fault_switch};
+use super::looks::Looks;
 use crate::api::{self, Hold, HoldId, RemainingTtl};
 use crate::error::{Error, Result};
 use crate::lease::{Change, Lease};
@@ -20,6 +22,8 @@ use crate::sync::Mutex;
 /// Clones of a handle are one owner; [`with_owner`](Lock::with_owner) makes a handle for another one. A lock that is
 /// taken without a lease is held until it is unlocked: there is nothing that could renew it too late. What is told to be
 /// left of it are 30 s all the time, as if it had just been renewed.
+///
+/// Every operation returns [`Error::InvalidName`] if the name is empty.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -46,6 +50,8 @@ struct Shared {
     fenced: bool,
     faults: Faults,
     state: Mutex<State>,
+    /// Tells those who wait that the lock is free earlier than when they looked.
+    sooner: Notify,
 }
 
 /// What is left of a lock that was taken without a lease.
@@ -59,6 +65,7 @@ struct State {
     last_token: u64,
     /// Of the times that the lock was taken.
     last_number: u64,
+    looks: Looks,
     /// What others are to be told when the mutex is free: a waker may run anything.
     news: VecDeque<News>,
 }
@@ -66,6 +73,7 @@ struct State {
 enum News {
     Granted(Waiter, Hold),
     Changed(Lease),
+    Sooner,
 }
 
 /// The lock as somebody holds it.
@@ -103,15 +111,28 @@ impl State {
         {
             self.change(&held.lease, Change::Lost);
         }
-        if self.holding.is_some() || self.waiters.is_empty() {
-            return;
-        }
-        // The first one, and all who wait as the same owner: they do not wait for themselves.
-        for waiter in std::mem::take(&mut self.waiters) {
-            match self.take(&waiter.owner, waiter.term, fenced) {
-                Some(hold) => self.news.push_back(News::Granted(waiter, hold)),
-                None => self.waiters.push_back(waiter),
+        if self.holding.is_none() {
+            // The first one, and all who wait as the same owner: they do not wait for themselves.
+            for waiter in std::mem::take(&mut self.waiters) {
+                match self.take(&waiter.owner, waiter.term, fenced) {
+                    Some(hold) => self.news.push_back(News::Granted(waiter, hold)),
+                    None => self.waiters.push_back(waiter),
+                }
             }
+        }
+        self.look();
+    }
+
+    /// When it is free by itself.
+    fn end(&self) -> Option<Instant> {
+        self.holding.as_ref().and_then(|held| held.expires)
+    }
+
+    /// Lets those who wait look anew if its end has come nearer: who holds it is another, or has taken or unlocked it once more.
+    fn look(&mut self) {
+        let sooner = self.looks.come_nearer(self.end());
+        if sooner && !self.waiters.is_empty() {
+            self.news.push_back(News::Sooner);
         }
     }
 
@@ -236,6 +257,7 @@ impl Shared {
                     }
                 }
                 News::Changed(lease) => lease.tell(),
+                News::Sooner => self.sooner.notify_waiters(),
             }
         }
         answer
@@ -259,6 +281,7 @@ impl Lock {
             fenced,
             faults: Faults::default(),
             state: Mutex::default(),
+            sooner: Notify::new(),
         };
         Lock {
             shared: Arc::new(shared),
@@ -329,12 +352,7 @@ impl Lock {
     }
 
     fn check(&self, lease: Option<Duration>) -> Result<()> {
-        if self.shared.name.is_empty() {
-            return Err(Error::InvalidName {
-                name: String::new(),
-                reason: "it is empty",
-            });
-        }
+        check_name(&self.shared.name)?;
         match lease {
             Some(lease) => api::check_millis(&self.shared.name, "lease", lease).map(drop),
             None => Ok(()),
@@ -355,17 +373,24 @@ impl Place<'_> {
     async fn granted(&mut self, deadline: Option<Instant>) -> Option<Hold> {
         loop {
             let shared = &self.lock.shared;
-            let expires = shared.with(|state| state.holding.as_ref().and_then(|held| held.expires));
-            let next = [expires, deadline].into_iter().flatten().min();
-            let granted = async {
+            // A change from here on is not missed.
+            let sooner = shared.sooner.notified();
+            let end = shared.with(|state| state.end());
+            let next = [end, deadline].into_iter().flatten().min();
+            let time = async {
                 match next {
-                    Some(next) => tokio::time::timeout_at(next, &mut self.granted).await.ok(),
-                    None => Some((&mut self.granted).await),
+                    Some(next) => sleep_until(next).await,
+                    None => std::future::pending().await,
                 }
             };
-            if let Some(Ok(hold)) = granted.await {
-                self.taken = true;
-                return Some(hold);
+            tokio::select! {
+                biased;
+                hold = &mut self.granted => {
+                    self.taken = true;
+                    return Some(hold.expect("kept in the line until it is used"));
+                }
+                () = sooner => {}
+                () = time => {}
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 // Whoever held it may have lost it in this very moment.

@@ -44,6 +44,7 @@
 // | `line.rs` | the order of those who wait, and for how long it may be broken |
 // | `leased.rs`, `leases.rs` | the semaphore whose permits have ids: the public type, and who holds and waits |
 // | `lock.rs` | the lock |
+// | `looks.rs` | when those who wait for a lock, or a permit with an id, look by themselves |
 // | `latch.rs` | the count-down latch |
 // | `faults.rs` | what each of them does wrong on purpose |
 
@@ -53,6 +54,7 @@ mod leased;
 mod leases;
 mod line;
 mod lock;
+mod looks;
 mod semaphore;
 mod state;
 mod wait;
@@ -64,3 +66,16 @@ pub use latch::CountDownLatch;
 pub use leased::LeasedSemaphore;
 pub use lock::Lock;
 pub use semaphore::Semaphore;
+
+use crate::error::{Error, Result};
+
+/// Refuses the name that no object in Redis has.
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::InvalidName {
+            name: String::new(),
+            reason: "it is empty",
+        });
+    }
+    Ok(())
+}

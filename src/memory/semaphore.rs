@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::check_name;
 use super::faults::fault_switch;
 use super::line::Wakers;
 use super::state::State;
@@ -109,9 +110,10 @@ impl Semaphore {
     /// Takes effect on the first poll.
     pub async fn try_set_permits_for(&self, permits: u32, ttl: Duration) -> Result<bool> {
         self.check(permits)?;
-        let expires = self.expiry(ttl)?;
+        self.expiry(ttl)?;
         self.pass(None).await?;
-        Ok(self.create(permits, Some(expires)))
+        // It begins now: the call may have waited.
+        Ok(self.create(permits, Some(self.expiry(ttl)?)))
     }
 
     /// Takes `permits` permits, waiting until they are there. All or nothing.
@@ -402,12 +404,7 @@ impl Semaphore {
 
     fn check(&self, permits: u32) -> Result<()> {
         let name = &self.shared.name;
-        if name.is_empty() {
-            return Err(Error::InvalidName {
-                name: name.clone(),
-                reason: "it is empty",
-            });
-        }
+        check_name(name)?;
         if permits > MAX_PERMITS {
             return Err(Error::InvalidPermits {
                 name: name.clone(),

@@ -32,14 +32,18 @@ impl State {
 
     /// The counter as of now: `None` when the semaphore does not exist, or does not any more.
     pub(super) fn counter(&mut self) -> Option<i64> {
+        self.expire();
+        self.counter
+    }
+
+    /// Forgets the counter if its time to live is over.
+    fn expire(&mut self) {
         if self
             .expires
             .is_some_and(|expires| expires <= Instant::now())
         {
-            self.counter = None;
-            self.expires = None;
+            self.lose();
         }
-        self.counter
     }
 
     /// Creates the semaphore; `None` if it exists.
@@ -135,8 +139,9 @@ impl State {
         wakers
     }
 
-    /// Serves those in line whose turn it is.
+    /// Serves those in line whose turn it is; nobody if the semaphore does not exist any more.
     fn serve(&mut self) -> Wakers {
+        self.expire();
         match &mut self.counter {
             Some(counter) => self.line.serve(counter),
             None => Wakers::new(),

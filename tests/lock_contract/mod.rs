@@ -82,6 +82,7 @@ macro_rules! lock_suite {
                 an_unlock_wakes_a_stranger,
                 force_unlock_wakes_a_waiter,
                 the_end_of_a_lease_wakes_a_waiter,
+                the_end_of_the_lease_of_one_who_waited_wakes_the_next,
                 arrival_order,
                 arrival_order_of_timed_and_untimed,
                 try_lock_does_not_queue,

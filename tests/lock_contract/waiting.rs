@@ -50,6 +50,20 @@ pub(crate) async fn the_end_of_a_lease_wakes_a_waiter(fixture: &impl Fixture) {
     }
 }
 
+pub(crate) async fn the_end_of_the_lease_of_one_who_waited_wakes_the_next(fixture: &impl Fixture) {
+    let holder = fixture.fresh("passed on");
+    for waiter in [fixture.neighbour(&holder), fixture.stranger(&holder)] {
+        holder.lock().await.unwrap();
+        let between = fixture.neighbour(&holder);
+        let first = Call::start(async move { between.lock_with_lease(4 * SHORT).await }).await;
+        let second = lock(&waiter).await;
+        holder.unlock().await.unwrap();
+        first.answer().await.unwrap();
+        second.answer().await.unwrap();
+        waiter.unlock().await.unwrap();
+    }
+}
+
 /// Lets each waiter take the lock, note its number, and unlock; returns the numbers in order.
 async fn served(waiting: Vec<(Handle, Call<bool>)>, holder: &Handle) -> Vec<usize> {
     let order = Arc::new(Mutex::new(Vec::new()));

@@ -7,10 +7,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::api::{LeasedPermit, LockGuard, Permit};
 use crate::error::{Effect, Error, Result};
 use crate::memory::{CountDownLatch, LeasedSemaphore, Lock, Semaphore};
 
 const WAIT: Duration = Duration::from_secs(2);
+
+/// Of what [`Twins::guards`] takes.
+const NOTHING: (i64, bool, usize, i64) = (0, false, 0, 0);
+const ALL: (i64, bool, usize, i64) = (2, true, 1, 1);
 
 fn poll_once<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
@@ -44,6 +49,33 @@ impl Twins {
         lock(&self.lock);
         leased(&self.leased);
         latch(&self.latch);
+    }
+
+    fn fail_with(&self, error: &Error) {
+        self.semaphore.fail_with(error.clone());
+        self.lock.fail_with(error.clone());
+        self.leased.fail_with(error.clone());
+        self.latch.fail_with(error.clone());
+    }
+
+    /// Two permits of five, the lock, one of two places; and a count of one.
+    async fn guards(&self) -> (Permit, LockGuard, LeasedPermit) {
+        assert_eq!(self.latch.try_set_count(1).await, Ok(true));
+        (
+            self.semaphore.permit(2).await.unwrap(),
+            self.lock.guard().await.unwrap(),
+            self.leased.permit().await.unwrap(),
+        )
+    }
+
+    /// What is taken, locked, held and left to count.
+    async fn taken(&self) -> (i64, bool, usize, i64) {
+        (
+            5 - self.semaphore.available_permits().await.unwrap(),
+            self.lock.is_locked().await.unwrap(),
+            self.leased.holders().await.unwrap().len(),
+            self.latch.count().await.unwrap(),
+        )
     }
 
     fn stall(&self) {
@@ -121,10 +153,7 @@ impl Twins {
 async fn each_call_fails_as_it_was_told_to() {
     let twins = Twins::new();
     let error = Error::outcome_unknown("it", "a call", "on purpose");
-    twins.semaphore.fail_with(error.clone());
-    twins.lock.fail_with(error.clone());
-    twins.leased.fail_with(error.clone());
-    twins.latch.fail_with(error.clone());
+    twins.fail_with(&error);
     let began = Instant::now();
     for told in twins.timed().await.into_iter().chain(twins.others().await) {
         assert_eq!(told, Err(error.clone()));
@@ -138,8 +167,8 @@ async fn each_call_fails_as_it_was_told_to() {
     let invalid = twins.semaphore.acquire(u32::MAX).await.unwrap_err();
     assert!(invalid.is_invalid_argument());
     twins.recover();
-    assert_eq!(twins.semaphore.available_permits().await, Ok(5));
-    assert_eq!(twins.lock.is_locked().await, Ok(false));
+    // Only the release has changed anything.
+    assert_eq!(twins.taken().await, (-1, false, 0, 0));
     assert_eq!(twins.timed().await, [const { Ok(true) }; 4]);
 }
 
@@ -196,32 +225,87 @@ async fn what_is_owed_meanwhile_is_carried_out_at_the_end() {
     assert_eq!(twins.latch.count().await, Ok(0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_time_to_live_begins_when_the_call_is_carried_out() {
+    let semaphore = Semaphore::new("seats");
+    semaphore.stall();
+    let mut setting = std::pin::pin!(semaphore.try_set_permits_for(1, WAIT));
+    assert!(poll_once(setting.as_mut()).is_pending());
+    tokio::time::advance(2 * WAIT).await;
+    semaphore.recover();
+    assert_eq!(setting.await, Ok(true));
+    assert_eq!(semaphore.available_permits().await, Ok(1));
+    tokio::time::advance(WAIT).await;
+    assert_eq!(semaphore.available_permits().await, Ok(0));
+}
+
+/// Gives back what [`Twins::guards`] has taken, and counts down.
+async fn given_back(twins: &Twins, guards: (Permit, LockGuard, LeasedPermit)) -> [Result<()>; 4] {
+    [
+        guards.0.release().await,
+        guards.1.unlock().await,
+        guards.2.release().await.map(|held| assert!(held)),
+        twins.latch.count_down().await,
+    ]
+}
+
 /// Nobody else could give it back: whoever has released a guard has it no more.
 #[tokio::test(start_paused = true)]
-async fn what_a_guard_can_not_give_back_now_is_given_back_later() {
-    let twins = Twins::new();
-    let guards = (
-        twins.semaphore.permit(2).await.unwrap(),
-        twins.lock.guard().await.unwrap(),
-        twins.leased.permit().await.unwrap(),
-    );
-    let away = Error::unavailable("it", "on purpose");
-    twins.semaphore.fail_with(away.clone());
-    twins.lock.fail_with(away.clone());
-    twins.leased.fail_with(away);
-    let told = [
-        guards.0.release().await.unwrap_err(),
-        guards.1.unlock().await.unwrap_err(),
-        guards.2.release().await.unwrap_err(),
-    ];
-    for error in told {
-        assert_eq!(error.effect(), Effect::Unknown, "{error}");
-        assert!(error.to_string().contains("on purpose"), "{error}");
+async fn what_can_not_be_given_back_now_is_given_back_later() {
+    let refused = Error::RefusedForNow {
+        name: "it".to_owned(),
+        detail: "on purpose".to_owned(),
+    };
+    let unfinished = Error::Unfinished {
+        left: 1,
+        waited: WAIT,
+    };
+    for error in [
+        Error::unavailable("it", "on purpose"),
+        refused,
+        Error::outcome_unknown("it", "a call", "on purpose"),
+        unfinished.clone(),
+    ] {
+        let twins = Twins::new();
+        let guards = twins.guards().await;
+        twins.fail_with(&error);
+        for told in given_back(&twins, guards).await {
+            let told = told.unwrap_err();
+            assert!(matches!(told, Error::OutcomeUnknown { .. }), "{told}");
+            let why = if error == unfinished {
+                "shutdown"
+            } else {
+                "on purpose"
+            };
+            assert!(told.to_string().contains(why), "{told}");
+        }
+        twins.recover();
+        assert_eq!(twins.taken().await, NOTHING, "{error}");
     }
-    twins.recover();
-    assert_eq!(twins.semaphore.available_permits().await, Ok(5));
-    assert_eq!(twins.lock.is_locked().await, Ok(false));
-    assert!(twins.leased.holders().await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_for_good_is_not_given_back() {
+    let shut_down = Error::ShutDown {
+        name: "it".to_owned(),
+    };
+    for error in [Error::server("it", "on purpose"), shut_down] {
+        let twins = Twins::new();
+        let guards = twins.guards().await;
+        let dropped = (
+            twins.semaphore.permit(1).await.unwrap(),
+            twins.leased.permit().await.unwrap(),
+        );
+        twins.fail_with(&error);
+        for told in given_back(&twins, guards).await {
+            assert_eq!(told, Err(error.clone()));
+        }
+        drop(dropped);
+        twins.recover();
+        assert_eq!(twins.taken().await, ALL, "{error}");
+        // Its owner still has it.
+        twins.lock.unlock().await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

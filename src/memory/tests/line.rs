@@ -105,6 +105,25 @@ async fn a_large_one_that_gives_up_lets_the_stopped_line_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stopped_line_goes_on_with_nothing_where_the_semaphore_has_vanished() {
+    let semaphore = Semaphore::new("s");
+    let ttl = PASSING_LIMIT + MOMENT;
+    assert!(semaphore.try_set_permits_for(2, ttl).await.unwrap());
+    let mut large = Box::pin(semaphore.acquire(4));
+    assert_waits!(large);
+    semaphore.acquire(1).await.unwrap();
+    advance(PASSING_LIMIT).await;
+    let mut small = pin!(semaphore.acquire(1));
+    assert_waits!(small);
+    advance(MOMENT).await;
+    drop(large);
+    assert_waits!(small);
+    // It is there anew, without a time to live.
+    semaphore.release(1).await.unwrap();
+    answer!(small);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_timed_wait_does_not_jump_a_stopped_line_at_its_deadline() {
     let semaphore = Semaphore::with_permits("s", 2);
     let mut large = Box::pin(semaphore.acquire(4));

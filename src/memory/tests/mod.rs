@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::Semaphore;
+use super::{CountDownLatch, LeasedSemaphore, Lock, Semaphore};
 use crate::{Error, MAX_PERMITS};
 
 const MOMENT: Duration = Duration::from_millis(1);
@@ -60,7 +60,9 @@ macro_rules! answer {
 }
 
 mod faults;
+mod leases;
 mod line;
+mod lock;
 mod wakers;
 
 #[tokio::test]
@@ -310,6 +312,44 @@ async fn the_empty_name_is_refused_by_every_operation() {
         nameless.permit(0),
         nameless.permit_for(0, MOMENT),
         nameless.try_permit(0),
+    );
+    let nameless = Lock::new("");
+    assert_refused!(
+        nameless.lock(),
+        nameless.try_lock(),
+        nameless.try_lock_for(MOMENT),
+        nameless.hold(None, None),
+        nameless.unlock(),
+        nameless.force_unlock(),
+        nameless.is_locked(),
+        nameless.is_held(),
+        nameless.hold_count(),
+        nameless.remaining_ttl(),
+        nameless.guard(),
+        nameless.guard_for(MOMENT),
+        nameless.try_guard(),
+    );
+    let nameless = LeasedSemaphore::new("", 1, None);
+    assert_refused!(
+        nameless.acquire(),
+        nameless.try_acquire(),
+        nameless.try_acquire_for(MOMENT),
+        nameless.release("id"),
+        nameless.refresh("id"),
+        nameless.holders(),
+        nameless.release_all(),
+        nameless.permit(),
+        nameless.permit_for(MOMENT),
+        nameless.try_permit(),
+    );
+    let nameless = CountDownLatch::new("");
+    assert_refused!(
+        nameless.try_set_count(1),
+        nameless.count_down(),
+        nameless.count(),
+        nameless.wait(),
+        nameless.wait_for(MOMENT),
+        nameless.wait_for(Duration::ZERO),
     );
 }
 
