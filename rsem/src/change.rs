@@ -4,11 +4,11 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use redisson_semaphore::RSemaphore;
+use redisson_semaphore::{Client, Error, RPermitExpirableSemaphore, RSemaphore};
 
 use crate::connect::Connect;
 use crate::exit::{self, Failure};
-use crate::look::{Kind, Looker, Object, show};
+use crate::look::{Kind, Looker, names, show};
 use crate::say::say;
 use crate::span;
 
@@ -17,9 +17,12 @@ pub(crate) enum Change {
     /// Set how many permits of a semaphore are available; creates it
     ///
     /// One that exists is asked for first. It is changed by the difference, so that permits that come and go meanwhile count.
+    ///
+    /// Where permits are held by ids (RPermitExpirableSemaphore) it is how many there are, those that are held among them. A
+    /// count-down latch looks as a semaphore does: this changes one, too.
     Set {
         name: String,
-        /// Those that are held come on top when they are given back
+        /// Those that are held come on top when they are given back, but for those with ids
         permits: u32,
         /// It vanishes after this time. Without it, it stays; also if it had a time to live before
         #[arg(long, value_name = "TIME", value_parser = span::parse)]
@@ -32,7 +35,8 @@ pub(crate) enum Change {
     },
     /// Add permits to a semaphore, or take some away (-3); creates it
     ///
-    /// A time to live stays. Asks before it takes some away: the counter may become negative.
+    /// A time to live stays. Asks before it takes some away: the counter may become negative. A count-down latch looks as a
+    /// semaphore does: this changes one, too.
     Add {
         name: String,
         #[arg(allow_negative_numbers = true)]
@@ -42,13 +46,17 @@ pub(crate) enum Change {
     },
     /// Take all permits of a semaphore that are available
     ///
-    /// A time to live stays.
+    /// A time to live stays. Refused where permits are held by ids: nobody would have the ids of these. A count-down latch looks
+    /// as a semaphore does: this changes one, too.
     Drain {
         name: String,
         #[command(flatten)]
         consent: Consent,
     },
     /// Give permits back that somebody else has taken and can't give back any more
+    ///
+    /// Refused where permits are held by ids: they come back by these, or when their leases end. A count-down latch looks as a
+    /// semaphore does: this changes one, too.
     Release {
         name: String,
         #[arg(default_value_t = 1)]
@@ -82,7 +90,12 @@ pub(crate) struct Consent {
 impl Change {
     pub(crate) async fn carry_out(self, connect: &Connect) -> Result<u8, Failure> {
         let client = connect.client().await?;
-        let semaphore = client.semaphore(self.name());
+        let target = Target {
+            looker: Looker::new(client.clone()),
+            key: connect.mapped(self.name()),
+            semaphore: client.semaphore(self.name()),
+            client: &client,
+        };
         let done = match self {
             Change::Set {
                 permits,
@@ -90,26 +103,17 @@ impl Change {
                 if_missing,
                 consent,
                 ..
-            } => {
-                set(
-                    connect,
-                    &semaphore,
-                    permits,
-                    ttl,
-                    (!if_missing).then_some(consent),
-                )
-                .await
-            }
+            } => set(&target, permits, ttl, (!if_missing).then_some(consent)).await,
             Change::Add {
                 permits, consent, ..
-            } => add(connect, &semaphore, permits, consent).await,
-            Change::Drain { consent, .. } => drain(connect, &semaphore, consent).await,
+            } => add(&target, permits, consent).await,
+            Change::Drain { consent, .. } => drain(&target, consent).await,
             Change::Release {
                 permits, consent, ..
-            } => release(connect, &semaphore, permits, consent).await,
-            Change::Reclaim { .. } => reclaim(&semaphore).await,
+            } => release(&target, permits, consent).await,
+            Change::Reclaim { .. } => reclaim(&target.semaphore).await,
             Change::Unlock { name, consent, .. } => {
-                let found = look(connect, &name).await?;
+                let found = target.looker.lock(&target.key).await?;
                 if !matches!(found.kind, Kind::Lock { .. } | Kind::Missing) {
                     let is_none = format!("{name:?} is no lock: {}", show::in_words(&found));
                     return Err(Failure::new(exit::DATA, is_none));
@@ -146,14 +150,65 @@ impl Change {
     }
 }
 
+/// What is to be changed.
+struct Target<'a> {
+    client: &'a Client,
+    looker: Looker,
+    /// As it stands in Redis.
+    key: String,
+    semaphore: RSemaphore,
+}
+
+impl Target<'_> {
+    /// What is found, for the question.
+    async fn state(&self) -> Result<String, Failure> {
+        let name = self.semaphore.name();
+        match self.looker.object(&self.key).await {
+            Ok(found) => Ok(format!("{name} {}", show::in_words(&found))),
+            // Who may change it need not be allowed to look.
+            Err(Error::PermissionDenied { .. }) => {
+                Ok(format!("{name} can't be looked at by this user"))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same semaphore, where permits of it are held by ids. While none is, nothing in Redis tells it from one without.
+    async fn with_ids(&self) -> Result<Option<RPermitExpirableSemaphore>, Failure> {
+        let leases = names::permit_leases(&self.key);
+        let held = match self.looker.ask::<u64>(["ZCARD", &leases]).await {
+            Ok(held) => held,
+            // Who may not use ids has a semaphore without.
+            Err(Error::PermissionDenied { .. }) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        let name = self.semaphore.name();
+        Ok((held > 0).then(|| self.client.permit_expirable_semaphore(name)))
+    }
+
+    /// For what would count a permit twice there.
+    async fn without_ids(&self, advice: &str) -> Result<(), Failure> {
+        match self.with_ids().await? {
+            None => Ok(()),
+            Some(found) => Err(Failure::new(
+                exit::DATA,
+                format!("permits of {:?} are held by ids: {advice}", found.name()),
+            )),
+        }
+    }
+}
+
 /// Whether it was set; one that exists only with the consent.
 async fn set(
-    connect: &Connect,
-    semaphore: &RSemaphore,
+    target: &Target<'_>,
     permits: u32,
     ttl: Option<Duration>,
     consent: Option<Consent>,
 ) -> Result<bool, Failure> {
+    if let Some(semaphore) = target.with_ids().await? {
+        return set_with_ids(target, &semaphore, permits, ttl, consent).await;
+    }
+    let semaphore = &target.semaphore;
     let name = semaphore.name();
     let created = match ttl {
         Some(ttl) => semaphore.try_set_permits_for(permits, ttl).await?,
@@ -167,7 +222,7 @@ async fn set(
         eprintln!("rsem: {name:?} exists");
         return Ok(false);
     };
-    let asked = format!("{}. Set it to {permits}?", state(connect, name).await?);
+    let asked = format!("{}. Set it to {permits}?", target.state().await?);
     if !consent.given(&asked)? {
         return Ok(false);
     }
@@ -189,64 +244,86 @@ async fn set(
     Ok(true)
 }
 
-async fn add(
-    connect: &Connect,
-    semaphore: &RSemaphore,
-    permits: i32,
-    consent: Consent,
+/// The same where permits are held by ids: how many there are, as those that are held come back by themselves.
+async fn set_with_ids(
+    target: &Target<'_>,
+    semaphore: &RPermitExpirableSemaphore,
+    permits: u32,
+    ttl: Option<Duration>,
+    consent: Option<Consent>,
 ) -> Result<bool, Failure> {
-    let name = semaphore.name();
+    if semaphore.try_set_permits(permits).await? {
+        if let Some(ttl) = ttl {
+            semaphore.expire(ttl, None).await?;
+        }
+        return tell_with_ids(semaphore).await;
+    }
+    let Some(consent) = consent else {
+        eprintln!("rsem: {:?} exists", semaphore.name());
+        return Ok(false);
+    };
+    let asked = format!("{}. Set it to {permits} in all?", target.state().await?);
+    if !consent.given(&asked)? {
+        return Ok(false);
+    }
+    semaphore.set_permits(permits).await?;
+    match ttl {
+        Some(ttl) => semaphore.expire(ttl, None).await?,
+        None => semaphore.clear_expire().await?,
+    };
+    tell_with_ids(semaphore).await
+}
+
+async fn add(target: &Target<'_>, permits: i32, consent: Consent) -> Result<bool, Failure> {
     if permits < 0 {
         let asked = format!(
             "{}. Take {} away?",
-            state(connect, name).await?,
+            target.state().await?,
             permits.unsigned_abs()
         );
         if !consent.given(&asked)? {
             return Ok(false);
         }
     }
-    semaphore.add_permits(permits).await?;
-    tell(semaphore).await
+    // Each kind has its own line of callers to be told.
+    if let Some(semaphore) = target.with_ids().await? {
+        semaphore.add_permits(permits).await?;
+        return tell_with_ids(&semaphore).await;
+    }
+    target.semaphore.add_permits(permits).await?;
+    tell(&target.semaphore).await
 }
 
-async fn drain(
-    connect: &Connect,
-    semaphore: &RSemaphore,
-    consent: Consent,
-) -> Result<bool, Failure> {
-    let name = semaphore.name();
-    let asked = format!(
-        "{}. Take all that are available?",
-        state(connect, name).await?
-    );
+async fn drain(target: &Target<'_>, consent: Consent) -> Result<bool, Failure> {
+    let advice = "nobody could give back what is taken without one; `rsem set` and `rsem add` change how many there are";
+    target.without_ids(advice).await?;
+    let asked = format!("{}. Take all that are available?", target.state().await?);
     if !consent.given(&asked)? {
         return Ok(false);
     }
+    let semaphore = &target.semaphore;
     say(format_args!(
-        "{name}: {} taken",
+        "{}: {} taken",
+        semaphore.name(),
         semaphore.drain_permits().await?
     ));
     Ok(true)
 }
 
-async fn release(
-    connect: &Connect,
-    semaphore: &RSemaphore,
-    permits: u32,
-    consent: Consent,
-) -> Result<bool, Failure> {
-    let name = semaphore.name();
+async fn release(target: &Target<'_>, permits: u32, consent: Consent) -> Result<bool, Failure> {
+    let advice = "they come back by these, or when their leases end; `rsem set` and `rsem add` change how many there are";
+    target.without_ids(advice).await?;
     let asked = format!(
         "{}. Give {permits} back? If they are still held, there will be too many.",
-        state(connect, name).await?
+        target.state().await?
     );
     if !consent.given(&asked)? {
         return Ok(false);
     }
+    let semaphore = &target.semaphore;
     // A misspelled name would create a semaphore.
     if !semaphore.release_if_exists(permits).await? {
-        eprintln!("rsem: {name:?} does not exist");
+        eprintln!("rsem: {:?} does not exist", semaphore.name());
         return Ok(false);
     }
     tell(semaphore).await
@@ -279,17 +356,14 @@ async fn tell(semaphore: &RSemaphore) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// What is found, for the question.
-async fn state(connect: &Connect, name: &str) -> Result<String, Failure> {
-    Ok(format!(
-        "{name} {}",
-        show::in_words(&look(connect, name).await?)
-    ))
-}
-
-async fn look(connect: &Connect, name: &str) -> Result<Object, Failure> {
-    let looker = Looker::new(connect.client().await?);
-    Ok(looker.object(&connect.mapped(name)).await?)
+async fn tell_with_ids(semaphore: &RPermitExpirableSemaphore) -> Result<bool, Failure> {
+    let (available, permits) =
+        tokio::try_join!(semaphore.available_permits(), semaphore.permits())?;
+    say(format_args!(
+        "{}: {available} available of {permits}",
+        semaphore.name()
+    ));
+    Ok(true)
 }
 
 impl Consent {

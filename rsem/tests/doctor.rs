@@ -162,6 +162,34 @@ async fn missing_grants_are_named_so_that_they_can_be_given() {
     }
 }
 
+/// A lock has more beside it than its fence, and its callers ask for the time.
+#[tokio::test]
+async fn a_lock_needs_all_that_stands_beside_it() {
+    let all = "app on >p +@all ~door ~redisson_lock_fence:{door}:* ~redisson_lock_token:{door} \
+        &redisson_lock__channel:{door}";
+    for (more, missing) in [
+        ("~redisson_lock_next:{door} -time", Some("+time")),
+        ("", Some("~redisson_lock_*:{door}*")),
+        ("~redisson_lock_next:{door}", None),
+    ] {
+        let rules = format!("{all} {more}");
+        let server = RedisServer::options().user(&rules).start().await;
+        let arguments = ["--acl-user", "app", "-l", "door", "--no-scan"];
+        let (_, _, found) = doctor(&server.url(), &arguments).await;
+        let of_door = found.iter().filter(|finding| {
+            let text = finding["found"].as_str().expect("text");
+            text.contains("lock \"door\"")
+        });
+        let advice: Vec<_> = of_door
+            .filter_map(|finding| finding["advice"].as_str())
+            .collect();
+        match missing {
+            None => assert!(advice.is_empty(), "{advice:?}"),
+            Some(missing) => assert!(advice[0].contains(missing), "{more}: {advice:?}"),
+        }
+    }
+}
+
 /// The commands that the guide names for semaphores, their turns and locks.
 fn granted_by_the_guide() -> BTreeSet<String> {
     let guide = include_str!("../../src/guide/operations.md");

@@ -10,6 +10,7 @@ use program::terminal::Terminal;
 use program::{Program, command, rsem};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
+use redisson_semaphore::{Client, RemainingTtl};
 use serde_json::{Value, json};
 use support::server::RedisServer;
 use support::waiters::{channel, until_subscribers};
@@ -352,6 +353,156 @@ async fn in_a_terminal_it_asks() {
         terminal.press(answer);
         assert_eq!(terminal.ended().await.0, status);
         assert_eq!(available(&mut connection, "seats").await, Some(after));
+    }
+}
+
+/// What is held by ids counts among all permits, and comes back by its id alone.
+#[tokio::test]
+async fn permits_with_ids_are_not_counted_twice() {
+    let server = RedisServer::start().await;
+    let url = server.url();
+    let client = Client::connect(url.clone()).await.unwrap();
+    let jobs = client.permit_expirable_semaphore("jobs");
+    assert!(jobs.try_set_permits(2).await.unwrap());
+    let held = jobs.acquire().await.unwrap();
+    let steps: [(&[&str], i32, &str, i64); 9] = [
+        (&["release", "jobs", "--yes"], 65, "held by ids", 2),
+        (&["drain", "jobs", "--yes"], 65, "held by ids", 2),
+        (&["set", "jobs", "7", "--if-missing"], 1, "exists", 2),
+        (
+            &["set", "jobs", "7"],
+            64,
+            "jobs has 1 available and 1 held by ids. Set it to 7 in all?",
+            2,
+        ),
+        (&["set", "jobs", "3", "--yes"], 0, "2 available of 3", 3),
+        (
+            &["set", "jobs", "3", "--yes", "--ttl", "1h"],
+            0,
+            "2 available of 3",
+            3,
+        ),
+        (&["add", "jobs", "2"], 0, "4 available of 5", 5),
+        (&["add", "jobs", "-1", "--yes"], 0, "3 available of 4", 4),
+        (&["set", "jobs", "0", "--yes"], 0, "-1 available of 0", 0),
+    ];
+    let mut to_expire = false;
+    for (arguments, status, told, permits) in steps {
+        let ended = rsem(&url, arguments).await;
+        assert_eq!(ended.status, status, "{arguments:?}: {ended:?}");
+        let all = format!("{}{}", ended.out, ended.err);
+        assert!(all.contains(told), "{arguments:?}: {ended:?}");
+        assert_eq!(jobs.permits().await, Ok(permits), "{arguments:?}");
+        assert_eq!(jobs.acquired_permits().await, Ok(1), "{arguments:?}");
+        // It stays unless it is set anew.
+        if arguments[0] == "set" && status == 0 {
+            to_expire = arguments.contains(&"--ttl");
+        }
+        let expires = matches!(jobs.remaining_ttl().await, Ok(RemainingTtl::Expires(_)));
+        assert_eq!(expires, to_expire, "{arguments:?}");
+    }
+    // Whoever waits for one by its id is told.
+    let waiting = tokio::spawn(async move { jobs.acquire_many(2).await });
+    let mut connection = server.connection().await;
+    until_subscribers(&mut connection, &channel("jobs"), 1).await;
+    let added = rsem(&url, &["add", "jobs", "3"]).await;
+    assert_eq!(added.status, 0, "{added:?}");
+    assert_eq!(waiting.await.unwrap().unwrap().len(), 2);
+    let jobs = client.permit_expirable_semaphore("jobs");
+    jobs.release(held.id()).await.unwrap();
+    // Their number outlives the counter.
+    let _: () = connection.del("jobs").await.unwrap();
+    let set = rsem(&url, &["set", "jobs", "5"]).await;
+    assert_eq!((set.status, &*set.out), (0, "jobs: 3 available of 5\n"));
+}
+
+/// With what the guide grants for locks, and no more.
+#[tokio::test]
+async fn a_service_may_take_its_lock_away() {
+    let guide = include_str!("../../src/guide/operations.md");
+    let (_, grants) = guide.split_once("For locks:").expect("the chapter");
+    let grants = grants.split("```").nth(1).expect("its rules");
+    let grants = grants
+        .split_whitespace()
+        .filter(|word| word.starts_with(['~', '&', '+']));
+    let rules = format!("app on >p +ping {}", grants.collect::<Vec<_>>().join(" "));
+    let server = RedisServer::options().user(&rules).start().await;
+    let url = server.url_as("app", "p");
+    let unlock = ["unlock", "door", "--force", "--yes"];
+    let mut connection = server.connection().await;
+    for (fields, status, told) in [
+        (
+            &[("12e1ee62-5cda-4d59-8592-fd41bffb9937:7", "1")][..],
+            0,
+            "unlocked",
+        ),
+        (&[], 1, "nobody held it"),
+        (&[("field", "value")], 65, "is no lock"),
+    ] {
+        for field in fields {
+            let _: () = connection.hset("door", field.0, field.1).await.unwrap();
+        }
+        let ended = rsem(&url, &unlock).await;
+        let all = format!("{}{}", ended.out, ended.err);
+        assert_eq!(ended.status, status, "{fields:?}: {all}");
+        assert!(all.contains(told), "{all}");
+    }
+    let _: () = connection.set("door", 1).await.unwrap();
+    assert_eq!(rsem(&url, &unlock).await.status, 65);
+    assert_eq!(available(&mut connection, "door").await, Some(1));
+}
+
+#[tokio::test]
+async fn whatever_stands_beside_an_object_is_shown() {
+    let server = RedisServer::start().await;
+    let url = server.url();
+    let mut connection = server.connection().await;
+    let keys = [
+        "redisson_sc_turns_notes:{seats}",
+        "redisson_sc_leased_once:{seats}:a-client",
+        "redisson_sc_leased_turns:{seats}",
+        "redisson_sc_leased_turns_notes:{seats}",
+        "redisson_lock_next:{seats}",
+        "redisson_lock_fence:{seats}:a-client",
+        "redisson_countdownlatch_once:{seats}:a-client",
+        "redisson_sc_recipe_once:fair:{seats}:a-client:1",
+        "redisson_sc_recipe_line:set:{seats}",
+        "redisson_sc_recipe_notes:slots:{seats}",
+        "redisson_sc_recipe_notes:timestamp:{seats}",
+        "redisson_sc_recipe_line:lock:{seats}",
+    ];
+    let _: () = connection.set("seats", 1).await.unwrap();
+    for key in keys {
+        let _: () = connection.set(key, 1).await.unwrap();
+    }
+    let shown = rsem(&url, &["show", "--records", "seats"]).await.out;
+    for key in keys {
+        let line = format!("  beside it     {key} (");
+        assert!(shown.contains(&line), "{key}: {shown}");
+    }
+    let told = rsem(&url, &["doctor"]).await.out;
+    let count = format!("fine   records      {}, some ", keys.len());
+    assert!(told.contains(&count), "{told}");
+}
+
+/// Who may change a semaphore may do so without being allowed to look.
+#[tokio::test]
+async fn a_service_may_change_what_it_uses() {
+    let rules = "app on >p +ping ~seats ~redisson_sc*:{seats}* &redisson_sc*:{seats}* \
+        +eval +evalsha +get +set +incrby +del +publish +pubsub +subscribe +unsubscribe";
+    let server = RedisServer::options().user(rules).start().await;
+    let url = server.url_as("app", "p");
+    for (arguments, after) in [
+        (&["set", "seats", "2"][..], 2),
+        (&["add", "seats", "2"], 4),
+        (&["add", "seats", "-1", "--yes"], 3),
+        (&["drain", "seats", "--yes"], 0),
+        (&["release", "seats", "--yes"], 1),
+    ] {
+        let ended = rsem(&url, arguments).await;
+        assert_eq!(ended.status, 0, "{arguments:?}: {ended:?}");
+        let counter = available(&mut server.connection().await, "seats").await;
+        assert_eq!(counter, Some(after), "{arguments:?}");
     }
 }
 

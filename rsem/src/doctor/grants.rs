@@ -34,7 +34,11 @@ pub(super) async fn examine(looker: &Looker, user: Option<&str>, uses: &Uses) ->
         let names: &[String] = if given.is_empty() { &any } else { given };
         for name in names {
             let mut missing = Missing::default();
-            for command in kind.commands(name) {
+            let mut commands = kind.commands(name);
+            if looker.master().is_some() {
+                commands.extend(in_a_cluster(looker, &kind.channel(name)));
+            }
+            for command in commands {
                 let words = ["ACL", "DRYRUN", &user].into_iter();
                 let words: Vec<&str> = words.chain(command.iter().map(String::as_str)).collect();
                 match looker.ask::<String>(&words).await {
@@ -73,13 +77,20 @@ impl Kind {
         }
     }
 
+    /// Where its callers are woken.
+    fn channel(&self, name: &str) -> String {
+        match self {
+            Kind::Semaphore | Kind::Turns => names::semaphore_channel(name),
+            Kind::Lock => names::lock_channel(name),
+        }
+    }
+
     /// Each command that is used, with the keys and channels that it is used on.
     fn commands(&self, name: &str) -> Vec<Vec<String>> {
         match self {
             Kind::Semaphore => {
-                let [record, _] = names::client_record_beginnings(name);
-                let record = format!("{record}{ANY}");
-                let mut all = around(&names::semaphore_channel(name));
+                let record = names::semaphore_record(name, ANY);
+                let mut all = around(&self.channel(name));
                 for key in [name, &record] {
                     all.extend([
                         words(&["GET", key]),
@@ -91,30 +102,39 @@ impl Kind {
                 all
             }
             Kind::Turns => {
-                let turns = names::turns(name);
+                let (turns, notes) = (names::turns(name), names::turns_notes(name));
+                let own_channel = format!("{turns}:{ANY}");
                 vec![
                     words(&["TIME"]),
                     words(&["ZADD", &turns, "1", "m"]),
                     words(&["ZRANGE", &turns, "0", "1"]),
                     words(&["ZREM", &turns, "m"]),
                     words(&["ZCARD", &turns]),
-                    words(&["HLEN", &turns]),
-                    words(&["HGET", &turns, "f"]),
-                    words(&["HMGET", &turns, "f"]),
-                    words(&["HSET", &turns, "f", "1"]),
-                    words(&["HDEL", &turns, "f"]),
+                    words(&["HLEN", &notes]),
+                    words(&["HGET", &notes, "f"]),
+                    words(&["HMGET", &notes, "f"]),
+                    words(&["HSET", &notes, "f", "1"]),
+                    words(&["HDEL", &notes, "f"]),
                     words(&["PEXPIRE", &turns, "1"]),
+                    words(&["PEXPIRE", &notes, "1"]),
+                    words(&["SUBSCRIBE", &turns]),
+                    words(&["PUBLISH", &own_channel, "1"]),
                 ]
             }
             Kind::Lock => {
-                let [_, fence] = names::client_record_beginnings(name);
-                let (fence, token) = (format!("{fence}{ANY}"), names::fencing_token(name));
-                let mut all = around(&names::lock_channel(name));
+                let (fence, token) = (names::lock_fence(name, ANY), names::fencing_token(name));
+                let next = names::lock_next(name);
+                let mut all = around(&self.channel(name));
                 all.extend([
                     words(&["GET", &fence]),
                     words(&["SET", &fence, "1"]),
+                    words(&["GET", &token]),
                     words(&["INCR", &token]),
-                    words(&["EXISTS", name]),
+                    words(&["TIME"]),
+                    words(&["GET", &next]),
+                    words(&["SET", &next, "1"]),
+                    words(&["DEL", &next]),
+                    words(&["EXISTS", name, &fence, &next]),
                     words(&["DEL", name]),
                     words(&["HSET", name, "f", "1"]),
                     words(&["HGET", name, "f"]),
@@ -165,6 +185,24 @@ fn around(channel: &str) -> Vec<Vec<String>> {
     ]
 }
 
+/// What every object needs besides, in a cluster.
+fn in_a_cluster(looker: &Looker, channel: &str) -> Vec<Vec<String>> {
+    let mut all = vec![
+        words(&["CLUSTER", "SLOTS"]),
+        words(&["CLUSTER", "INFO"]),
+        words(&["ASKING"]),
+    ];
+    if looker.has_sharded_messages() {
+        all.extend([
+            words(&["SPUBLISH", channel, "1"]),
+            words(&["PUBSUB", "SHARDNUMSUB", channel]),
+            words(&["SSUBSCRIBE", channel]),
+            words(&["SUNSUBSCRIBE", channel]),
+        ]);
+    }
+    all
+}
+
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
@@ -184,8 +222,13 @@ impl Missing {
             return;
         }
         if answer.contains("command") {
-            let name = command[0].to_ascii_lowercase();
-            self.commands.insert(format!("+{name}"));
+            // Of `CLUSTER` nothing is to be granted that changes one.
+            let words = match command[0].as_str() {
+                "CLUSTER" => command[..2].join("|"),
+                name => name.to_owned(),
+            };
+            self.commands
+                .insert(format!("+{}", words.to_ascii_lowercase()));
         }
         self.places |= names_count;
     }

@@ -25,7 +25,7 @@ use crate::say::say;
 /// Look whether the server and its ACL are fit for semaphores and locks; each finding says what to do
 ///
 /// Changes nothing. Looks at version, role, memory and eviction, persistence, replicas, clients, the clock, round trips, the
-/// grants of the ACL, the size of the records, and for clients that are gone with permits. The status is 1 if something is wrong.
+/// grants of the ACL, the size of the records, and for clients that are gone with permits; in a cluster at those of each master. The status is 1 if something is wrong.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// A semaphore that the user must be able to use; may be given several times. Without names only commands are looked at
@@ -91,6 +91,14 @@ impl Finding {
         }
     }
 
+    /// The same, with the master's name in front.
+    fn at(mut self, master: Option<&str>) -> Self {
+        if let Some(master) = master {
+            self.found = format!("{master}: {}", self.found);
+        }
+        self
+    }
+
     fn print(&self) {
         let level = match self.level {
             Level::Fine => "fine",
@@ -120,13 +128,18 @@ impl Finding {
 impl Doctor {
     pub(crate) async fn carry_out(self, connect: &Connect) -> Result<u8, Failure> {
         let looker = Looker::new(connect.client().await?);
-        let mut findings = server::examine(&looker).await;
         let names = |names: &[String]| names.iter().map(|name| connect.mapped(name)).collect();
         let uses = grants::Uses {
             semaphores: names(&self.semaphore),
             locks: names(&self.lock),
         };
-        findings.extend(grants::examine(&looker, self.acl_user.as_deref(), &uses).await);
+        let mut findings = Vec::new();
+        // Each master of a cluster has settings and users of its own.
+        for looker in looker.each() {
+            let mut found = server::examine(&looker).await;
+            found.extend(grants::examine(&looker, self.acl_user.as_deref(), &uses).await);
+            findings.extend(found.into_iter().map(|finding| finding.at(looker.master())));
+        }
         if !self.no_scan {
             findings.extend(records::examine(&looker).await);
         }

@@ -4,7 +4,7 @@ use super::{Finding, watched};
 use crate::look::{Looker, names};
 
 const ABOUT: &str = "records";
-/// So many keys are looked at, at the most: some seconds' work.
+/// So many keys are looked at, at the most, of each master of a cluster: some seconds' work.
 const KEYS: u64 = 1_000_000;
 /// So many are weighed; the others are taken to weigh as much.
 const WEIGHED: usize = 1_000;

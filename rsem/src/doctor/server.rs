@@ -9,8 +9,8 @@ use super::Finding;
 use crate::look::Looker;
 use crate::span;
 
-/// The version that this crate is tested with.
-const TESTED: (u32, u32) = (7, 0);
+/// The oldest version that this crate is tested with.
+const TESTED: (u32, u32) = (6, 2);
 const PINGS: usize = 11;
 /// Farther away than most: who is nearer is served first, often.
 const FAR: Duration = Duration::from_millis(5);
@@ -57,7 +57,7 @@ pub(super) async fn examine(looker: &Looker) -> Vec<Finding> {
             }
             findings.extend([
                 version(&facts),
-                role(&facts),
+                role(looker, &facts),
                 eviction(&facts),
                 persistence(&facts),
                 replicas(&facts),
@@ -99,15 +99,20 @@ fn version(facts: &Facts) -> Finding {
     Finding::fine("version", found)
 }
 
-fn role(facts: &Facts) -> Finding {
-    if facts.text("redis_mode") == "cluster" {
+fn role(looker: &Looker, facts: &Facts) -> Finding {
+    let (of_cluster, reached_so) = (
+        facts.text("redis_mode") == "cluster",
+        looker.master().is_some(),
+    );
+    if of_cluster && !reached_so {
         return Finding::wrong(
             "role",
-            "part of a cluster",
-            "use a standalone server: clusters are not supported yet",
+            "a node of a cluster, which is taken for a server of its own",
+            "its URL is redis+cluster://: what other nodes have is not found otherwise",
         );
     }
     match facts.text("role") {
+        "master" if of_cluster => Finding::fine("role", "a primary of a cluster"),
         "master" => Finding::fine("role", "primary"),
         role => Finding::wrong(
             "role",
@@ -257,4 +262,29 @@ async fn clock(looker: &Looker) -> Result<Finding> {
     } else {
         Finding::fine("clock", "the server's is this machine's")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+
+    #[test]
+    fn versions_that_are_tested_are_fine() {
+        for (text, level) in [
+            ("6.0.20", Level::Note),
+            ("6.2.0", Level::Fine),
+            ("7.0.15", Level::Fine),
+            ("8.0.1", Level::Fine),
+        ] {
+            let facts = Facts {
+                info: HashMap::from([("redis_version".to_owned(), text.to_owned())]),
+                settings: HashMap::new(),
+            };
+            assert_eq!(version(&facts).level, level, "{text}");
+        }
+        let readme = include_str!("../../../README.md");
+        let oldest = format!("for Redis {}.{} to", TESTED.0, TESTED.1);
+        assert!(readme.contains(&oldest), "{oldest}");
+    }
 }

@@ -89,6 +89,30 @@ impl Kind {
             Kind::Other(kind) => kind,
         }
     }
+
+    /// What a hash is.
+    fn of_hash(
+        mut holders: Vec<(String, String)>,
+        token: Option<u64>,
+        queued: Option<u64>,
+    ) -> Self {
+        holders.truncate(HOLDERS);
+        if let Some(at) = holders.iter().position(|(field, _)| field == "mode") {
+            let (_, mode) = holders.swap_remove(at);
+            return Kind::ReadWriteLock { mode, holders };
+        }
+        // `<uuid>:<number>`, and how often.
+        let owner =
+            |(field, count): &(String, String)| field.contains(':') && count.parse::<u64>().is_ok();
+        if !holders.iter().all(owner) {
+            return Kind::Other("hash".to_owned());
+        }
+        Kind::Lock {
+            holders,
+            token,
+            queued,
+        }
+    }
 }
 
 impl Object {
@@ -120,17 +144,50 @@ pub(crate) struct Record {
 #[derive(Clone)]
 pub(crate) struct Looker {
     client: Client,
+    /// The only one that is asked, of a cluster's.
+    master: Option<String>,
 }
 
 impl Looker {
     pub(crate) fn new(client: Client) -> Self {
-        Looker { client }
+        Looker {
+            client,
+            master: None,
+        }
     }
 
-    /// One command. Those that are waited for together travel together.
+    /// The same for each master of a cluster alone: for what is not about one key. A single server is looked at as it is.
+    pub(crate) fn each(&self) -> Vec<Looker> {
+        let masters = self.client.masters().into_iter();
+        let lookers: Vec<Looker> = masters
+            .map(|master| Looker {
+                client: self.client.clone(),
+                master: Some(master),
+            })
+            .collect();
+        match lookers.is_empty() {
+            true => vec![self.clone()],
+            false => lookers,
+        }
+    }
+
+    /// Which master of a cluster it looks at alone.
+    pub(crate) fn master(&self) -> Option<&str> {
+        self.master.as_deref()
+    }
+
+    /// Whether those who wait listen to sharded messages.
+    pub(crate) fn has_sharded_messages(&self) -> bool {
+        self.client.has_sharded_messages()
+    }
+
+    /// One command. Those that are waited for together travel together. In a cluster it goes where its key is.
     pub(crate) async fn ask<'w, T: Read>(&self, words: impl AsRef<[&'w str]>) -> Result<T> {
         let words = words.as_ref();
-        let answer = self.client.ask(words).await?;
+        let answer = match &self.master {
+            Some(master) => self.client.ask_at(master, words).await?,
+            None => self.client.ask(words).await?,
+        };
         T::read(answer).ok_or_else(|| Error::server(words[0], "it is not answered as Redis does"))
     }
 
@@ -157,6 +214,28 @@ impl Looker {
         })
     }
 
+    /// The lock that stands under `key`: with no more than a lock's user may do, where that is all.
+    pub(crate) async fn lock(&self, key: &str) -> Result<Object> {
+        match self.object(key).await {
+            Err(Error::PermissionDenied { .. }) => {}
+            found => return found,
+        }
+        let (fields, ttl) = tokio::join!(
+            self.ask::<Pairs<String, String>>(["HGETALL", key]),
+            self.ask::<i64>(["PTTL", key]),
+        );
+        let kind = match fields?.0 {
+            fields if fields.is_empty() => Kind::Missing,
+            fields => Kind::of_hash(fields, None, None),
+        };
+        Ok(Object {
+            key: key.to_owned(),
+            kind,
+            ttl: u64::try_from(ttl?).ok().map(Duration::from_millis),
+            listeners: None,
+        })
+    }
+
     /// Several, at about the same time.
     pub(crate) async fn objects(&self, keys: &[String]) -> Result<Vec<Object>> {
         try_join_all(keys.iter().map(|key| self.object(key))).await
@@ -164,9 +243,17 @@ impl Looker {
 
     async fn listeners(&self, key: &str) -> Result<u64> {
         let (semaphore, lock) = (names::semaphore_channel(key), names::lock_channel(key));
-        let counts: HashMap<String, u64> =
-            self.ask(["PUBSUB", "NUMSUB", &semaphore, &lock]).await?;
-        Ok(counts.values().sum())
+        let counting = match self.has_sharded_messages() {
+            true => "SHARDNUMSUB",
+            false => "NUMSUB",
+        };
+        // Each counts those who have come to it.
+        let asked = self.each().into_iter().map(async |looker| {
+            let counts: HashMap<String, u64> =
+                (looker.ask(["PUBSUB", counting, &semaphore, &lock])).await?;
+            Ok(counts.values().sum::<u64>())
+        });
+        Ok(try_join_all(asked).await?.into_iter().sum())
     }
 
     async fn string(&self, key: &str) -> Result<Kind> {
@@ -214,23 +301,8 @@ impl Looker {
             self.ask::<Option<u64>>(["GET", &token]),
             self.ask::<u64>(["LLEN", &queue]),
         );
-        let mut holders = fields?.1.0;
-        holders.truncate(HOLDERS);
-        if let Some(at) = holders.iter().position(|(field, _)| field == "mode") {
-            let (_, mode) = holders.swap_remove(at);
-            return Ok(Kind::ReadWriteLock { mode, holders });
-        }
-        // `<uuid>:<number>`, and how often.
-        let owner =
-            |(field, count): &(String, String)| field.contains(':') && count.parse::<u64>().is_ok();
-        if !holders.iter().all(owner) {
-            return Ok(Kind::Other("hash".to_owned()));
-        }
-        Ok(Kind::Lock {
-            holders,
-            token: token.ok().flatten(),
-            queued: queued.ok().filter(|queued| *queued > 0),
-        })
+        let queued = queued.ok().filter(|queued| *queued > 0);
+        Ok(Kind::of_hash(fields?.1.0, token.ok().flatten(), queued))
     }
 
     async fn zset(&self, key: &str) -> Result<Kind> {
@@ -280,8 +352,8 @@ impl Looker {
         found.map(|(key, bytes)| Record { key, bytes }).collect()
     }
 
-    /// Goes through the names of all keys, up to so many of them, and keeps those that `take` wants. Also tells whether
-    /// that were all.
+    /// Goes through the names of all keys, up to so many of them (of each master of a cluster), and keeps those that `take`
+    /// wants. Also tells whether that were all.
     pub(crate) async fn scan(
         &self,
         pattern: &str,
@@ -289,24 +361,28 @@ impl Looker {
         mut take: impl FnMut(&str) -> bool,
     ) -> Result<(Vec<String>, bool)> {
         const STEP: u64 = 1_000;
-        let (mut cursor, mut found, mut looked) = ("0".to_owned(), Vec::new(), 0);
-        loop {
-            let step = STEP.to_string();
-            let (next, keys): (String, List<Vec<u8>>) = self
-                .ask(["SCAN", &cursor, "MATCH", pattern, "COUNT", &step])
-                .await?;
-            let keys = keys
-                .0
-                .into_iter()
-                .filter_map(|key| String::from_utf8(key).ok());
-            found.extend(keys.filter(|key| take(key)));
-            cursor = next;
-            looked += STEP;
-            if cursor == "0" || looked >= most {
-                found.sort();
-                found.dedup();
-                return Ok((found, cursor == "0"));
+        let step = STEP.to_string();
+        let (mut found, mut all) = (Vec::new(), true);
+        for looker in self.each() {
+            let (mut cursor, mut looked) = ("0".to_owned(), 0);
+            loop {
+                let words = ["SCAN", &cursor, "MATCH", pattern, "COUNT", &step];
+                let (next, keys): (String, List<Vec<u8>>) = looker.ask(words).await?;
+                let keys = keys
+                    .0
+                    .into_iter()
+                    .filter_map(|key| String::from_utf8(key).ok());
+                found.extend(keys.filter(|key| take(key)));
+                cursor = next;
+                looked += STEP;
+                if cursor == "0" || looked >= most {
+                    break;
+                }
             }
+            all &= cursor == "0";
         }
+        found.sort();
+        found.dedup();
+        Ok((found, all))
     }
 }

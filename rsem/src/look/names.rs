@@ -27,19 +27,44 @@ pub(crate) fn permit_leases(name: &str) -> String {
     }
 }
 
+/// Keys of this crate alone, one beside each object that has it.
+const SINGLE: [&str; 7] = [
+    "redisson_sc_turns",
+    "redisson_sc_turns_notes",
+    "redisson_sc_held",
+    "redisson_sc_alive",
+    "redisson_sc_leased_turns",
+    "redisson_sc_leased_turns_notes",
+    "redisson_lock_next",
+];
+/// Those of which each client has its own.
+const OF_CLIENTS: [&str; 4] = [
+    "redisson_sc_once",
+    "redisson_sc_leased_once",
+    "redisson_lock_fence",
+    "redisson_countdownlatch_once",
+];
+/// The same of the classic recipes; the layout comes behind.
+const SINGLE_OF_RECIPES: [&str; 2] = ["redisson_sc_recipe_line", "redisson_sc_recipe_notes"];
+const OF_CLIENTS_OF_RECIPES: [&str; 1] = ["redisson_sc_recipe_once"];
+const LAYOUTS: [&str; 5] = ["timestamp", "fair", "set", "slots", "lock"];
+
 /// The keys beside it that have one name each.
 pub(crate) fn single_records(name: &str) -> Vec<String> {
-    vec![
-        turns(name),
-        beside("redisson_sc_turns_notes", name),
-        permits_held(name),
-        believed_alive(name),
-        beside("redisson_lock_next", name),
+    let mut all: Vec<String> = SINGLE.iter().map(|prefix| beside(prefix, name)).collect();
+    all.extend(of_recipes(&SINGLE_OF_RECIPES, name));
+    all.extend([
         fencing_token(name),
         fair_queue(name),
         prefixed("redisson_lock_timeout", name),
         permit_leases(name),
-    ]
+    ]);
+    all
+}
+
+fn of_recipes(prefixes: &[&str], name: &str) -> Vec<String> {
+    let of_all = |prefix: &&str| LAYOUTS.map(|layout| beside(&format!("{prefix}:{layout}"), name));
+    prefixes.iter().flat_map(of_all).collect()
 }
 
 /// Which client's guards hold how many permits of a watched semaphore.
@@ -65,24 +90,48 @@ pub(crate) fn turns(name: &str) -> String {
     beside("redisson_sc_turns", name)
 }
 
-/// How the keys begin of which each client has its own: a semaphore's, and a lock's.
-pub(crate) fn client_record_beginnings(name: &str) -> [String; 2] {
-    ["redisson_sc_once", "redisson_lock_fence"].map(|prefix| format!("{}:", beside(prefix, name)))
+/// What is known of those who wait for their turns.
+pub(crate) fn turns_notes(name: &str) -> String {
+    beside("redisson_sc_turns_notes", name)
+}
+
+/// Who of those who wait for a lock is next.
+pub(crate) fn lock_next(name: &str) -> String {
+    beside("redisson_lock_next", name)
+}
+
+/// A client's last call on a semaphore.
+pub(crate) fn semaphore_record(name: &str, client: &str) -> String {
+    format!("{}:{client}", beside("redisson_sc_once", name))
+}
+
+/// Which calls of a client on a lock come too late.
+pub(crate) fn lock_fence(name: &str, client: &str) -> String {
+    format!("{}:{client}", beside("redisson_lock_fence", name))
+}
+
+/// How the keys begin of which each client has its own.
+pub(crate) fn client_record_beginnings(name: &str) -> Vec<String> {
+    let of_clients = OF_CLIENTS.iter().map(|prefix| beside(prefix, name));
+    let all = of_clients.chain(of_recipes(&OF_CLIENTS_OF_RECIPES, name));
+    all.map(|key| format!("{key}:")).collect()
 }
 
 /// Whether a key is one of this crate's, beside whichever object.
 pub(crate) fn is_record(key: &str) -> bool {
+    let beginning = key.split(':').next().unwrap_or_default();
+    is_of_records(beginning)
+}
+
+fn is_of_records(beginning: &str) -> bool {
     [
-        "redisson_sc_once:",
-        "redisson_sc_turns:",
-        "redisson_sc_turns_notes:",
-        "redisson_sc_held:",
-        "redisson_sc_alive:",
-        "redisson_lock_next:",
-        "redisson_lock_fence:",
+        &SINGLE[..],
+        &OF_CLIENTS,
+        &SINGLE_OF_RECIPES,
+        &OF_CLIENTS_OF_RECIPES,
     ]
     .iter()
-    .any(|beginning| key.starts_with(beginning))
+    .any(|known| known.contains(&beginning))
 }
 
 /// What all of those begin with.
@@ -102,5 +151,60 @@ fn prefixed(prefix: &str, name: &str) -> String {
         format!("{prefix}:{name}")
     } else {
         format!("{prefix}:{{{name}}}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Those that Redisson has, too.
+    const REDISSONS: [&str; 4] = [
+        "redisson_sc",
+        "redisson_lock__channel",
+        "redisson_lock_token",
+        "redisson_countdownlatch__channel__",
+    ];
+
+    /// How the names begin that stand in the library's source.
+    fn named_in(directory: &Path, all: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(directory).expect("the source") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                named_in(&path, all);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).expect("text");
+            for name in text.split("\"redisson_").skip(1) {
+                let is_end = |c: char| !c.is_ascii_lowercase() && c != '_';
+                let end = name.find(is_end).unwrap_or(name.len());
+                all.insert(format!("redisson_{}", &name[..end]));
+            }
+        }
+    }
+
+    #[test]
+    fn all_that_the_library_keeps_beside_objects_is_known() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src");
+        let mut named = BTreeSet::new();
+        named_in(&source, &mut named);
+        // Metrics are no keys.
+        named.retain(|name| !name.starts_with("redisson_semaphore_"));
+        for name in &named {
+            assert!(
+                is_of_records(name) || REDISSONS.contains(&name.as_str()),
+                "{name}"
+            );
+        }
+        let known = SINGLE.iter().chain(&OF_CLIENTS);
+        let known = known
+            .chain(&SINGLE_OF_RECIPES)
+            .chain(&OF_CLIENTS_OF_RECIPES);
+        for name in known {
+            assert!(named.contains(*name), "{name} is none any more");
+        }
     }
 }

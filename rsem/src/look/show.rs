@@ -207,6 +207,11 @@ pub(crate) fn in_words(object: &Object) -> String {
     let ttl = |ttl: Duration| format!(", for another {}", span::show(ttl));
     let ttl = object.ttl.map_or_else(String::new, ttl);
     match &object.kind {
+        Kind::Semaphore {
+            available,
+            leases: Some(leases),
+            ..
+        } => format!("has {available} available and {leases} held by ids{ttl}"),
         Kind::Semaphore { available, .. } => format!("has {available} available{ttl}"),
         Kind::Lock { holders, .. } | Kind::ReadWriteLock { holders, .. } => {
             let owners: Vec<String> = holders
