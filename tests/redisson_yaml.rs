@@ -181,6 +181,66 @@ async fn sentinels_are_found_by_the_same_file() {
     peer.shutdown().await;
 }
 
+/// Redisson asks without a password first: then with that of the sentinels, or else of the servers, but never as their user.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_are_told_a_password_where_they_want_one() {
+    let server = RedisServer::options().user("app on >shared ~* &* +@all");
+    let server = server.start().await;
+    let open = RedisServer::options().sentinel();
+    let locked = RedisServer::options().sentinel().password("shared");
+    for (number, (sentinel, version, more)) in [
+        (&locked, "4.7.0", ""),
+        (&locked, "3.27.2", ""),
+        (&open, "4.7.0", ""),
+        (
+            &open,
+            "4.7.0",
+            "  sentinelUsername: nobody\n  sentinelPassword: other\n",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let sentinel = sentinel.clone().start().await;
+        sentinels::monitor(&sentinel, MASTER, server.port(), "harness", 1).await;
+        let text = format!(
+            "sentinelServersConfig:\n  masterName: {MASTER}\n  sentinelAddresses: [\"redis://127.0.0.1:{}\"]\n{more}  \
+             checkSentinelsList: false\n  readMode: MASTER\n  subscriptionMode: MASTER\n  \
+             masterConnectionMinimumIdleSize: 1\n  username: app\n  password: shared\n",
+            sentinel.port()
+        );
+        let file = File::new(&text);
+        let client = Client::from_redisson_yaml(file.path()).await.unwrap();
+        let peer = JavaPeer::start_with(version, "redis://", &["--yaml", file.path()]).await;
+        share(&client, &peer, &format!("seats-{number}")).await;
+        peer.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_stands_beside_the_servers_comes_before_what_they_have() {
+    let server = RedisServer::options().user("app on >secret ~* &* +@all");
+    let server = server.start().await;
+    let text = format!(
+        "singleServerConfig:\n  address: redis://127.0.0.1:{}\n  connectionMinimumIdleSize: 1\n  username: nobody\n  \
+         password: other\nusername: app\npassword: secret\n",
+        server.port()
+    );
+    let file = File::new(&text);
+    let client = Client::from_redisson_yaml(file.path()).await.unwrap();
+    let peer = JavaPeer::start_with("4.7.0", "redis://", &["--yaml", file.path()]).await;
+    share(&client, &peer, "seats").await;
+    peer.shutdown().await;
+    // But for a mapper that is the default one.
+    let mapped = text.replace(
+        "  username",
+        "  nameMapper: !<com.example.Mapper> {}\n  username",
+    );
+    let default = "nameMapper: !<org.redisson.api.DefaultNameMapper> {}\n";
+    let error = RedissonYaml::text(mapped + default).builder().unwrap_err();
+    assert!(error.to_string().contains("com.example.Mapper"), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_password_nobody_logs_in() {
     let server = RedisServer::start().await;

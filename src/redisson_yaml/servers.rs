@@ -62,7 +62,11 @@ pub(super) fn read(
     let (mut builder, addresses) = places(mode, &mut servers)?;
     // Those of sentinels are for them.
     let own = addresses.first().filter(|_| mode != Mode::Sentinel);
-    builder = who(builder, common, &mut servers, own, ignored)?;
+    let password;
+    (builder, password) = who(builder, common, &mut servers, own, ignored)?;
+    if mode == Mode::Sentinel {
+        builder = sentinel_login(builder, &mut servers, password)?;
+    }
     builder = times(builder, common, &mut servers)?;
     builder = names(builder, common, &mut servers, mappers)?;
     builder = secured(builder, common, &mut servers, &addresses, ignored)?;
@@ -181,16 +185,10 @@ fn sentinels(
     if master.is_empty() || !master.chars().all(plain) {
         return Err(setting.wrong("a name of letters, digits, '.', '_' and '-'"));
     }
-    let username = servers.text("sentinelUsername")?;
-    let password = servers.text("sentinelPassword")?;
     let urls = addresses.iter().filter_map(|address| match &address.place {
         Place::Tcp(host) => {
-            let username = address.username.as_deref().or(username.as_deref());
-            let password = address.password.as_deref().or(password.as_deref());
-            Some(format!(
-                "{scheme}://{}{host}",
-                Address::login(username, password)
-            ))
+            let login = Address::login(address.username.as_deref(), address.password.as_deref());
+            Some(format!("{scheme}://{login}{host}"))
         }
         Place::Socket(_) => None,
     });
@@ -198,20 +196,36 @@ fn sentinels(
     Ok(builder.sentinels(urls))
 }
 
-/// What stands in the servers' part comes before what stands beside it, but behind what an address says.
+/// Redisson logs in to sentinels only where they want that: with the servers' `password` where they have none of their own, but
+/// never as the servers' user.
+fn sentinel_login(
+    builder: ClientBuilder,
+    servers: &mut Section,
+    password: Option<String>,
+) -> Result<ClientBuilder, Fault> {
+    let username = servers.text("sentinelUsername")?;
+    let password = servers.text("sentinelPassword")?.or(password);
+    Ok(match password {
+        Some(password) => builder.sentinel_login(username, password),
+        None => builder,
+    })
+}
+
+/// What stands beside the servers' part comes before what stands in it, as in 4.x, but behind what an address says. 3.x knows only the latter.
 fn either(common: &mut Section, servers: &mut Section, key: &str) -> Option<Setting> {
     let own = servers.take(key);
     let other = common.take(key);
-    own.or(other)
+    other.or(own)
 }
 
+/// Also tells the password.
 fn who(
     mut builder: ClientBuilder,
     common: &mut Section,
     servers: &mut Section,
     own: Option<&Address>,
     ignored: &mut Vec<Ignored>,
-) -> Result<ClientBuilder, Fault> {
+) -> Result<(ClientBuilder, Option<String>), Fault> {
     let text = |setting: &Option<Setting>| setting.as_ref().map(Setting::text).transpose();
     let user = either(common, servers, "username");
     let username = text(&user)?;
@@ -224,7 +238,7 @@ fn who(
     let own = |part: fn(&Address) -> Option<&String>| own.and_then(part).cloned();
     let password = own(|address| address.password.as_ref()).or(text(&password)?);
     let username = own(|address| address.username.as_ref()).or(username);
-    match (username, password) {
+    match (username, password.clone()) {
         (Some(username), Some(password)) => builder = builder.username(username).password(password),
         (None, Some(password)) => builder = builder.password(password),
         (Some(_), None) => {
@@ -243,7 +257,7 @@ fn who(
         builder = builder
             .protocol(setting.word(&[("RESP2", Protocol::Resp2), ("RESP3", Protocol::Resp3)])?);
     }
-    Ok(builder)
+    Ok((builder, password))
 }
 
 fn times(
@@ -281,11 +295,16 @@ fn names(
     servers: &mut Section,
     mappers: &BTreeMap<String, NameMapper>,
 ) -> Result<ClientBuilder, Fault> {
-    let Some(setting) = either(common, servers, "nameMapper") else {
+    let own = servers.take("nameMapper");
+    let is_default =
+        |setting: &Setting| (setting.class()).is_some_and(|class| MAPPERS.contains(&class));
+    // One beside the servers that is Redisson's default says nothing.
+    let other = common.take("nameMapper");
+    let Some(setting) = other.filter(|other| !is_default(other)).or(own) else {
         return Ok(builder);
     };
     match setting.class() {
-        Some(class) if MAPPERS.contains(&class) => Ok(builder),
+        _ if is_default(&setting) => Ok(builder),
         Some(class) => match mappers.get(class) {
             Some(mapper) => Ok(builder.name_mapper(mapper.clone())),
             None => Err(setting.wrong(&format!(
