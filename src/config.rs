@@ -104,6 +104,8 @@ pub(crate) struct Config {
     pub(crate) tls: Option<Tls>,
     /// The sentinels' URLs.
     pub(crate) sentinels: Option<Vec<String>>,
+    /// User and password where a sentinel wants them and its URL has none.
+    pub(crate) sentinel_login: Option<(Option<String>, String)>,
     pub(crate) sentinel_tls: Option<Tls>,
     pub(crate) sharded_pubsub: ShardedPubSub,
     /// So many replicas must have a change before it counts.
@@ -134,6 +136,7 @@ impl Config {
             credentials: None,
             tls: None,
             sentinels: None,
+            sentinel_login: None,
             sentinel_tls: None,
             sharded_pubsub: ShardedPubSub::default(),
             replicas: None,

@@ -308,7 +308,8 @@ async fn a_guard_whose_caller_was_told_before_its_unlock_was_sent_is_not_renewed
 async fn what_a_guard_could_not_give_back_at_once_is_given_back() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
-    let client = connect(server.url(), Duration::from_millis(400)).await;
+    // Whoever comes behind what is refused waits for its next sending, which is half a second away at the most.
+    let client = connect(server.url(), Duration::from_millis(1500)).await;
     let lock = client.lock("door");
     let guard = async || lock.guard_with_lease(HOUR).await.unwrap();
     let mut control = redis.clone();

@@ -1075,6 +1075,21 @@ async fn a_guard_lasts_for_the_watchdogs_time() {
     other.release(taken.id()).await.unwrap();
 }
 
+/// What comes back by itself when its process dies goes on doing so, whatever lasts for ever beside it.
+#[tokio::test]
+async fn a_refresh_does_not_make_a_guards_permit_endless() {
+    let (_server, _client, semaphore) = start(2).await;
+    let endless = semaphore.acquire().await.unwrap();
+    let guard = semaphore.permit().await.unwrap();
+    let leased: &dyn LeasedSemaphore = &semaphore;
+    for id in [endless.id(), guard.id()] {
+        assert_eq!(leased.refresh(id).await, Ok(true));
+    }
+    let left = async |id| semaphore.lease_time(id).await.unwrap();
+    assert_eq!(left(endless.id()).await, RemainingTtl::Persistent);
+    assert!(matches!(left(guard.id()).await, RemainingTtl::Expires(_)));
+}
+
 /// A client whose callers pass permits on among themselves leaves some to others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_client_keeps_nobody_out() {

@@ -359,13 +359,25 @@ async fn what_locks_need() {
         door.unlock().await.unwrap();
         served(task).await;
     }
+    // Who has waited for five seconds is to be next.
+    let looks = builder(server.url_as("app", "secret")).safety_interval(Duration::from_secs(1));
+    let looks = looks.connect().await.unwrap();
+    door.lock().await.unwrap();
+    let task = waits(looks.lock("door"));
+    until("it is to be next", LIMIT, async || {
+        statistics(&mut control).await.contains("cmdstat_time:")
+    })
+    .await;
+    door.unlock().await.unwrap();
+    served(task).await;
     client.fenced_lock("door").lock().await.unwrap();
     assert_eq!(other.lock("door").try_lock_for(SHORT).await, Ok(false));
     assert_eq!(door.hold_count().await, Ok(0));
     door.remaining_ttl().await.unwrap();
     assert_eq!(other.lock("door").force_unlock().await, Ok(true));
     assert_eq!(door.is_locked().await, Ok(false));
-    what_was_granted_was_enough_and_needed(&mut control, [client, other], THESE).await;
+    let clients = [client, other, looks];
+    what_was_granted_was_enough_and_needed(&mut control, clients, THESE).await;
 }
 
 #[tokio::test]

@@ -468,6 +468,74 @@ async fn what_is_taken_back_in_a_failover_costs_nobody_what_is_held() {
     }
 }
 
+/// Taken back of a record that is gone by then: what is not on it is given back all the same, once.
+#[tokio::test]
+async fn what_is_taken_back_together_comes_to_an_end() {
+    let pair = Pair::start().await;
+    let client = pair.connect().await;
+    let plain = client.semaphore("seats");
+    let watched = client.semaphore("seats").watched();
+    plain.try_set_permits(6).await.unwrap();
+    let _kept = watched.permit(1).await.unwrap();
+    pair.part().await;
+    let wait = Duration::from_millis(10);
+    // The question makes both of them travel together.
+    let asked = async {
+        tokio::join!(
+            plain.available_permits(),
+            watched.permit_for(1, wait),
+            plain.try_acquire(1)
+        )
+    };
+    let robbed = async {
+        until_stored(&pair.master, "seats", 3).await;
+        ask::<i64>(
+            &pair.master,
+            &[
+                "DEL",
+                "redisson_sc_held:{seats}",
+                "redisson_sc_alive:{seats}",
+            ],
+        )
+        .await
+    };
+    let (told, gone) = tokio::join!(asked, robbed);
+    assert!(told.1.is_err() && told.2.is_err());
+    assert_eq!(gone, 2);
+    pair.rejoin().await;
+    until_linked(&mut pair.replica.connection().await).await;
+    until_stored(&pair.master, "seats", 4).await;
+    until("it is asked", LIMIT, async || {
+        plain.available_permits().await == Ok(4)
+    })
+    .await;
+    client.shutdown().await.unwrap();
+}
+
+/// What was granted to somebody who gives up is there for others, though somebody else waits on in its client.
+#[tokio::test]
+async fn who_waits_on_does_not_keep_what_others_were_granted() {
+    let pair = Pair::start().await;
+    let client = pair.connect().await;
+    let semaphore = client.semaphore("seats");
+    semaphore.try_set_permits(2).await.unwrap();
+    let waits = semaphore.clone();
+    let waits = tokio::spawn(async move { waits.acquire(5).await });
+    until_subscribers(
+        &mut pair.master.connection().await,
+        "redisson_sc:{seats}",
+        1,
+    )
+    .await;
+    pair.part().await;
+    let wait = Duration::from_millis(10);
+    let told = semaphore.permit_for(1, wait).await.map(drop).unwrap_err();
+    assert!(matches!(told, Error::OutcomeUnknown { .. }), "{told:?}");
+    until_stored(&pair.master, "seats", 2).await;
+    assert!(!waits.is_finished());
+    waits.abort();
+}
+
 /// Who may not ask for replicas is told so.
 #[tokio::test]
 async fn a_permission_that_is_missing_is_named() {

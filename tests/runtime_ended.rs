@@ -2,8 +2,10 @@
 
 mod support;
 
-use std::pin::Pin;
-use std::sync::mpsc;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -162,4 +164,47 @@ fn who_was_on_the_way_is_not_told_that_nothing_was_sent() {
         matches!(told, None | Some(Err(Error::OutcomeUnknown { .. }))),
         "it took a permit: {told:?}"
     );
+}
+
+struct Unparks(Thread);
+
+impl Wake for Unparks {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls on this thread, without a runtime.
+fn by_hand<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unparks(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => std::thread::park_timeout(LIMIT),
+        }
+    }
+}
+
+/// A caller that no runtime polls has the client's.
+#[test]
+fn every_call_may_be_polled_outside_of_a_runtime() {
+    let runtime = runtime();
+    let (server, client) = runtime.block_on(async {
+        let (server, _) = sequence::start().await;
+        let client = Client::connect(server.url()).await.unwrap();
+        (server, client)
+    });
+    let semaphore = client.semaphore("outside").watched();
+    by_hand(async {
+        client.ping().await.unwrap();
+        client.ask(&["PING"]).await.unwrap();
+        assert!(semaphore.try_set_permits(1).await.unwrap());
+        let permit = semaphore.permit_for(1, LIMIT).await.unwrap();
+        assert_eq!(semaphore.holders().await.unwrap().len(), 1);
+        assert!(semaphore.reclaim().await.unwrap().is_empty());
+        drop(permit);
+        client.shutdown().await.unwrap();
+    });
+    runtime.block_on(until_stored(&server, "outside", 1));
 }

@@ -219,6 +219,31 @@ async fn shutdown_does_not_wait_for_a_second_window_when_all_callers_have_been_t
     assert!(began.elapsed() < window, "{:?}", began.elapsed());
 }
 
+/// Who has just gone was told nothing: what it may have been granted is given back, within a retry window.
+#[tokio::test]
+async fn shutdown_waits_for_what_somebody_may_have_been_granted_who_has_just_gone() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = builder(proxy.url()).retry_window(LIMIT);
+    let client = client.connect().await.unwrap();
+    let semaphore = client.semaphore("just-gone");
+    semaphore.try_set_permits(2).await.unwrap();
+    semaphore.try_permit(1).await.unwrap().unwrap().forget();
+    proxy.mute();
+    let taking = semaphore.clone();
+    let taking = tokio::spawn(async move { taking.try_acquire(1).await });
+    until_stored(&server, "just-gone", 0).await;
+    taking.abort();
+    // For longer than a shutdown waits for those who have been told.
+    let away = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        proxy.clear();
+    };
+    let (told, ()) = tokio::join!(timeout(LIMIT, client.shutdown()), away);
+    assert_eq!(told.expect("it ends"), Ok(()));
+    assert_eq!(stored(&server, "just-gone").await, ["1"]);
+}
+
 /// It still has a chance, though, if the server is there.
 #[tokio::test]
 async fn shutdown_settles_what_is_in_doubt_if_it_can() {

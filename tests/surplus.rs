@@ -3,9 +3,16 @@
 
 mod support;
 
-use support::clients::{LIMIT, builder, served, stored};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use support::clients::{LIMIT, builder, served, stored, until_stored};
 use support::proxy::Fate;
 use support::sequence::start;
+use support::server::RedisServer;
+use support::waiters::until_subscribers;
 use tokio::time::timeout;
 
 /// A caller's question is under way when a release serves it within the process.
@@ -39,4 +46,53 @@ async fn what_was_taken_for_a_caller_served_meanwhile_is_there_for_the_next_call
     assert_eq!(drained, Ok(1), "four, less three");
     client.shutdown().await.unwrap();
     assert_eq!(stored(&server, "surplus").await, ["0"]);
+}
+
+type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Whom it wakes drops somebody else.
+struct Drops(Mutex<Option<Waiting>>);
+
+impl Wake for Drops {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().unwrap().take());
+    }
+}
+
+/// Two are served by one release within the process, and the second goes as the first one hears of that.
+#[tokio::test]
+async fn what_is_handed_to_somebody_who_goes_at_that_moment_is_given_back() {
+    let server = RedisServer::start().await;
+    let client = builder(server.url()).local_hand_over(LIMIT);
+    let client = client.connect().await.unwrap();
+    let semaphore = client.semaphore("gone");
+    semaphore.try_set_permits(2).await.unwrap();
+    semaphore.acquire(2).await.unwrap();
+    let waiting = || -> Waiting {
+        let semaphore = client.semaphore("gone");
+        Box::pin(async move { semaphore.acquire(1).await.unwrap() })
+    };
+    let (mut one, mut two) = (waiting(), waiting());
+    let drops = Arc::new(Drops(Mutex::new(None)));
+    let waker = Waker::from(Arc::clone(&drops));
+    let mut control = server.connection().await;
+    // At first one carries the question out, which is taken from it; then both wait for their answers only.
+    for _ in 0..2 {
+        for (waiting, waker) in [(&mut one, &waker), (&mut two, Waker::noop())] {
+            let polled = waiting.as_mut().poll(&mut Context::from_waker(waker));
+            assert_eq!(polled, Poll::Pending);
+        }
+        assert_eq!(semaphore.try_acquire(1).await, Ok(false));
+        until_subscribers(&mut control, "redisson_sc:{gone}", 1).await;
+    }
+    *drops.0.lock().unwrap() = Some(two);
+    semaphore.release(2).await.unwrap();
+    assert!(drops.0.lock().unwrap().is_none(), "the second has gone");
+    drop(semaphore);
+    let polled = one.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(polled, Poll::Ready(()));
+    drop(one);
+    until_stored(&server, "gone", 1).await;
+    client.shutdown().await.unwrap();
+    assert_eq!(stored(&server, "gone").await, ["1"], "one of two is held");
 }

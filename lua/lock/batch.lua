@@ -112,7 +112,8 @@ end
 local function come_next()
   local left_free, passed_for = string.match(ARGV[6], '^(%d+) (%d+)$')
   if not left_free then return false end
-  local time = redis.call('TIME')
+  local time = redis.pcall('TIME')
+  if time.err then return false end
   local since = time[1] * 1000 + math.floor(time[2] / 1000) - passed_for
   if first and first ~= KEYS[3] and tonumber(passed_since) <= since then return false end
   local set = change('SET', KEYS[4], string.format('%s %.0f %s', left_free, math.max(0, since), KEYS[3]), 'PX', 5000)

@@ -156,6 +156,14 @@ impl ClientBuilder {
     /// ```
     pub fn sentinels(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.config.sentinels = Some(urls.into_iter().map(Into::into).collect());
+        self.config.sentinel_login = None;
+        self
+    }
+
+    /// Who comes in to those of these sentinels that want a password and have none in their URLs.
+    #[cfg(feature = "redisson-yaml")]
+    pub(crate) fn sentinel_login(mut self, username: Option<String>, password: String) -> Self {
+        self.config.sentinel_login = Some((username, password));
         self
     }
 

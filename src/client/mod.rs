@@ -146,7 +146,7 @@ impl Client {
     ///
     /// May be dropped at any time.
     pub async fn ping(&self) -> Result<()> {
-        self.core.ping().await
+        self.core.within(self.core.ping()).await
     }
 
     /// Sends a command that only looks, once, and hands the answer back: for tools, which show what no object tells.
@@ -165,7 +165,29 @@ impl Client {
     ///
     /// May be dropped at any time.
     pub async fn ask(&self, words: &[&str]) -> Result<Answer> {
-        self.core.ask(words).await
+        self.core.within(self.core.ask(None, words)).await
+    }
+
+    /// The masters of a cluster, as [`ask_at`](Self::ask_at) has them; of a single server none. It is no part of the crate's API, and may
+    /// change at any time.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn masters(&self) -> Vec<String> {
+        self.core.connection.masters()
+    }
+
+    /// As [`ask`](Self::ask), of one of the [`masters`](Self::masters): for what each of them tells of itself alone. It is no part of the
+    /// crate's API, and may change at any time.
+    #[doc(hidden)]
+    pub async fn ask_at(&self, master: &str, words: &[&str]) -> Result<Answer> {
+        self.core.within(self.core.ask(Some(master), words)).await
+    }
+
+    /// Whether those who wait are woken by sharded messages. It is no part of the crate's API, and may change at any time.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_sharded_messages(&self) -> bool {
+        self.core.connection.messages().are_sharded()
     }
 
     /// Whether the connection for commands stands, and each change of that, without asking the server.
@@ -215,10 +237,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unfinished`](crate::Error::Unfinished) if something could not be carried out within the retry window. A call in doubt whose
-    /// callers have been told so already has had its window: it gets one more chance, not another window.
+    /// [`Error::Unfinished`](crate::Error::Unfinished) if something could not be carried out within the retry window. A call in doubt has
+    /// the retry window from its first sending, whoever has been told of it; behind that it gets one more chance, not another window. What the server has
+    /// refused for good, as a permission was missing, is not owed any more: that is told in the log alone where there was no caller.
     pub async fn shutdown(&self) -> Result<()> {
-        self.core.shutdown(None).await
+        self.core.within(self.core.shutdown(None)).await
     }
 
     /// As [`shutdown`](Self::shutdown), but ends after `limit`, whatever is owed by then: for a service that has only so
@@ -234,7 +257,7 @@ impl Client {
     ///
     /// A shutdown that has begun goes on with the next call; wait for one of them to its end.
     pub async fn shutdown_for(&self, limit: Duration) -> Result<()> {
-        self.core.shutdown(Some(limit)).await
+        self.core.within(self.core.shutdown(Some(limit))).await
     }
 }
 

@@ -11,30 +11,34 @@ use crate::transport::{Command, Failure, Reason, Refusal, Value};
 impl Core {
     /// Asks the server whether it is there.
     pub(crate) async fn ping(&self) -> Result<()> {
-        match self.send_once("PING", &[]).await {
+        match self.send_once(None, "PING", &[]).await {
             // It answers.
             Ok(_) | Err(Error::PermissionDenied { .. }) => Ok(()),
             Err(error) => Err(self.stats.failed(error)),
         }
     }
 
-    /// Sends a command and hands the answer back.
-    pub(crate) async fn ask(&self, words: &[&str]) -> Result<Answer> {
+    /// Sends a command and hands the answer back; to that master of a cluster, if one is named.
+    pub(crate) async fn ask(&self, master: Option<&str>, words: &[&str]) -> Result<Answer> {
         let Some((name, rest)) = words.split_first() else {
             return Err(Error::Configuration {
                 reason: "a command without a word".to_owned(),
             });
         };
-        let answer = self.send_once(name, rest).await;
+        let answer = self.send_once(master, name, rest).await;
         answer.map_err(|error| self.stats.failed(error))
     }
 
-    async fn send_once(&self, name: &str, rest: &[&str]) -> Result<Answer> {
+    async fn send_once(&self, master: Option<&str>, name: &str, rest: &[&str]) -> Result<Answer> {
         let command = rest
             .iter()
             .fold(Command::new(name), |command, word| command.arg(word));
         let began = Instant::now();
-        let refusal = match self.connection.route(None) {
+        let route = match master {
+            Some(master) => self.connection.route_to(master),
+            None => self.connection.route(None),
+        };
+        let refusal = match route {
             Err(refusal) => refusal,
             Ok(route) => match route.send(&command).await {
                 Ok(value) => return Ok(answer(value)),

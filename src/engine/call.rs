@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::core::Core;
@@ -124,7 +123,7 @@ impl Core {
         call: Call<'a>,
         what: What,
         _amount: u32,
-        future: Pin<&'a mut F>,
+        future: Pin<&'a mut Option<F>>,
     ) -> impl Future<Output = Result<T>> + use<'a, T, F> {
         let since = self.stats.since();
         let calling = self.calling(call, future, Taking { what, since });
@@ -141,12 +140,12 @@ impl Core {
         calling
     }
 
-    /// Makes a call: `future` is dropped by its owner when this has ended.
+    /// Makes a call: `future` is dropped by its owner when this has ended, or here if its time is over.
     #[inline]
     pub(crate) fn call<'a, F>(
         &'a self,
         call: Call<'a>,
-        future: Pin<&'a mut F>,
+        future: Pin<&'a mut Option<F>>,
     ) -> Calling<'a, F, Other> {
         self.calling(call, future, Other)
     }
@@ -155,7 +154,7 @@ impl Core {
     fn calling<'a, F, K>(
         &'a self,
         call: Call<'a>,
-        future: Pin<&'a mut F>,
+        future: Pin<&'a mut Option<F>>,
         kind: K,
     ) -> Calling<'a, F, K> {
         let limit = self.limit(call.wait);
@@ -187,8 +186,7 @@ impl Core {
     }
 
     fn timer(&self, until: Instant) -> Pin<Box<Sleep>> {
-        // That of the caller's runtime, which lives as long as the call; without one the client's.
-        let _runtime = Handle::try_current().is_err().then(|| self.runtime.enter());
+        let _runtime = self.outside();
         Box::pin(sleep_until(until))
     }
 }
@@ -224,7 +222,7 @@ impl<T> Counts<T> for Other {
 /// A call under way. Written by hand, as all calls of a busy semaphore go through it.
 pub(crate) struct Calling<'a, F, K> {
     core: &'a Core,
-    future: Pin<&'a mut F>,
+    future: Pin<&'a mut Option<F>>,
     kind: K,
     /// It changes nothing, whatever has become of it.
     harmless: bool,
@@ -253,15 +251,20 @@ where
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
         let this = &mut *self;
-        let answer = match this.future.as_mut().poll(cx) {
+        let future = this.future.as_mut().as_pin_mut();
+        let answer = match future.expect("it is not polled again").poll(cx) {
             Poll::Ready(Err(error)) if this.harmless => Err(without_effect(error)),
             Poll::Ready(answer) => answer,
             Poll::Pending => {
-                let bound = this.bound.as_mut();
-                match bound.and_then(|bound| bound.is_over(this.core, cx)) {
-                    Some(error) => Err(error),
-                    None => return Poll::Pending,
+                let Some(bound) = &mut this.bound else {
+                    return Poll::Pending;
+                };
+                if !bound.is_over(this.core, cx) {
+                    return Poll::Pending;
                 }
+                // From here on it leaves its line no more: what has been sent until now is all.
+                this.future.set(None);
+                Err(bound.given_up(this.core))
             }
         };
         match &answer {
@@ -290,16 +293,17 @@ fn without_effect(error: Error) -> Error {
 }
 
 impl Bound<'_> {
-    /// The error, once the time is over.
-    fn is_over(&mut self, core: &Core, cx: &mut Context<'_>) -> Option<Error> {
+    fn is_over(&mut self, core: &Core, cx: &mut Context<'_>) -> bool {
         if self.over.is_none() {
             // Where the clock cannot express it there is no end.
-            self.over = Some(core.timer(self.began.checked_add(self.limit)?));
+            let end = self.began.checked_add(self.limit);
+            self.over = end.map(|end| core.timer(end));
         }
-        let over = self.over.as_mut()?.as_mut().poll(cx);
-        over.is_ready().then(|| self.given_up(core))
+        let over = self.over.as_mut();
+        over.is_some_and(|over| over.as_mut().poll(cx).is_ready())
     }
 
+    /// The error of a call that has been withdrawn, as far as it could be.
     fn given_up(&self, core: &Core) -> Error {
         let name = self.call.name.to_owned();
         let waited = self.began.elapsed();

@@ -109,7 +109,7 @@ impl Core {
         self: &Arc<Self>,
         keys: &Keys,
         command: Command,
-        others: impl Fn(&Trouble<'_>),
+        mut others: impl FnMut(&Trouble<'_>),
     ) -> bool {
         let Command {
             mut request,

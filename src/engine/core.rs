@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tokio::runtime::{EnterGuard, Handle};
 use tokio::sync::{Notify, OnceCell, watch};
 use tokio::time::Instant;
 
@@ -70,6 +71,21 @@ pub(crate) struct Core {
 const FIRST_OWNER: u64 = 1 << 32;
 
 impl Core {
+    /// Timers are those of the caller's runtime, which lives as long as the call; as long as this is there, and there is none, the client's.
+    pub(super) fn outside(&self) -> Option<EnterGuard<'_>> {
+        Handle::try_current().is_err().then(|| self.runtime.enter())
+    }
+
+    /// The same with its timers being those of the client, where it is polled outside of a runtime.
+    pub(crate) async fn within<F: Future>(&self, future: F) -> F::Output {
+        let mut future = std::pin::pin!(future);
+        std::future::poll_fn(|cx| {
+            let _runtime = self.outside();
+            future.as_mut().poll(cx)
+        })
+        .await
+    }
+
     pub(crate) async fn connect(config: Config) -> Result<Arc<Self>> {
         let endpoint = Endpoint::new(&config)?;
         let connection = Connection::open(endpoint, config.sharded_pubsub).await?;

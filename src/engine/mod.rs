@@ -32,7 +32,7 @@ pub(crate) mod refusing;
 pub(crate) mod registry;
 pub(crate) mod renewal;
 pub(crate) mod request;
-mod sent;
+pub(crate) mod sent;
 pub(crate) mod sync;
 pub(crate) mod turns;
 pub(crate) mod unheard;

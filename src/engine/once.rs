@@ -31,7 +31,8 @@ use crate::transport::{Backoff, Command, Failure, Reason, Refusal, Route, Value}
 pub(crate) enum Ending {
     /// The server's answer.
     Answer(Value),
-    /// The same, which too few replicas have confirmed. All callers have been told so.
+    /// The same, which too few replicas have confirmed, and somebody has gone whom it may have granted something: nobody is to have
+    /// that.
     Unconfirmed(Value),
     /// The server refuses it: nothing took effect.
     Refused(Refusal),
@@ -68,6 +69,8 @@ pub(crate) struct Trouble<'a> {
     pub(crate) now: Instant,
     /// It is given up: everybody's time is over.
     pub(crate) last: bool,
+    /// It has been answered, and too few replicas have confirmed that.
+    pub(crate) unconfirmed: bool,
 }
 
 /// Why a client does not wait for answers any more.
@@ -81,6 +84,7 @@ impl<'a> Trouble<'a> {
             doubtful: true,
             reason: Reason::Unreachable,
             last: true,
+            unconfirmed: false,
             detail,
             now: Instant::now(),
         }
@@ -215,6 +219,7 @@ impl Core {
                     detail: &detail,
                     now,
                     last,
+                    unconfirmed: unconfirmed.is_some(),
                 });
                 // Nobody waits for replicas any more: what was granted was granted to nobody.
                 let somebody = matches!(patience, Patience::Until(_) | Patience::Forever);
@@ -229,7 +234,10 @@ impl Core {
                     // Nobody wants to know, and those behind it are not held up.
                     (Patience::Forgotten, Some(_)) => return Ending::Unknown,
                     // It has had its time, and there was one more chance since the shutdown began.
-                    (Patience::Nobody, _) if self.closing_for() >= LOOK_AFTER => {
+                    (Patience::Nobody, Some(sent))
+                        if sent.age() >= self.config.retry_window
+                            && self.closing_for() >= LOOK_AFTER =>
+                    {
                         self.note_unsettled();
                         return Ending::Unknown;
                     }

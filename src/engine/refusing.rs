@@ -17,6 +17,8 @@ pub(crate) struct Refusing {
 
 struct Episode {
     began: Instant,
+    /// When it refused last. Who was refused may have given up, so that nobody tells of the end.
+    refused: Instant,
     /// When the last line was written.
     told: Instant,
 }
@@ -27,15 +29,20 @@ impl Refusing {
         let now = Instant::now();
         self.latest.note(refusal.clone());
         let mut episode = self.episode.lock();
+        let is_over = |then: Instant| now.saturating_duration_since(then) >= SILENCE;
+        episode.take_if(|known| is_over(std::mem::replace(&mut known.refused, now)));
         let began = match &mut *episode {
-            Some(known) if now.saturating_duration_since(known.told) < SILENCE => return,
+            Some(known) if !is_over(known.told) => return,
             Some(known) => {
                 known.told = now;
                 known.began
             }
             None => {
-                let (began, told) = (now, now);
-                *episode = Some(Episode { began, told });
+                *episode = Some(Episode {
+                    began: now,
+                    refused: now,
+                    told: now,
+                });
                 now
             }
         };
@@ -51,5 +58,40 @@ impl Refusing {
             let after = episode.began.elapsed();
             tracing::info!(%server, ?after, "the server accepts again");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::transport::Reason;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_over_when_nobody_has_been_refused_for_long() {
+        let refusing = Refusing::default();
+        let refusal = Refusal {
+            reason: Reason::NotNow,
+            detail: "no room".to_owned(),
+        };
+        let began = || {
+            refusing
+                .episode
+                .lock()
+                .as_ref()
+                .map(|episode| episode.began)
+        };
+        let first = Instant::now();
+        for _ in 0..4 {
+            refusing.note("server", &refusal);
+            assert_eq!(began(), Some(first));
+            tokio::time::advance(SILENCE / 2).await;
+        }
+        tokio::time::advance(SILENCE + Duration::from_secs(1)).await;
+        refusing.note("server", &refusal);
+        assert_eq!(began(), Some(Instant::now()));
+        refusing.end("server");
+        assert_eq!(began(), None);
     }
 }

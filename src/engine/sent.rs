@@ -82,6 +82,21 @@ impl Sent {
         under_way
     }
 
+    /// Calls on the object with this key leave their line, and are about to be sent: until that has begun, or is not to be, what their
+    /// callers are told must not be that nothing was.
+    pub(crate) fn departs(&self, key: &str) -> UnderWay<'_> {
+        let mut about = Few::default();
+        about.extend([self.place(hash_tag(key))]);
+        let under_way = UnderWay {
+            about_any: &self.about_any,
+            about,
+            number: 0,
+            refused: true,
+        };
+        under_way.places().for_each(Place::begin);
+        under_way
+    }
+
     /// Whether something may have been carried out since so many requests had been sent: about the object with this key, or
     /// about any.
     pub(crate) fn since(&self, count: u64, key: Option<&str>) -> bool {

@@ -96,7 +96,7 @@ impl Handle {
             Layout::Lock => What::Lock,
             _ => What::Permits,
         };
-        self.core.take(calling, what, 1, pin!(waiting)).await
+        self.core.take(calling, what, 1, pin!(Some(waiting))).await
     }
 
     async fn run(&self, call: Call) -> Result<Reply> {
@@ -107,7 +107,7 @@ impl Handle {
         };
         let calling = self.calling(call.name(), Wait::No, dropped);
         let running = async { self.shared()?.line.call(call).await };
-        self.core.call(calling, pin!(running)).await
+        self.core.call(calling, pin!(Some(running))).await
     }
 
     /// An error that a caller is told, whose call was answered.
@@ -155,7 +155,7 @@ impl Handle {
             let refreshing = Refreshing::new(&self.core, keys, &self.settings);
             refreshing.for_caller(&ids, self.lasts()).await
         };
-        let refreshed = self.core.call(calling, pin!(running)).await?;
+        let refreshed = self.core.call(calling, pin!(Some(running))).await?;
         let held = refreshed.held == [true];
         let keeping = &self.shared()?.keeping;
         keeping.refreshed(&ids[0], held, refreshed.until);
@@ -164,7 +164,7 @@ impl Handle {
 
     pub(super) async fn holders(&self) -> Result<Vec<Holder>> {
         let calling = self.calling("holders", Wait::No, Dropped::Harmless);
-        self.core.call(calling, pin!(self.pages())).await
+        self.core.call(calling, pin!(Some(self.pages()))).await
     }
 
     /// Page by page, so that no script is a long one. Who holds all the time is listed once.

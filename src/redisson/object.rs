@@ -72,7 +72,7 @@ pub(crate) fn since_1970(time: SystemTime) -> i64 {
 macro_rules! object_methods {
     ($type:ty) => {
         /// What every object in Redis has: Redisson's `RObject`. Errors are those of every operation. Cancel safety: sent in its
-        /// turn after the first poll; what changes something is carried out even if the future is dropped after that.
+        /// turn after the first poll. If the future is dropped after that, what has not been sent is not sent any more.
         impl $type {
             /// Whether it exists. Redis: `EXISTS`. Redisson: `isExists()`.
             pub async fn exists(&self) -> $crate::Result<bool> {
@@ -373,7 +373,7 @@ impl<L: Commands> Object<'_, L> {
             key: Some(self.line.keys().object()),
         };
         let sending = async { read(self.line.command(operation, request).await?) };
-        self.line.core().call(call, pin!(sending)).await
+        self.line.core().call(call, pin!(Some(sending))).await
     }
 
     fn unexpected(&self, operation: &'static str, value: &Value) -> Error {

@@ -127,6 +127,26 @@ impl Connection {
         }
     }
 
+    /// The masters of a cluster.
+    pub(crate) fn masters(&self) -> Vec<String> {
+        match &self.kind {
+            Kind::One(_) => Vec::new(),
+            Kind::Cluster { cluster, .. } => cluster.masters(),
+        }
+    }
+
+    /// The connection to that one of them, as [`route`](Self::route) tells it.
+    pub(crate) fn route_to(&self, master: &str) -> Result<Route<'_>, Refusal> {
+        match &self.kind {
+            Kind::One(_) => self.route(None),
+            Kind::Cluster { cluster, .. } => {
+                let live = cluster.live_at(master)?;
+                let cluster = Some(&**cluster);
+                Ok(Route { live, cluster })
+            }
+        }
+    }
+
     /// Waits until there is one; or until `patience` has run out, and says why not.
     pub(crate) async fn until_up(
         &self,

@@ -109,7 +109,14 @@ impl Endpoint {
                     let target = address::read_sentinel(url)?;
                     wanted |= target.tls;
                     let tls = secured(target.tls, config.sentinel_tls.as_ref())?;
-                    sentinels.push((target, tls));
+                    let has_login = target.login.password.is_some();
+                    let login = config.sentinel_login.clone().filter(|_| !has_login);
+                    let login = login.map(|(username, password)| Login {
+                        username,
+                        password: Some(password),
+                        ..target.login.clone()
+                    });
+                    sentinels.push((target, tls, login));
                 }
                 if sentinels.is_empty() {
                     return Err("there is no sentinel to ask".to_owned());

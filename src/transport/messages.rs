@@ -20,6 +20,10 @@ impl Messages {
         }
     }
 
+    pub(crate) fn are_sharded(self) -> bool {
+        self == Messages::Sharded
+    }
+
     /// Asks how many listen to each of `channels`: all must be at home on one server.
     pub(crate) fn count_listeners<'a>(self, channels: impl Iterator<Item = &'a str>) -> Command {
         let question = Command::new("PUBSUB").arg(match self {

@@ -66,6 +66,8 @@ struct Sentinel {
     address: Address,
     tls: Option<Tls>,
     login: Login,
+    /// If it wants a password.
+    login_if_wanted: Option<Login>,
 }
 
 /// A master, and since which configuration it is that.
@@ -81,14 +83,17 @@ type Answer = Option<Master>;
 impl Sentinels {
     pub(super) fn new(
         master: String,
-        sentinels: Vec<(Target, Option<Tls>)>,
+        sentinels: Vec<(Target, Option<Tls>, Option<Login>)>,
         patience: Duration,
     ) -> Self {
-        let sentinels = sentinels.into_iter().map(|(target, tls)| Sentinel {
-            address: target.address,
-            login: target.login,
-            tls,
-        });
+        let sentinels = sentinels
+            .into_iter()
+            .map(|(target, tls, login_if_wanted)| Sentinel {
+                address: target.address,
+                login: target.login,
+                login_if_wanted,
+                tls,
+            });
         Sentinels {
             master,
             sentinels: sentinels.collect(),
@@ -270,10 +275,20 @@ impl Sentinels {
 
 impl Sentinel {
     async fn enter(&self) -> Result<Socket, Refusal> {
+        let entered = self.enter_as(&self.login).await;
+        match (&entered, &self.login_if_wanted) {
+            (Err(refusal), Some(login)) if refusal.reason == Reason::Authentication => {
+                self.enter_as(login).await
+            }
+            _ => entered,
+        }
+    }
+
+    async fn enter_as(&self, login: &Login) -> Result<Socket, Refusal> {
         let entry = Entry {
             address: &self.address,
             tls: self.tls.as_ref(),
-            login: &self.login,
+            login,
             client_name: None,
             master: false,
         };

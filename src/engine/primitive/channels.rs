@@ -53,9 +53,49 @@ impl Channels {
             return false;
         };
         let look = listening.hear(wake);
-        if matches!(wake, Wake::Ended) && !listening.is_confirmed() {
+        // Who has come in this very moment hears of another beginning.
+        let over = !listening.is_confirmed() && !listening.is_wanted();
+        if matches!(wake, Wake::Ended) && over {
             self.0.remove(channel);
         }
         look
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::transport::{Connection, Endpoint};
+
+    struct Deaf;
+
+    impl Listener for Deaf {
+        fn wake(&self, _: &str, _: &Wake) {}
+    }
+
+    #[tokio::test]
+    async fn who_comes_while_a_channel_is_given_up_hears_of_its_next_beginning() {
+        let config = crate::config::Config::new("redis://127.0.0.1:1");
+        let endpoint = Endpoint::new(&config).expect("a valid URL");
+        let connection = Connection::lazy(endpoint, config.sharded_pubsub);
+        let wakeups = Wakeups::new(connection.layout(), Duration::from_secs(5));
+        let listener: Arc<dyn Listener> = Arc::new(Deaf);
+        let listener = Arc::downgrade(&listener);
+        let wanted = || vec!["c".to_owned()];
+        let mut channels = Channels::default();
+        channels.set(&wakeups, &listener, wanted(), &[]);
+        assert!(channels.hear("c", &Wake::Confirmed));
+        channels.set(&wakeups, &listener, Vec::new(), &[]);
+        // It has been given up, which is told only behind who comes now.
+        channels.set(&wakeups, &listener, wanted(), &[]);
+        assert!(!channels.hear("c", &Wake::Ended));
+        assert!(channels.hear("c", &Wake::Confirmed));
+        assert_eq!(channels.heard(), ["c"]);
+        channels.set(&wakeups, &listener, Vec::new(), &[]);
+        channels.hear("c", &Wake::Ended);
+        assert!(!channels.hear("c", &Wake::Look), "nobody wants it");
     }
 }

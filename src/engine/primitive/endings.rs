@@ -56,7 +56,11 @@ impl<P: Primitive> State<P> {
                     }
                 }
                 Done::Failed(error) => told.answer(queued, Err(*error)),
-                Done::Again => again.push(queued),
+                // That what it takes back was done is known by now.
+                Done::Again => again.push(Queued {
+                    takes_back: None,
+                    ..queued
+                }),
             }
         }
         self.call_again(again);
@@ -66,8 +70,8 @@ impl<P: Primitive> State<P> {
         let asks = std::mem::take(&mut batch.asks);
         for (ask, grant) in asks.into_iter().zip(grants) {
             match grant {
-                // Nobody can tell whether the server has it still, and for how long.
-                Got::Granted(grant) if batch.is_outlived(&grant) => {
+                // Nobody can tell whether the server has it still, and for how long; or whether the next one will have it.
+                Got::Granted(grant) if batch.is_outlived(&grant) || batch.unconfirmed.is_some() => {
                     surplus.extend(P::give_back(grant));
                     self.gone.remove(&ask.ticket);
                     if let Some(waiter) = self.waiters.get_mut(ask.ticket) {
@@ -350,7 +354,7 @@ impl<P: Primitive> State<P> {
         batch.calls.retain_mut(|queued| {
             let due = queued.since + window;
             if queued.is_pointless() {
-                dropped |= !trouble.doubtful;
+                dropped |= !trouble.doubtful || trouble.unconfirmed;
                 return trouble.doubtful;
             }
             if !queued.has_caller() {
@@ -372,10 +376,14 @@ impl<P: Primitive> State<P> {
             }
             true
         });
+        let called = owed || next.is_some();
         let (behind, due) = self.tell_behind(name, trouble, began, window);
         told.0.extend(behind.0.all());
         next = next.into_iter().chain(due).min();
-        if (dropped || !self.gone.is_empty()) && !trouble.doubtful {
+        let gone = dropped || !self.gone.is_empty();
+        // What they were granted is taken back, and whoever waits on asks anew.
+        let in_vain = trouble.unconfirmed && !called;
+        if gone && (!trouble.doubtful || in_vain) {
             return (told, Patience::Nobody);
         }
         let waiting = !batch.asks.is_empty() && !self.waiters.is_empty();
@@ -506,6 +514,7 @@ fn never_answered(name: &str, operation: &'static str, since: Instant, now: Inst
         doubtful: true,
         reason: Reason::Unreachable,
         last: false,
+        unconfirmed: false,
         detail: "an earlier question was never answered",
         now,
     };

@@ -296,13 +296,17 @@ impl<P: Primitive> Line<P> {
         }
     }
 
-    /// Tells callers, and queues what gives back that which nobody has taken.
+    /// Tells callers, and sees to it that what nobody has taken is given back.
     pub(super) fn tell(&self, told: Told<P>) {
         let owed = told.tell();
-        if !owed.is_empty() {
-            let mut inner = self.lock();
-            inner.state.give_back(owed, Instant::now());
-            self.note_busy(&mut inner);
+        if owed.is_empty() {
+            return;
+        }
+        let mut inner = self.lock();
+        inner.state.give_back(owed, Instant::now());
+        match self.itself() {
+            Some(line) => line.kick_if_needed(inner),
+            None => self.note_busy(&mut inner),
         }
     }
 

@@ -368,8 +368,6 @@ pub(crate) struct Batch<P: Primitive> {
     pub(crate) unanswered: Option<Duration>,
     /// Too few replicas have what its answer tells of; the number that it is on record by.
     unconfirmed: Option<u64>,
-    /// Its calls take back what the batch with this number was granted, where the server has that on record.
-    takes_back: Option<u64>,
     /// When the answer had come; until then as `departed`.
     pub(crate) answered: Instant,
     /// The channels that were heard when it departed.
@@ -399,6 +397,18 @@ impl<P: Primitive> Batch<P> {
     /// Whether `channel` was heard when the answer had come.
     pub(crate) fn hears_at_last(&self, channel: &str) -> bool {
         self.heard_at_last.iter().any(|heard| heard == channel)
+    }
+
+    /// The number of the batch whose grants its calls take back, where the server has that on record.
+    fn takes_back(&self) -> Option<u64> {
+        self.calls.first()?.takes_back
+    }
+
+    /// What its calls take back is given back from now on, whether it is on record or not.
+    fn owes_in_any_case(&mut self) {
+        for queued in &mut self.calls {
+            queued.takes_back = None;
+        }
     }
 
     /// How many could be tried on their own.

@@ -22,6 +22,7 @@ use crate::engine::once::{
     Ending, MOST_DISOWNED, Patience, Trouble, refused, refused_in_doubt, unexpected_answer,
 };
 use crate::engine::request::Request;
+use crate::engine::sent::UnderWay;
 use crate::error::Error;
 use crate::transport::{Failure, Reason, Refusal, Value};
 
@@ -84,9 +85,17 @@ impl<P: Primitive> Batch<P> {
 }
 
 impl<P: Primitive> Line<P> {
-    async fn carry_out_batch(&self, batch: Box<Batch<P>>, short: Option<Short>) {
+    async fn carry_out_batch(
+        &self,
+        batch: Box<Batch<P>>,
+        short: Option<Short>,
+        departing: UnderWay<'_>,
+    ) {
         let mut batch = InHand::new(self, batch);
         let began = Instant::now();
+        // A lone call waits for others before it is sent, and what it is granted is given back where its caller has gone.
+        let lone = matches!(short, Some(Short::Lone(_)));
+        let mut departing = Some(departing).filter(|_| !lone);
         let mut first = None;
         // What is rare has a future of its own: this one is made, and moved, for every call.
         let ended = match short {
@@ -119,7 +128,10 @@ impl<P: Primitive> Line<P> {
         };
         let ended = match ended {
             Some(ended) => ended,
-            None => Box::pin(self.carry_out_on_record(&mut batch, first, began)).await,
+            None => {
+                departing = departing.filter(|_| first.is_none());
+                Box::pin(self.carry_out_on_record(&mut batch, first, departing, began)).await
+            }
         };
         if let Some(mut ended) = ended {
             if ended.has_wrong_type(batch.parts() == 1) {
@@ -162,13 +174,14 @@ impl<P: Primitive> Line<P> {
         &self,
         batch: &mut InHand<'_, Self>,
         mut first: Option<Failure>,
+        mut departing: Option<UnderWay<'_>>,
         began: Instant,
     ) -> Option<Ended<P>> {
         let mut request = {
             let mut inner = self.lock();
             inner.state.primitive.request(batch, &self.wire())
         };
-        match batch.takes_back {
+        match batch.takes_back() {
             Some(number) => request.take_back(number),
             None => request.number(self.core.next_sequence()),
         }
@@ -178,6 +191,7 @@ impl<P: Primitive> Line<P> {
         let (mut sent, mut unanswered, mut disowned) = (batch.sent, false, 0);
         let ending = loop {
             let callers = |trouble: &Trouble<'_>| {
+                departing = None;
                 unanswered |= trouble.doubtful;
                 // The answer, if one comes, will be that of a later sending.
                 sent = Moment::now();
@@ -197,7 +211,7 @@ impl<P: Primitive> Line<P> {
             };
             match found {
                 Some(found)
-                    if !unanswered && disowned < MOST_DISOWNED && batch.takes_back.is_none() =>
+                    if !unanswered && disowned < MOST_DISOWNED && batch.takes_back().is_none() =>
                 {
                     tracing::warn!(
                         name = self.name(),
@@ -326,7 +340,10 @@ impl<P: Primitive> Line<P> {
         let told = match ended {
             Ended::Answered(verdict) => return self.arrive(inner, batch, verdict),
             Ended::NotDone => return state.put_back(batch, now),
-            Ended::Failed { each: true, .. } if several => return state.try_singly(batch, now),
+            // What is taken back of one batch is taken back together.
+            Ended::Failed { each: true, .. } if several && batch.takes_back().is_none() => {
+                return state.try_singly(batch, now);
+            }
             Ended::Failed { error, doubt, .. } => {
                 // A copy may still arrive; or nobody knows what the answer has said.
                 state.doubtful |= batch.unanswered.is_some() || doubt.is_some();
@@ -356,6 +373,11 @@ impl<P: Primitive> Line<P> {
             state.doubtful = false;
         }
         let name = self.keys.name();
+        let takes_back = batch.takes_back().is_some();
+        // There was something to take back, or nobody can tell any more.
+        if !matches!(answer, Answer::Done(_) | Answer::NotDone) {
+            batch.owes_in_any_case();
+        }
         Some(match answer {
             Answer::Done(words) => {
                 let mut words = words.split_ascii_whitespace();
@@ -367,7 +389,7 @@ impl<P: Primitive> Line<P> {
                 }
                 Ended::Answered(verdict)
             }
-            Answer::NotDone if batch.takes_back.is_some() => {
+            Answer::NotDone if takes_back => {
                 state.primitive.undone();
                 for queued in std::mem::take(&mut batch.calls) {
                     state.primitive.given_up(&queued.call);
@@ -375,13 +397,7 @@ impl<P: Primitive> Line<P> {
                 Ended::Answered(Verdict::new(Vec::new(), [], Look::No))
             }
             Answer::NotDone => Ended::NotDone,
-            // Nobody can tell any more: what is owed is carried out.
-            Answer::Stale(_) if batch.takes_back.is_some() => {
-                for queued in &mut batch.calls {
-                    queued.takes_back = None;
-                }
-                Ended::NotDone
-            }
+            Answer::Stale(_) if takes_back => Ended::NotDone,
             Answer::Stale(_) => return None,
             Answer::Unreadable(found) => Ended::Failed {
                 error: state.primitive.unreadable(name, found),
@@ -429,10 +445,12 @@ impl<P: Primitive> Line<P> {
         patience
     }
 
-    async fn carry_out_command(&self, command: Command) {
+    async fn carry_out_command(&self, command: Command, departing: UnderWay<'_>) {
         let began = Instant::now();
         let window = self.core.config.retry_window;
+        let mut departing = Some(departing);
         let others = |trouble: &Trouble<'_>| {
+            departing = None;
             let mut inner = self.lock();
             let name = self.keys.name();
             let (told, _) = inner.state.tell_behind(name, trouble, began, window);
@@ -452,26 +470,29 @@ impl<P: Primitive> Rounds for Line<P> {
         let runtime = self.core().runtime.clone();
         let round = async move {
             let mut short = None;
-            let task = {
+            let (task, departing) = {
                 let mut inner = self.lock();
+                let departing = self.core.sent.departs(self.keys.object());
                 let mut task = inner.state.depart(Moment::now());
                 if let Some(Task::Batch(batch)) = &mut task {
                     batch.heard = inner.channels.heard();
                     inner.sent_before = self.core.sent.count();
                     let primitive = &mut inner.state.primitive;
                     primitive.departs(batch);
-                    if batch.takes_back.is_none() {
+                    if batch.takes_back().is_none() {
                         short = primitive.short(batch, &self.wire());
                     }
                 }
                 let settled = inner.state.take_settled();
                 self.unlock(inner);
                 self.tell(settled);
-                task
+                (task, departing)
             };
             match task {
-                Some(Task::Batch(batch)) => self.carry_out_batch(batch, short).await,
-                Some(Task::Command(command)) => Box::pin(self.carry_out_command(command)).await,
+                Some(Task::Batch(batch)) => self.carry_out_batch(batch, short, departing).await,
+                Some(Task::Command(command)) => {
+                    Box::pin(self.carry_out_command(command, departing)).await;
+                }
                 None => {}
             }
         };

@@ -175,14 +175,7 @@ impl<P: Primitive> State<P> {
     /// Queues what gives back that which was granted to callers who have gone. It comes before all that is queued: to those
     /// callers it is as if it had not been granted.
     pub(super) fn give_back(&mut self, calls: Vec<P::Call>, now: Instant) {
-        for call in calls.into_iter().rev() {
-            self.queue.push_front(Item::Call(Queued {
-                call,
-                reply: None,
-                since: now,
-                takes_back: None,
-            }));
-        }
+        self.owe_first(calls, None, now);
     }
 
     /// The same for what the batch with this number was granted and too few replicas know of: a server that takes over may never have
@@ -191,12 +184,17 @@ impl<P: Primitive> State<P> {
         let (mut blind, others): (Vec<_>, _) = calls.into_iter().partition(P::gives_back_blindly);
         self.give_back(others, now);
         blind.dedup_by(|call, first| P::add_up(first, call));
-        let count = blind.len();
-        self.give_back(blind, now);
-        for item in self.queue.iter_mut().take(count) {
-            if let Item::Call(queued) = item {
-                queued.takes_back = Some(number);
-            }
+        self.owe_first(blind, Some(number), now);
+    }
+
+    fn owe_first(&mut self, calls: Vec<P::Call>, takes_back: Option<u64>, now: Instant) {
+        for call in calls.into_iter().rev() {
+            self.queue.push_front(Item::Call(Queued {
+                call,
+                reply: None,
+                since: now,
+                takes_back,
+            }));
         }
     }
 
@@ -385,21 +383,17 @@ impl<P: Primitive> State<P> {
             sent: now,
             unanswered: None,
             unconfirmed: None,
-            takes_back: None,
             answered: now.timer(),
             heard: Vec::new(),
             heard_at_last: Vec::new(),
         });
-        let takes_back = |item: &Item<P>| match item {
-            Item::Call(first) => first.takes_back,
-            Item::Command(_) => None,
-        };
-        batch.takes_back = self.next().and_then(takes_back);
-        let singly = self.singly > 0 && batch.takes_back.is_none();
+        let takes_back =
+            matches!(self.next(), Some(Item::Call(first)) if first.takes_back.is_some());
+        let singly = self.singly > 0 && !takes_back;
         let most = if singly { 1 } else { P::MOST_CALLS };
         batch.calls.reserve_exact(most.min(self.queue.len()));
         let mut all_fit = true;
-        if batch.takes_back.is_none() && std::mem::take(&mut self.left_out) {
+        if !takes_back && std::mem::take(&mut self.left_out) {
             self.ask(&mut batch);
         }
         let most = if batch.is_empty() { most } else { 0 };

@@ -179,7 +179,7 @@ impl RCountDownLatch {
         let calling = engine::call::Call::new(self.name(), Latch::name(&call), Wait::No, dropped)
             .about(self.line.keys().object());
         let running = self.line.call(call);
-        self.line.client().call(calling, pin!(running)).await
+        self.line.client().call(calling, pin!(Some(running))).await
     }
 
     /// Whether it was open in time.
@@ -187,7 +187,7 @@ impl RCountDownLatch {
         let calling =
             engine::call::Call::new(self.name(), Latch::WAIT, wait.into(), Dropped::Harmless);
         let waiting = async { Ok(self.line.wait((), wait).await?.is_some()) };
-        self.line.client().call(calling, pin!(waiting)).await
+        self.line.client().call(calling, pin!(Some(waiting))).await
     }
 
     fn object(&self) -> Object<'_, Line<Latch>> {

@@ -265,7 +265,9 @@ impl RLock {
             };
             Ok(granted.map(|granted| granted.hold))
         };
-        self.core.take(call, What::Lock, 1, pin!(taking)).await
+        self.core
+            .take(call, What::Lock, 1, pin!(Some(taking)))
+            .await
     }
 
     /// [`lock`](Self::lock) with a guard that unlocks when dropped.
@@ -330,7 +332,7 @@ impl RLock {
     async fn give_back(&self, hold: Option<HoldId>) -> Result<()> {
         let call = Call::new(self.name(), "unlock", Wait::No, Dropped::CarriedOut);
         let giving = async { self.line.call(self.release(hold)).await.map(drop) };
-        self.core.call(call, pin!(giving)).await
+        self.core.call(call, pin!(Some(giving))).await
     }
 
     /// What gives a hold back. That of a guard is spent by it, whatever becomes of the call.
@@ -356,7 +358,7 @@ impl RLock {
             let reply = self.line.call(Step::Force).await?;
             Ok(matches!(reply, Reply::Forced(true)))
         };
-        self.core.call(call, pin!(forcing)).await
+        self.core.call(call, pin!(Some(forcing))).await
     }
 
     /// Whether anybody holds the lock. Redis: `EXISTS`. Redisson: `isLocked()`.

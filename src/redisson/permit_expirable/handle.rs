@@ -65,7 +65,7 @@ impl LeasedSemaphore for RPermitExpirableSemaphore {
         if self.is_no_id(id)? {
             return Ok(false);
         }
-        self.update_lease_time(id, self.lease).await
+        self.update_lease_time(id, self.lease_anew(id)).await
     }
 
     async fn holders(&self) -> Result<Vec<Holder>> {

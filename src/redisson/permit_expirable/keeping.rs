@@ -63,6 +63,13 @@ impl RPermitExpirableSemaphore {
         lease
     }
 
+    /// How long a refresh makes it last: what a guard keeps is to come back by itself, whatever this handle's permits do.
+    pub(super) fn lease_anew(&self, id: &str) -> Option<Duration> {
+        let kept = || self.core.holds.is_watched(self.permits_key(), id);
+        let renewed = self.core.config.lock_watchdog_timeout;
+        self.lease.or_else(|| kept().then_some(renewed))
+    }
+
     /// Renews it no more.
     pub(super) fn unkeep(&self, id: &str) {
         self.core.holds.keep_no_more(self.permits_key(), id);

@@ -507,7 +507,7 @@ impl RPermitExpirableSemaphore {
         )
         .about(self.line.keys().object());
         self.core
-            .take(calling, What::Permits, permits, pin!(waiting))
+            .take(calling, What::Permits, permits, pin!(Some(waiting)))
             .await
     }
 
@@ -516,7 +516,7 @@ impl RPermitExpirableSemaphore {
         let calling = engine::call::Call::new(self.name(), call.name(), Wait::No, call.dropped())
             .about(self.line.keys().object());
         let running = async { read(self.line.call(call).await?) };
-        self.core.call(calling, pin!(running)).await
+        self.core.call(calling, pin!(Some(running))).await
     }
 
     async fn give_back<T>(&self, id: &str, released: impl FnOnce(bool) -> Result<T>) -> Result<T> {

@@ -23,8 +23,8 @@ expirable_methods!(RPermitExpirableSemaphore);
 /// The object itself, as Redisson's `RObject` and `RExpirable` offer it: the counter, and the permits that are held;
 /// times to live are the counter's. None of these wakes a waiter, but for a rename.
 ///
-/// Errors are those of every operation. Cancel safety: sent in its turn after the first poll, and carried out even if the
-/// future is dropped after that.
+/// Errors are those of every operation. Cancel safety: sent in its turn after the first poll. If the future is dropped after
+/// that, what has not been sent is not sent any more.
 impl RPermitExpirableSemaphore {
     fn object(&self) -> Object<'_, Line<PermitExpirable>> {
         Object { line: &self.line }
@@ -115,13 +115,13 @@ impl RPermitExpirableSemaphore {
                 .alone(operation, &KEYS, channel, Vec::new(), steps);
             Ok(words.await? == "1")
         };
-        self.alone(operation, pin!(changing)).await
+        self.alone(operation, pin!(Some(changing))).await
     }
 
     async fn alone(
         &self,
         operation: &'static str,
-        changing: Pin<&mut impl Future<Output = Result<bool>>>,
+        changing: Pin<&mut Option<impl Future<Output = Result<bool>>>>,
     ) -> Result<bool> {
         let call = Call::new(self.name(), operation, Wait::No, Dropped::Withdrawn);
         let call = call.about(self.line.keys().object());
@@ -145,7 +145,7 @@ impl RPermitExpirableSemaphore {
             }
             Ok(words == "1")
         };
-        self.alone(operation, pin!(moving)).await
+        self.alone(operation, pin!(Some(moving))).await
     }
 
     fn other(&self, name: &str) -> Result<Self> {

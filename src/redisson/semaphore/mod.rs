@@ -337,7 +337,7 @@ impl RSemaphore {
         };
         let name = if tries { "try_acquire" } else { "acquire" };
         let call = self.named(name, wait.into(), Dropped::Withdrawn);
-        let taking = pin!(taking);
+        let taking = pin!(Some(taking));
         let taken = self.core().take(call, What::Permits, permits, taking);
         taken.await
     }
@@ -377,7 +377,7 @@ impl RSemaphore {
             })
         };
         let named = self.named(call.name(), Wait::No, dropped);
-        self.core().call(named, pin!(calling)).await
+        self.core().call(named, pin!(Some(calling))).await
     }
 
     async fn flag(&self, call: Call) -> Result<bool> {

@@ -15,8 +15,8 @@ expirable_methods!(RSemaphore);
 /// waiting callers find out by their own slow check.
 ///
 /// Errors are those of every operation, and [`Server`](crate::Error::Server) where the server is too old for a
-/// command. Cancel safety: sent in its turn after the first poll, and carried out even if the future is
-/// dropped after that.
+/// command. Cancel safety: sent in its turn after the first poll. If the future is dropped after that, what has not been sent is
+/// not sent any more.
 impl RSemaphore {
     fn object(&self) -> Object<'_, Line<Permits>> {
         Object { line: &self.line }

@@ -74,7 +74,8 @@ impl RSemaphore {
     /// Those of every operation. It is not repeated: [`Unavailable`](Error::Unavailable) at once where there is no connection.
     pub async fn holders(&self) -> Result<Vec<PermitHolder>> {
         self.line.keys().check()?;
-        let holders = self.core().holders(self.line.keys()).await;
+        let holders = self.core().holders(self.line.keys());
+        let holders = self.core().within(holders).await;
         let holders = holders.map_err(|error| self.core().stats.failed(error))?;
         Ok(holders
             .into_iter()
@@ -100,7 +101,8 @@ impl RSemaphore {
     /// May be dropped at any time.
     pub async fn reclaim(&self) -> Result<Vec<PermitHolder>> {
         self.line.keys().check()?;
-        let dead = self.core().reclaim(self.line.keys()).await;
+        let dead = self.core().reclaim(self.line.keys());
+        let dead = self.core().within(dead).await;
         let dead = dead.map_err(|error| self.core().stats.failed(error))?;
         if !dead.is_empty() {
             nudge::has_been_given_more(&self.line);

@@ -186,6 +186,30 @@ impl Cluster {
         }
     }
 
+    /// Those that have slots.
+    pub(super) fn masters(&self) -> Vec<String> {
+        let state = self.state.lock();
+        state.map.masters().iter().map(Address::to_string).collect()
+    }
+
+    /// The connection to the one of [`masters`](Self::masters) that is called so, or why there is none.
+    pub(super) fn live_at(&self, master: &str) -> Result<Arc<Live>, Refusal> {
+        let state = self.state.lock();
+        if state.closed {
+            return Err(closed());
+        }
+        let masters = &mut state.map.masters().iter();
+        let link = masters
+            .find(|address| address.to_string() == master)
+            .and_then(|address| state.links.get(address));
+        match link {
+            Some(link) => link.live(),
+            None => Err(Refusal::unreachable(format!(
+                "{master} has no slot any more"
+            ))),
+        }
+    }
+
     /// Ends when [`live_for`](Self::live_for) finds a connection, or will never find one.
     pub(super) async fn settled(&self, key: Option<&str>) {
         loop {
@@ -506,18 +530,23 @@ impl Cluster {
 
     fn tell(&self) {
         self.news.changed.notify_waiters();
+        let messages = self.messages();
+        // Under the lock: who has seen an earlier map must not be the last to tell.
+        let state = self.state.lock();
         self.layout.set(Layout::of_cluster(
             self.endpoint.clone(),
-            Arc::clone(&self.state.lock().map),
-            self.messages(),
+            Arc::clone(&state.map),
+            messages,
             Arc::clone(&self.doubted),
         ));
     }
 
     fn show(&self, new: ConnectionState) {
         self.shown.send_if_modified(|known| {
-            let changed = *known != new;
-            *known = new;
+            let changed = *known != new && *known != ConnectionState::ShutDown;
+            if changed {
+                *known = new;
+            }
             changed
         });
     }

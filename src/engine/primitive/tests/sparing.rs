@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::clock::Moment;
+use crate::engine::once::{Patience, Trouble};
 use crate::engine::primitive::endings::Answered;
 use crate::engine::primitive::state::{Item, State, Task};
 use crate::engine::primitive::{
@@ -22,6 +23,8 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Seat {
     /// A try that was made by then is in vain.
     in_vain: Option<Instant>,
+    /// A place that is left is known to be somebody else's.
+    lost: bool,
     rests: Option<Instant>,
     serves: bool,
     /// A call serves the first who waits.
@@ -118,7 +121,8 @@ impl Primitive for Seat {
 
     fn settled(&mut self, _: &Batch<Self>, call: &Call, since: Instant) -> Option<Result<bool>> {
         let known = *call == Call::Try && self.in_vain.is_some_and(|then| since <= then);
-        known.then_some(Ok(false))
+        let lost = *call == Call::Leave && self.lost;
+        (known || lost).then_some(Ok(false))
     }
 
     fn asks<'a>(&mut self, _: &Batch<Self>, waiters: &'a Waiters<Self>) -> Vec<(Ticket, &'a u32)> {
@@ -464,11 +468,81 @@ fn what_takes_back_travels_first_and_alone() {
     state.owe([Call::Leave], now);
     arrive(&mut state, batch, Vec::new(), vec![Got::Granted(())], now);
     let batch = depart(&mut state);
-    assert_eq!((batch.takes_back, batch.calls.len()), (Some(7), 1));
+    assert_eq!((batch.takes_back(), batch.calls.len()), (Some(7), 1));
     assert!(batch.asks.is_empty());
     let done = vec![Done::Reply(true)];
     arrive(&mut state, batch, done, Vec::new(), now);
     let (asks, owed) = (depart(&mut state), depart(&mut state));
-    assert_eq!((asks.takes_back, owed.takes_back), (None, None));
+    assert_eq!((asks.takes_back(), owed.takes_back()), (None, None));
     assert_eq!((asks.asks.len(), owed.calls.len()), (1, 1));
+}
+
+#[test]
+fn what_is_owed_behind_something_that_need_not_be_taken_back_is_carried_out() {
+    let (mut state, now) = line();
+    state.apart = true;
+    state.take_back(7, vec![Call::Leave], now);
+    state.owe([Call::Give(1)], now);
+    state.primitive.lost = true;
+    let batch = depart(&mut state);
+    assert_eq!(batch.calls[0].call, Call::Give(1));
+    assert_eq!(batch.takes_back(), None);
+}
+
+/// The next server may never have granted it.
+#[test]
+fn what_no_replica_has_is_granted_to_nobody() {
+    let (mut state, now) = line();
+    state.apart = true;
+    let mut waits = join(&mut state, now);
+    let mut batch = depart(&mut state);
+    batch.unconfirmed = Some(7);
+    arrive(&mut state, batch, Vec::new(), vec![Got::Granted(())], now);
+    assert!(waits.try_recv().is_err(), "it waits on");
+    let batch = depart(&mut state);
+    assert_eq!((batch.takes_back(), batch.calls.len()), (Some(7), 1));
+    let done = vec![Done::Reply(true)];
+    arrive(&mut state, batch, done, Vec::new(), now);
+    assert_eq!(depart(&mut state).asks[0].want, 1, "it asks anew");
+}
+
+/// The record says of each call that takes back the same: how the first one ended.
+#[test]
+fn what_is_to_be_taken_back_once_more_is_owed_in_any_case() {
+    let (mut state, now) = line();
+    state.apart = true;
+    state.take_back(7, vec![Call::Leave], now);
+    let batch = depart(&mut state);
+    assert_eq!(batch.takes_back(), Some(7));
+    arrive(&mut state, batch, vec![Done::Again], Vec::new(), now);
+    let batch = depart(&mut state);
+    assert_eq!((batch.takes_back(), batch.calls.len()), (None, 1));
+}
+
+/// What it was granted is not kept for as long as somebody else waits for replicas.
+#[test]
+fn who_goes_ends_the_wait_for_replicas() {
+    let patience = |goes: bool, calls: bool, unconfirmed: bool| {
+        let (mut state, now) = line();
+        let (_goes, _waits) = (join(&mut state, now), join(&mut state, now));
+        let _calls = calls.then(|| call(&mut state, Call::Leave, now));
+        let mut batch = depart(&mut state);
+        if goes {
+            state.leave(0, now);
+        }
+        let trouble = Trouble {
+            last: false,
+            unconfirmed,
+            ..Trouble::unknown("too few")
+        };
+        let (_, patience) = state.tell_impatient("name", &mut batch, &trouble, now, 60 * SECOND);
+        patience == Patience::Nobody
+    };
+    assert!(patience(true, false, true));
+    assert!(!patience(false, false, true), "somebody waits");
+    assert!(!patience(true, false, false), "its answer will come");
+    assert!(
+        !patience(true, true, true),
+        "what is given back must be confirmed"
+    );
 }
