@@ -39,6 +39,16 @@ async fn release_elsewhere(server: &RedisServer, name: &str) {
     ask::<()>(server, &["EVAL", script, "2", name, &channel(name)]).await;
 }
 
+/// A user who looks at it now must not be told of the time before.
+#[tokio::test]
+async fn a_client_that_is_connected_says_so() {
+    for _ in 0..10 {
+        let client = connect(shared().await).await;
+        let state = client.connection_state().borrow().clone();
+        assert_eq!(state, ConnectionState::Connected);
+    }
+}
+
 #[tokio::test]
 async fn each_name_is_served_by_its_master_on_two_connections() {
     let cluster = shared().await;

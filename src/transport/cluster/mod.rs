@@ -123,7 +123,10 @@ impl Cluster {
 
     /// Keeps the map up to date from now on.
     pub(super) fn keep(self: &Arc<Self>) -> AbortHandle {
-        outside::spawn(watch(Arc::downgrade(self))).abort_handle()
+        let cluster = Arc::downgrade(self);
+        let shown = show_changes(Weak::clone(&cluster), Arc::clone(&self.news));
+        let kept = async move { tokio::join!(shown, keep_map(cluster)) };
+        outside::spawn(kept).abort_handle()
     }
 
     pub(super) fn shown(&self) -> watch::Receiver<ConnectionState> {
@@ -222,12 +225,12 @@ impl Cluster {
         }
     }
 
-    /// Ends when all masters are connected to.
+    /// Ends when all masters are connected to, and users see that.
     pub(super) async fn complete(&self) {
         loop {
             let changed = self.news.changed.notified();
             if self.state.lock().trouble().is_none() {
-                return;
+                return self.show();
             }
             changed.await;
         }
@@ -285,7 +288,7 @@ impl Cluster {
         };
         links.values().for_each(|link| link.close());
         self.news.changed.notify_waiters();
-        self.show(ConnectionState::ShutDown);
+        self.show();
     }
 
     /// `slot` is at `address` now.
@@ -541,12 +544,12 @@ impl Cluster {
         ));
     }
 
-    fn show(&self, new: ConnectionState) {
+    /// Shows users how things stand.
+    fn show(&self) {
         self.shown.send_if_modified(|known| {
-            let changed = *known != new && *known != ConnectionState::ShutDown;
-            if changed {
-                *known = new;
-            }
+            let new = self.state.lock().shown();
+            let changed = *known != new;
+            *known = new;
             changed
         });
     }
@@ -563,6 +566,14 @@ impl State {
             }
         }
         Err(refusal)
+    }
+
+    fn shown(&self) -> ConnectionState {
+        match self.trouble() {
+            _ if self.closed => ConnectionState::ShutDown,
+            None => ConnectionState::Connected,
+            Some(refusal) => down(&refusal),
+        }
     }
 
     /// What stands in the way of commands, if anything does.
@@ -620,8 +631,20 @@ async fn ask_live(live: &Live, words: &[&str]) -> Result<Result<Value, Refusal>,
     }
 }
 
-/// Keeps the map up to date, and tells users of the state, for as long as there is a client.
-async fn watch(cluster: Weak<Cluster>) {
+/// Shows users each change at once, whatever is being asked meanwhile, for as long as there is a client.
+async fn show_changes(cluster: Weak<Cluster>, news: Arc<News>) {
+    loop {
+        let change = news.changed.notified();
+        match cluster.upgrade() {
+            Some(cluster) => cluster.show(),
+            None => return,
+        }
+        change.await;
+    }
+}
+
+/// Keeps the map up to date, for as long as there is a client.
+async fn keep_map(cluster: Weak<Cluster>) {
     let (news, doubted) = match cluster.upgrade() {
         Some(cluster) => (Arc::clone(&cluster.news), Arc::clone(&cluster.doubted)),
         None => return,
@@ -635,12 +658,7 @@ async fn watch(cluster: Weak<Cluster>) {
         let Some(known) = cluster.upgrade() else {
             return;
         };
-        let trouble = known.state.lock().trouble();
-        known.show(match &trouble {
-            None => ConnectionState::Connected,
-            Some(refusal) => down(refusal),
-        });
-        if trouble.is_none() {
+        if known.state.lock().trouble().is_none() {
             backoff = None;
         } else if backoff.is_none() {
             // A master has just been lost.
