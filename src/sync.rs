@@ -2,11 +2,12 @@
 
 mod followed;
 
+use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 
 pub(crate) use self::followed::{Followed, Follower};
 
-pub(crate) use std::sync::MutexGuard;
+use crate::outside::Locking;
 
 /// A mutex that no panic makes unusable.
 ///
@@ -20,8 +21,37 @@ impl<T> Mutex<T> {
         Mutex(std::sync::Mutex::new(value))
     }
 
+    #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let locking = Locking::begin();
+        MutexGuard {
+            guard: self.0.lock().unwrap_or_else(PoisonError::into_inner),
+            _locking: locking,
+        }
+    }
+}
+
+/// A mutex that is locked as long as there is this.
+#[derive(Debug)]
+pub(crate) struct MutexGuard<'a, T> {
+    guard: std::sync::MutexGuard<'a, T>,
+    /// Dropped behind the other one: a simulation may let others run then.
+    _locking: Locking,
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
     }
 }
 

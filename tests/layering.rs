@@ -7,7 +7,7 @@ use std::path::Path;
 /// Each part of the crate, and what it may import: only parts above it.
 const PARTS: &[(&str, &[&str])] = &[
     ("outside", &[]),
-    ("sync", &[]),
+    ("sync", &["outside"]),
     ("units", &[]),
     ("state", &[]),
     ("credentials", &[]),

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::endpoint::Opened;
 use super::live::{CLOSED, End, Keeper, Live};
 use super::{Backoff, Endpoint, Refusal};
-use crate::outside;
+use crate::outside::{self, Locking};
 use crate::state::ConnectionState;
 use crate::sync::Mutex;
 
@@ -209,6 +209,7 @@ impl Shared {
         // What wakes others happens while nothing is locked.
         drop(former);
         self.news.changed.notify_waiters();
+        let _locking = Locking::begin();
         self.shown.send_if_modified(|known| {
             let state = self.state.lock().shown();
             let changed = *known != state;

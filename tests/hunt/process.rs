@@ -1,13 +1,21 @@
-//! The process of a client: it may be stopped as a whole, as by SIGSTOP, and go on.
+//! The process of a client: it may be stopped as a whole, as by SIGSTOP, and go on; and have threads.
 
-use std::sync::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use fastrand::Rng;
 use redisson_semaphore::outside;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::judge::Judge;
 
 #[derive(Default)]
 pub struct Process {
     state: Mutex<State>,
+    threads: Option<Threads>,
 }
 
 #[derive(Default)]
@@ -15,9 +23,28 @@ struct State {
     /// How many stops it is in.
     stops: usize,
     wakers: Vec<Waker>,
+    /// Callers that do nothing for a while.
+    sleepers: BTreeMap<u64, Arc<Notify>>,
+    last_number: u64,
+}
+
+/// How often one task is held up while another one runs.
+struct Threads {
+    one_in: u32,
+    rng: Mutex<Rng>,
+    judge: Arc<Mutex<Judge>>,
 }
 
 impl Process {
+    /// One that has threads: a task is held up at one unlocking of `one_in`.
+    pub fn with_threads(one_in: u32, judge: Arc<Mutex<Judge>>) -> Process {
+        let rng = Mutex::new(Rng::with_seed(fastrand::u64(..)));
+        Process {
+            state: Mutex::default(),
+            threads: Some(Threads { one_in, rng, judge }),
+        }
+    }
+
     pub fn stop(&self) {
         self.state.lock().unwrap().stops += 1;
     }
@@ -31,6 +58,28 @@ impl Process {
             wakers.into_iter().for_each(Waker::wake);
         }
     }
+
+    /// Sleeps for so long; or, where there are threads, until another task is held up: much happens in that moment.
+    pub async fn sleep(&self, time: Duration) {
+        let notify = Arc::new(Notify::new());
+        let number = {
+            let mut state = self.state.lock().unwrap();
+            state.last_number += 1;
+            let number = state.last_number;
+            state.sleepers.insert(number, Arc::clone(&notify));
+            number
+        };
+        let _sleeper = Sleeper(self, number);
+        let _ = timeout(time, notify.notified()).await;
+    }
+}
+
+struct Sleeper<'a>(&'a Process, u64);
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().unwrap().sleepers.remove(&self.1);
+    }
 }
 
 impl outside::Process for Process {
@@ -41,5 +90,22 @@ impl outside::Process for Process {
         }
         state.wakers.push(cx.waker().clone());
         Poll::Pending
+    }
+
+    fn interrupts(&self) -> bool {
+        let Some(threads) = &self.threads else {
+            return false;
+        };
+        let rng = &mut *threads.rng.lock().unwrap();
+        // Whoever the judge looks at is held up by nobody.
+        if rng.u32(..threads.one_in) > 0 || threads.judge.try_lock().is_err() {
+            return false;
+        }
+        if rng.bool() {
+            let state = self.state.lock().unwrap();
+            let sleeper = rng.choice(state.sleepers.values());
+            sleeper.inspect(|sleeper| sleeper.notify_one());
+        }
+        true
     }
 }

@@ -31,7 +31,7 @@ use super::messages::Messages;
 use super::slot::slot;
 use super::{Backoff, Command, Endpoint, Failure, Refusal, Value, jittered};
 use crate::config::ShardedPubSub;
-use crate::outside;
+use crate::outside::{self, Locking};
 use crate::state::ConnectionState;
 use crate::sync::{Followed, Follower, Mutex};
 
@@ -546,6 +546,7 @@ impl Cluster {
 
     /// Shows users how things stand.
     fn show(&self) {
+        let _locking = Locking::begin();
         self.shown.send_if_modified(|known| {
             let new = self.state.lock().shown();
             let changed = *known != new;

@@ -45,7 +45,7 @@ impl Actor {
                 }
                 Object::Latch => self.wait_for_latch(&call).await,
             }
-            sleep(call.pause).await;
+            self.process.sleep(call.pause).await;
         }
     }
 
@@ -79,7 +79,13 @@ impl Actor {
         };
         let asking = Stalling::new(asking, call.stall);
         let answer = match call.patience {
-            Some(patience) => timeout(patience, asking).await,
+            Some(patience) => {
+                tokio::select! {
+                    biased;
+                    answer = asking => Ok(answer),
+                    () = self.process.sleep(patience) => Err(()),
+                }
+            }
             None => Ok(asking.await),
         };
         match answer {
@@ -109,7 +115,7 @@ impl Actor {
                 }
                 None
             }
-            Err(_) => None,
+            Err(()) => None,
         }
     }
 
@@ -143,7 +149,7 @@ impl Actor {
         let split = call.split.filter(|_| n > 1);
         let mut part = split.and_then(|_| held.split());
         if !call.hold.is_zero() {
-            sleep(call.hold).await;
+            self.process.sleep(call.hold).await;
         }
         if let Some(part) = part.take_if(|_| split == Some(End::Merged)) {
             held.merge(part);

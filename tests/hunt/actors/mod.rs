@@ -99,7 +99,10 @@ impl Stage {
             place,
             client: Mutex::default(),
             there: Notify::new(),
-            process: Arc::default(),
+            process: Arc::new(match self.settings.threads {
+                Some(one_in) => Process::with_threads(one_in, Arc::clone(&self.judge)),
+                None => Process::default(),
+            }),
             callers: Mutex::default(),
             kept: Mutex::default(),
             ids: Mutex::default(),

@@ -7,7 +7,7 @@ use redisson_semaphore::{
     Client, Effect, Error, Lease, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
     RPermitExpirableSemaphore,
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::Actor;
 use crate::judge::{Object, Term};
@@ -174,7 +174,7 @@ impl Actor {
             .judge()
             .has_permit(number, self.host, id, term, recipe.limit);
         let in_hand = InHand { actor: self, held };
-        sleep(call.hold / 2).await;
+        self.process.sleep(call.hold / 2).await;
         if let Some((lease, _)) = call.nested {
             let asked = Instant::now();
             let lasts = match recipe.layout {
@@ -202,7 +202,7 @@ impl Actor {
                 }
             }
         }
-        sleep(call.hold / 2).await;
+        self.process.sleep(call.hold / 2).await;
         if call.give != Give::Call {
             return;
         }
@@ -236,7 +236,7 @@ impl Actor {
                 InHand { actor: self, held }
             })
             .collect();
-        sleep(call.hold).await;
+        self.process.sleep(call.hold).await;
         if call.give != Give::Call {
             return;
         }

@@ -99,6 +99,7 @@ impl Plan {
         let mut settings = Settings::random(rng);
         shifts::at_a_cluster(seed, &mut settings);
         replication::with_replicas(seed, &mut settings);
+        settings.have_threads(seed);
         let mut mood = Mood::random(rng, &settings);
         let mut events = Vec::new();
         let until = settings.healing.as_millis() as u64;

@@ -52,6 +52,8 @@ pub struct Settings {
     pub without_turns: Vec<bool>,
     /// How long processes stop, one stop and the next together.
     pub stops: Duration,
+    /// Clients have several threads: another task of theirs runs in between at one unlocking of so many.
+    pub threads: Option<u32>,
     /// When everything heals.
     pub healing: Duration,
 }
@@ -151,8 +153,15 @@ impl Settings {
             watchdog: Duration::from_secs(3),
             without_turns: vec![false; clients],
             stops: Duration::ZERO,
+            threads: None,
             healing: Duration::from_secs(15),
         }
+    }
+
+    /// Half of all clients have threads. Drawn apart, so that all else stays as it was.
+    pub(super) fn have_threads(&mut self, seed: u64) {
+        let rng = &mut Rng::with_seed(seed ^ 0x0074_6872_6561_6473);
+        self.threads = pick(rng, &[None, None, None, Some(2), Some(8), Some(50)]);
     }
 
     pub(super) fn random(rng: &mut Rng) -> Settings {
@@ -192,6 +201,7 @@ impl Settings {
             watchdog: Duration::from_millis(pick(rng, &[1000, 3000, 30_000])),
             without_turns: (0..clients).map(|_| chance(rng, 15)).collect(),
             stops: Duration::ZERO,
+            threads: None,
             healing: millis(rng, 12_000..18_000),
         };
         let farthest = settings.latency.iter().max().copied().unwrap_or_default();

@@ -139,8 +139,15 @@ enum Happening {
 
 /// What the crate sees of it.
 pub struct Sky {
-    pub doings: Doings,
-    pub began: Instant,
+    doings: Doings,
+    began: Instant,
+}
+
+impl Sky {
+    pub fn new(doings: Doings) -> Sky {
+        let began = Instant::now();
+        Sky { doings, began }
+    }
 }
 
 impl Outside for Sky {
@@ -152,6 +159,7 @@ impl Outside for Sky {
         Some(self.began.elapsed())
     }
 }
+
 impl World {
     pub fn new(plan: &Plan, doings: Doings, judge: Arc<Mutex<Judge>>) -> World {
         let began = Instant::now();

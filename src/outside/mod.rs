@@ -3,21 +3,24 @@
 //! A simulation puts its own in their place, for all that runs on its thread: then nothing that happens there depends on
 //! anything but its seed and its calls. It is no part of the crate's API, and may change at any time.
 
+mod process;
+
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
+
+pub(crate) use process::Locking;
+pub use process::{Process, within};
 
 /// A stream to a server.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -36,16 +39,8 @@ pub trait Outside {
     fn since_boot(&self) -> Option<Duration>;
 }
 
-/// A simulated process. It may be stopped, and go on.
-pub trait Process: Send + Sync {
-    /// Ready while it runs; while it is stopped, whoever asks is woken as soon as it goes on.
-    fn poll_runs(&self, cx: &mut Context<'_>) -> Poll<()>;
-}
-
 thread_local! {
     static OUTSIDE: RefCell<Option<Rc<dyn Outside>>> = const { RefCell::new(None) };
-    /// The one whose task is being polled.
-    static PROCESS: RefCell<Option<Arc<dyn Process>>> = const { RefCell::new(None) };
 }
 
 /// Until this is dropped, its thread is in the simulation.
@@ -57,11 +52,13 @@ pub struct Simulated(PhantomData<Rc<()>>);
 pub fn simulate(outside: Rc<dyn Outside>, seed: u64) -> Simulated {
     fastrand::seed(seed);
     OUTSIDE.set(Some(outside));
+    process::simulate(true);
     Simulated(PhantomData)
 }
 
 impl Drop for Simulated {
     fn drop(&mut self) {
+        process::simulate(false);
         OUTSIDE.set(None);
     }
 }
@@ -126,21 +123,6 @@ pub(crate) fn uuid() -> Uuid {
         .unwrap_or_else(Uuid::new_v4)
 }
 
-/// Runs `task` as a part of `process`, together with all that the crate starts for it.
-pub async fn within<T>(process: Arc<dyn Process>, task: impl Future<Output = T>) -> T {
-    let mut task = pin!(task);
-    std::future::poll_fn(|cx| {
-        if process.poll_runs(cx).is_pending() {
-            return Poll::Pending;
-        }
-        let former = PROCESS.replace(Some(Arc::clone(&process)));
-        let polled = task.as_mut().poll(cx);
-        PROCESS.set(former);
-        polled
-    })
-    .await
-}
-
 /// The runtime of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Runtime(Handle);
@@ -157,7 +139,7 @@ impl Runtime {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        match PROCESS.with_borrow(Clone::clone) {
+        match process::current() {
             None => self.0.spawn(task),
             Some(process) => self.0.spawn(within(process, task)),
         }

@@ -1,0 +1,228 @@
+//! Simulated processes, and threads: what runs as a part of which, and in between.
+//!
+//! A simulation has one thread. So that it finds what goes wrong between threads all the same, another task of the process may run
+//! wherever the crate has just unlocked something: to that task it looks as if this one had been held up there.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// A simulated process. It may be stopped, and go on.
+pub trait Process: Send + Sync {
+    /// Ready while it runs; while it is stopped, whoever asks is woken as soon as it goes on.
+    fn poll_runs(&self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// Whether another task of it runs in between, as on a thread of its own: asked whenever the crate has unlocked something.
+    fn interrupts(&self) -> bool {
+        false
+    }
+}
+
+/// So many tasks are interrupted at once at the most.
+const DEEPEST: u32 = 3;
+
+thread_local! {
+    /// The one whose task is being polled.
+    static PROCESS: RefCell<Option<Arc<dyn Process>>> = const { RefCell::new(None) };
+    /// All tasks of all processes.
+    static TASKS: RefCell<Vec<Weak<dyn Beside>>> = const { RefCell::new(Vec::new()) };
+    /// How many locks are held; nothing where there is no simulation.
+    static HELD: Cell<Option<u32>> = const { Cell::new(None) };
+    /// How many tasks are interrupted.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// From now on this thread is in a simulation, or not any more.
+pub(super) fn simulate(on: bool) {
+    HELD.set(on.then_some(0));
+    DEPTH.set(0);
+    PROCESS.set(None);
+    TASKS.take();
+}
+
+/// The process whose task is being polled.
+pub(super) fn current() -> Option<Arc<dyn Process>> {
+    PROCESS.with_borrow(Clone::clone)
+}
+
+/// As long as there is one, no other task runs in between: something is locked.
+#[derive(Debug)]
+pub(crate) struct Locking(());
+
+impl Locking {
+    #[inline]
+    pub(crate) fn begin() -> Self {
+        if let Some(held) = HELD.get() {
+            HELD.set(Some(held + 1));
+        }
+        Locking(())
+    }
+}
+
+impl Drop for Locking {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(held) = HELD.get() {
+            unlocked(held.saturating_sub(1));
+        }
+    }
+}
+
+#[cold]
+fn unlocked(held: u32) {
+    HELD.set(Some(held));
+    if held > 0 || DEPTH.get() == DEEPEST || std::thread::panicking() {
+        return;
+    }
+    if let Some(process) = current()
+        && process.interrupts()
+        && let Some(task) = one_beside(&process)
+    {
+        DEPTH.set(DEPTH.get() + 1);
+        task.run();
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+/// One of the tasks of `process` that would go on.
+fn one_beside(process: &Arc<dyn Process>) -> Option<Arc<dyn Beside>> {
+    let mut ready = Vec::new();
+    TASKS.with_borrow_mut(|tasks| {
+        tasks.retain(|task| match task.upgrade() {
+            None => false,
+            Some(task) => {
+                if task.is_ready(process) {
+                    ready.push(task);
+                }
+                true
+            }
+        });
+    });
+    fastrand::choice(ready)
+}
+
+/// Runs `task` as a part of `process`, together with all that the crate starts for it.
+pub async fn within<T: Send + 'static>(
+    process: Arc<dyn Process>,
+    task: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let task = Arc::new(Task {
+        process,
+        course: Mutex::new(Course::Runs(Box::pin(task))),
+        woken: AtomicBool::new(true),
+        outer: Mutex::new(Waker::noop().clone()),
+    });
+    let beside: Weak<dyn Beside> = Arc::downgrade(&task) as _;
+    TASKS.with_borrow_mut(|tasks| tasks.push(beside));
+    let owned = Owned(task);
+    std::future::poll_fn(|cx| owned.0.poll_outer(cx)).await
+}
+
+/// A task that may run in between.
+trait Beside: Send + Sync {
+    fn is_ready(&self, process: &Arc<dyn Process>) -> bool;
+
+    fn run(self: Arc<Self>);
+}
+
+struct Task<T> {
+    process: Arc<dyn Process>,
+    /// Locked while it is polled.
+    course: Mutex<Course<T>>,
+    /// It has not been polled since it was woken.
+    woken: AtomicBool,
+    /// Wakes the runtime's task, which waits for this one.
+    outer: Mutex<Waker>,
+}
+
+enum Course<T> {
+    Runs(Pin<Box<dyn Future<Output = T> + Send>>),
+    Ended(T),
+    /// Nobody waits for it any more.
+    Gone,
+}
+
+impl<T: Send + 'static> Task<T> {
+    fn poll_outer(self: &Arc<Self>, cx: &mut Context<'_>) -> Poll<T> {
+        *unpoisoned(self.outer.lock()) = cx.waker().clone();
+        if self.process.poll_runs(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.poll_now();
+        let mut course = unpoisoned(self.course.lock());
+        match std::mem::replace(&mut *course, Course::Gone) {
+            Course::Ended(value) => Poll::Ready(value),
+            other => {
+                *course = other;
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Polls it if it has been woken, and is not being polled.
+    fn poll_now(self: &Arc<Self>) {
+        let mut course = match self.course.try_lock() {
+            Ok(course) => course,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if let Course::Runs(task) = &mut *course
+            && self.woken.swap(false, Ordering::SeqCst)
+        {
+            let waker = Waker::from(Arc::clone(self));
+            let former = PROCESS.replace(Some(Arc::clone(&self.process)));
+            let polled = task.as_mut().poll(&mut Context::from_waker(&waker));
+            if let Poll::Ready(value) = polled {
+                *course = Course::Ended(value);
+                waker.wake();
+            }
+            PROCESS.set(former);
+        }
+    }
+}
+
+impl<T: Send + 'static> Wake for Task<T> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::SeqCst);
+        let outer = unpoisoned(self.outer.lock()).clone();
+        outer.wake();
+    }
+}
+
+impl<T: Send + 'static> Beside for Task<T> {
+    fn is_ready(&self, process: &Arc<dyn Process>) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.process), Arc::as_ptr(process))
+            && self.woken.load(Ordering::SeqCst)
+            && self
+                .course
+                .try_lock()
+                .is_ok_and(|course| matches!(*course, Course::Runs(_)))
+    }
+
+    fn run(self: Arc<Self>) {
+        self.poll_now();
+    }
+}
+
+/// What the runtime's task has of it: the task ends with that.
+struct Owned<T>(Arc<Task<T>>);
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        let course = std::mem::replace(&mut *unpoisoned(self.0.course.lock()), Course::Gone);
+        drop(course);
+    }
+}
+
+fn unpoisoned<'a, T>(
+    locked: Result<MutexGuard<'a, T>, PoisonError<MutexGuard<'a, T>>>,
+) -> MutexGuard<'a, T> {
+    locked.unwrap_or_else(PoisonError::into_inner)
+}
