@@ -209,6 +209,7 @@ impl Shared {
         // What wakes others happens while nothing is locked.
         drop(former);
         self.news.changed.notify_waiters();
+        // The watch is locked meanwhile.
         let _locking = Locking::begin();
         self.shown.send_if_modified(|known| {
             let state = self.state.lock().shown();

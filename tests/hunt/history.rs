@@ -43,7 +43,10 @@ pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
         .expect("a runtime can be made");
     let judge = runtime.block_on(async {
         let doings = Doings::default();
-        let sky = Sky::new(doings.clone());
+        let sky = Sky {
+            doings: doings.clone(),
+            began: Instant::now(),
+        };
         let _simulated = simulate(Rc::new(sky), plan.seed);
         let judge = Judge::new(Trace::new(whole), rules(plan));
         let judge = Arc::new(Mutex::new(judge));

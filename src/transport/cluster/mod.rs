@@ -546,6 +546,7 @@ impl Cluster {
 
     /// Shows users how things stand.
     fn show(&self) {
+        // The watch is locked meanwhile.
         let _locking = Locking::begin();
         self.shown.send_if_modified(|known| {
             let new = self.state.lock().shown();

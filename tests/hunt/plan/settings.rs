@@ -158,7 +158,7 @@ impl Settings {
         }
     }
 
-    /// Half of all clients have threads. Drawn apart, so that all else stays as it was.
+    /// In half of all histories clients have threads. Drawn apart, so that all else stays as it was.
     pub(super) fn have_threads(&mut self, seed: u64) {
         let rng = &mut Rng::with_seed(seed ^ 0x0074_6872_6561_6473);
         self.threads = pick(rng, &[None, None, None, Some(2), Some(8), Some(50)]);

@@ -139,15 +139,8 @@ enum Happening {
 
 /// What the crate sees of it.
 pub struct Sky {
-    doings: Doings,
-    began: Instant,
-}
-
-impl Sky {
-    pub fn new(doings: Doings) -> Sky {
-        let began = Instant::now();
-        Sky { doings, began }
-    }
+    pub doings: Doings,
+    pub began: Instant,
 }
 
 impl Outside for Sky {
