@@ -307,8 +307,10 @@ impl Bound<'_> {
     fn given_up(&self, core: &Core) -> Error {
         let name = self.call.name.to_owned();
         let waited = self.began.elapsed();
-        let detail = match &*core.connection.state().borrow() {
-            ConnectionState::Disconnected { detail } => detail.clone(),
+        // A copy: whoever changes the state waits until nobody looks at it.
+        let state = core.connection.state().borrow().clone();
+        let detail = match state {
+            ConnectionState::Disconnected { detail } => detail,
             _ => {
                 let lag = core.lag.since(self.began);
                 lag.unwrap_or_else(|| "its time is over".to_owned())
