@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::judge::{Fault, Judge, Rules};
 use super::net::Doings;
-use super::plan::{Layout, LinkFault, Plan, Recipe, Settings, What};
+use super::plan::{Layout, LinkFault, Plan, Recipe, Settings, What, looks_soon};
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 
@@ -103,6 +103,10 @@ fn rules(plan: &Plan) -> Rules {
             .map(|watched| *watched && settings.jvms == 0 && !tampered)
             .collect(),
         patience: PATIENCE,
+        patience_at_the_latch: match looks_soon(settings) {
+            true => settings.safety_interval + PATIENCE,
+            false => PATIENCE,
+        },
         fair_semaphores: !far
             && settings.jvms == 0
             && round_trip < Duration::from_millis(4)

@@ -239,7 +239,11 @@ impl Judge {
             let Object::Semaphore(object) = wanted.object else {
                 let free = self.free_since.get(&wanted.object);
                 let from = free.map(|free| (*free).max(*since).max(well.unwrap_or(*since)));
-                if from.is_some_and(|from| now > from + self.rules.patience) {
+                let patience = match wanted.object {
+                    Object::Latch => self.rules.patience_at_the_latch,
+                    _ => self.rules.patience,
+                };
+                if from.is_some_and(|from| now > from + patience) {
                     let key = wanted.object.key();
                     let detail = format!("#{number} of c{host} waits for {key}, and there is some");
                     found = Some(("waits", detail));

@@ -15,11 +15,15 @@ fn draws(seed: u64) -> Rng {
     Rng::with_seed(seed.rotate_left(16))
 }
 
+/// Clients look by themselves while somebody could wait for it.
+pub fn looks_soon(settings: &Settings) -> bool {
+    settings.safety_interval <= Duration::from_secs(5)
+}
+
 /// A latch gets another name under those who wait for it. They are not told, and go on once they look by themselves.
 pub(super) fn happens_to_a_latch(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
     let rng = &mut draws(!seed);
-    let looks_soon = settings.safety_interval <= Duration::from_secs(5);
-    if !settings.latch || !looks_soon || chance(rng, 30) {
+    if !settings.latch || !looks_soon(settings) || chance(rng, 30) {
         return;
     }
     let until = settings.healing.as_millis() as u64;
