@@ -8,7 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use redisson_semaphore::outside;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::judge::Judge;
 
@@ -25,6 +25,8 @@ struct State {
     wakers: Vec<Waker>,
     /// Callers that do nothing for a while.
     sleepers: BTreeMap<u64, Arc<Notify>>,
+    /// Those among them that have asked for something, and give up then.
+    patient: BTreeMap<u64, Arc<Notify>>,
     last_number: u64,
 }
 
@@ -61,24 +63,39 @@ impl Process {
 
     /// Sleeps for so long; or, where there are threads, until another task is held up: much happens in that moment.
     pub async fn sleep(&self, time: Duration) {
-        let notify = Arc::new(Notify::new());
-        let number = {
-            let mut state = self.state.lock().unwrap();
-            state.last_number += 1;
-            let number = state.last_number;
-            state.sleepers.insert(number, Arc::clone(&notify));
-            number
-        };
-        let _sleeper = Sleeper(self, number);
+        let (_sleeper, notify) = Sleeper::begin(self);
         let _ = timeout(time, notify.notified()).await;
+    }
+
+    /// The same, where the caller gives up what it waits for afterwards. It may do so at such a moment once it has waited for
+    /// half of the time, which comes in between most often.
+    pub async fn has_patience(&self, time: Duration) {
+        sleep(time / 2).await;
+        let (sleeper, notify) = Sleeper::begin(self);
+        let patient = Arc::clone(&notify);
+        self.state.lock().unwrap().patient.insert(sleeper.1, patient);
+        let _ = timeout(time / 2, notify.notified()).await;
     }
 }
 
 struct Sleeper<'a>(&'a Process, u64);
 
+impl<'a> Sleeper<'a> {
+    fn begin(process: &'a Process) -> (Self, Arc<Notify>) {
+        let notify = Arc::new(Notify::new());
+        let mut state = process.state.lock().unwrap();
+        state.last_number += 1;
+        let number = state.last_number;
+        state.sleepers.insert(number, Arc::clone(&notify));
+        (Sleeper(process, number), notify)
+    }
+}
+
 impl Drop for Sleeper<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().unwrap().sleepers.remove(&self.1);
+        let mut state = self.0.state.lock().unwrap();
+        state.sleepers.remove(&self.1);
+        state.patient.remove(&self.1);
     }
 }
 
@@ -103,7 +120,9 @@ impl outside::Process for Process {
         }
         if rng.bool() {
             let state = self.state.lock().unwrap();
-            let sleeper = rng.choice(state.sleepers.values());
+            let patient = rng.choice(state.patient.values());
+            let any = rng.choice(state.sleepers.values());
+            let sleeper = patient.filter(|_| rng.bool()).or(any);
             sleeper.inspect(|sleeper| sleeper.notify_one());
         }
         true

@@ -83,7 +83,7 @@ impl Actor {
                 tokio::select! {
                     biased;
                     answer = asking => Ok(answer),
-                    () = self.process.sleep(patience) => Err(()),
+                    () = self.process.has_patience(patience) => Err(()),
                 }
             }
             None => Ok(asking.await),

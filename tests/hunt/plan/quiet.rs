@@ -1,59 +1,49 @@
-//! Objects of which a client makes no more use: what it has left undone there by then, nobody sees to by chance.
+//! Semaphores of which a client makes use once: what it has left undone there nobody sees to by chance.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::calls::{Ask, Call};
+use super::calls::{Ask, Call, Give};
 use super::chance::{chance, millis, pick};
 use super::settings::Settings;
 use super::{Event, What};
 use crate::judge::Object;
 
-/// So many objects of clients, at the most.
+/// So many semaphores, at the most.
 const MOST: usize = 6;
 
-/// Where clients have threads: the last at an object are two callers of one client, the second of which gives up at about the
-/// time when the first one hands over to it. Drawn apart.
-pub(super) fn falls(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
+/// Where clients have threads: two callers of one client come to a semaphore of their own, and the second one gives up at about
+/// the time when the first one hands over to it, of which the server is told nothing. Drawn apart.
+pub(super) fn falls(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x0000_7175_6965_7473);
-    if settings.threads.is_none() || settings.crowd || chance(rng, 30) {
+    if settings.threads.is_none() || chance(rng, 30) {
         return;
     }
     let until = settings.healing.as_millis() as u64;
     for _ in 0..rng.usize(1..=MOST) {
+        let object = Object::Semaphore(settings.permits.len());
+        settings.permits.push(1);
+        settings.watched.push(false);
         let place = rng.usize(..settings.clients);
-        let (object, all) = match rng.usize(..settings.permits.len() + settings.locks) {
-            number if number < settings.permits.len() => {
-                (Object::Semaphore(number), settings.permits[number])
-            }
-            number => (Object::Lock(number - settings.permits.len()), 1),
-        };
-        let at = millis(rng, until / 3..until);
-        // Nobody else of this client comes from shortly before that on.
-        let from = at.saturating_sub(Duration::from_millis(500));
-        events.retain(|event| match &event.what {
-            What::Call(host, call) => {
-                *host != place || call.object != object || event.at < from && call.rounds == 1
-            }
-            _ => true,
-        });
-        let hold = millis(rng, 10..300);
+        // So soon after the second one has been told to wait nobody else is asked.
+        let there_and_back = settings.latency[place] * 2;
+        let hold = there_and_back + millis(rng, 0..8);
         let first = Call {
             ask: Ask::Wait,
-            permits: u32::try_from(all).expect("a few"),
             guard: rng.bool(),
+            give: pick(rng, &[Give::Call, Give::Drop]),
             hold,
             ..Call::looking_in(object)
         };
         let second = Call {
-            permits: 1,
-            patience: Some(hold + pick(rng, &[Duration::ZERO, Duration::from_secs(1)])),
+            // It may lose it from about the moment on when the first one lets go.
+            patience: Some((there_and_back + hold) * rng.u32(2..5)),
             hold: Duration::ZERO,
             ..first.clone()
         };
-        for (after, call) in [(0, first), (5, second)] {
-            let at = at + Duration::from_millis(after);
+        let at = millis(rng, 0..until);
+        for call in [first, second] {
             let what = What::Call(place, call);
             events.push(Event { at, what });
         }
