@@ -48,7 +48,7 @@ local function on_record(answer, changes)
   local last, sequence = tonumber(string.match(old, '^(%d+) ')), tonumber(ARGV[2])
   if not last or last < sequence or last > sequence and ARGV[4] == '2' then return nil, old end
   -- Replicas are asked for the last thing that this connection has written.
-  redis.pcall('SET', KEYS[1], old, 'PX', ARGV[3])
+  change('SET', KEYS[1], old, 'PX', ARGV[3])
   -- One that is sent for the first time can't be there: somebody else has written that, or this is a late copy.
   return last == sequence and ARGV[4] == '1' and string.sub(old, #ARGV[2] + 2) or 'stale'
 end

@@ -73,7 +73,11 @@ impl Process {
         sleep(time / 2).await;
         let (sleeper, notify) = Sleeper::begin(self);
         let patient = Arc::clone(&notify);
-        self.state.lock().unwrap().patient.insert(sleeper.1, patient);
+        self.state
+            .lock()
+            .unwrap()
+            .patient
+            .insert(sleeper.1, patient);
         let _ = timeout(time / 2, notify.notified()).await;
     }
 }
