@@ -8,7 +8,7 @@ macro_rules! lua {
 /// Serves clients in turn.
 macro_rules! line {
     () => {
-        lua!("engine/places", "engine/line")
+        lua!("engine/line")
     };
 }
 /// What is carried out once, and undone where it is refused.
@@ -20,7 +20,7 @@ macro_rules! envelope {
 /// The semaphore's batch, behind what reads its counter.
 macro_rules! semaphore {
     () => {
-        concat!(line!(), lua!("semaphore/turns", "semaphore/batch"))
+        concat!(line!(), lua!("semaphore/strangers", "semaphore/turns", "semaphore/batch"))
     };
 }
 /// A recipe's, whose store is kept by `$file`.
@@ -78,7 +78,7 @@ pub(crate) const PERMITS: &str = concat!(
     envelope!(),
     lua!("permit_expirable/counter"),
     line!(),
-    lua!("semaphore/turns", "permit_expirable/steps"),
+    lua!("semaphore/strangers", "semaphore/turns", "permit_expirable/steps"),
 );
 pub(crate) const PERMITS_KEYS: &str = concat!(
     lua!("semaphore/announce"),

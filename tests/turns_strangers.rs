@@ -76,7 +76,7 @@ impl Waiting {
 
     /// And have taken so many since the last script.
     async fn account(&mut self, owed: i64, taken: i64) {
-        let account = format!("{taken} {owed}.0000 1.0000 0 0.0000");
+        let account = format!("{taken} {owed}.0000 1.0000 0 0.0000 5000");
         let _: () = self.connection.hset(NOTES, "*", account).await.unwrap();
     }
 

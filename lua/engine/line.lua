@@ -1,150 +1,243 @@
--- Purpose: keeps a line of clients that take turns, ordered by arrival; src/engine/turns tells the rule
--- Counterpart: extension: a part of scripts that serve clients in turn, behind engine/places.lua; it knows nothing of what
---   they wait for
--- Returns: nothing by itself; where there is a `LINE`, it defines `open_line(key, notes, publish, id, now, asks, rules)`, times in microseconds
---   of the server's clock. `key`: a zset, client id -> arrival of its first caller; `notes`: a hash; `publish`: the command;
---   `id`: the client that runs this; `asks`: its callers ask now, else it stands where it stood. `rules`,
---   where they are other than the semaphore's: `slack` and `part` of a wait that do not count between two clients;
---   `mine`: the patience with this client, which then is not learned, and nobody is far; `life` of both keys; `fits(want, left)`: what a client takes
---   of what is left, or nothing, then nobody stops the line; `settling`: for how long after it has asked a client need not
---   listen yet; `say`: how it is published, if not without an error. The line has
+-- Purpose: keeps a line of clients that take turns, ordered by arrival; src/engine/turns tells the rule, and what is stored
+-- Counterpart: extension: a part of scripts that serve clients in turn, behind engine/change.lua; it knows nothing of what
+--   they wait for. All is kept in tables: Redis takes long to make a function that refers to local variables around it
+-- Returns: nothing by itself; where there is a `LINE`, it defines PATIENCE, the shortest, and `open_line(line)`, which makes one of a
+--   table, times in microseconds of the server's clock. `key`: the zset; `notes`: the hash; `publish`: the command; `id`: the client that
+--   runs this; `now`; `asks`: its callers ask now, else it stands where it stood; `count`: how many stand there; `life` of both keys,
+--   in milliseconds; `slack` and `part` of a wait that do not count between two clients. Where these are: `mine`: the patience with
+--   this client, which then is not learned, and nobody is far; `fits(want, left)`: what a client takes of what is left, or nothing, then
+--   nobody stops the line; `settling`: for how long after it has asked a client need not listen yet; `strict`: what can't be published is
+--   an error. The line has
 --   `before(since)`: who came by then comes before one who came at `since`; `limit(all)`: who came by then comes before the next in
 --   line; everybody does before one that does not stop the line, if `all` may. `keep(left)`: how many of the `left` permits the next in
---   line keeps, and is told of. `stops(since, ticket)`: whether the first of those who ask stops the line, as what is
---   free does not do for it. `wait(rest)`: somebody is waited for. `note(field, value)`: to be written, too. `count()`:
---   how many stand in line; `left()`: how many have been taken out; `stands`: this client does already, nothing where that is not known. `close(left, own)`: tells the others whom they fit, writes it all down, and returns how much
---   is left then, nothing if it may not be written. `own`: `since`, `want` and `ticket` (the same number for the same
+--   line keeps, and is told of. `stops_at(since, ticket)`: whether the first of those who ask stops the line, as what is
+--   free does not do for it. `wait(rest)`: somebody is waited for. `note(field, value)`: to be written, too. `stands`: this client does
+--   already. `close(left, own)`: tells the others whom they fit, writes it all down, and returns how
+--   much is left then, nothing if it may not be written. `own`: `since`, `want` and `ticket` (the same number for the same
 --   caller) of the first who waits on, if one `waits`; it `stops` the line; there are `others` of ours; `passes`: those
 --   are served who came then, or 0; `reach`: how much is free now, or may be soon; nothing where nobody asks for `first`.
---   Then `told`: this client looks whether others come; `pause`: when, or 0; `first`: who came later needs a look here
+--   Then `told`: this client looks whether others come; `pause`: when, or 0; `first`: who came later needs a look here; `gone`: how many
+--   have been taken out
 -- Publishes: "turn" to "<key>:<client id>" of each whose turn it is; "new" to "<key>" by the first in line: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
 -- Invariant: what is stored decides who comes first, and nothing else; what can't be read counts as missing; both keys
 --   vanish when they have not been used for a while
 
-local open_line = LINE and function(key, notes, publish, id, now, asks, rules)
-  local SLACK, SLACK_PART, say = rules.slack or 5000, rules.part or 0.1, rules.say or redis.pcall
-  local FAR, REST = rules.mine and math.huge or 20000, 3
-  local PASSING, PASS, ALIVE, REFUSED = 5000000, 20000, 20000, 100000
-  local max, min = math.max, math.min
-  local places = open_places(key, notes, id, now, rules)
-  local me, place, spared, LONGEST = places.me, 1, nil, places.longest
-  me.patience, places.without_me = max(me.patience, min(LONGEST, rules.mine or 0)), asks
-  local line = { told = false, pause = 0, stands = places.stands, note = places.note, count = places.count, left = places.left }
-  line.wait = function(rest) line.pause = max(1, line.pause > 0 and min(line.pause, rest) or rest) end
+local PATIENCE = 5000
 
-  -- What is known of those who are near, or `dead`, is of no use any more.
-  local function leave(e, dead)
-    places.leave(e, dead or e.told == 0 and e.patience <= FAR)
+-- As redis.pcall, where a number is the answer; or nothing.
+local function number(...)
+  local answer = change(...)
+  return type(answer) == 'number' and answer or nil
+end
+
+local open_line = LINE and function(line)
+  line.told, line.pause, line.first, line.gone, line.place, line.loaded, line.broken = false, 0, false, 0, 1, 0, false
+  line.places, line.fields, line.instants = {}, {}, {}
+  line.far, line.longest = line.mine and math.huge or 20000, line.mine and 250000 or 150000
+
+  line.note = function(line, field, value)
+    local n = #line.fields
+    line.fields[n + 1], line.fields[n + 2] = field, value
+  end
+  line.wait = function(line, rest) line.pause = math.max(1, line.pause > 0 and math.min(line.pause, rest) or rest) end
+  line.before = function(line, since) return (since + line.slack + line.now * line.part) / (1 + line.part) end
+
+  -- Of two instants that are stored: "+" when somebody who is far away may be told again, "=" when somebody may stop the line again.
+  line.instant = function(line, field)
+    line.instants[field] = line.instants[field] or tonumber(redis.pcall('HGET', line.notes, field)) or 0
+    return line.instants[field]
+  end
+  line.set_instant = function(line, field, time)
+    line.instants[field] = time
+    line:note(field, string.format('%.0f', time))
+  end
+
+  -- The place of a client, by what is noted of it. What is too far from now is a wrong time.
+  line.read = function(line, id, since, noted)
+    local want, seen, told, patience, stops, ticket =
+      string.match(type(noted) == 'string' and noted or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    if not want then want, seen, told, patience, stops, ticket = 1, 0, 0, 0, 0, 0 end
+    local now, max, min = line.now, math.max, math.min
+    return {
+      id = id, since = max(now - 3600000000, min(now, since)), want = max(1, want), seen = min(now, seen), ticket = ticket + 0,
+      told = told + 0 <= now and told + 0 or 0, patience = max(PATIENCE, min(line.longest, patience)),
+      stops = stops + 0 <= now + 60000000 and stops + 0 or 0, changed = false, gone = false,
+    }
+  end
+  -- The i-th place, or nothing. So many are read, and so many clients are looked at where some are taken out.
+  line.at = function(line, i)
+    local MOST, MOST_LOOKED_AT, places = 64, 1000, line.places
+    while not places[i] and line.loaded < MOST and #places < MOST_LOOKED_AT do
+      -- Mostly it is the first: Redis takes long to write a number down.
+      local rank = line.loaded == 0 and '0' or line.loaded
+      local found = redis.pcall('ZRANGE', line.key, rank, rank, 'WITHSCORES')
+      local id = found[1]
+      line.broken, line.loaded = line.broken or found.err, id and line.loaded + 1 or MOST
+      if id and not (line.without_me and id == line.id) then
+        places[#places + 1] = line:read(id, tonumber(found[2]) or line.now, redis.pcall('HGET', line.notes, id))
+      end
+    end
+    return places[i]
+  end
+
+  -- Takes a client out of the line. What is known of those who are near, or `dead`, is of no use any more.
+  line.leave = function(line, e, dead)
+    local forget = dead or e.told == 0 and e.patience <= line.far
+    e.gone, e.changed = true, not forget
+    -- Those behind are where it was, unless it may not be taken out.
+    local was_there = number('ZREM', line.key, e.id) or 0
+    line.loaded, line.count, line.gone = line.loaded - was_there, line.count - was_there, line.gone + was_there
+    if forget then change('HDEL', line.notes, e.id) end
     return 0
   end
-
   -- Somebody who is far away makes others wait for so long; then for three times as long it is their turn.
-  local function charge(time, rest)
-    places.far_again = now + time + REST * rest
-    places.note(FAR_FIELD, string.format('%.0f', places.far_again))
-  end
-  -- Who comes late shows how far away it is; much later, that something held it up.
-  if asks and me.told > 0 then
-    local delay = now - me.told
-    if me.patience > FAR then charge(0, delay > FAR and min(delay, me.patience) or 0) end
-    if delay <= LONGEST then me.patience = max(PATIENCE, 0.6 * me.patience, min(LONGEST, 1.5 * delay)) end
-    me.told = 0
+  line.charge = function(line, time, rest) line:set_instant('+', line.now + time + 3 * rest) end
+  line.rests = function(line)
+    local again = line:instant('+')
+    return line.now < again and again <= line.now + 4 * line.longest
   end
 
-  local function tell(e, again)
+  line.tell = function(line, e, again)
+    if line.writable == nil then line.writable = number('PEXPIRE', line.key, line.life) or false end
     -- Where it can't be noted who was told, all would tell each other over and over: who looks now does so again.
-    if not places.can_write() then
+    if not line.writable then
       line.told = true
-      line.wait(REFUSED)
+      line:wait(100000)
       return e.want
     end
-    local heard = say(publish, key .. ':' .. e.id, 'turn')
-    local settles = now - e.seen < (rules.settling or 0)
-    if type(heard) ~= 'number' or heard < 1 and not settles then return leave(e, true) end
-    e.told, e.changed, line.told = now, true, line.told or not again
-    if e.patience > FAR then charge(e.patience, e.patience) end
-    line.wait(e.patience)
+    local heard = (line.strict and redis.call or redis.pcall)(line.publish, line.key .. ':' .. e.id, 'turn')
+    local settles = line.now - e.seen < (line.settling or 0)
+    if type(heard) ~= 'number' or heard < 1 and not settles then return line:leave(e, true) end
+    e.told, e.changed, line.told = line.now, true, line.told or not again
+    if e.patience > line.far then line:charge(e.patience, e.patience) end
+    line:wait(e.patience)
     return e.want
   end
 
   -- Whether `e`, which can't use what is free, stops the line now; between times it is passed.
-  local function stops(e)
+  line.stops = function(line, e)
+    local PASSING, MOST, PASS, now, max, min = 5000000, 60000000, 20000, line.now, math.max, math.min
     -- Several take no turns in it, or the line would always stand still.
-    local begins = max(e.stops == 0 and now or e.stops, places.stop_again)
+    local again = line:instant('=')
+    local begins = max(e.stops == 0 and now or e.stops, again <= now + MOST and again or 0)
     if begins ~= e.stops then e.stops, e.changed = begins, true end
     if now < e.stops then return false end
-    local waited = min(MOST_PASSED, e.stops - e.since)
+    local waited = min(MOST, e.stops - e.since)
     local long = waited >= PASSING
     local rest = e.stops + (long and PASSING + waited / 4 or max(PATIENCE, waited / 16)) - now
-    if rest > 0 then line.wait(rest) return true end
-    e.stops, e.changed = now + (long and min(MOST_PASSED, now - e.since) or max(PASS, (now - e.since) / 4)), true
-    places.stop_again = e.stops
-    places.note(STOP_FIELD, string.format('%.0f', e.stops))
+    if rest > 0 then line:wait(rest) return true end
+    e.stops, e.changed = now + (long and min(MOST, now - e.since) or max(PASS, (now - e.since) / 4)), true
+    line:set_instant('=', e.stops)
     return false
   end
-  line.stops = function(since, ticket)
+  line.stops_at = function(line, since, ticket)
+    local me = line.me
     if me.ticket ~= ticket then me.ticket, me.stops = ticket, 0 end
     me.since = since
-    if stops(me) then line.told = true return true end
+    if line:stops(me) then line.told = true return true end
   end
 
   -- How much of what is left `e` takes; nothing if that does not do for it.
-  local function part_of(e, left)
-    if rules.fits then return rules.fits(e.want, left) end
+  line.part_of = function(line, e, left)
+    if line.fits then return line.fits(e.want, left) end
     return e.want <= left and e.want
   end
-  line.before = function(since) return (since + SLACK + now * SLACK_PART) / (1 + SLACK_PART) end
-  line.limit = function(all)
-    local e = places.at(place)
-    return e and not (all and e.stops == 0) and line.before(e.since) or math.huge
+  line.limit = function(line, all)
+    local e = line:at(line.place)
+    return e and not (all and e.stops == 0) and line:before(e.since) or math.huge
   end
-  line.keep = function(left)
-    local e = places.at(place)
-    place = place + 1
-    if e.told > 0 and now - e.told >= e.patience then return leave(e) end
-    local fits = part_of(e, left)
-    if not fits and (rules.fits or not stops(e)) then return 0 end
+  line.keep = function(line, left)
+    local ALIVE, now, e = 20000, line.now, line:at(line.place)
+    line.place = line.place + 1
+    if e.told > 0 and now - e.told >= e.patience then return line:leave(e) end
+    local fits = line:part_of(e, left)
+    if not fits and (line.fits or not line:stops(e)) then return 0 end
     if e.told > 0 then
-      line.wait(e.told + e.patience - now)
-    elseif fits and e.patience > FAR and now < places.far_again and places.far_again <= now + (1 + REST) * LONGEST then
-      spared = spared or e
+      line:wait(e.told + e.patience - now)
+    elseif fits and e.patience > line.far and line:rests() then
+      line.spared = line.spared or e
       return 0
     -- Who stops the line must have come since it began to, and must keep coming, as those see who wait.
     elseif not fits and e.seen >= e.stops and now - e.seen < ALIVE then
-      line.wait(e.seen + ALIVE - now)
-    elseif tell(e, not fits and e.seen >= e.stops) == 0 then
+      line:wait(e.seen + ALIVE - now)
+    elseif line:tell(e, not fits and e.seen >= e.stops) == 0 then
       return 0
     end
     return fits or left
   end
 
-  line.close = function(left, own)
-    me.since, me.want, me.seen = own.since, own.want, now
+  -- Writes down what has changed, and puts this client into the line if it `comes`. Whether all that stays.
+  line.write = function(line, comes)
+    local MOST_NOTES, me, key, notes, life, fields, format = 10000, line.me, line.key, line.notes, line.life, line.fields, string.format
+    local added = comes and number('ZADD', key, format('%d', me.since), line.id)
+    me.changed, line.places[#line.places + 1] = me.changed or comes, me
+    for _, e in ipairs(line.places) do
+      if e.changed then
+        line:note(e.id, format('%d %d %d %d %d %d', e.want, e.seen, e.told, e.patience, e.stops, e.ticket))
+      end
+    end
+    if #fields == 0 then return not line.broken end
+    local new = (added or not comes) and not line.broken and number('HSET', notes, unpack(fields))
+    if not new then
+      -- With what is no notes nobody could be passed who was told and does not come: that would be so for good.
+      local noted = redis.pcall('HLEN', notes)
+      if type(noted) == 'table' and string.find(noted.err, 'WRONGTYPE') then change('DEL', notes) end
+      if added == 1 then redis.pcall('ZREM', key, line.id) end
+      return false
+    end
+    line.count = line.count + (added or 0)
+    -- What was there before expires already; who stays puts that off four times in its life.
+    local quarter = life * 250
+    if new == 0 and (not comes or added == 0 and line.now - line.now % quarter <= line.asked) then return true end
+    local kept = number('PEXPIRE', notes, life) and number('PEXPIRE', key, life)
+    -- Nothing stays that would not expire, and nothing that would be too much.
+    if not kept or new > 0 and (number('HLEN', notes) or 0) > MOST_NOTES then redis.pcall('DEL', notes, key) end
+    return kept
+  end
+
+  line.goes_on = function(line, left, own)
+    local e = (left > 0 or line.fits and left > -math.huge) and line:at(line.place)
+    return e and not (own.stops and e.since > line.me.since) and (left > 0 or line:part_of(e, left))
+  end
+  line.close = function(line, left, own)
+    local me = line.me
+    me.since, me.want, me.seen = own.since, own.want, line.now
     if own.ticket ~= me.ticket then me.stops, me.ticket = 0, own.ticket end
     -- Who goes is not waited for.
-    places.without_me = asks or not own.waits
-    local function goes_on()
-      local e = (left > 0 or rules.fits and left > -math.huge) and places.at(place)
-      return e and not (own.stops and e.since > me.since) and (left > 0 or part_of(e, left))
-    end
-    while goes_on() do left = left - line.keep(left) end
+    line.without_me = line.asks or not own.waits
+    while line:goes_on(left, own) do left = left - line:keep(left) end
     -- Nobody else can use it.
-    if left > 0 and spared then left = left - tell(spared) end
-    if own.reach then places.at(1) end
-    for _, e in ipairs(own.reach and places or {}) do
-      if not line.first and not e.gone
-        and (e.want <= own.reach or (e.since < own.passes or e.stops > 0) and stops(e)) then line.first = e.since end
+    if left > 0 and line.spared then left = left - line:tell(line.spared) end
+    if own.reach then
+      line:at(1)
+      for _, e in ipairs(line.places) do
+        if not line.first and not e.gone
+          and (e.want <= own.reach or (e.since < own.passes or e.stops > 0) and line:stops(e)) then line.first = e.since end
+      end
     end
     if not own.waits then
       me.told = 0
-      if places.stands ~= false then leave(me) end
+      if line.noted ~= false then line:leave(me) end
     end
-    local comes = asks and own.waits
-    local kept = places.write(comes)
+    local comes = line.asks and own.waits
+    local kept = line:write(comes)
     -- Who stood in another line, waited when there was none, or came before this client could be counted, is to come.
-    if comes and own.others and places.count() == 1 then redis.pcall(publish, key, 'new') end
+    if kept and comes and own.others and line.count == 1 then redis.pcall(line.publish, line.key, 'new') end
     return kept and left or nil
+  end
+
+  local now, asks, max, min = line.now, line.asks, math.max, math.min
+  if not line.mine then line.noted = redis.pcall('HGET', line.notes, line.id) end
+  local me = line:read(line.id, now, line.noted)
+  line.me, line.asked, line.without_me, line.stands = me, me.seen, asks, type(line.noted) == 'string'
+  me.patience = max(me.patience, min(line.longest, line.mine or 0))
+  -- Who comes late shows how far away it is; much later, that something held it up.
+  if asks and me.told > 0 then
+    local delay = now - me.told
+    if me.patience > line.far then line:charge(0, delay > line.far and min(delay, me.patience) or 0) end
+    if delay <= line.longest then me.patience = max(PATIENCE, 0.6 * me.patience, min(line.longest, 1.5 * delay)) end
+    me.told = 0
   end
   return line
 end

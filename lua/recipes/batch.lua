@@ -91,8 +91,9 @@ local function work()
   local id, size, line = string.sub(CHANNEL, #OBJECT + 2), redis.pcall('ZCARD', OBJECT), nil
   size = type(size) == 'number' and size or 0
   local function open()
-    line = open_line(OBJECT, NOTES, ARGV[1], id, now, named > 0, {
-      slack = 0, part = 0, mine = ARGV[16] + 0, settling = 1000000, life = ARGV[10], fits = fits, say = redis.call,
+    line = open_line({
+      key = OBJECT, notes = NOTES, publish = ARGV[1], id = id, now = now, asks = named > 0, count = size, life = ARGV[10],
+      slack = 0, part = 0, mine = ARGV[16] + 0, fits = fits, settling = 1000000, strict = true,
     })
   end
   if size > 0 then open() end
@@ -117,7 +118,7 @@ local function work()
 
   -- What those are due to who came before `instant` is kept for them.
   local function keep_for_those_before(instant)
-    while line and left > 0 and instant > line.limit() do left = left - line.keep(left) end
+    while line and left > 0 and instant > line:limit() do left = left - line:keep(left) end
   end
 
   -- How many of those who wait are served, and when the first came who is not. Under a peer's lock nobody is.
@@ -205,7 +206,7 @@ local function work()
     if (setting.locked or setting.repair) and (served > 0 or goes) then left = max(left, 1) end
     -- Without a question or an end it stands where it stood.
     local stays = waits or named == 0 and not goes
-    try(line.close, left, { waits = stays, since = arrival or now, want = limit, ticket = 0 })
+    try(line.close, line, left, { waits = stays, since = arrival or now, want = limit, ticket = 0 })
   end
   local rank = waits and redis.pcall('ZRANK', OBJECT, id)
   rank = type(rank) == 'number' and rank or 0
