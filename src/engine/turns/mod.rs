@@ -53,8 +53,8 @@
 //!
 //! # What is stored
 //!
-//! Written by `lua/engine/places.lua` and `lua/semaphore/turns.lua` where others listen, and only then. It vanishes a minute
-//! after its last use, the line with the last who stands in it. Times are microseconds since 1970 by the server's clock.
+//! Written by `lua/engine/line.lua` and, field `*`, `lua/semaphore/strangers.lua` where others listen, and only then. It vanishes within a minute
+//! of its last use, the line with the last who stands in it. Times are microseconds since 1970 by the server's clock.
 //!
 //! | Where | What |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! As what a batch of calls on a semaphore travels: the steps of `lua/semaphore/batch.lua`, which stands behind `record.lua` and
-//! `envelope.lua`, `counter.lua`, which reads the counter, `places.lua`, `line.lua` and `turns.lua`, which know whose turn it
-//! is; with calls about permits on record `holders.lua`, too, which keeps that (see [`watchdog`](crate::engine::watchdog)).
+//! `envelope.lua`, `counter.lua`, which reads the counter, `line.lua`, `strangers.lua` and `turns.lua`, which know whose turn
+//! it is; with calls about permits on record `holders.lua`, too, which keeps that (see [`watchdog`](crate::engine::watchdog)).
 //!
 //! All calls of a batch were waiting for an answer at the same time, so any order among them is one that
 //! an observer could have seen. The order chosen: releases before acquisitions, so that what one caller
