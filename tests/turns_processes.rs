@@ -32,9 +32,11 @@ async fn peer() {
         .expect("the server runs")
         .semaphore(NAME);
     let crowd = Crowd::start(&semaphore, CALLERS, 1, HOLD);
+    // It is frozen for a while, perhaps in the middle of a question.
+    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let counter = redis::Client::open(url).expect("a URL");
     let mut counter = counter
-        .get_multiplexed_async_connection()
+        .get_multiplexed_async_connection_with_config(&patient)
         .await
         .expect("the server runs");
     loop {
