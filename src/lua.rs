@@ -20,7 +20,10 @@ macro_rules! envelope {
 /// The semaphore's batch, behind what reads its counter.
 macro_rules! semaphore {
     () => {
-        concat!(line!(), lua!("semaphore/strangers", "semaphore/turns", "semaphore/batch"))
+        concat!(
+            line!(),
+            lua!("semaphore/strangers", "semaphore/turns", "semaphore/batch")
+        )
     };
 }
 /// A recipe's, whose store is kept by `$file`.
@@ -78,7 +81,11 @@ pub(crate) const PERMITS: &str = concat!(
     envelope!(),
     lua!("permit_expirable/counter"),
     line!(),
-    lua!("semaphore/strangers", "semaphore/turns", "permit_expirable/steps"),
+    lua!(
+        "semaphore/strangers",
+        "semaphore/turns",
+        "permit_expirable/steps"
+    ),
 );
 pub(crate) const PERMITS_KEYS: &str = concat!(
     lua!("semaphore/announce"),
