@@ -187,9 +187,9 @@ local open_line = LINE and function(line)
       return false
     end
     line.count = line.count + (added or 0)
-    -- What was there before expires already; who stays puts that off four times in its life.
-    local quarter = life * 250
-    if new == 0 and (not comes or added == 0 and line.now - line.now % quarter <= line.asked) then return true end
+    -- What was there before expires already; who stays puts that off four times in its life, and where that was just refused.
+    local put_off = line.writable ~= false and line.now - line.now % (life * 250) <= line.asked
+    if new == 0 and (not comes or added == 0 and put_off) then return true end
     local kept = number('PEXPIRE', notes, life) and number('PEXPIRE', key, life)
     -- Nothing stays that would not expire, and nothing that would be too much.
     if not kept or new > 0 and (number('HLEN', notes) or 0) > MOST_NOTES then redis.pcall('DEL', notes, key) end
