@@ -9,7 +9,7 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, RLock, RSemaphore};
 use support::channel::Channel;
-use support::clients::{LIMIT, builder, connect, limited, release_as_redisson, served};
+use support::clients::{LIMIT, builder, connect, limited, release_as_redisson, scripts, served};
 use support::proxy::{Fate, Proxy};
 use support::refusals::{all_operations, assert_clear, assert_told};
 use support::server::RedisServer;
@@ -649,6 +649,35 @@ async fn without_a_record_of_turns_there_are_none() {
         served(large).await;
         served(larger).await;
     }
+}
+
+/// Nor from then on where the permission is taken away while some stand in line: nobody waits behind one who can't be told.
+#[tokio::test]
+async fn a_line_that_may_not_be_kept_any_more_holds_nobody_up() {
+    const LINE: &str = "redisson_sc_turns:{turns}";
+    let (server, client) = limited("~* &* +@all").await;
+    let mut control = server.connection().await;
+    let elsewhere = connect(server.url_as("app", "pw")).await;
+    let first = waiter(&mut control, &elsewhere.semaphore("turns"), 1).await;
+    let semaphore = client.semaphore("turns");
+    let second = tokio::spawn(async move { semaphore.acquire(1).await });
+    until("both stand in line", LIMIT, async || {
+        let size: usize = control.zcard(LINE).await.unwrap();
+        size == 2
+    })
+    .await;
+    // Somebody who came long before, and does not come now.
+    let (seconds, _): (i64, i64) = redis::cmd("TIME").query_async(&mut control).await.unwrap();
+    let since = (seconds - 30) * 1_000_000;
+    let ghost = "00000000-0000-0000-0000-000000000000";
+    let _: () = control.zadd(LINE, ghost, since).await.unwrap();
+    acl(&mut control, &["app", "-pexpire"]).await;
+    let before = scripts(&mut control).await;
+    release_as_redisson(&mut control, "turns", 2).await;
+    served(first).await;
+    served(second).await;
+    let asked = scripts(&mut control).await - before;
+    assert!(asked < 20, "{asked} scripts");
 }
 
 /// A path has no room for user, password and database.
