@@ -112,7 +112,6 @@ impl Kind {
                     words(&["ZCARD", &turns]),
                     words(&["HLEN", &notes]),
                     words(&["HGET", &notes, "f"]),
-                    words(&["HMGET", &notes, "f"]),
                     words(&["HSET", &notes, "f", "1"]),
                     words(&["HDEL", &notes, "f"]),
                     words(&["PEXPIRE", &turns, "1"]),
