@@ -215,6 +215,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             format!("{more} commands in 30 s, with nobody there"),
         );
     }
+    judge.lock().unwrap().rests();
     let (keys, bytes) = world.borrow_mut().size();
     let made = world.borrow().connections_made();
     judge.lock().unwrap().judge_size(&keys, bytes, made);

@@ -224,23 +224,8 @@ impl Judge {
 
     /// Nothing is owed any more. `well`: nothing was wrong to the end.
     pub(super) fn settle(&mut self, host: Host, well: bool) {
-        let client = &self.clients[&host];
-        if client.excused || self.is_inexact(host) {
-            return;
-        }
         for number in 0..self.ledgers.len() {
-            let ledger = &self.ledgers[number];
-            let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
-            // What is on record, and could not be put off any more, comes back by itself, or has come back.
-            let stranded = self.clients[&host].stranded.get(&number).copied();
-            let lapsed = self.watched.is_watched(number) && stranded.is_some();
-            let lapses = !well && (ledger.recorded.contains_key(&host) || lapsed);
-            if lapses || self.has_lost_some(number, host) || ledger.given_up.contains(&host) {
-                continue;
-            }
-            let taken = -of(&ledger.net);
-            let rest = of(&ledger.held) + stranded.unwrap_or_default();
-            if taken > rest || taken + ledger.may_give_twice(host) < rest {
+            if let Some((taken, rest)) = self.out_of_balance(number, host, well) {
                 self.accuse(
                     "balance",
                     format!(
@@ -250,6 +235,48 @@ impl Judge {
                 );
             }
         }
+    }
+
+    /// It has been quiet for long: what nobody has in hand has come back without anybody's asking for it.
+    pub fn rests(&mut self) {
+        let hosts = self.clients.keys().copied();
+        let ours: Vec<Host> = hosts
+            .filter(|host| *host < jvm::FIRST && !self.closing(*host))
+            .collect();
+        for host in ours {
+            for number in 0..self.ledgers.len() {
+                if let Some((taken, rest)) = self.out_of_balance(number, host, true) {
+                    self.accuse(
+                        "balance",
+                        format!(
+                            "it is quiet, and s{number} lacks {taken} permits for c{host}, whose callers have {rest}"
+                        ),
+                    );
+                }
+            }
+        }
+    }
+
+    /// How many permits of a semaphore a client has taken, and how many are in hand, where these are not the same for no
+    /// good reason.
+    fn out_of_balance(&self, number: usize, host: Host, well: bool) -> Option<(i64, i64)> {
+        let client = &self.clients[&host];
+        if client.excused || self.is_inexact(host) {
+            return None;
+        }
+        let ledger = &self.ledgers[number];
+        let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
+        // What is on record, and could not be put off any more, comes back by itself, or has come back.
+        let stranded = client.stranded.get(&number).copied();
+        let lapsed = self.watched.is_watched(number) && stranded.is_some();
+        let lapses = !well && (ledger.recorded.contains_key(&host) || lapsed);
+        if lapses || self.has_lost_some(number, host) || ledger.given_up.contains(&host) {
+            return None;
+        }
+        let taken = ledger.taken(host);
+        let rest = of(&ledger.held) + stranded.unwrap_or_default();
+        let differs = taken > rest || taken + ledger.may_give_twice(host) < rest;
+        differs.then_some((taken, rest))
     }
 
     /// How many permits are gone with clients that have ended.

@@ -53,6 +53,12 @@ impl Judge {
         self.accuse("replica", detail);
     }
 
+    /// A client calls those who wait for permits where nobody listens but those who hear everything.
+    pub fn calls_nobody(&mut self, host: Host, calls: usize) {
+        let detail = format!("c{host} calls {calls} times where nobody waits");
+        self.accuse("messages", detail);
+    }
+
     /// A client has got a message. `turn`: it says that it is its turn.
     pub fn is_told(&mut self, turn: bool) {
         self.crowd.messages += 1;

@@ -209,6 +209,7 @@ impl Plan {
         handling::happens_to_a_latch(seed, &settings, &mut events);
         shifts::happen(seed, &settings, &mut events);
         replication::happen(seed, &settings, &mut events);
+        shifts::former_master_goes_on(seed, &settings, &mut events);
         quiet::falls(seed, &mut settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {

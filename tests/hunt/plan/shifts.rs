@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::calls::Call;
 use super::chance::{chance, millis, pick, up_to};
 use super::faults::{ServerFault, server_fault};
 use super::settings::Settings;
@@ -124,6 +125,38 @@ pub(super) fn happen(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
     for _ in 0..rng.usize(..most) {
         let at = millis(rng, 0..until);
         let what = What::Shift(Shift::random(rng, settings));
+        events.push(Event { at, what });
+    }
+}
+
+/// In one history at a cluster of so many.
+const FORMER: u32 = 8;
+
+/// A master that was replaced goes on for long, as others can't reach it and tell it so, and nothing else is wrong: nobody may believe it.
+pub(super) fn former_master_goes_on(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
+    // Drawn apart.
+    let rng = &mut Rng::with_seed(seed ^ 0x0066_6f72_6d65_7200);
+    if settings.masters < 2 || rng.u32(..FORMER) > 0 {
+        return;
+    }
+    events.retain(|event| matches!(event.what, What::Call(..)));
+    let falls = What::Shift(Shift::FailOver {
+        master: rng.usize(..settings.masters),
+        noticed: millis(rng, 1..300),
+        elected: millis(rng, 1..300),
+        lag: 0,
+        gossip: millis(rng, 1..200),
+        goes_on: Some(Duration::from_secs(60)),
+    });
+    let at = millis(rng, 500..3000);
+    events.push(Event { at, what: falls });
+    let until = settings.healing.as_millis() as u64;
+    for _ in 0..60 {
+        let number = rng.usize(..settings.permits.len());
+        let mut call = Call::looking_in(Object::Semaphore(number));
+        call.hold = millis(rng, 0..50);
+        let what = What::Call(rng.usize(..settings.clients), call);
+        let at = millis(rng, 4000..until);
         events.push(Event { at, what });
     }
 }

@@ -23,6 +23,7 @@ impl World {
         let node = self.wires[number].node;
         let before = self.locked();
         self.has_written(node, None, &[]);
+        self.overheard(node);
         let reply = self.nodes.node(node).server.execute(connection, words);
         self.has_written(node, Some(host), words);
         self.waits(number);
@@ -60,6 +61,12 @@ impl World {
             if let Some(refused) = refused.filter(|_| !says) {
                 let script = scripts::name_of(words[1]).unwrap_or("a script");
                 self.judge().hides_a_replica(script, refused);
+            }
+            if scripts::name_of(words[1]) == Some("NUDGE") {
+                let (calls, channel) = (self.overheard(node), words[4]);
+                if calls > 0 && self.listening(node, channel) == 0 {
+                    self.judge().calls_nobody(host, calls);
+                }
             }
             self.look_at_ends();
             let now = self.server_millis();
