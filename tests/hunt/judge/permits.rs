@@ -224,17 +224,7 @@ impl Judge {
 
     /// Nothing is owed any more. `well`: nothing was wrong to the end.
     pub(super) fn settle(&mut self, host: Host, well: bool) {
-        for number in 0..self.ledgers.len() {
-            if let Some((taken, rest)) = self.out_of_balance(number, host, well) {
-                self.accuse(
-                    "balance",
-                    format!(
-                        "c{host} has been shut down, and s{number} lacks {taken} permits for it, but its \
-                         callers have {rest}"
-                    ),
-                );
-            }
-        }
+        self.is_to_balance(host, well, "been shut down");
     }
 
     /// It has been quiet for long: what nobody has in hand has come back without anybody's asking for it.
@@ -244,15 +234,19 @@ impl Judge {
             .filter(|host| *host < jvm::FIRST && !self.closing(*host))
             .collect();
         for host in ours {
-            for number in 0..self.ledgers.len() {
-                if let Some((taken, rest)) = self.out_of_balance(number, host, true) {
-                    self.accuse(
-                        "balance",
-                        format!(
-                            "it is quiet, and s{number} lacks {taken} permits for c{host}, whose callers have {rest}"
-                        ),
-                    );
-                }
+            self.is_to_balance(host, true, "been quiet for long");
+        }
+    }
+
+    fn is_to_balance(&mut self, host: Host, well: bool, has: &str) {
+        for number in 0..self.ledgers.len() {
+            if let Some((taken, rest)) = self.out_of_balance(number, host, well) {
+                self.accuse(
+                    "balance",
+                    format!(
+                        "c{host} has {has}, and s{number} lacks {taken} permits for it, but its callers have {rest}"
+                    ),
+                );
             }
         }
     }
@@ -265,7 +259,6 @@ impl Judge {
             return None;
         }
         let ledger = &self.ledgers[number];
-        let of = |map: &BTreeMap<Host, i64>| map.get(&host).copied().unwrap_or_default();
         // What is on record, and could not be put off any more, comes back by itself, or has come back.
         let stranded = client.stranded.get(&number).copied();
         let lapsed = self.watched.is_watched(number) && stranded.is_some();
@@ -274,7 +267,7 @@ impl Judge {
             return None;
         }
         let taken = ledger.taken(host);
-        let rest = of(&ledger.held) + stranded.unwrap_or_default();
+        let rest = self.in_hand(number, host) + stranded.unwrap_or_default();
         let differs = taken > rest || taken + ledger.may_give_twice(host) < rest;
         differs.then_some((taken, rest))
     }

@@ -124,12 +124,12 @@ impl Judge {
             **other != number && waiting.is_of(Object::Semaphore(object), host)
         });
         let others: i64 = others.map(|(_, waiting)| waiting.wanted.permits).sum();
-        // What somebody else of it has lost is on record of nobody until that time is over.
-        let balanced = balanced && !self.has_lost_some(object, host);
         let ledger = &mut self.ledgers[object];
         ledger.denied.insert(host);
         let excess = ledger.in_excess(host) - others;
         let balanced = balanced && !ledger.doubts.contains_key(&host);
+        // What somebody else of it has lost is on record of nobody until that time is over.
+        let balanced = balanced && !self.has_lost_some(object, host);
         if balanced && excess > 0 && !self.is_inexact(host) && !self.has_ended(host) {
             self.accuse(
                 "effects",

@@ -51,8 +51,6 @@ pub struct World {
     hosts: Vec<Link>,
     wires: Vec<Conn>,
     by_connection: BTreeMap<ConnectionId, usize>,
-    /// Those who hear everything, and at which nodes.
-    listeners: Vec<(usize, ConnectionId)>,
     jvms: Vec<jvms::Jvm>,
     peers: Vec<peers::Peer>,
     queue: BTreeMap<(Instant, u64), Happening>,
@@ -182,7 +180,6 @@ impl World {
             hosts: Vec::new(),
             wires: Vec::new(),
             by_connection: BTreeMap::new(),
-            listeners: Vec::new(),
             queue: BTreeMap::new(),
             last_number: 0,
             stepped: 0,

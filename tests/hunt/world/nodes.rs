@@ -28,6 +28,8 @@ pub struct Node {
     pub server: Server,
     /// Is obeyed.
     pub operator: ConnectionId,
+    /// Hears everything, where somebody does.
+    pub listener: Option<ConnectionId>,
     pub port: Port,
     /// Until then nobody reaches it.
     pub down_until: Instant,
@@ -81,6 +83,7 @@ impl Nodes {
     fn add(&mut self, mut server: Server, port: Port) -> usize {
         self.all.push(Node {
             operator: server.connect_obeyed(),
+            listener: None,
             server,
             port,
             down_until: Instant::now(),
@@ -325,8 +328,7 @@ impl Nodes {
         let taker = self.join(now, member);
         let node = &mut self.all[taker];
         node.server.restore(&snapshot);
-        node.server.restart(lag);
-        node.operator = node.server.connect_obeyed();
+        node.restart(lag);
         for home in self.homes.iter_mut().filter(|home| **home == number) {
             *home = taker;
         }
@@ -342,6 +344,36 @@ impl Node {
         let reply = self.server.execute(self.operator, words);
         self.server.faults(|now| *now = faults);
         reply
+    }
+
+    /// Starts again without the last `lost` writes; nobody is connected to it any more.
+    pub fn restart(&mut self, lost: usize) {
+        self.server.restart(lost);
+        self.operator = self.server.connect_obeyed();
+        self.listener = None;
+    }
+
+    /// Somebody hears everything from now on.
+    pub fn eavesdrop(&mut self) {
+        let listener = *self.listener.get_or_insert_with(|| self.server.connect());
+        self.server.execute(listener, &[b"PSUBSCRIBE", b"*"]);
+    }
+
+    /// How many messages the one who hears everything has got since the last time.
+    pub fn overheard(&mut self) -> usize {
+        let listener = self.listener;
+        listener.map_or(0, |listener| self.server.pushed(listener).len())
+    }
+
+    /// How many listen to a channel by its name.
+    pub fn listening(&mut self, channel: &[u8]) -> i64 {
+        let Some(Reply::Array(parts)) = self.ask(&[b"PUBSUB", b"NUMSUB", channel]) else {
+            panic!("NUMSUB is answered by an array");
+        };
+        let [_, Reply::Int(count)] = parts[..] else {
+            panic!("NUMSUB tells a channel and a count");
+        };
+        count
     }
 
     pub fn is_down(&mut self, time: Duration) {

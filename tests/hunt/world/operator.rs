@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::nodes::Node;
 use super::{Happening, World};
 use crate::judge::Object;
 use crate::plan::{Meddling, Subject};
@@ -78,10 +77,7 @@ impl World {
             Meddling::Scribble(..) | Meddling::Forge(..) => unreachable!("done above"),
             Meddling::Eavesdrop => {
                 for node in 0..self.nodes.len() {
-                    let server = &mut self.nodes.node(node).server;
-                    let listener = server.connect();
-                    server.execute(listener, &[b"PSUBSCRIBE", b"*"]);
-                    self.listeners.push((node, listener));
+                    self.nodes.node(node).eavesdrop();
                 }
             }
         }
@@ -97,33 +93,6 @@ impl World {
         // Permits that come without a word are found by the slow check only.
         if let Some(object @ Object::Semaphore(_)) = back {
             self.announce_permits(&object.key());
-        }
-    }
-
-    /// How many messages were heard at a node since the last time by somebody who hears everything.
-    pub(super) fn overheard(&mut self, node: usize) -> usize {
-        let server = &mut self.nodes.node(node).server;
-        let mut listeners = self.listeners.iter().filter(|(at, _)| *at == node);
-        // Those whose connection a restart has ended hear nothing any more.
-        let listener = listeners.find(|(_, listener)| server.is_connected(*listener));
-        listener.map_or(0, |(_, listener)| server.pushed(*listener).len())
-    }
-
-    /// How many listen to a channel of a node's by its name.
-    pub(super) fn listening(&mut self, node: usize, channel: &[u8]) -> i64 {
-        let Node {
-            server, operator, ..
-        } = self.nodes.node(node);
-        let kind: &[u8] = match self.settings.sharded {
-            true => b"SHARDNUMSUB",
-            false => b"NUMSUB",
-        };
-        match server.execute(*operator, &[b"PUBSUB", kind, channel]) {
-            Some(Reply::Array(parts)) => match parts.last() {
-                Some(Reply::Int(count)) => *count,
-                _ => 0,
-            },
-            _ => 0,
         }
     }
 

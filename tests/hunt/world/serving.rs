@@ -23,7 +23,7 @@ impl World {
         let node = self.wires[number].node;
         let before = self.locked();
         self.has_written(node, None, &[]);
-        self.overheard(node);
+        self.nodes.node(node).overheard();
         let reply = self.nodes.node(node).server.execute(connection, words);
         self.has_written(node, Some(host), words);
         self.waits(number);
@@ -54,17 +54,19 @@ impl World {
         }
         self.look_at_counters(Some(host));
         let is_call = name.starts_with(b"eval");
+        let script = (is_call.then(|| scripts::name_of(words[1]))).flatten();
         if is_call {
             let refused = self.nodes.node(node).server.refused_as_replica();
             let says = matches!(&reply, Some(Reply::Error(text))
                 if text.windows(8).any(|word| word == b"READONLY"));
             if let Some(refused) = refused.filter(|_| !says) {
-                let script = scripts::name_of(words[1]).unwrap_or("a script");
-                self.judge().hides_a_replica(script, refused);
+                self.judge()
+                    .hides_a_replica(script.unwrap_or("a script"), refused);
             }
-            if scripts::name_of(words[1]) == Some("NUDGE") {
-                let (calls, channel) = (self.overheard(node), words[4]);
-                if calls > 0 && self.listening(node, channel) == 0 {
+            if script == Some("NUDGE") {
+                let (node, channel) = (self.nodes.node(node), words[4]);
+                let calls = node.overheard();
+                if calls > 0 && node.listening(channel) == 0 {
                     self.judge().calls_nobody(host, calls);
                 }
             }
@@ -95,11 +97,7 @@ impl World {
             link.sequence = numbers.fold(link.sequence, u64::max);
         }
         // What is put off is put off by each client, whatever else happens.
-        let renews = is_call
-            && matches!(
-                scripts::name_of(words[1]),
-                Some("RENEW_LOCKS" | "RENEW_PERMITS" | "RECLAIM")
-            );
+        let renews = matches!(script, Some("RENEW_LOCKS" | "RENEW_PERMITS" | "RECLAIM"));
         let refused: [&[u8]; 3] = [b"NOSCRIPT ", b"MOVED ", b"ASK "];
         let unknown = matches!(&reply, Some(Reply::Error(text))
             if refused.iter().any(|code| text.starts_with(code)));
@@ -276,13 +274,10 @@ impl World {
     pub(super) fn starts_again(&mut self, node: usize, lost: usize, down: Duration) {
         self.goes_down(node, down);
         self.look_at_counters(None);
-        let Node {
-            server, operator, ..
-        } = self.nodes.node(node);
         // Without a replica; else that takes over where anything is lost.
         let replicated = self.settings.replication.is_some();
-        server.restart(if replicated { 0 } else { lost });
-        *operator = server.connect_obeyed();
+        let node_loses = if replicated { 0 } else { lost };
+        self.nodes.node(node).restart(node_loses);
         match replicated && lost > 0 {
             true => self.loses_the_rest(node),
             false => self.has_lost(lost),
