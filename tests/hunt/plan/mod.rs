@@ -5,6 +5,7 @@ mod chance;
 mod crowd;
 mod faults;
 mod handling;
+mod large;
 mod meddling;
 mod mood;
 mod quiet;
@@ -210,6 +211,7 @@ impl Plan {
         shifts::happen(seed, &settings, &mut events);
         replication::happen(seed, &settings, &mut events);
         shifts::former_master_goes_on(seed, &settings, &mut events);
+        large::stops_the_line(seed, &mut settings, &mut events);
         quiet::falls(seed, &mut settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {

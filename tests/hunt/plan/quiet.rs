@@ -10,8 +10,8 @@ use super::settings::Settings;
 use super::{Event, What};
 use crate::judge::Object;
 
-/// So many semaphores, at the most.
-const MOST: usize = 6;
+/// So many semaphores.
+const SEMAPHORES: usize = 6;
 
 /// Where clients have threads: two callers of one client come to a semaphore of their own, and the second one gives up at about
 /// the time when the first one hands over to it, of which the server is told nothing. Drawn apart.
@@ -21,7 +21,7 @@ pub(super) fn falls(seed: u64, settings: &mut Settings, events: &mut Vec<Event>)
         return;
     }
     let until = settings.healing.as_millis() as u64;
-    for _ in 0..rng.usize(1..=MOST) {
+    for _ in 0..SEMAPHORES {
         let object = Object::Semaphore(settings.permits.len());
         settings.permits.push(1);
         settings.watched.push(false);
@@ -38,7 +38,7 @@ pub(super) fn falls(seed: u64, settings: &mut Settings, events: &mut Vec<Event>)
         };
         let second = Call {
             // It may lose it from about the moment on when the first one lets go.
-            patience: Some((there_and_back + hold) * rng.u32(2..5)),
+            patience: Some((there_and_back + hold) * 2),
             hold: Duration::ZERO,
             ..first.clone()
         };
