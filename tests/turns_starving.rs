@@ -8,9 +8,10 @@ use futures::future::join_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RSemaphore};
-use support::clients::{connect, release_as_redisson, scripts, served};
+use support::clients::{builder, connect, release_as_redisson, scripts, served};
 use support::crowd::Crowd;
-use support::proxy::Proxy;
+use support::monitor::Monitor;
+use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
 use support::waiters::{channel, until, until_subscribers};
 
@@ -59,6 +60,56 @@ async fn a_hundred_clients_have_equal_shares_at_the_cost_of_two() {
         "{shares:?}"
     );
     assert!(cost <= 8.0, "{cost} scripts a grant");
+}
+
+/// Who has released looks whether those came who were told. Where somebody else has taken what they did not come for, that costs the
+/// reading of a counter, whether the client waits itself by then or not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_where_nothing_is_free_reads_the_counter_alone() {
+    for waits_again in [false, true] {
+        let server = RedisServer::start().await;
+        let (holders, frozen) = (Proxy::start(&server).await, Proxy::start(&server).await);
+        let mut connection = server.connection().await;
+        let holder = builder(holders.url()).response_timeout(LIMIT);
+        let holder = holder.connect().await.expect("the server runs");
+        let holder = holder.semaphore(NAME);
+        holder.try_set_permits(1).await.unwrap();
+        holder.acquire(1).await.unwrap();
+        let acquire =
+            |semaphore: RSemaphore| tokio::spawn(async move { semaphore.acquire(1).await });
+        let away = acquire(semaphore(frozen.url()).await);
+        until_subscribers(&mut connection, &channel(NAME), 1).await;
+        let behind = acquire(semaphore(server.url()).await);
+        until_in_line(&mut connection, 2).await;
+        // The holder knows of them.
+        let knows = acquire(holder.clone());
+        until_in_line(&mut connection, 3).await;
+        knows.abort();
+        until_in_line(&mut connection, 2).await;
+        frozen.blackhole();
+        holders.at_script(2 + u64::from(waits_again), Fate::HoldRequest);
+        holder.release(1).await.unwrap();
+        let again = waits_again.then(|| acquire(holder.clone()));
+        holders.until_struck(1).await;
+        let () = connection.set(NAME, 0).await.unwrap();
+        let mut monitor = Monitor::start(&server).await;
+        holders.deliver(1).await;
+        // One round at a time.
+        holder.remaining_ttl().await.unwrap();
+        let commands = monitor.until_marker().await;
+        let by_scripts = commands.iter().filter(|command| command.is_lua());
+        let by_scripts: Vec<_> = by_scripts.map(|command| command.name.as_str()).collect();
+        assert_eq!(by_scripts, ["GET"], "waits again: {waits_again}");
+        // Whoever stood there does still.
+        let waiting: Vec<_> = [behind].into_iter().chain(again).collect();
+        until_in_line(&mut connection, 1 + waiting.len()).await;
+        let permits = u32::try_from(waiting.len()).unwrap();
+        release_as_redisson(&mut connection, NAME, permits).await;
+        for waiter in waiting {
+            served(waiter).await;
+        }
+        away.abort();
+    }
 }
 
 /// The longest of three waits for all 8 permits beside 16 callers of another client, each with one for `hold` or a bit more.
@@ -186,6 +237,13 @@ async fn in_line(connection: &mut MultiplexedConnection) -> usize {
     connection.zcard(line).await.expect("a line, or none")
 }
 
+async fn until_in_line(connection: &mut MultiplexedConnection, count: usize) {
+    until(&format!("{count} stand in line"), LIMIT, async || {
+        in_line(connection).await == count
+    })
+    .await;
+}
+
 /// The last one that a client serves by itself leaves the line when it gives back: the turn is that of the next client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whose_last_caller_goes_takes_nobody_s_turn() {
@@ -205,10 +263,7 @@ async fn whose_last_caller_goes_takes_nobody_s_turn() {
             let semaphore = clients[1].semaphore(NAME);
             async move { semaphore.acquire(1).await }
         });
-        until("another client waits", LIMIT, async || {
-            in_line(&mut connection.clone()).await == 2
-        })
-        .await;
+        until_in_line(&mut connection, 2).await;
         first.release(1).await.unwrap();
         served(own).await;
         first.release(1).await.unwrap();
@@ -218,10 +273,7 @@ async fn whose_last_caller_goes_takes_nobody_s_turn() {
         }
         served(other).await;
         clients[1].semaphore(NAME).release(1).await.unwrap();
-        until("the line is empty", LIMIT, async || {
-            in_line(&mut connection).await == 0
-        })
-        .await;
+        until_in_line(&mut connection, 0).await;
     }
 }
 
@@ -242,23 +294,14 @@ async fn who_is_left_of_a_crowd_hears_a_release_by_redisson() {
                 tokio::spawn(async move { semaphore.acquire(1).await })
             })
             .collect();
-        until("a crowd waits", LIMIT, async || {
-            in_line(&mut connection).await == CROWD
-        })
-        .await;
+        until_in_line(&mut connection, CROWD).await;
         let last = tokio::spawn({
             let semaphore = clients[0].semaphore(NAME);
             async move { semaphore.acquire(1).await }
         });
-        until("one more does", LIMIT, async || {
-            in_line(&mut connection).await == CROWD + 1
-        })
-        .await;
+        until_in_line(&mut connection, CROWD + 1).await;
         crowd.iter().for_each(tokio::task::JoinHandle::abort);
-        until("the crowd has gone", LIMIT, async || {
-            in_line(&mut connection).await == 1
-        })
-        .await;
+        until_in_line(&mut connection, 1).await;
         release_as_redisson(&mut connection, NAME, 1).await;
         served(last).await;
         clients[0].semaphore(NAME).release(1).await.unwrap();

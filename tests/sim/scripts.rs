@@ -20,6 +20,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("LONE", LONE),
     ("SETTLE", SETTLE),
     ("NUDGE", NUDGE),
+    ("LOOK", LOOK),
     ("LOCK", LOCK),
     ("TAKE", TAKE),
     ("GIVE", GIVE),

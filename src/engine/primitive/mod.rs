@@ -39,7 +39,7 @@
 //! | `rest` | its place in the line of all clients is given up | - | the same |
 //! | `unknown` | release of the ids | the holds are given up | - (the record settles it) |
 //! | look `After` | first expiry, peers' lock, pace | the holder's end, the others' time | a pause for others |
-//! | short form | - | a script without a number | [with other semaphores'](super::coalesce) |
+//! | short form | - | a script without a number | [with other semaphores'](super::coalesce); a look where nothing is free |
 
 mod channels;
 mod endings;

@@ -18,7 +18,8 @@
 //! told so, believing that nobody listens, asks at once whether that is still so.
 //!
 //! *Nothing is kept for ever.* Who was told and does not come in its *patience*, 5 ms, is taken out of the line; it enters
-//! again, at its true place, when it asks. Whoever has told it looks after that time, and tells the next. Who does
+//! again, at its true place, when it asks. Whoever has told it looks after that time, which where
+//! nothing is free any more is the reading of a counter, and tells the next. Who does
 //! not listen any more is out at once. A client that comes late because it is far away is given the time it needed and half
 //! as much again, 150 ms at the most. What is kept for it lies idle meanwhile: therefore those that need more than 20 ms
 //! take turns in being told, and rest for three times as long as they have made others wait.
@@ -354,6 +355,14 @@ impl Turns {
     pub(crate) fn seen(&mut self, others: u64, now: Instant) {
         self.others = others;
         self.learned = Some(now);
+    }
+
+    /// Nothing is free, and the line has not been looked at: what was to be reported is for later.
+    pub(crate) fn is_idle(&mut self, report: Report) {
+        self.handed_over += report.handed_over;
+        self.heard += report.heard;
+        self.held = false;
+        self.may_have_told = false;
     }
 
     /// The server's answer to a batch with a report, sent at `sent`, in which callers who wait have `asked` or not,

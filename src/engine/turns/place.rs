@@ -22,6 +22,11 @@ pub(crate) struct Place {
     safety_interval: Duration,
     /// What travels with the batch under way.
     report: Option<Report>,
+    /// The first caller's ticket as the line of all clients has it, 0 where this client does not stand there; nothing where that
+    /// is not known.
+    first: Option<u64>,
+    /// The report says nothing that the line does not have.
+    tells_nothing: bool,
     /// This client was one of those who listened when it departed.
     listened: bool,
     /// Messages on the object's channel are heard.
@@ -67,6 +72,8 @@ impl Place {
             object: Arc::clone(keys.channel()),
             safety_interval,
             report: None,
+            first: None,
+            tells_nothing: false,
             listened: false,
             hears: false,
             leaves: false,
@@ -184,6 +191,8 @@ impl Place {
             (true, false) => 1,
             (true, true) => 2,
         };
+        let asks_on = batch.asks.len() == of_waiters.named && !self.turns.is_called();
+        self.tells_nothing = self.first.take() == Some(of_waiters.ticket) && asks_on;
         let reports = self.turns.wants_report(now, batch.first_is_known);
         self.report = reports.then(|| self.turns.report(of_waiters, own));
     }
@@ -212,17 +221,24 @@ impl Place {
             let others = listeners.saturating_sub(self.listened.into());
             self.turns.seen(others, now);
         }
-        let reported = self.report.take().is_some();
-        if reported {
+        let report = self.report.take();
+        if let Some(report) = &report {
             self.turns
                 .answered(verdict, said.asked, said.waiting, sent, now);
+            let ticket = if self.turns.is_in_line() {
+                report.ticket
+            } else {
+                0
+            };
+            self.first = verdict.map(|_| ticket);
             if said.again && verdict.is_none() {
                 self.turns.may_have_told(now);
             }
         }
         let look = self.turns.look_at();
         // Where it has not been subscribed yet, it asks when it is.
-        let believes = said.waiting && self.listened && !reported && !self.turns.knows_enough(now);
+        let asked_beside = report.is_none() && self.listened;
+        let believes = said.waiting && asked_beside && !self.turns.knows_enough(now);
         let seen = match verdict {
             Some(Verdict::Seen(seen)) => Some(seen),
             _ => None,
@@ -233,6 +249,14 @@ impl Place {
             strangers: seen.map(|seen| seen.strangers),
             look: look.map(|at| at.saturating_duration_since(now)),
         })
+    }
+
+    /// The batch has not been carried out, as nothing is free: what it reports is for a later one.
+    pub(crate) fn is_idle(&mut self) {
+        if let Some(report) = self.report.take() {
+            self.first = Some(report.ticket);
+            self.turns.is_idle(report);
+        }
     }
 
     /// That look is made.
@@ -255,6 +279,11 @@ impl Place {
     /// Whether the batch under way does.
     pub(crate) fn reports(&self) -> bool {
         self.report.is_some()
+    }
+
+    /// Whether that would change nothing there: who stands in line stands there for the same caller.
+    pub(crate) fn tells_nothing(&self) -> bool {
+        self.tells_nothing
     }
 
     /// Whether messages on the object's channel are heard.

@@ -31,6 +31,24 @@ impl Permits {
         }
     }
 
+    /// Nothing is free, so nobody needs to be looked after.
+    pub(super) fn idle(&mut self, batch: &Batch<Self>) -> Verdict<Self> {
+        self.record.ends();
+        self.place.is_idle();
+        self.looking_unprompted = false;
+        self.available = 0;
+        self.seen = Some(batch.departed.timer());
+        Verdict {
+            replies: batch
+                .calls
+                .iter()
+                .map(|_| Done::Reply(Reply::Number(1)))
+                .collect(),
+            grants: batch.asks.iter().map(|_| Got::Nothing).collect(),
+            ..Verdict::new(Vec::new(), [], Look::No)
+        }
+    }
+
     /// Notes what the server has answered to `batch`.
     pub(super) fn arrive(
         &mut self,

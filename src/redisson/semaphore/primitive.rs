@@ -23,8 +23,15 @@ use crate::lua;
 
 /// The script where calls are about permits on record.
 static WATCHED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::WATCHED));
+static LOOK: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOOK));
 
 impl Permits {
+    /// Whether a batch is there for those alone who have been told that it is their turn.
+    fn only_looks(&self, batch: &Batch<Self>) -> bool {
+        let tends = matches!(batch.calls.as_slice(), [only] if only.call == Call::Tend);
+        tends && self.place.tells_nothing()
+    }
+
     fn report(&self, batch: &Batch<Self>) -> Report {
         Report {
             strict: self.crowd.strict,
@@ -186,8 +193,15 @@ impl Primitive for Permits {
     }
 
     fn short(&self, batch: &Batch<Self>, _: &Wire<'_>) -> Option<Short> {
-        if batch.doubtful || self.place.reports() {
+        if batch.doubtful {
             return None;
+        }
+        if self.place.reports() {
+            let look = || {
+                let semaphore = vec![Arc::clone(self.keys.object())];
+                Short::Script(Request::script(&LOOK, semaphore, Vec::new()))
+            };
+            return self.only_looks(batch).then(look);
         }
         let permits = match batch.steps.lone_call()? {
             Call::Release(permits) => i64::from(permits),
@@ -250,11 +264,15 @@ impl Primitive for Permits {
         batch: &Batch<Self>,
         words: &mut SplitAsciiWhitespace<'_>,
     ) -> Option<Verdict<Self>> {
+        let first = words.next()?;
+        if first == "idle" {
+            return self.only_looks(batch).then(|| self.idle(batch));
+        }
         if batch.unanswered.is_none() {
             self.record.is_as_sent(batch.sent);
         }
         let life = self.record.ends().map(|entry| entry.life);
-        let listeners = match words.next()? {
+        let listeners = match first {
             "gone" => return Some(self.gone(batch, life)),
             listeners => u64::try_from(listeners.parse::<i64>().ok()?).ok(),
         };
