@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, RSemaphore};
-use support::clients::{builder, connect, release_as_redisson, scripts, served};
+use redisson_semaphore::{Client, RSemaphore, Result};
+use support::clients::{builder, commands, connect, release_as_redisson, scripts, served};
 use support::crowd::Crowd;
 use support::monitor::Monitor;
 use support::proxy::{Fate, Proxy};
 use support::server::RedisServer;
 use support::waiters::{channel, until, until_subscribers};
+use tokio::task::JoinHandle;
 
 const NAME: &str = "starving";
 const LIMIT: Duration = Duration::from_secs(60);
@@ -48,68 +49,117 @@ async fn a_hundred_clients_have_equal_shares_at_the_cost_of_two() {
         crowd.take();
     }
     let before = scripts(&mut connection).await;
+    let looked = commands(&mut connection, "time:").await;
     let total = || crowds.iter().map(Crowd::served).sum::<usize>();
     until("all are served five times", LIMIT, async || {
         total() >= 5 * CLIENTS
     })
     .await;
-    let cost = (scripts(&mut connection).await - before) as f64 / total() as f64;
+    let a_grant = |count: u64| count as f64 / total() as f64;
+    let cost = a_grant(scripts(&mut connection).await - before);
+    let looks = a_grant(commands(&mut connection, "time:").await - looked);
     let shares: Vec<usize> = crowds.iter().map(Crowd::served).collect();
     assert!(
         shares.iter().all(|share| (3..=7).contains(share)),
         "{shares:?}"
     );
     assert!(cost <= 8.0, "{cost} scripts a grant");
+    // Whoever has released waits again, and looks after those who were told: mostly there is nothing free by then.
+    assert!(looks <= cost - 0.05, "{looks} of {cost} look at the line");
 }
 
-/// Who has released looks whether those came who were told. Where somebody else has taken what they did not come for, that costs the
-/// reading of a counter, whether the client waits itself by then or not.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_look_where_nothing_is_free_reads_the_counter_alone() {
-    for waits_again in [false, true] {
+/// A holder, behind a proxy, who knows that two clients stand in line, and that they are frozen it does not.
+struct Held {
+    proxy: Proxy,
+    _frozen: Proxy,
+    server: RedisServer,
+    connection: MultiplexedConnection,
+    semaphore: RSemaphore,
+}
+
+impl Held {
+    async fn before_the_frozen() -> Held {
         let server = RedisServer::start().await;
-        let (holders, frozen) = (Proxy::start(&server).await, Proxy::start(&server).await);
+        let (proxy, frozen) = (Proxy::start(&server).await, Proxy::start(&server).await);
         let mut connection = server.connection().await;
-        let holder = builder(holders.url()).response_timeout(LIMIT);
-        let holder = holder.connect().await.expect("the server runs");
-        let holder = holder.semaphore(NAME);
-        holder.try_set_permits(1).await.unwrap();
-        holder.acquire(1).await.unwrap();
-        let acquire =
-            |semaphore: RSemaphore| tokio::spawn(async move { semaphore.acquire(1).await });
-        let away = acquire(semaphore(frozen.url()).await);
+        let holder = builder(proxy.url()).response_timeout(LIMIT);
+        let semaphore = holder
+            .connect()
+            .await
+            .expect("the server runs")
+            .semaphore(NAME);
+        semaphore.try_set_permits(1).await.unwrap();
+        semaphore.acquire(1).await.unwrap();
+        let _away = acquire(&self::semaphore(frozen.url()).await);
         until_subscribers(&mut connection, &channel(NAME), 1).await;
-        let behind = acquire(semaphore(server.url()).await);
+        let _away = acquire(&self::semaphore(frozen.url()).await);
         until_in_line(&mut connection, 2).await;
-        // The holder knows of them.
-        let knows = acquire(holder.clone());
+        let knows = acquire(&semaphore);
         until_in_line(&mut connection, 3).await;
         knows.abort();
         until_in_line(&mut connection, 2).await;
         frozen.blackhole();
-        holders.at_script(2 + u64::from(waits_again), Fate::HoldRequest);
-        holder.release(1).await.unwrap();
-        let again = waits_again.then(|| acquire(holder.clone()));
-        holders.until_struck(1).await;
-        let () = connection.set(NAME, 0).await.unwrap();
-        let mut monitor = Monitor::start(&server).await;
-        holders.deliver(1).await;
-        // One round at a time.
-        holder.remaining_ttl().await.unwrap();
-        let commands = monitor.until_marker().await;
-        let by_scripts = commands.iter().filter(|command| command.is_lua());
-        let by_scripts: Vec<_> = by_scripts.map(|command| command.name.as_str()).collect();
-        assert_eq!(by_scripts, ["GET"], "waits again: {waits_again}");
-        // Whoever stood there does still.
-        let waiting: Vec<_> = [behind].into_iter().chain(again).collect();
-        until_in_line(&mut connection, 1 + waiting.len()).await;
-        let permits = u32::try_from(waiting.len()).unwrap();
-        release_as_redisson(&mut connection, NAME, permits).await;
-        for waiter in waiting {
-            served(waiter).await;
+        Held {
+            proxy,
+            _frozen: frozen,
+            server,
+            connection,
+            semaphore,
         }
-        away.abort();
     }
+
+    /// Somebody takes what is free.
+    async fn is_taken(&mut self) {
+        let () = self.connection.set(NAME, 0).await.unwrap();
+    }
+}
+
+fn acquire(semaphore: &RSemaphore) -> JoinHandle<Result<()>> {
+    let semaphore = semaphore.clone();
+    tokio::spawn(async move { semaphore.acquire(1).await })
+}
+
+/// Who has released looks whether those came who were told. Where somebody else has taken what they did not come for, that costs the
+/// reading of a counter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_where_nothing_is_free_reads_the_counter_alone() {
+    let mut held = Held::before_the_frozen().await;
+    held.proxy.at_script(2, Fate::HoldRequest);
+    held.semaphore.release(1).await.unwrap();
+    held.proxy.until_struck(1).await;
+    held.is_taken().await;
+    let mut monitor = Monitor::start(&held.server).await;
+    held.proxy.deliver(1).await;
+    // One round at a time.
+    held.semaphore.remaining_ttl().await.unwrap();
+    let commands = monitor.until_marker().await;
+    let by_scripts = commands.iter().filter(|command| command.is_lua());
+    let by_scripts: Vec<_> = by_scripts.map(|command| command.name.as_str()).collect();
+    assert_eq!(by_scripts, ["GET"]);
+    // Whoever stood there does still.
+    until_in_line(&mut held.connection, 2).await;
+}
+
+/// Somebody who has just come travels with that look, and is to stand in line.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_that_has_something_to_tell_tells_it_where_nothing_is_free() {
+    let mut held = Held::before_the_frozen().await;
+    held.proxy.at_script(2, Fate::HoldReply);
+    held.semaphore.release(1).await.unwrap();
+    let asks = tokio::spawn({
+        let semaphore = held.semaphore.clone();
+        async move { semaphore.available_permits().await }
+    });
+    held.proxy.until_struck(1).await;
+    held.is_taken().await;
+    let comes = acquire(&held.semaphore);
+    // The look is due by then. If it should not be, both travel apart.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    held.proxy.deliver(1).await;
+    asks.await.unwrap().unwrap();
+    until_in_line(&mut held.connection, 3).await;
+    release_as_redisson(&mut held.connection, NAME, 1).await;
+    served(comes).await;
 }
 
 /// The longest of three waits for all 8 permits beside 16 callers of another client, each with one for `hold` or a bit more.

@@ -121,6 +121,11 @@ pub async fn limited(rules: &str) -> (RedisServer, Client) {
 
 /// How many scripts the server has carried out.
 pub async fn scripts(server: &mut MultiplexedConnection) -> u64 {
+    commands(server, "eval").await
+}
+
+/// The same for commands whose name begins so, in scripts, too.
+pub async fn commands(server: &mut MultiplexedConnection, name: &str) -> u64 {
     let info: String = redis::cmd("INFO")
         .arg("commandstats")
         .query_async(server)
@@ -130,6 +135,7 @@ pub async fn scripts(server: &mut MultiplexedConnection) -> u64 {
         let (_, rest) = line.split_once("calls=")?;
         rest.split(',').next()?.parse().ok()
     };
-    let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
-    scripts.filter_map(calls).sum()
+    let name = format!("cmdstat_{name}");
+    let counted = info.lines().filter(|line| line.starts_with(&name));
+    counted.filter_map(calls).sum()
 }
