@@ -30,9 +30,10 @@ macro_rules! semaphore {
 macro_rules! recipe {
     ($($file:literal),+) => {
         concat!(
+            lua!("recipes/setting", $($file,)+ "recipes/look"),
             lua!("engine/change", "engine/record", "engine/steps"),
             line!(),
-            lua!("recipes/ids", "recipes/setting", $($file,)+ "recipes/batch"),
+            lua!("recipes/ids", "recipes/batch"),
         )
     };
 }

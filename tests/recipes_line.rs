@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Held, Result};
-use support::clients::scripts;
+use support::clients::{commands, scripts};
 use support::monitor::{Command, Monitor};
 use support::proxy::Proxy;
 use support::server::RedisServer;
@@ -338,6 +339,78 @@ async fn a_look_at_a_long_line_is_a_short_script() {
     }
 }
 
+/// Who stands in line, and looks where nothing is free, writes nothing, but what keeps its place.
+#[tokio::test]
+async fn a_look_where_nothing_is_free_changes_nothing() {
+    const SHORT: i64 = 20_000;
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let without_locks = layouts::ALL
+        .into_iter()
+        .filter(|layout| !matches!(layout, Layout::FairUnderLock | Layout::FairWithTokens));
+    for layout in without_locks {
+        let name = format!("idle-{layout:?}");
+        let held = layout.make(&other, &name, Shape::new(1)).acquire().await;
+        let semaphore = layout.make(&client, &name, Shape::new(1));
+        let waiting = waiter(&semaphore).await;
+        let (line, notes) = keys_of(layout, &name);
+        until_listening(&mut redis, &name, 1).await;
+        let channels: Vec<String> = redis::cmd("PUBSUB")
+            .arg("CHANNELS")
+            .arg(format!("{line}:*"))
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        let channel = &channels[0];
+        let id = &channel[line.len() + 1..];
+        let look = async || {
+            let mut redis = server.connection().await;
+            // Who looks finds out where it stands.
+            let before = commands(&mut redis, "zrank").await;
+            let heard: u64 = redis.publish(channel, "turn").await.unwrap();
+            assert_eq!(heard, 1);
+            until("it looks", LIMIT, async || {
+                commands(&mut redis, "zrank").await > before
+            })
+            .await;
+        };
+        let mut monitor = Monitor::start(&server).await;
+        until("a look writes nothing", LIMIT, async || {
+            monitor.until_marker().await;
+            look().await;
+            let commands = monitor.until_marker().await;
+            let mut by_scripts = commands.iter().filter(|command| command.is_lua());
+            let writes = ["HSET", "ZADD", "SET", "PEXPIRE"];
+            let looked = commands.iter().any(|one| one.name.starts_with("EVAL"));
+            looked && !by_scripts.any(|command| writes.contains(&&*command.name))
+        })
+        .await;
+
+        let () = redis.pexpire(&line, SHORT).await.unwrap();
+        look().await;
+        let lasts: i64 = redis.pttl(&line).await.unwrap();
+        assert!(lasts > SHORT, "{layout:?}: {lasts} ms");
+
+        // Somebody waits for it, and then nobody does any more.
+        let mut noted = note(&mut redis, &notes, id).await;
+        noted[2] = "1".to_owned();
+        let told = noted.join(" ");
+        let () = redis.hset(&notes, id, told).await.unwrap();
+        look().await;
+        assert_eq!(note(&mut redis, &notes, id).await[2], "0", "{layout:?}");
+
+        let held = held.unwrap();
+        layout
+            .make(&other, &name, Shape::new(1))
+            .release(held.id())
+            .await
+            .unwrap();
+        served(waiting).await;
+    }
+}
+
 /// What stands in line and nobody of ours has written: it costs those behind it no more than a moment, whatever it says.
 #[tokio::test]
 async fn entries_that_nobody_of_ours_has_made_hold_nobody_up() {
@@ -463,6 +536,12 @@ async fn a_clock_that_is_set_back_stops_nobody() {
         let cost = scripts(&mut redis).await - before;
         assert!(cost <= 20, "{layout:?}: {cost} scripts");
     }
+}
+
+/// What is noted of a client.
+async fn note(redis: &mut MultiplexedConnection, notes: &str, client: &str) -> Vec<String> {
+    let noted: String = redis.hget(notes, client).await.unwrap();
+    noted.split(' ').map(str::to_owned).collect()
 }
 
 /// Where a line stands, and what is known of those in it.
