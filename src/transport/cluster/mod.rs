@@ -72,6 +72,8 @@ struct State {
     map: Arc<Map>,
     /// When somebody told it, or as much.
     told: Instant,
+    /// Who was asked first for the last one.
+    asked: Option<Address>,
     /// Why there is no map, while there is none.
     why: Refusal,
     links: BTreeMap<Address, Arc<Link>>,
@@ -104,6 +106,7 @@ impl Cluster {
             state: Mutex::new(State {
                 map: Arc::default(),
                 told: Instant::now(),
+                asked: None,
                 why,
                 links: BTreeMap::new(),
                 visited: BTreeMap::new(),
@@ -381,9 +384,10 @@ impl Cluster {
         }
     }
 
-    /// Whom to ask: anybody, as one that has been cut off goes on answering what is known already; then those who are connected.
+    /// Whom to ask: one after the other, as one that has been cut off goes on answering what is known already; then those who are
+    /// connected.
     fn candidates(&self) -> Vec<Address> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let mut known: Vec<_> = state.links.iter().collect();
         fastrand::shuffle(&mut known);
         known.sort_by_key(|(_, link)| link.live().is_err());
@@ -396,9 +400,10 @@ impl Cluster {
                 all.push(seed.clone());
             }
         }
-        if !all.is_empty() {
-            let anybody = fastrand::usize(..all.len());
-            all.swap(0, anybody);
+        let first = search::next_to(state.asked.as_ref(), &all);
+        if let Some(first) = first {
+            all.swap(0, first);
+            state.asked = Some(all[0].clone());
         }
         all
     }

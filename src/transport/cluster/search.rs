@@ -136,6 +136,18 @@ impl Search {
     }
 }
 
+/// Which of `all` is asked first, behind the one that was asked first the last time: in turn, so that each of them is soon. Many clients
+/// that start together begin with different ones.
+pub(super) fn next_to(last: Option<&Address>, all: &[Address]) -> Option<usize> {
+    let mut places: Vec<usize> = (0..all.len()).collect();
+    let Some(last) = last else {
+        return fastrand::choice(places);
+    };
+    places.sort_by_key(|place| &all[*place]);
+    let behind = places.iter().find(|place| all[**place] > *last);
+    behind.or(places.first()).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -180,6 +192,26 @@ mod tests {
     fn stale(known: Map) -> Search {
         let told = Instant::now().checked_sub(BELIEVED + Duration::from_secs(1));
         Search::of(&Arc::new(known), told.expect("the clock began before"))
+    }
+
+    #[test]
+    fn each_node_is_asked_first_in_its_turn() {
+        let all: Vec<_> = [3, 1, 4, 2].map(here).into();
+        let first = next_to(None, &all).expect("one of them");
+        let mut last = all[first].clone();
+        let mut asked = Vec::new();
+        for _ in 0..4 {
+            last = all[next_to(Some(&last), &all).expect("one of them")].clone();
+            asked.push(last.clone());
+        }
+        assert_eq!(last, all[first]);
+        asked.sort();
+        assert_eq!(asked, [1, 2, 3, 4].map(here));
+        // Nodes come and go.
+        assert_eq!(next_to(Some(&here(2)), &[here(1), here(5)]), Some(1));
+        assert_eq!(next_to(Some(&here(7)), &[here(1), here(5)]), Some(0));
+        assert_eq!(next_to(None, &[]), None);
+        assert_eq!(next_to(Some(&here(1)), &[]), None);
     }
 
     #[test]
