@@ -264,7 +264,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             .iter()
             .any(|end| key.ends_with(end));
         let name = key.trim_start_matches('x').trim_matches(['{', '}']);
-        let counter = name.len() <= 2 || kept || key.contains("_token:");
+        let counter = name.len() <= 3 || kept || key.contains("_token:");
         let of_holders =
             key.starts_with("redisson_sc_alive") || key.starts_with("redisson_sc_held");
         if left == -1 && !counter && !(of_holders && old_names) {

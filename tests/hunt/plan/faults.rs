@@ -31,6 +31,8 @@ pub enum LinkFault {
     Close,
     /// The connection that hears messages is reset.
     Deaf,
+    /// Nothing more gets through to the client on those that hear messages, for good.
+    Unheard,
     /// It is farther away from now on.
     Far(Duration),
 }

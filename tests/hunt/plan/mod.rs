@@ -14,6 +14,7 @@ mod replication;
 mod scenes;
 mod settings;
 mod shifts;
+mod unheard;
 
 use std::time::Duration;
 
@@ -212,6 +213,7 @@ impl Plan {
         replication::happen(seed, &settings, &mut events);
         shifts::former_master_goes_on(seed, &settings, &mut events);
         large::stops_the_line(seed, &mut settings, &mut events);
+        unheard::nothing_is_heard(seed, &mut settings, &mut events);
         quiet::falls(seed, &mut settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {

@@ -296,6 +296,12 @@ impl World {
                     }
                 }
             }
+            LinkFault::Unheard => {
+                for number in self.open(Some(host)) {
+                    let wire = &mut self.wires[number];
+                    wire.mute_down |= wire.listens;
+                }
+            }
             LinkFault::Far(latency) => {
                 self.hosts[host].latency = self.settings.near_enough(latency);
             }
