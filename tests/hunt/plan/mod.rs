@@ -1,5 +1,6 @@
 //! What is to happen: all of it is drawn from the seed beforehand, so that events can be left out.
 
+mod away;
 mod calls;
 mod chance;
 mod crowd;
@@ -8,6 +9,7 @@ mod handling;
 mod large;
 mod meddling;
 mod mood;
+mod nested;
 mod quiet;
 mod recipes;
 mod replication;
@@ -213,6 +215,8 @@ impl Plan {
         replication::happen(seed, &settings, &mut events);
         shifts::former_master_goes_on(seed, &settings, &mut events);
         large::stops_the_line(seed, &mut settings, &mut events);
+        away::for_long(seed, &mut settings, &mut events);
+        nested::is_let_go(seed, &mut settings, &mut events);
         unheard::nothing_is_heard(seed, &mut settings, &mut events);
         quiet::falls(seed, &mut settings, &mut events);
         events.sort_by_key(|event| event.at);

@@ -23,6 +23,8 @@ pub(super) fn nothing_is_heard(seed: u64, settings: &mut Settings, events: &mut 
     settings.watched.push(false);
     let whose = rng.choose_multiple(0..settings.clients, 2);
     let [keeper, waiter] = whose[..] else { return };
+    // Nor does it look by itself.
+    settings.safety_interval = Duration::from_secs(600);
     let begins = millis(rng, 200..2000);
     let hold = millis(rng, 2000..11_000);
     let call = |hold: Duration| Call {

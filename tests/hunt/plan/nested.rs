@@ -1,0 +1,48 @@
+//! A lock that is held twice, and an unlock whose answer is lost.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::calls::{Ask, Call, Give};
+use super::chance::{chance, millis, pick};
+use super::faults::LinkFault;
+use super::settings::Settings;
+use super::{Event, What};
+use crate::judge::Object;
+
+/// Somebody takes a lock of its own twice, and the answer to what it asks about when it lets go for the first time is lost; others wait
+/// for that lock. Drawn apart.
+pub(super) fn is_let_go(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
+    let rng = &mut Rng::with_seed(seed ^ 0x006e_6573_7465_6400);
+    if !chance(rng, 8) {
+        return;
+    }
+    let object = Object::Lock(settings.locks);
+    settings.locks += 1;
+    let place = rng.usize(..settings.clients);
+    let hold = millis(rng, 100..2000);
+    let call = Call {
+        ask: Ask::Wait,
+        hold,
+        ..Call::looking_in(object)
+    };
+    let begins = millis(rng, 200..9000);
+    let mut happens = |after: Duration, what: What| {
+        let at = begins + after;
+        events.push(Event { at, what });
+    };
+    let twice = Call {
+        nested: Some((None, rng.bool())),
+        give: pick(rng, &[Give::Call, Give::Drop]),
+        ..call.clone()
+    };
+    happens(Duration::ZERO, What::Call(place, twice));
+    let waits = What::Call(rng.usize(..settings.clients), call);
+    happens(millis(rng, 20..100), waits);
+    // It takes the lock in two round trips, and holds it then.
+    let there_and_back = settings.latency[place] * 2;
+    let lets_go = hold + there_and_back.mul_f64(2.0 * rng.f64());
+    let lost = LinkFault::LoseAnswer(millis(rng, 0..300));
+    happens(lets_go, What::Link(place, lost));
+}
