@@ -1,7 +1,7 @@
 -- Purpose: carries out the calls that the tasks of one client made on one semaphore with ids: first what is released, then
 --   those who wait, in order, then those who only try
--- Counterpart: extension: the last part of the scripts, behind record.lua, steps.lua and line.lua of the engine; `store`, from the
---   part before, keeps the holders
+-- Counterpart: extension: the last part of the scripts, behind look.lua, and record.lua, steps.lua and line.lua of the engine; `store`,
+--   from the layout's part, keeps the holders. What look.lua answers has the form of `answer`
 -- KEYS[1..] keys: those of steps.lua, the object being the line of our clients, and the channel that of this client, see
 --   line.lua; the store's; the lock of peers, where there is one: string; the line's notes: hash
 -- ARGV[1..] those of record.lua, and behind them

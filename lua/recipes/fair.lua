@@ -1,12 +1,12 @@
 -- Purpose: where a fair semaphore keeps its holders: a zset by time and one by a counter that rises with
 --   each acquisition; who is among the first in the second holds
--- Counterpart: extension: the part behind times.lua and before batch.lua
+-- Counterpart: extension: the part behind times.lua and before look.lua and batch.lua
 -- KEYS[1..] keys: those of steps.lua, and from the fourth on
 --   times: zset, id -> time
 --   owners: zset, id -> the counter's value when it came
 --   counter: string, the value given out last, a decimal integer
 --   tokens: list, one entry for each waiter of other programs to be woken, where the layout has one
--- Returns: nothing by itself; it defines `store` for batch.lua
+-- Returns: nothing by itself; it defines `store` for look.lua and batch.lua
 -- Publishes: nothing
 -- Repeat-safe: yes, by steps.lua
 -- Invariant: an id enters both zsets or none; the counter never falls below a score that is given out

@@ -1,7 +1,7 @@
 -- Purpose: where a set semaphore keeps its holders: a set of ids; who stands in it holds, for ever
--- Counterpart: extension: the part before batch.lua
+-- Counterpart: extension: the part before look.lua and batch.lua
 -- KEYS[1..] keys: those of steps.lua, and as the fourth the holders: set of ids
--- Returns: nothing by itself; it defines `store` for batch.lua
+-- Returns: nothing by itself; it defines `store` for look.lua and batch.lua
 -- Publishes: nothing
 -- Repeat-safe: yes, by steps.lua
 -- Invariant: no more ids are entered than batch.lua has found room for

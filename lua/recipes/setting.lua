@@ -3,7 +3,7 @@
 -- Returns: nothing by itself; it defines `setting_of` for the parts behind it
 -- Publishes: nothing
 -- Repeat-safe: yes, it changes nothing
--- Invariant: the clock is read once in a call
+-- Invariant: the clock is read once by look.lua, and once by batch.lua or refresh.lua
 
 -- Flags: "s" times are in seconds, "t" the store has tokens, "r" an expiry that is missing is set.
 local function setting_of(limit, timeout, flags)

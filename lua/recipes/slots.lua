@@ -1,9 +1,9 @@
 -- Purpose: where slot strings keep their holders: a string for each permit, which holds an id and expires;
 --   a string lock is the one with a single slot
--- Counterpart: extension: the part before batch.lua
+-- Counterpart: extension: the part before look.lua and batch.lua
 -- KEYS[1..] keys: those of steps.lua, and from the fourth on the slots, as many as the limit: strings, the id of the
 --   holder
--- Returns: nothing by itself; it defines `store` for batch.lua
+-- Returns: nothing by itself; it defines `store` for look.lua and batch.lua
 -- Publishes: nothing
 -- Repeat-safe: yes, by steps.lua
 -- Invariant: a slot is taken only where there is no key, and freed only by its holder

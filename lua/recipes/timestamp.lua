@@ -1,7 +1,7 @@
 -- Purpose: where a timestamp semaphore keeps its holders: one zset by time; who stands in it holds
--- Counterpart: extension: the part behind times.lua and before batch.lua
+-- Counterpart: extension: the part behind times.lua and before look.lua and batch.lua
 -- KEYS[1..] keys: those of steps.lua, and as the fourth the times: zset, id -> time
--- Returns: nothing by itself; it defines `store` for batch.lua
+-- Returns: nothing by itself; it defines `store` for look.lua and batch.lua
 -- Publishes: nothing
 -- Repeat-safe: yes, by steps.lua
 -- Invariant: no more ids are entered than batch.lua has found room for

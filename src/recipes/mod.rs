@@ -46,8 +46,8 @@
 //!
 //! # Waiting, errors and effects of all operations
 //!
-//! All but one travel in one script, `lua/recipes/batch.lua` with the part for the layout, behind `record.lua`, `steps.lua`
-//! and `line.lua` of `lua/engine`; calls that the tasks of a client make at the same time travel together, 256 calls and 512
+//! All but one travel in one script: the part for the layout, `lua/recipes/look.lua`, which answers a look where nothing is free, and behind
+//! `record.lua`, `steps.lua` and `line.lua` of `lua/engine` `lua/recipes/batch.lua`, which does all else; calls that the tasks of a client make at the same time travel together, 256 calls and 512
 //! questions at the most. A refresh, which may be repeated as it is, travels in one of its own, `refresh.lua`, and waits for no
 //! other call; those of guards travel together, 256 at the most. A waiter is woken by the channel, by a (re)confirmed subscription, by its pace, and when the first
 //! holder expires or a peer's lock should be free.

@@ -133,6 +133,12 @@ fn rules(plan: &Plan) -> Rules {
     }
 }
 
+/// A letter and a number.
+fn is_object(name: &str) -> bool {
+    let mut chars = name.chars();
+    chars.next().is_some_and(char::is_alphabetic) && chars.all(|char| char.is_ascii_digit())
+}
+
 /// What is kept is put off, and who waits at a recipe looks again; each of them twice, as their client may be told in between.
 fn looks(settings: &Settings) -> f64 {
     let in_a_second = |period: Duration| 2.0 / period.as_secs_f64();
@@ -264,7 +270,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             .iter()
             .any(|end| key.ends_with(end));
         let name = key.trim_start_matches('x').trim_matches(['{', '}']);
-        let counter = name.len() <= 3 || kept || key.contains("_token:");
+        let counter = is_object(name) || kept || key.contains("_token:");
         let of_holders =
             key.starts_with("redisson_sc_alive") || key.starts_with("redisson_sc_held");
         if left == -1 && !counter && !(of_holders && old_names) {

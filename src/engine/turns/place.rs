@@ -25,8 +25,12 @@ pub(crate) struct Place {
     /// The first caller's ticket as the line of all clients has it, 0 where this client does not stand there; nothing where that
     /// is not known.
     first: Option<u64>,
+    /// There is a reason to ask that an earlier answer has not had: it may have been told that it is its turn.
+    woken: bool,
     /// The report says nothing that the line does not have.
     tells_nothing: bool,
+    /// When it departed.
+    departed: Option<Instant>,
     /// This client was one of those who listened when it departed.
     listened: bool,
     /// Messages on the object's channel are heard.
@@ -73,7 +77,9 @@ impl Place {
             safety_interval,
             report: None,
             first: None,
+            woken: false,
             tells_nothing: false,
+            departed: None,
             listened: false,
             hears: false,
             leaves: false,
@@ -106,6 +112,12 @@ impl Place {
 
     /// What is told of a channel: a reason to look, now or later.
     pub(crate) fn heard(&mut self, channel: &str, wake: &Wake, now: Instant) -> Look {
+        let look = self.reason(channel, wake, now);
+        self.woken |= look == Look::Now;
+        look
+    }
+
+    fn reason(&mut self, channel: &str, wake: &Wake, now: Instant) -> Look {
         let of_all = *channel == *self.names.line;
         if *channel == *self.object {
             match wake {
@@ -180,6 +192,7 @@ impl Place {
     /// `batch` departs, `of_waiters` being what there is to say of those who wait.
     pub(crate) fn departs<P: Primitive>(&mut self, batch: &Batch<P>, of_waiters: Report) {
         let now = batch.departed.timer();
+        self.departed = Some(now);
         self.turns.comes_back(now);
         self.listened = batch.hears(&self.object);
         (self.hears, self.leaves) = (self.listened, false);
@@ -191,8 +204,11 @@ impl Place {
             (true, false) => 1,
             (true, true) => 2,
         };
-        let asks_on = batch.asks.len() == of_waiters.named && !self.turns.is_called();
-        self.tells_nothing = self.first.take() == Some(of_waiters.ticket) && asks_on;
+        let called = self.woken || self.turns.is_called();
+        let nobody_ends = batch.asks.len() == of_waiters.named;
+        let known = self.first.take() == Some(of_waiters.ticket);
+        self.tells_nothing = known && nobody_ends && !called;
+        self.woken &= of_waiters.named == 0;
         let reports = self.turns.wants_report(now, batch.first_is_known);
         self.report = reports.then(|| self.turns.report(of_waiters, own));
     }
@@ -206,7 +222,9 @@ impl Place {
     /// The numbers of the report, at the end of the batch's arguments.
     pub(crate) fn write(&self, args: &mut Vec<Arg>) {
         if let Some(report) = self.report {
-            report.write(args);
+            // Behind a look that was no use it is later.
+            let later = self.departed.map(|departed| departed.elapsed());
+            report.later(later.unwrap_or_default()).write(args);
         }
     }
 
@@ -225,12 +243,12 @@ impl Place {
         if let Some(report) = &report {
             self.turns
                 .answered(verdict, said.asked, said.waiting, sent, now);
-            let ticket = if self.turns.is_in_line() {
-                report.ticket
-            } else {
-                0
+            self.first = match (verdict, self.turns.is_in_line()) {
+                (Some(_), false) => Some(0),
+                // Who has not asked stands there as before.
+                (Some(_), true) if report.named > 0 => Some(report.ticket),
+                _ => None,
             };
-            self.first = verdict.map(|_| ticket);
             if said.again && verdict.is_none() {
                 self.turns.may_have_told(now);
             }
@@ -251,12 +269,14 @@ impl Place {
         })
     }
 
-    /// The batch has not been carried out, as nothing is free: what it reports is for a later one.
-    pub(crate) fn is_idle(&mut self) {
+    /// The batch has not been carried out, as nothing is free: what it reports is for a later one. Whether this client has been called
+    /// meanwhile, and is to ask.
+    pub(crate) fn is_idle(&mut self) -> bool {
         if let Some(report) = self.report.take() {
             self.first = Some(report.ticket);
             self.turns.is_idle(report);
         }
+        self.turns.is_called()
     }
 
     /// That look is made.
@@ -281,7 +301,8 @@ impl Place {
         self.report.is_some()
     }
 
-    /// Whether that would change nothing there: who stands in line stands there for the same caller.
+    /// Whether that says nothing new: this client stands in line for the same caller, or does not, and has not been told anything
+    /// itself that it would answer.
     pub(crate) fn tells_nothing(&self) -> bool {
         self.tells_nothing
     }

@@ -51,6 +51,16 @@ impl Report {
         }
     }
 
+    /// What there is to say so much later.
+    pub(super) fn later(self, time: Duration) -> Self {
+        let since = |waited: Duration| waited + time * u32::from(self.waiting > 0);
+        Report {
+            head: since(self.head),
+            last: since(self.last),
+            ..self
+        }
+    }
+
     /// As `lua/semaphore/turns.lua` reads it, at the end of the arguments.
     pub(crate) fn write(&self, args: &mut Vec<Arg>) {
         let count = |count: usize| Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));

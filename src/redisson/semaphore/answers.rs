@@ -34,7 +34,7 @@ impl Permits {
     /// Nothing is free, so nobody needs to be looked after.
     pub(super) fn idle(&mut self, batch: &Batch<Self>) -> Verdict<Self> {
         self.record.ends();
-        self.place.is_idle();
+        let comes = self.place.is_idle() && batch.waiting > 0;
         self.looking_unprompted = false;
         self.available = 0;
         self.seen = Some(batch.departed.timer());
@@ -45,6 +45,7 @@ impl Permits {
                 .map(|_| Done::Reply(Reply::Number(1)))
                 .collect(),
             grants: batch.asks.iter().map(|_| Got::Nothing).collect(),
+            look: if comes { Look::Now } else { Look::No },
             ..Verdict::new(Vec::new(), [], Look::No)
         }
     }

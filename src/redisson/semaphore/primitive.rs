@@ -26,7 +26,8 @@ static WATCHED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::WATCHED));
 static LOOK: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOOK));
 
 impl Permits {
-    /// Whether a batch is there for those alone who have been told that it is their turn.
+    /// Whether a batch does nothing but look after those who have been told that it is their turn. Where nothing is free there is
+    /// nothing to be seen to.
     fn only_looks(&self, batch: &Batch<Self>) -> bool {
         let tends = matches!(batch.calls.as_slice(), [only] if only.call == Call::Tend);
         tends && self.place.tells_nothing()

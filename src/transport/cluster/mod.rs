@@ -72,7 +72,7 @@ struct State {
     map: Arc<Map>,
     /// When somebody told it, or as much.
     told: Instant,
-    /// Who was asked first for the last one.
+    /// Who was asked first for the last map.
     asked: Option<Address>,
     /// Why there is no map, while there is none.
     why: Refusal,

@@ -1,4 +1,4 @@
-//! Something is given back while the server is away for longer than a call is repeated.
+//! Something is given back while the server is away for longer than what was sent once is sent again.
 
 use std::time::Duration;
 

@@ -26,7 +26,7 @@ pub(super) fn stops_the_line(seed: u64, settings: &mut Settings, events: &mut Ve
     settings.watched.push(false);
     let whose = rng.choose_multiple(turns, 2);
     let [large, small] = whose[..] else { return };
-    // So near that who asks again and again is seen to.
+    // So near, and nobody's way varies, that who asks again and again is seen to.
     (settings.latency[small], settings.jitter) = (Duration::from_micros(200), 0.0);
     let begins = millis(rng, 200..3000);
     let waits = |permits: u32| Call {

@@ -215,10 +215,10 @@ impl Plan {
         replication::happen(seed, &settings, &mut events);
         shifts::former_master_goes_on(seed, &settings, &mut events);
         large::stops_the_line(seed, &mut settings, &mut events);
-        away::for_long(seed, &mut settings, &mut events);
         nested::is_let_go(seed, &mut settings, &mut events);
         unheard::nothing_is_heard(seed, &mut settings, &mut events);
         quiet::falls(seed, &mut settings, &mut events);
+        away::for_long(seed, &mut settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {
             seed,

@@ -15,7 +15,8 @@ use crate::judge::Object;
 /// gets through any more from some time on. Drawn apart.
 pub(super) fn nothing_is_heard(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x756e_6865_6172_6400);
-    if !chance(rng, 8) || settings.clients < 2 {
+    // Of a latch that gets another name some only learn by looking.
+    if !chance(rng, 8) || settings.clients < 2 || settings.latch {
         return;
     }
     let object = Object::Semaphore(settings.permits.len());
