@@ -388,10 +388,12 @@ async fn a_look_where_nothing_is_free_changes_nothing() {
         })
         .await;
 
-        let () = redis.pexpire(&line, SHORT).await.unwrap();
-        look().await;
-        let lasts: i64 = redis.pttl(&line).await.unwrap();
-        assert!(lasts > SHORT, "{layout:?}: {lasts} ms");
+        for key in [&line, &notes] {
+            let () = redis.pexpire(key, SHORT).await.unwrap();
+            look().await;
+            let lasts: i64 = redis.pttl(key).await.unwrap();
+            assert!(lasts > SHORT, "{layout:?}: {key} lasts {lasts} ms");
+        }
 
         // Somebody waits for it, and then nobody does any more.
         let mut noted = note(&mut redis, &notes, id).await;

@@ -7,7 +7,7 @@
 --   on with the next part, which sees to all that anew
 -- Publishes: nothing
 -- Repeat-safe: yes, nothing is stored; only what has expired is removed, which nobody counts where there are no tokens
--- Invariant: those who look leave it to the other parts to put the line's end off, once half of its life is over. A replica is noticed
+-- Invariant: those who look leave it to the other parts to put the end of line and notes off, once half of a life is over. A replica is noticed
 --   then, or when something has expired
 
 -- As redis.pcall, where a number is the answer; or nothing.
@@ -26,8 +26,9 @@ local function place_in_line(line, id)
   local rank = answered('ZRANK', line, id)
   local there = rank and redis.pcall('ZRANGE', line, rank, rank, 'WITHSCORES')
   if not there or there[2] ~= ARGV[17] then return end
-  local size, life = answered('ZCARD', line), answered('PTTL', line)
-  if size and life and life > ARGV[10] / 2 then return rank, size end
+  -- Who is told keeps the line, and not the notes.
+  local size, life, notes = answered('ZCARD', line), answered('PTTL', line), answered('PTTL', KEYS[#KEYS])
+  if size and life and notes and math.min(life, notes) > ARGV[10] / 2 then return rank, size end
 end
 
 local function look()
