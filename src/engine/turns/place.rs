@@ -29,8 +29,6 @@ pub(crate) struct Place {
     woken: bool,
     /// The report says nothing that the line does not have.
     tells_nothing: bool,
-    /// When it departed.
-    departed: Option<Instant>,
     /// This client was one of those who listened when it departed.
     listened: bool,
     /// Messages on the object's channel are heard.
@@ -79,7 +77,6 @@ impl Place {
             first: None,
             woken: false,
             tells_nothing: false,
-            departed: None,
             listened: false,
             hears: false,
             leaves: false,
@@ -192,7 +189,6 @@ impl Place {
     /// `batch` departs, `of_waiters` being what there is to say of those who wait.
     pub(crate) fn departs<P: Primitive>(&mut self, batch: &Batch<P>, of_waiters: Report) {
         let now = batch.departed.timer();
-        self.departed = Some(now);
         self.turns.comes_back(now);
         self.listened = batch.hears(&self.object);
         (self.hears, self.leaves) = (self.listened, false);
@@ -219,12 +215,11 @@ impl Place {
         names.into_iter().filter(|_| self.report.is_some())
     }
 
-    /// The numbers of the report, at the end of the batch's arguments.
-    pub(crate) fn write(&self, args: &mut Vec<Arg>) {
+    /// The numbers of the report, at the end of the arguments of the batch that has `departed` then.
+    pub(crate) fn write(&self, departed: Instant, args: &mut Vec<Arg>) {
         if let Some(report) = self.report {
             // Behind a look that was no use it is later.
-            let later = self.departed.map(|departed| departed.elapsed());
-            report.later(later.unwrap_or_default()).write(args);
+            report.later(departed.elapsed()).write(args);
         }
     }
 
@@ -255,8 +250,8 @@ impl Place {
         }
         let look = self.turns.look_at();
         // Where it has not been subscribed yet, it asks when it is.
-        let asked_beside = report.is_none() && self.listened;
-        let believes = said.waiting && asked_beside && !self.turns.knows_enough(now);
+        let reported = report.is_some();
+        let believes = said.waiting && self.listened && !reported && !self.turns.knows_enough(now);
         let seen = match verdict {
             Some(Verdict::Seen(seen)) => Some(seen),
             _ => None,

@@ -173,7 +173,7 @@ impl Primitive for PermitExpirable {
         }
         self.place.departs(batch, Self::report(batch));
         steps::encode(batch, args);
-        self.place.write(args);
+        self.place.write(batch.departed.timer(), args);
     }
 
     fn keys(&self, keys: &Keys) -> Vec<Arc<str>> {

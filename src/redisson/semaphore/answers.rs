@@ -38,16 +38,9 @@ impl Permits {
         self.looking_unprompted = false;
         self.available = 0;
         self.seen = Some(batch.departed.timer());
-        Verdict {
-            replies: batch
-                .calls
-                .iter()
-                .map(|_| Done::Reply(Reply::Number(1)))
-                .collect(),
-            grants: batch.asks.iter().map(|_| Got::Nothing).collect(),
-            look: if comes { Look::Now } else { Look::No },
-            ..Verdict::new(Vec::new(), [], Look::No)
-        }
+        let look = if comes { Look::Now } else { Look::No };
+        let nothing = batch.asks.iter().map(|_| None);
+        Verdict::new(vec![Reply::Number(1)], nothing, look)
     }
 
     /// Notes what the server has answered to `batch`.

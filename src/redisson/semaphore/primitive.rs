@@ -249,7 +249,7 @@ impl Primitive for Permits {
             ["acquire", "*acquire"]
         };
         batch.steps.write(words, args);
-        self.place.write(args);
+        self.place.write(batch.departed.timer(), args);
         if let Some(entry) = &self.record.entry {
             if entry.opens {
                 args.push(Arg::millis(entry.time_out));

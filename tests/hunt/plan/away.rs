@@ -9,7 +9,6 @@ use super::chance::{chance, millis};
 use super::faults::LinkFault;
 use super::settings::Settings;
 use super::{Event, What};
-use crate::judge::Object;
 
 /// A client can't reach the server for so long, and what it sends at last, for the first time, is lost as well. Drawn apart.
 pub(super) fn for_long(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
@@ -17,9 +16,7 @@ pub(super) fn for_long(seed: u64, settings: &mut Settings, events: &mut Vec<Even
     if !chance(rng, 2) {
         return;
     }
-    let object = Object::Semaphore(settings.permits.len());
-    settings.permits.push(1);
-    settings.watched.push(false);
+    let object = settings.one_more_semaphore(1);
     let place = rng.usize(..settings.clients);
     let begins = millis(rng, 1000..6000);
     let lasts = Duration::from_secs(rng.u64(305..345));

@@ -8,7 +8,6 @@ use super::calls::{Ask, Call};
 use super::chance::{chance, millis};
 use super::settings::Settings;
 use super::{Event, What};
-use crate::judge::Object;
 
 /// One client wants all permits of a semaphore of their own, of which somebody keeps one for long, while callers of another
 /// pass it with the rest, until they may not any more: what is free then is not for them. Drawn apart.
@@ -21,9 +20,7 @@ pub(super) fn stops_the_line(seed: u64, settings: &mut Settings, events: &mut Ve
         return;
     }
     let permits = rng.u32(2..5);
-    let object = Object::Semaphore(settings.permits.len());
-    settings.permits.push(permits.into());
-    settings.watched.push(false);
+    let object = settings.one_more_semaphore(permits.into());
     let whose = rng.choose_multiple(turns, 2);
     let [large, small] = whose[..] else { return };
     // So near, and nobody's way varies, that who asks again and again is seen to.

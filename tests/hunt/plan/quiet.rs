@@ -8,7 +8,6 @@ use super::calls::{Ask, Call, Give};
 use super::chance::{chance, millis, pick};
 use super::settings::Settings;
 use super::{Event, What};
-use crate::judge::Object;
 
 /// So many semaphores.
 const SEMAPHORES: usize = 6;
@@ -22,9 +21,7 @@ pub(super) fn falls(seed: u64, settings: &mut Settings, events: &mut Vec<Event>)
     }
     let until = settings.healing.as_millis() as u64;
     for _ in 0..SEMAPHORES {
-        let object = Object::Semaphore(settings.permits.len());
-        settings.permits.push(1);
-        settings.watched.push(false);
+        let object = settings.one_more_semaphore(1);
         let place = rng.usize(..settings.clients);
         // So soon after the second one has been told to wait nobody else is asked.
         let there_and_back = settings.latency[place] * 2;

@@ -7,6 +7,7 @@ use fastrand::Rng;
 use super::chance::{chance, millis, pick};
 use super::recipes::Recipe;
 use super::replication::Replication;
+use crate::judge::Object;
 use crate::sim::scripts;
 
 /// Without a limit that anybody would notice.
@@ -124,6 +125,14 @@ impl Settings {
         latency
             .min(farthest(self.response_timeout, self.crossing(second)))
             .min(farthest(self.connect_timeout, self.round_trip(second) * 2))
+    }
+
+    /// A semaphore of so many permits that nothing else is about.
+    pub(super) fn one_more_semaphore(&mut self, permits: i64) -> Object {
+        let object = Object::Semaphore(self.permits.len());
+        self.permits.push(permits);
+        self.watched.push(false);
+        object
     }
 
     /// So many clients with a semaphore of so many permits, near the server, and nobody else.

@@ -9,7 +9,6 @@ use super::chance::{chance, millis};
 use super::faults::LinkFault;
 use super::settings::Settings;
 use super::{Event, What};
-use crate::judge::Object;
 
 /// One client keeps the only permit of a semaphore of their own, and another one waits for it, to which nothing that it would hear
 /// gets through any more from some time on. Drawn apart.
@@ -19,9 +18,7 @@ pub(super) fn nothing_is_heard(seed: u64, settings: &mut Settings, events: &mut 
     if !chance(rng, 8) || settings.clients < 2 || settings.latch {
         return;
     }
-    let object = Object::Semaphore(settings.permits.len());
-    settings.permits.push(1);
-    settings.watched.push(false);
+    let object = settings.one_more_semaphore(1);
     let whose = rng.choose_multiple(0..settings.clients, 2);
     let [keeper, waiter] = whose[..] else { return };
     // Nor does it look by itself.
