@@ -94,21 +94,38 @@ pub async fn outcome(
     after_each: impl AsyncFn(),
 ) -> Vec<String> {
     let client = connect(proxy.url()).await;
+    let mut results = results(proxy, &client, name, after_each).await;
+    client.shutdown().await.unwrap();
+    results.extend(left_behind(server, name).await);
+    results
+}
+
+/// What all steps answer, one after the other, before anything gives the records back: that is no part of the sequence.
+pub async fn results(
+    proxy: &Proxy,
+    client: &Client,
+    name: &str,
+    after_each: impl AsyncFn(),
+) -> Vec<String> {
     let mut results = Vec::new();
     for number in 0..STEPS {
-        let result = timeout(LIMIT, step(number, &client, name)).await;
+        let result = timeout(LIMIT, step(number, client, name)).await;
         results.push(result.unwrap_or_else(|_| panic!("step {number} hangs")));
         after_each().await;
     }
-    // What gives the records back is no part of it.
     proxy.clear_fates();
-    client.shutdown().await.unwrap();
+    results
+}
+
+/// What the sequence has left behind, as text.
+pub async fn left_behind(server: &RedisServer, name: &str) -> Vec<String> {
     let mut control = server.connection().await;
+    let mut all = Vec::new();
     for end in ["", "-moved", "-copied"] {
         let left = snapshot(&mut control, &format!("{name}{end}")).await;
-        results.push(format!("{:?}", (left.kind, left.value, left.ttl)));
+        all.push(format!("{:?}", (left.kind, left.value, left.ttl)));
     }
-    results
+    all
 }
 
 /// What the undisturbed sequence answers.
