@@ -265,16 +265,17 @@ async fn nobody_waits_for_clients_that_do_not_come() {
 
 const GHOST: &str = "00000000-0000-0000-0000-000000000000";
 
+async fn pubsub(server: &RedisServer) -> redis::aio::PubSub {
+    let client = redis::Client::open(server.url()).unwrap();
+    client.get_async_pubsub().await.unwrap()
+}
+
 /// Two permits are free, and a client that listens and does not come stands before all others. Its ear is returned.
 async fn two_permits_and_a_ghost(
     server: &RedisServer,
     connection: &mut MultiplexedConnection,
 ) -> redis::aio::PubSub {
-    let mut ear = redis::Client::open(server.url())
-        .unwrap()
-        .get_async_pubsub()
-        .await
-        .unwrap();
+    let mut ear = pubsub(server).await;
     ear.subscribe(format!("{LINE}:{GHOST}")).await.unwrap();
     let now = now(connection).await;
     stand(connection, GHOST.as_bytes(), &(now - 5_000_000).to_string()).await;
@@ -322,6 +323,45 @@ async fn a_permit_kept_for_a_ghost_is_free_for_all_after_a_moment() {
             .unwrap();
     }
     assert!(served.load(Ordering::SeqCst));
+}
+
+/// It may be a permit that was taken back by whoever told the ghost of it, and is free again before the ghost is passed.
+#[tokio::test]
+async fn who_releases_looks_whether_one_comes_that_others_have_told() {
+    let server = RedisServer::start().await;
+    let clients = clients(&server).await;
+    let mut connection = server.connection().await;
+    clients[0].drain_permits().await.unwrap();
+    let mut ear = pubsub(&server).await;
+    for channel in ["redisson_sc:{recorded}", LINE, &format!("{LINE}:{GHOST}")] {
+        ear.subscribe(channel).await.unwrap();
+    }
+    let waiting = [&clients[0], &clients[1]].map(|client| {
+        let client = client.clone();
+        tokio::spawn(async move { client.acquire(1).await })
+    });
+    let [knows, waits] = waiting;
+    until("both stand in line", PATIENCE, async || {
+        in_line(&mut connection).await == 2
+    })
+    .await;
+    knows.abort();
+    until("one has left", PATIENCE, async || {
+        in_line(&mut connection).await == 1
+    })
+    .await;
+    let now = now(&mut connection).await;
+    stand(
+        &mut connection,
+        GHOST.as_bytes(),
+        &(now - 5_000_000).to_string(),
+    )
+    .await;
+    let told = format!("1 {now} {now} 150000 0 1");
+    write(&mut connection, GHOST.as_bytes(), told.as_bytes()).await;
+    clients[0].release(1).await.unwrap();
+    let served = tokio::time::timeout(PATIENCE, waits).await;
+    served.expect("who released looked").unwrap().unwrap();
 }
 
 /// Whoever has told the ghost looks whether it came; a client that is shut down does so for a moment only.

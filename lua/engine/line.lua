@@ -16,8 +16,8 @@
 --   much is left then, nothing if it may not be written. `own`: `since`, `want` and `ticket` (the same number for the same
 --   caller) of the first who waits on, if one `waits`; it `stops` the line; there are `others` of ours; `passes`: those
 --   are served who came then, or 0; `reach`: how much is free now, or may be soon; nothing where nobody asks for `first`.
---   Then `told`: this client looks whether others come; `pause`: when, or 0; `first`: who came later needs a look here; `gone`: how many
---   have been taken out
+--   Then `told`: this client looks whether others come; `kept_before`: some have been told in an earlier script, and may come still;
+--   `pause`: when it is to be seen, or 0; `first`: who came later needs a look here; `gone`: how many have been taken out
 -- Publishes: "turn" to "<key>:<client id>" of each whose turn it is; "new" to "<key>" by the first in line: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
 -- Invariant: what is stored decides who comes first, and nothing else; what can't be read counts as missing; both keys
@@ -154,6 +154,7 @@ local open_line = LINE and function(line)
     local fits = line:part_of(e, left)
     if not fits and (line.fits or not line:stops(e)) then return 0 end
     if e.told > 0 then
+      line.kept_before = true
       line:wait(e.told + e.patience - now)
     elseif fits and e.patience > line.far and line:rests() then
       line.spared = line.spared or e

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::engine::primitive::{Batch, Primitive};
 use crate::engine::request::Arg;
 
-/// No pause is longer, whatever is stored: mostly permits are kept for others for some milliseconds.
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// No pause is longer, whatever is stored: so long those have time at most who are far away.
+const LONGEST_PAUSE: Duration = Duration::from_millis(150);
 
 /// What a batch tells the server about the callers that wait, for the rule of turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Seen {
     /// Callers of this client were held back from what is free.
     pub(crate) held: bool,
-    /// Others were told of it just now; this client sees to it that they come.
+    /// Others were told of it, just now or before it was free again; this client sees to it that they come.
     pub(super) told: bool,
     /// When it is to be seen whether those came who were told, now or before.
     pub(super) pause: Option<Duration>,
