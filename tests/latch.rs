@@ -206,6 +206,20 @@ async fn a_latch_that_vanishes_lets_its_waiters_go() {
     served(waits).await;
 }
 
+/// Somebody has given it a time to live of more than Lua writes out by itself.
+#[tokio::test]
+async fn a_latch_that_lasts_for_ages_is_waited_for() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url()).await;
+    let latch = client.count_down_latch("old");
+    latch.try_set_count(1).await.unwrap();
+    let _: () = control.pexpire("old", 200_000_000_000_000).await.unwrap();
+    let waits = waiter(&mut control, &latch).await;
+    latch.count_down().await.unwrap();
+    served(waits).await;
+}
+
 #[tokio::test]
 async fn what_all_objects_can_do() {
     let server = RedisServer::start().await;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{
-    Client, Error, ExpireCondition, Held, LeasedSemaphore, NameMapper, RPermitExpirableSemaphore,
-    RemainingTtl, Result,
+    Client, Effect, Error, ExpireCondition, Held, LeasedSemaphore, NameMapper,
+    RPermitExpirableSemaphore, RemainingTtl, Result,
 };
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, scripts, stored};
@@ -358,6 +358,36 @@ async fn guards_that_are_served_when_all_are_taken_away_stay() {
         assert_eq!(guard.release().await, Ok(true));
     }
     assert_eq!(counts(&jobs).await, [1500, 0, 1500]);
+}
+
+/// The first thousand are gone when the server refuses the rest.
+#[tokio::test]
+async fn who_has_taken_a_part_of_all_away_is_not_told_that_nothing_was_done() {
+    let (server, _client, jobs) = start(1500).await;
+    let mut control = server.connection().await;
+    for _ in 0..3 {
+        let _: Vec<Held> = jobs.acquire_many(500).await.unwrap();
+    }
+    let proxy = Proxy::start(&server).await;
+    let far = Client::builder(proxy.url()).retry_window(Duration::from_millis(300));
+    let far = far.connect().await.unwrap();
+    let far = far.permit_expirable_semaphore("jobs");
+    // The server knows the script then.
+    assert_eq!(far.available_permits().await, Ok(0));
+    proxy.at_script(2, Fate::HoldRequest);
+    let clears = tokio::spawn(async move { far.release_all().await });
+    proxy.until_struck(1).await;
+    let refuse = ["CONFIG", "SET", "min-replicas-to-write", "1"];
+    let () = redis::cmd(refuse[0])
+        .arg(&refuse[1..])
+        .query_async(&mut control)
+        .await
+        .unwrap();
+    proxy.deliver(1).await;
+    let told = timeout(LIMIT, clears).await.expect("it ends").unwrap();
+    let error = told.unwrap_err();
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    assert_eq!(jobs.acquired_permits().await, Ok(500));
 }
 
 /// What changes between two pages: the last one that was listed goes, or all are renewed again and again.

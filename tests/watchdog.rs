@@ -419,7 +419,7 @@ async fn a_lost_reply_of_the_reclaiming_script_changes_nothing() {
         bury(&mut redis, "dead:1", 2).await;
         proxy.at_script(1, fate);
         let lost = far.reclaim().await.unwrap_err();
-        assert!(matches!(lost, Error::Unavailable { .. }), "{lost}");
+        assert!(matches!(lost, Error::OutcomeUnknown { .. }), "{lost}");
         until_books(&server, (before + 2, 0)).await;
         until("it is back", LIMIT, async || {
             matches!(far.reclaim().await.as_deref(), Ok([]))

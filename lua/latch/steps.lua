@@ -53,7 +53,7 @@ elseif text and not exists then
   changes[1] = { 'DEL', OBJECT }
 end
 local open = opened or left <= 0
-local words = (open and 'open' or asked and not new and redis.call('PTTL', OBJECT) or '-1') .. results
+local words = (open and 'open' or asked and not new and string.format('%.0f', redis.call('PTTL', OBJECT)) or '-1') .. results
 
 local known, old = on_record('done ' .. words, changes[1])
 if known then return known end

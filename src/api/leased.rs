@@ -30,7 +30,7 @@ use crate::stats::Holding;
 /// # Order
 ///
 /// Callers that wait are served in the order of their arrival. `try_acquire` takes what is not due to those who
-/// wait. ([`RPermitExpirableSemaphore`](crate::RPermitExpirableSemaphore) keeps order within a client only.)
+/// wait. (That of [`RPermitExpirableSemaphore`](crate::RPermitExpirableSemaphore) takes what is free, whoever waits, as Redisson's.)
 #[async_trait]
 pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The semaphore's name, as the user gave it.
@@ -51,7 +51,7 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     #[must_use = "nothing gives back what this takes but a call of `release`; `permit` gives a guard"]
     async fn acquire(&self) -> Result<Held>;
 
-    /// Takes a permit if one is free now and not due to somebody who waits.
+    /// Takes a permit if one is free now; see [the order](Self#order).
     #[must_use = "nothing gives back what this takes but a call of `release`; `try_permit` gives a guard"]
     async fn try_acquire(&self) -> Result<Option<Held>>;
 
@@ -116,6 +116,7 @@ pub trait LeasedSemaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
 }
 
 /// A permit that was granted.
+#[must_use = "nothing gives it back but a call of `release`"]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     pub(crate) id: Arc<str>,

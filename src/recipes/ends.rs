@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::settings::{Layout, Settings};
 
-/// As in `lua/recipes/slots.lua`.
+/// `ENDS` in `lua/recipes/slots.lua`.
 const PAGE: u32 = 128;
 
 /// What is known of the pages.

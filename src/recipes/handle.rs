@@ -126,9 +126,14 @@ impl Handle {
 
     pub(super) async fn try_acquire(&self) -> Result<Option<Held>> {
         // It is not refused for the sake of a lock that peers hold for moments only.
-        let lock = self.settings.lock.as_ref();
-        let wait = lock.map_or(Duration::ZERO, |_| self.settings.check_interval);
-        self.take(true, Wait::No, Some(wait)).await
+        let (bound, wait) = match &self.settings.lock {
+            Some(_) => {
+                let wait = self.settings.check_interval;
+                (Wait::For(wait), wait)
+            }
+            None => (Wait::No, Duration::ZERO),
+        };
+        self.take(true, bound, Some(wait)).await
     }
 
     pub(super) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {

@@ -212,7 +212,14 @@ impl Keeping {
         let mut pause = period;
         loop {
             tokio::time::sleep(pause).await;
-            let Some(line) = line.upgrade() else { return };
+            let Some(line) = line.upgrade() else {
+                if !self.alike(lasts).is_empty() {
+                    tracing::warn!(
+                        "a lock is left to its time, as nobody is there any more who could unlock it"
+                    );
+                }
+                return;
+            };
             if line.client().is_finished() {
                 // They last for as long as they do.
                 self.lock().kept.clear();

@@ -23,7 +23,8 @@ use crate::sync::{Mutex, MutexGuard};
 /// taken away, so a peer between its two steps loses nothing.
 ///
 /// It is **not reentrant**: an owner that holds it and asks again waits like everybody else, and `try_lock` is `false`.
-/// Without a lease it lasts for the [`timeout`](StringLock::timeout) and is refreshed every third of it.
+/// Without a lease it lasts for the [`timeout`](StringLock::timeout) and is refreshed every third of it, as long as the handle that took
+/// it, a clone of it or a guard is there: when nobody is who could unlock it, it ends with its time.
 #[derive(Clone)]
 pub struct StringLock {
     handle: Handle,

@@ -223,7 +223,11 @@ impl<L: Commands> Object<'_, L> {
         Ok(match self.read("expire_time", "PEXPIRETIME").await? {
             -2 => ExpireTime::Missing,
             -1 => ExpireTime::Persistent,
-            millis => ExpireTime::At(UNIX_EPOCH + Duration::from_millis(millis.unsigned_abs())),
+            millis => {
+                let since = Duration::from_millis(millis.unsigned_abs());
+                // Where the clock cannot express it there is no end.
+                (UNIX_EPOCH.checked_add(since)).map_or(ExpireTime::Persistent, ExpireTime::At)
+            }
         })
     }
 

@@ -1,10 +1,10 @@
 //! One line for every primitive: what a primitive is, and what the line does with it.
 //!
-//! A [`Primitive`] is a state machine: no I/O, no clock, no task, no lock. It says what travels, who asks, how that is
+//! A [`Primitive`] is a state machine: it does no I/O, starts no task and waits for nothing. It says what travels, who asks, how that is
 //! written and read, what gives a grant back, what is owed, and what a message means. Everything that *happens* is the
 //! line's, once for all primitives: the queue of calls, those who wait and until when, one round at a time, repetition
 //! of what was not answered, subscriptions, and what becomes of a caller who goes. The line has two halves; the one
-//! that decides ([`State`](state::State)) is as pure as the primitive, and is called under one lock with it.
+//! that decides ([`State`](state::State)) does no more than the primitive, and is called under one lock with it.
 //!
 //! # The rules that the line keeps
 //!
@@ -14,7 +14,7 @@
 //!   not been granted.
 //! - **At its deadline** a waiter keeps its ticket: the next question that names it is its last, and the answer to
 //!   that is its answer.
-//! - **What was sent and not answered** is asked about by its number. If the server has not seen it, it never will, and
+//! - **What was sent and not answered** is asked about by its number (that of a lock is sent again, which comes to the same). If the server has not seen it, it never will, and
 //!   those calls are made again that somebody still wants, or that are owed.
 //! - **A refusal is what the script says it is.** `refused` means that no sending has done anything. An error of the
 //!   server's means that for this sending only: behind an unanswered one the outcome is unknown. Where several travel

@@ -16,7 +16,7 @@ use crate::api::PermitHolder;
 use crate::clock::Moment;
 use crate::engine::core::Core;
 use crate::engine::keys::Keys;
-use crate::engine::once::{refused, unexpected_answer};
+use crate::engine::once::{in_part, refused, unexpected_answer};
 use crate::engine::request::{Arg, Request, Script};
 use crate::engine::unheard::Heard;
 use crate::engine::window;
@@ -26,6 +26,8 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::transport::{Command, Failure, Reason, Refusal, Value};
 
 static RECLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RECLAIM));
+/// What callers make of it is called so.
+pub(crate) const RECLAIM_CALL: &str = "reclaim";
 
 /// One script call looks after this many semaphores at the most.
 const MOST_KEYS: usize = 100;
@@ -202,22 +204,32 @@ impl Core {
             left: None,
             renewal: None,
         };
+        let began = Instant::now();
         let mut all = Vec::new();
         loop {
-            let request = self.request(std::slice::from_ref(&look));
-            let answer = self.ask_once(keys, &request).await?;
-            let Some(seen) = read(&answer, 1).and_then(|mut seen| seen.pop()) else {
-                return Err(unexpected_answer(keys.name(), &answer, None));
-            };
-            if !seen.failure.is_empty() {
-                let error = refused(keys.name(), &Refusal::from_text(&seen.failure));
-                return Err(self.explain(error, || keys.typed()).await);
+            match self.reclaim_some(keys, &look).await {
+                Ok(dead) if dead.is_empty() => return Ok(all),
+                Ok(dead) => all.extend(dead),
+                Err(error) if all.is_empty() => return Err(error),
+                Err(error) => {
+                    return Err(in_part(keys.name(), RECLAIM_CALL, began.elapsed(), error));
+                }
             }
-            if seen.dead.is_empty() {
-                return Ok(all);
-            }
-            all.extend(seen.dead);
         }
+    }
+
+    /// So many as one script gives back for.
+    async fn reclaim_some(&self, keys: &Keys, look: &Look) -> Result<Vec<PermitHolder>> {
+        let request = self.request(std::slice::from_ref(look));
+        let answer = self.ask_once(keys, RECLAIM_CALL, &request).await?;
+        let Some(seen) = read(&answer, 1).and_then(|mut seen| seen.pop()) else {
+            return Err(unexpected_answer(keys.name(), &answer, None));
+        };
+        if !seen.failure.is_empty() {
+            let error = refused(keys.name(), &Refusal::from_text(&seen.failure));
+            return Err(self.explain(error, || keys.typed()).await);
+        }
+        Ok(seen.dead)
     }
 
     /// What is on record at the semaphore with these keys.
@@ -226,7 +238,7 @@ impl Core {
             return Ok(Vec::new());
         };
         let request = Request::Plain(Command::new("HGETALL").key(&holders.held));
-        let answer = self.ask_once(keys, &request).await?;
+        let answer = self.ask_once(keys, "holders", &request).await?;
         let Value::Array(words) = &answer else {
             return Err(unexpected_answer(keys.name(), &answer, None));
         };
@@ -236,14 +248,26 @@ impl Core {
         holders.ok_or_else(|| unexpected_answer(keys.name(), &answer, None))
     }
 
-    async fn ask_once(&self, keys: &Keys, request: &Request) -> Result<Value> {
+    async fn ask_once(
+        &self,
+        keys: &Keys,
+        operation: &'static str,
+        request: &Request,
+    ) -> Result<Value> {
         let began = Instant::now();
+        let name = keys.name().to_owned();
         let refusal = match self.try_once(request).await {
             Ok(answer) => return Ok(answer),
             Err(Failure::Refused(refusal) | Failure::NoConnection(refusal)) => refusal,
-            Err(Failure::Unanswered { detail, .. }) => Refusal::unreachable(detail),
+            Err(Failure::Unanswered { detail, .. }) => {
+                return Err(Error::OutcomeUnknown {
+                    name,
+                    operation,
+                    waited: began.elapsed(),
+                    detail,
+                });
+            }
         };
-        let name = keys.name().to_owned();
         Err(match refusal.reason {
             _ if self.is_finished() => Error::ShutDown { name },
             Reason::Unreachable => Error::Unavailable {

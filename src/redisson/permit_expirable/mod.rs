@@ -12,11 +12,14 @@ use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::names;
 use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::keys::shortened;
+use crate::engine::once::in_part;
 use crate::engine::primitive::{Line, Primitive};
 use crate::engine::request::Script;
 use crate::engine::turns::Place;
@@ -448,13 +451,20 @@ impl RPermitExpirableSemaphore {
     /// listed once; of those who come or are renewed meanwhile some may be missing: it ends after twice as many pages as there were at
     /// the beginning. Redisson has no counterpart.
     pub async fn holders(&self) -> Result<Vec<Holder>> {
+        let calling = self.calling("holders", Dropped::Harmless);
+        self.core.call(calling, pin!(Some(self.pages()))).await
+    }
+
+    async fn pages(&self) -> Result<Vec<Holder>> {
         let mut holders: Vec<Holder> = Vec::new();
         let mut seen = std::collections::HashSet::new();
         // Those who come meanwhile stand behind, and so do those who are renewed: that would be without end.
-        let held = self.acquired_permits().await?.unsigned_abs();
+        let Reply::Count(held) = self.line.call(Call::Count(Counted::Acquired)).await? else {
+            return Ok(holders);
+        };
         let mut from: Arc<str> = "".into();
-        for _ in 0..2 * (1 + held / PAGE) {
-            let Reply::Page(page) = self.run(Call::List(from), Ok).await? else {
+        for _ in 0..2 * (1 + held.unsigned_abs() / PAGE) {
+            let Reply::Page(page) = self.line.call(Call::List(from)).await? else {
                 return Ok(holders);
             };
             let new = page.holders.into_iter();
@@ -472,12 +482,27 @@ impl RPermitExpirableSemaphore {
     ///
     /// Redis: as the release of all of them, a thousand at a time, those that end first before the others; as many as were held at the
     /// beginning. Redisson has no counterpart.
+    ///
+    /// # Errors
+    ///
+    /// Those of every operation; [`OutcomeUnknown`](Error::OutcomeUnknown), too, where it fails behind the first thousand: those are gone.
     pub async fn release_all(&self) -> Result<u64> {
+        let calling = self.calling("release_all", Dropped::Withdrawn);
+        self.core.call(calling, pin!(Some(self.clear()))).await
+    }
+
+    async fn clear(&self) -> Result<u64> {
+        let began = Instant::now();
         let (mut taken, mut most) = (0, u64::MAX);
         let kept = self.kept_now();
         loop {
-            let Reply::Cleared(some, left) = self.run(Call::Clear(most - taken), Ok).await? else {
-                return Ok(taken);
+            let (some, left) = match self.line.call(Call::Clear(most - taken)).await {
+                Ok(Reply::Cleared(some, left)) => (some, left),
+                Ok(_) => return Ok(taken),
+                Err(error) if taken == 0 => return Err(error),
+                Err(error) => {
+                    return Err(in_part(self.name(), "release_all", began.elapsed(), error));
+                }
             };
             taken += some;
             // Those who come meanwhile are not meant.
@@ -513,10 +538,14 @@ impl RPermitExpirableSemaphore {
 
     /// What a call is answered is read as a part of it, so that it counts as failed where that is an error.
     async fn run<T>(&self, call: Call, read: impl FnOnce(Reply) -> Result<T>) -> Result<T> {
-        let calling = engine::call::Call::new(self.name(), call.name(), Wait::No, call.dropped())
-            .about(self.line.keys().object());
+        let calling = self.calling(call.name(), call.dropped());
         let running = async { read(self.line.call(call).await?) };
         self.core.call(calling, pin!(Some(running))).await
+    }
+
+    fn calling(&self, operation: &'static str, dropped: Dropped) -> engine::call::Call<'_> {
+        engine::call::Call::new(self.name(), operation, Wait::No, dropped)
+            .about(self.line.keys().object())
     }
 
     async fn give_back<T>(&self, id: &str, released: impl FnOnce(bool) -> Result<T>) -> Result<T> {

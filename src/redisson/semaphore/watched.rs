@@ -1,10 +1,13 @@
 //! Watched semaphores: the permits of guards come back when their process dies.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use super::calls::{Call, Grant};
 use super::{RSemaphore, nudge};
 use crate::api::{OnRecord, PermitHolder};
+use crate::engine;
+use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
@@ -75,8 +78,7 @@ impl RSemaphore {
     pub async fn holders(&self) -> Result<Vec<PermitHolder>> {
         self.line.keys().check()?;
         let holders = self.core().holders(self.line.keys());
-        let holders = self.core().within(holders).await;
-        let holders = holders.map_err(|error| self.core().stats.failed(error))?;
+        let holders = self.asked("holders", Dropped::Harmless, holders).await?;
         Ok(holders
             .into_iter()
             .filter(|holder| holder.permits() > 0)
@@ -94,7 +96,9 @@ impl RSemaphore {
     /// # Errors
     ///
     /// Those of every operation, and [`Server`](Error::Server) where the counter can take no more. It is not repeated:
-    /// [`Unavailable`](Error::Unavailable) where there is no connection, or no answer. It may be called again.
+    /// [`Unavailable`](Error::Unavailable) at once where there is no connection, and
+    /// [`OutcomeUnknown`](Error::OutcomeUnknown) where there is no answer, or where it fails behind the first 64 of many: whoever is given
+    /// back for by then is known to the log of nobody. It may be called again.
     ///
     /// # Cancel safety
     ///
@@ -102,8 +106,7 @@ impl RSemaphore {
     pub async fn reclaim(&self) -> Result<Vec<PermitHolder>> {
         self.line.keys().check()?;
         let dead = self.core().reclaim(self.line.keys());
-        let dead = self.core().within(dead).await;
-        let dead = dead.map_err(|error| self.core().stats.failed(error))?;
+        let dead = self.asked("reclaim", Dropped::CarriedOut, dead).await?;
         if !dead.is_empty() {
             nudge::has_been_given_more(&self.line);
         }
@@ -111,6 +114,18 @@ impl RSemaphore {
             .into_iter()
             .filter(|holder| holder.permits() > 0)
             .collect())
+    }
+
+    /// What is asked of the server without the line, within the time that a call has.
+    async fn asked<T>(
+        &self,
+        operation: &'static str,
+        dropped: Dropped,
+        asking: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let call = engine::call::Call::new(self.name(), operation, Wait::No, dropped);
+        let asking = self.core().within(asking);
+        self.core().call(call, pin!(Some(asking))).await
     }
 
     /// Takes permits for a guard.
