@@ -72,6 +72,7 @@ impl fmt::Debug for NameMapper {
 /// Which messages wake those who wait in a cluster; see
 /// [`ClientBuilder::sharded_pubsub`](crate::ClientBuilder::sharded_pubsub).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ShardedPubSub {
     /// Sharded ones where the first node that is asked knows them (`PUBSUB SHARDNUMSUB`), as Redis 7.0 and later do.
     #[default]
@@ -84,6 +85,7 @@ pub enum ShardedPubSub {
 
 /// What is spoken with a server; see [`ClientBuilder::protocol`](crate::ClientBuilder::protocol).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Protocol {
     /// Known to every server.
     #[default]

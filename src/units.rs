@@ -2,6 +2,7 @@
 
 /// The unit of the times in a zset. All programs that share a semaphore must agree on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Units {
     /// Seconds with fractions, as Python's `time.time()` gives them.
     Seconds,

@@ -105,7 +105,7 @@ async fn what_is_granted_is_on_the_replica_already() {
     assert!(client.lock("door").try_lock().await.unwrap());
     assert_eq!(ask::<i64>(&pair.replica, &["EXISTS", "door"]).await, 1);
     let slots = client.set_semaphore("slots", 1);
-    slots.acquire().await.unwrap();
+    let _held = slots.acquire().await.unwrap();
     assert_eq!(ask::<i64>(&pair.replica, &["SCARD", "slots"]).await, 1);
 }
 

@@ -28,6 +28,7 @@ const REFUSED: &[u8] = b"refused ";
 
 /// When an expiry time is to be set; needs Redis 7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ExpireCondition {
     /// Only where there is none (`NX`, Redisson's `expireIfNotSet`).
     NotSet,

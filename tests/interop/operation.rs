@@ -147,6 +147,7 @@ fn conditional(mut args: Value, condition: Option<ExpireCondition>) -> Value {
             ExpireCondition::Set => "XX",
             ExpireCondition::Greater => "GT",
             ExpireCondition::Less => "LT",
+            other => unreachable!("{other:?}"),
         });
     }
     args

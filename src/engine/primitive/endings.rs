@@ -11,7 +11,7 @@ use crate::engine::once::{CLIENT_CLOSED, Patience, RUNTIME_ENDED, Trouble};
 use crate::error::{Error, Result};
 use crate::transport::Reason;
 
-/// A shutdown waits for a call that is to be made by then.
+/// A shutdown waits so long behind the last call of a caller for those that the answers ask for.
 const LONGEST_OWED: Duration = Duration::from_millis(200);
 
 /// An answer, and what is known of the sending that it belongs to.
@@ -41,6 +41,9 @@ impl<P: Primitive> State<P> {
             owed,
         } = verdict;
         let (mut again, mut surplus) = (Vec::new(), Vec::new());
+        if self.closed && batch.calls.iter().any(|queued| !queued.later) {
+            self.owes_until = Some(now + LONGEST_OWED);
+        }
         let calls = std::mem::take(&mut batch.calls);
         for (queued, done) in calls.into_iter().zip(replies) {
             match done {
@@ -243,7 +246,7 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// Nobody waits from now on. What was asked for is carried out, and what is to be done later, unless that is long. `sent`: the
+    /// Nobody waits from now on. What was asked for is carried out, and what is to be done soon behind that. `sent`: the
     /// batch under way may have been.
     pub(super) fn close(&mut self, name: &str, sent: bool, now: Instant) -> Told<P> {
         self.closed = true;
@@ -256,7 +259,8 @@ impl<P: Primitive> State<P> {
         })
     }
 
-    /// Each answer may ask for one more call: those who wait elsewhere would keep a closed client at it for ever.
+    /// Each answer may ask for one more call: those who wait elsewhere would keep a closed client at it for ever. So it makes them for a
+    /// moment behind the last call that somebody has made.
     fn settle_later(&mut self) {
         let (closed, until) = (self.closed, self.owes_until);
         let late = |then: Instant| closed && until.is_none_or(|until| then > until);

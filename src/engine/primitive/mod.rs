@@ -440,6 +440,8 @@ pub(crate) struct Queued<P: Primitive> {
     since: Instant,
     /// It takes back what the batch with this number was granted, which a failover may have taken with it.
     takes_back: Option<u64>,
+    /// An earlier answer has asked for it.
+    later: bool,
 }
 
 /// A waiter's question.

@@ -88,7 +88,7 @@ pub(super) struct State<P: Primitive> {
     pub(super) closed: bool,
     /// Who has an earlier ticket than this was there when a batch departed that has been answered.
     pub(super) told: Ticket,
-    /// Once it is closed, a call that is to be made later is made by then, or not at all.
+    /// Once it is closed, a call that an answer asks for is made by then, or not at all.
     pub(super) owes_until: Option<Instant>,
 }
 
@@ -123,6 +123,7 @@ impl<P: Primitive> State<P> {
             reply,
             since: now,
             takes_back: None,
+            later: false,
         }));
     }
 
@@ -194,6 +195,7 @@ impl<P: Primitive> State<P> {
                 reply: None,
                 since: now,
                 takes_back,
+                later: false,
             }));
         }
     }
@@ -344,7 +346,13 @@ impl<P: Primitive> State<P> {
             self.look = true;
         }
         if let Some((_, call)) = self.later.take_if(|(then, _)| *then <= now) {
-            self.call(call, None, now);
+            self.push(Item::Call(Queued {
+                call,
+                reply: None,
+                since: now,
+                takes_back: None,
+                later: true,
+            }));
         }
     }
 
