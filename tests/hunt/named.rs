@@ -15,6 +15,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
     vec![
         ("the ends of the dead are evicted", ends_of_the_dead()),
         (
+            "a client that was shut down long ago tells somebody who is frozen",
+            tells_behind_its_end(),
+        ),
+        (
             "what comes back of the dead is heard by nobody, and by a JVM later",
             reclaimed_unheard(),
         ),
@@ -175,6 +179,32 @@ fn record_evicted() -> Plan {
         vec![
             calls(1000, 0, keeps(SEMAPHORE, 14_000)),
             at(2000, What::Server(evicts)),
+        ],
+    )
+}
+
+/// A client gives back when it has been shut down for long, as it could not be before, and whom that has told is frozen.
+fn tells_behind_its_end() -> Plan {
+    let mut settings = Settings::plain(3, 1);
+    settings.retry_window = Duration::from_secs(30);
+    // Nobody looks by chance.
+    settings.safety_interval = Duration::from_secs(600);
+    let ends = Life::ShutDown {
+        drop_callers: true,
+        limit: None,
+    };
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps(SEMAPHORE, 500)),
+            calls(1200, 1, keeps(SEMAPHORE, 100)),
+            calls(1300, 2, keeps(SEMAPHORE, 100)),
+            at(
+                1400,
+                What::Link(0, LinkFault::LoseAnswer(Duration::from_secs(3))),
+            ),
+            at(1450, What::Life(1, Life::Freeze)),
+            at(2000, What::Life(0, ends)),
         ],
     )
 }
