@@ -15,6 +15,7 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, RSemaphore};
 use support::channel::Channel;
+use support::clients::release_as_redisson;
 use support::crowd::Crowd;
 use support::monitor::Monitor;
 use support::server::RedisServer;
@@ -325,43 +326,123 @@ async fn a_permit_kept_for_a_ghost_is_free_for_all_after_a_moment() {
     assert!(served.load(Ordering::SeqCst));
 }
 
-/// It may be a permit that was taken back by whoever told the ghost of it, and is free again before the ghost is passed.
-#[tokio::test]
-async fn who_releases_looks_whether_one_comes_that_others_have_told() {
-    let server = RedisServer::start().await;
-    let clients = clients(&server).await;
-    let mut connection = server.connection().await;
+/// A holder of all permits that knows that another client stands in line, with nobody else to look; and that client's caller.
+async fn before_one_who_waits(
+    server: &RedisServer,
+    connection: &mut MultiplexedConnection,
+    ear: &mut redis::aio::PubSub,
+) -> (RSemaphore, JoinHandle<redisson_semaphore::Result<()>>) {
+    let clients = clients(server).await;
     clients[0].drain_permits().await.unwrap();
-    let mut ear = pubsub(&server).await;
-    for channel in ["redisson_sc:{recorded}", LINE, &format!("{LINE}:{GHOST}")] {
+    for channel in ["redisson_sc:{recorded}", LINE] {
         ear.subscribe(channel).await.unwrap();
     }
-    let waiting = [&clients[0], &clients[1]].map(|client| {
+    let before = in_line(connection).await;
+    let [knows, waits] = [&clients[0], &clients[1]].map(|client| {
         let client = client.clone();
         tokio::spawn(async move { client.acquire(1).await })
     });
-    let [knows, waits] = waiting;
     until("both stand in line", PATIENCE, async || {
-        in_line(&mut connection).await == 2
+        in_line(connection).await == before + 2
     })
     .await;
     knows.abort();
     until("one has left", PATIENCE, async || {
-        in_line(&mut connection).await == 1
+        in_line(connection).await == before + 1
     })
     .await;
-    let now = now(&mut connection).await;
-    stand(
-        &mut connection,
-        GHOST.as_bytes(),
-        &(now - 5_000_000).to_string(),
-    )
-    .await;
-    let told = format!("1 {now} {now} 150000 0 1");
-    write(&mut connection, GHOST.as_bytes(), told.as_bytes()).await;
-    clients[0].release(1).await.unwrap();
+    (clients[0].clone(), waits)
+}
+
+/// One that listens and does not come stands before all others, and this is noted of it.
+async fn ghost(
+    connection: &mut MultiplexedConnection,
+    ear: &mut redis::aio::PubSub,
+    id: &str,
+    note: &str,
+) {
+    ear.subscribe(format!("{LINE}:{id}")).await.unwrap();
+    let since = now(connection).await - 5_000_000;
+    stand(connection, id.as_bytes(), &since.to_string()).await;
+    write(connection, id.as_bytes(), note.as_bytes()).await;
+}
+
+async fn served(waits: JoinHandle<redisson_semaphore::Result<()>>) {
     let served = tokio::time::timeout(PATIENCE, waits).await;
-    served.expect("who released looked").unwrap().unwrap();
+    served.expect("somebody looked").unwrap().unwrap();
+}
+
+/// It may be a permit that was taken back by whoever told the ghost of it, and is free again before the ghost is passed.
+#[tokio::test]
+async fn who_releases_looks_whether_one_comes_that_others_have_told() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let mut ear = pubsub(&server).await;
+    let (holder, waits) = before_one_who_waits(&server, &mut connection, &mut ear).await;
+    let now = now(&mut connection).await;
+    let told = format!("1 {now} {now} 150000 0 1");
+    ghost(&mut connection, &mut ear, GHOST, &told).await;
+    holder.release(1).await.unwrap();
+    served(waits).await;
+}
+
+/// Whoever told one has seen that somebody took the permit, which is given back by a program that does not take part: those who hear
+/// of it look. That is left to a few of them, by chance.
+#[tokio::test]
+async fn who_hears_of_a_release_looks_whether_one_comes_that_others_have_told() {
+    for _ in 0..12 {
+        let server = RedisServer::start().await;
+        let mut connection = server.connection().await;
+        let mut ears = Vec::new();
+        let now = now(&mut connection).await;
+        for (id, patience) in [150_000, 5_000, 5_000].into_iter().enumerate() {
+            let mut ear = pubsub(&server).await;
+            for channel in ["redisson_sc:{recorded}", LINE] {
+                ear.subscribe(channel).await.unwrap();
+            }
+            let note = format!("1 {now} 0 {patience} 0 1");
+            ghost(&mut connection, &mut ear, &format!("{id:036}"), &note).await;
+            ears.push(ear);
+        }
+        let mut ear = pubsub(&server).await;
+        let (holder, waits) = before_one_who_waits(&server, &mut connection, &mut ear).await;
+        holder.release(1).await.unwrap();
+        let left: i64 = connection.decr("recorded", 1).await.unwrap();
+        assert_eq!(left, 0);
+        holder.available_permits().await.unwrap();
+        release_as_redisson(&mut connection, "recorded", 1).await;
+        served(waits).await;
+    }
+}
+
+/// Who is near has come when whoever told both looks, and who is far away has its time still.
+#[tokio::test]
+async fn who_has_told_one_near_and_one_far_away_looks_after_both() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let mut ear = pubsub(&server).await;
+    let (holder, waits) = before_one_who_waits(&server, &mut connection, &mut ear).await;
+    let now = now(&mut connection).await;
+    const NEAR: &str = "00000000-0000-0000-0000-000000000001";
+    for (id, patience) in [(GHOST, 150_000), (NEAR, 20_000)] {
+        let note = format!("1 {now} 0 {patience} 0 1");
+        ghost(&mut connection, &mut ear, id, &note).await;
+    }
+    holder.release(2).await.unwrap();
+    // The near one takes its permit.
+    let () = redis::pipe()
+        .atomic()
+        .cmd("DECR")
+        .arg("recorded")
+        .zrem(LINE, NEAR)
+        .hdel(NOTES, NEAR)
+        .ignore()
+        .ignore()
+        .ignore()
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    served(waits).await;
 }
 
 /// Whoever has told the ghost looks whether it came; a client that is shut down does so for a moment only.

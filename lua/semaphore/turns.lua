@@ -12,7 +12,7 @@
 -- Returns: nothing by itself; it defines for batch.lua `listeners`, `steps_end`, `strict` and, where others listen,
 --   `turn`, `due` and `close_turn`, behind which `turn.silent` says that strangers are not to hear of what is free, and whose
 --   word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>": 1 if callers were held back from what
---   is free; 1 if this client is to see to it that those come who were told of it, and after how many microseconds it is to be seen whether they came, 0 if nobody is
+--   is free; 1 if this client is to see to it that those come who were told of it, 2 if whoever did is, and after how many microseconds it is to be seen whether they came, 0 if nobody is
 --   waited for; for how long a caller must have waited by now to be served within its process (may be less than nothing), "-"
 --   for none; how many strangers listen; how many clients stand in line; 1 if this client is one of the first three. Or "turn:off": the server does not let the line be kept
 -- Publishes: "soon" to whoever has come among the first three in line, and "turn" to these where strangers may be faster than
@@ -50,10 +50,10 @@ if time and not time.err then
   turn = {
     line = line, strangers = math.max(0, listeners - ours), clients = clients, ours = ours, own = own,
     head = now - ARGV[first], last = now - ARGV[first + 1], named = named, waiting = ARGV[first + 3] + 0,
-    ticket = ARGV[first + 4] + 0, handed_over = ARGV[first + 7] + 0, asked = 0, served = 0, kept = 0, held = false,
+    ticket = ARGV[first + 4] + 0, handed_over = ARGV[first + 7] + 0, heard = ARGV[first + 8] + 0, asked = 0, served = 0, kept = 0, held = false,
   }
   if turn.strangers > 0 then
-    turn.account = open_account(line, turn.strangers, clients, before, ARGV[first + 8] + 0)
+    turn.account = open_account(line, turn.strangers, clients, before, turn.heard)
     turn.kept = turn.account.kept
   end
 end
@@ -123,10 +123,11 @@ local function close_turn(total, announces)
     tell(near[3], 'turn')
   end
   local is_near = near[1] == line.id or near[2] == line.id or near[3] == line.id
-  -- Whoever told them may have seen meanwhile that nothing was free, and look no more: that falls to whoever has made it free again.
-  local told = line.told or line.kept_before and total > before
+  -- Whoever told them may have seen meanwhile that nothing was free, and look no more: that falls to whoever has made it free again, or
+  -- has heard of it.
+  local told = (line.told or line.kept_before and (total > before or turn.heard > 0)) and 1 or line.kept_before and 2 or 0
   local keep = (account and account.owed > 0 or turn.stops) and '-'
     or string.format('%d', line.now - line:before(line.first or line.now))
-  return string.format(' turn:%d:%d:%d:%s:%d:%d:%d', turn.held and 1 or 0, told and 1 or 0, line.pause, keep,
+  return string.format(' turn:%d:%d:%d:%s:%d:%d:%d', turn.held and 1 or 0, told, line.pause, keep,
     turn.strangers, turn.clients, is_near and 1 or 0)
 end

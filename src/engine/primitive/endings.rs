@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::transport::Reason;
 
 /// A shutdown waits so long behind the last call of a caller for those that the answers ask for.
-const LONGEST_OWED: Duration = Duration::from_millis(200);
+const LONGEST_OWED: Duration = Duration::from_secs(1);
 
 /// An answer, and what is known of the sending that it belongs to.
 pub(super) struct Answered<P: Primitive> {

@@ -19,7 +19,8 @@
 //!
 //! *Nothing is kept for ever.* Who was told and does not come in its *patience*, 5 ms, is taken out of the line; it enters
 //! again, at its true place, when it asks. Whoever has told it looks after that time, which where
-//! nothing is free any more is the reading of a counter, and tells the next. Who does
+//! nothing is free any more is the reading of a counter, and tells the next, until all have come or are out. As it may have seen that
+//! the permit was taken, and look no more, so does whoever makes one free again, or hears that a stranger has, meanwhile. Who does
 //! not listen any more is out at once. A client that comes late because it is far away is given the time it needed and half
 //! as much again, 150 ms at the most. What is kept for it lies idle meanwhile: therefore those that need more than 20 ms
 //! take turns in being told, and rest for three times as long as they have made others wait.
@@ -69,7 +70,7 @@
 //!
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
 //! callers; permits and answers do not depend on it: once-only execution has a key of its own
-//! ([`once`](super::once)). Where the server does not let it be written, or expire, there are no turns, and callers take
+//! ([`once`](super::once)). As long as a key of another type stands in the line's place there are no turns. Where the server does not let it be written, or expire, there are no turns, and callers take
 //! what is free; every ten seconds that is tried again. A script reads the first 64 of a line at the most. The notes hold
 //! 10,000 clients: the next one that comes deletes line and notes, and all come anew.
 //!
@@ -143,6 +144,8 @@ pub(crate) struct Turns {
     look_at: Option<Instant>,
     /// It may have told them, by an answer that was lost.
     may_have_told: bool,
+    /// It was to look, and the batch that does is under way.
+    looking: bool,
     /// It does not hear any more when its turn has come, as the line might not be kept.
     has_left: bool,
     /// When it looks at a message that others were to answer.
@@ -284,7 +287,9 @@ impl Turns {
 
     /// Whether it is to be looked by `now` whether others came: no answer has said that they did. It is asked once.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
-        self.look_at.take_if(|at| *at <= now).is_some()
+        let due = self.look_at.take_if(|at| *at <= now).is_some();
+        self.looking |= due;
+        due
     }
 
     /// Whether callers of this process are held back while permits are free: they will be told.
@@ -363,6 +368,7 @@ impl Turns {
         self.heard += report.heard;
         self.held = false;
         self.may_have_told = false;
+        self.looking = false;
     }
 
     /// The server's answer to a batch with a report, sent at `sent`, in which callers who wait have `asked` or not,
@@ -394,6 +400,7 @@ impl Turns {
                 self.in_line = false;
                 self.has_left = true;
                 self.look_at = None;
+                self.looking = false;
                 return None;
             }
             Verdict::Seen(seen) => seen,
@@ -410,14 +417,16 @@ impl Turns {
                 sent.checked_sub(distance)
             }
         });
+        let looking = std::mem::take(&mut self.looking);
         let Some(pause) = seen.pause else {
             self.look_at = None;
             self.may_have_told = false;
             return None;
         };
         let due = now + pause;
-        // Whoever has told them does, and a few of those who wait, as that one may be gone.
-        let looks = seen.told || self.may_have_told || waiting && self.answers(now);
+        // Whoever has told them does, until all have come or are out, and a few of those who wait, as that one may be gone.
+        let goes_on = looking && seen.waited_for || self.may_have_told;
+        let looks = seen.told || goes_on || waiting && self.answers(now);
         if !looks || self.look_at.is_some_and(|at| at <= due) {
             return None;
         }

@@ -93,6 +93,8 @@ pub(crate) struct Seen {
     pub(crate) held: bool,
     /// Others were told of it, just now or before it was free again; this client sees to it that they come.
     pub(super) told: bool,
+    /// Others were told of it by somebody, who sees to it: perhaps by this client.
+    pub(super) waited_for: bool,
     /// When it is to be seen whether those came who were told, now or before.
     pub(super) pause: Option<Duration>,
     /// For how long, in microseconds, a caller must have waited to be served without Redis; negative: who
@@ -123,7 +125,8 @@ impl Verdict {
         };
         Some(Verdict::Seen(Seen {
             held: flag(held)?,
-            told: flag(told)?,
+            told: *told == "1",
+            waited_for: *told == "2" || flag(told)?,
             pause: (pause > 0).then(|| Duration::from_micros(pause).min(LONGEST_PAUSE)),
             keep,
             strangers: strangers.parse().ok()?,
@@ -173,7 +176,7 @@ mod tests {
             "turn:",
             "turn:1:0:3:4:5:0",
             "turn:x:0:1:-:1:0:0",
-            "turn:0:2:1:-:1:0:0",
+            "turn:0:3:1:-:1:0:0",
             "turn:0:1:1:-:-1:0:0",
             "12",
         ] {

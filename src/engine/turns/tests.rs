@@ -172,6 +172,31 @@ fn who_may_have_told_others_looks_until_nobody_is_waited_for() {
     assert_eq!(due, None, "that was told by others");
 }
 
+#[test]
+fn who_has_told_several_looks_until_each_has_come_or_is_out() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    let told = verdict("turn:0:1:5000:0:0:2:0");
+    let one_is_far = verdict("turn:0:2:145000:-:0:2:0");
+    assert_eq!(
+        turns.answered(one_is_far, false, false, now, now),
+        None,
+        "others have told it"
+    );
+    let due = turns.answered(told, false, false, now, now);
+    let due = due.expect("a look");
+    assert!(turns.is_due(due));
+    let next = turns.answered(one_is_far, false, false, due, due);
+    let next = next.expect("another look");
+    assert_eq!(next, due + Duration::from_millis(145));
+    assert!(turns.is_due(next));
+    turns.answered(kept(0), false, false, next, next);
+    assert_eq!(
+        turns.answered(one_is_far, false, false, next, next),
+        None,
+        "others have told it"
+    );
+}
+
 /// What told it of its turn meanwhile was heard by nobody.
 #[test]
 fn who_begins_to_hear_asks_once_more_even_if_it_stands_in_line() {

@@ -145,7 +145,7 @@ fn a_closed_line_makes_calls_that_follow_for_a_moment_only() {
         now += pause;
         state.ring(now);
     }
-    assert_eq!(made, 11, "the call itself, and those of 200 ms");
+    assert_eq!(made, 51, "the call itself, and those of a second");
     assert_eq!(state.alarm(), None);
 }
 
