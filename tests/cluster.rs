@@ -278,7 +278,7 @@ async fn few_permissions_will_do() {
         .release(permit.id())
         .await
         .unwrap();
-    tokio::time::timeout(LIMIT, waiting)
+    let _ = tokio::time::timeout(LIMIT, waiting)
         .await
         .unwrap()
         .unwrap()

@@ -241,7 +241,7 @@ async fn a_turn_is_not_lost_with_the_one_who_has_told_of_it() {
             going.shutdown().await.unwrap();
         }
         drop((jobs, going));
-        granted(second).await;
+        let _ = granted(second).await;
         first.abort();
     }
 }
@@ -313,7 +313,7 @@ async fn who_is_called_into_a_line_that_may_not_be_kept_asks_no_more() {
     let asked = scripts(&mut control).await - before;
     assert!(asked <= 20, "{asked} scripts");
     jobs.release(held.id()).await.unwrap();
-    granted(waiting).await;
+    let _ = granted(waiting).await;
 }
 
 /// There is no order, and nobody waits for one.

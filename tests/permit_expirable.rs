@@ -483,7 +483,7 @@ async fn both_keys_are_one_object() {
     }
     // The permits take the counter's time to live over, at each acquisition.
     let _: bool = control.persist(permits_key("app:jobs")).await.unwrap();
-    jobs.acquire().await.unwrap();
+    let _ = jobs.acquire().await.unwrap();
     assert!(lives(&mut control, "jobs").await[1] > 7_000_000);
     assert!(matches!(
         jobs.remaining_ttl().await,
@@ -519,7 +519,7 @@ async fn both_keys_are_one_object() {
     assert_eq!(counts(&back).await, [1, 2, 3]);
     // Over another one, of which nothing is left.
     new.try_set_permits(1).await.unwrap();
-    new.acquire().await.unwrap();
+    let _ = new.acquire().await.unwrap();
     assert_eq!(back.release_all().await, Ok(2));
     assert_eq!(counts(&back.rename("new").await.unwrap()).await, [3, 0, 3]);
     assert!(new.delete().await.unwrap() && !new.delete().await.unwrap());

@@ -389,6 +389,6 @@ async fn a_refusal_behind_a_lost_reply_denies_nothing() {
     let _: () = control.del(&mine).await.unwrap();
     let keys: Vec<_> = snapshot_all(&mut control).await.into_keys().collect();
     assert!(keys.iter().any(|key| key == "denied"), "{keys:?}");
-    jobs.acquire().await.unwrap();
+    let _ = jobs.acquire().await.unwrap();
     assert_eq!(stored(&mut control, "denied").await, (1, 1));
 }

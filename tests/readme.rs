@@ -474,10 +474,10 @@ async fn use_everything(server: &RedisServer, tenant: &str) {
     }
     let work = client.permit_expirable_semaphore("work");
     work.try_set_permits(3).await.unwrap();
-    work.acquire().await.unwrap();
+    let _ = work.acquire().await.unwrap();
     for layout in layouts::ALL {
         let one = layout.make(&client, &format!("jobs-{layout:?}"), Shape::new(1));
-        one.acquire().await.unwrap();
+        let _ = one.acquire().await.unwrap();
         let two = layout.make(&other, &format!("jobs-{layout:?}"), Shape::new(1));
         assert!(two.try_acquire_for(SHORT).await.unwrap().is_none());
     }

@@ -321,7 +321,7 @@ async fn a_counter_that_was_deleted_goes_on_behind_the_highest_score() {
     let mut world = World::new().await;
     let semaphore = Layout::Fair.make(&world.client, "gone", Shape::new(3));
     for _ in 0..2 {
-        semaphore.try_acquire().await.unwrap().expect("free");
+        let _ = semaphore.try_acquire().await.unwrap().expect("free");
     }
     let _: () = world.redis.del("gone:counter").await.unwrap();
     let three = semaphore.try_acquire().await.unwrap().expect("free");
@@ -367,12 +367,12 @@ async fn strange_scores() {
             .map(|one| (one.id(), one.remaining()))
             .collect();
         assert_eq!(ids, [("for-ever", None)], "the others have expired");
-        semaphore
+        let _ = semaphore
             .try_acquire()
             .await
             .unwrap()
             .expect("one of three");
-        semaphore
+        let _ = semaphore
             .try_acquire()
             .await
             .unwrap()
@@ -472,7 +472,7 @@ async fn a_lowered_limit_waits_until_enough_have_gone() {
             assert!(high.release(id).await.unwrap());
         }
         let got = tokio::time::timeout(LIMIT, waiter).await;
-        got.expect("it still waits").unwrap().unwrap();
+        let _ = got.expect("it still waits").unwrap().unwrap();
     }
 }
 

@@ -62,7 +62,7 @@ async fn room_that_is_due_to_a_dead_process_calls_nobody_again_and_again() {
     until_in_line(&redis, "dead", 2).await;
     let before = scripts(&mut redis).await;
     assert!(alive.release(held.id()).await.unwrap());
-    timeout(LIMIT, second)
+    let _ = timeout(LIMIT, second)
         .await
         .expect("held up")
         .unwrap()
@@ -310,7 +310,7 @@ async fn a_lock_that_changes_hands_is_looked_at_often() {
     // With pauses that grow up to the check's pace there would be about twenty.
     assert!(last - before >= 200, "{} scripts", last - before);
     let _: () = server.connection().await.del("lock:busy").await.unwrap();
-    timeout(LIMIT, waiter)
+    let _ = timeout(LIMIT, waiter)
         .await
         .expect("asleep")
         .unwrap()
@@ -436,7 +436,7 @@ async fn a_wait_for_a_peer_s_lock_ends_in_time() {
     }
     assert!(!waiter.is_finished());
     let _: () = redis.del("lock:ends").await.unwrap();
-    timeout(LIMIT, waiter)
+    let _ = timeout(LIMIT, waiter)
         .await
         .expect("asleep")
         .unwrap()
@@ -471,5 +471,5 @@ async fn a_peer_s_lock_is_no_trouble_however_long_it_is_held() {
     assert!(!waiter.is_finished());
     let _: () = redis.del("lock:long").await.unwrap();
     let served = timeout(LIMIT, waiter).await.expect("asleep");
-    served.unwrap().unwrap();
+    let _ = served.unwrap().unwrap();
 }

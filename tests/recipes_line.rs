@@ -141,7 +141,7 @@ async fn those_who_wait_for_something_else_of_the_same_name_are_not_in_the_way()
     assert!(times.release(time.id()).await.unwrap());
     assert!(times.try_acquire().await.unwrap().is_some(), "it is free");
     assert!(slots.release(slot.id()).await.unwrap());
-    served(for_slot).await;
+    let _ = served(for_slot).await;
 }
 
 /// A change of the limit that has not reached all processes yet: whoever still goes by the lower one stops nobody.
@@ -158,7 +158,7 @@ async fn a_waiter_with_a_lower_limit_stops_nobody_with_a_higher_one() {
         let low = layout.make(&one, &name, Shape::new(2));
         let high = layout.make(&two, &name, Shape::new(4));
         for _ in 0..2 {
-            high.acquire().await.unwrap();
+            let _ = high.acquire().await.unwrap();
         }
         let first = waiter(&low).await;
         let third = timeout(LIMIT, high.acquire()).await.expect("held up");
@@ -178,10 +178,10 @@ async fn a_waiter_with_a_lower_limit_stops_nobody_with_a_higher_one() {
         }
         // What comes free goes to the one whose limit leaves room, though he has come later.
         assert!(high.release(third.id()).await.unwrap());
-        served(second).await;
+        let _ = served(second).await;
         assert!(!first.is_finished());
         high.release_all().await.unwrap();
-        served(first).await;
+        let _ = served(first).await;
     }
 }
 
@@ -267,7 +267,7 @@ async fn a_release_tells_those_whose_turn_it_is() {
             clients.push(client);
             if number == 0 {
                 for _ in 0..LIMIT_OF_ALL {
-                    semaphore.acquire().await.unwrap();
+                    let _ = semaphore.acquire().await.unwrap();
                 }
             } else {
                 waiting.push(waiter(&semaphore).await);
@@ -281,7 +281,7 @@ async fn a_release_tells_those_whose_turn_it_is() {
             u64::from(LIMIT_OF_ALL)
         );
         for task in waiting.drain(..LIMIT_OF_ALL as usize) {
-            served(task).await;
+            let _ = served(task).await;
         }
         assert!(waiting.iter().all(|task| !task.is_finished()));
         let commands = monitor.until_marker().await;
@@ -409,7 +409,7 @@ async fn a_look_where_nothing_is_free_changes_nothing() {
             .release(held.id())
             .await
             .unwrap();
-        served(waiting).await;
+        let _ = served(waiting).await;
     }
 }
 
@@ -460,7 +460,7 @@ async fn a_line_that_is_gone_is_in_nobody_s_way() {
         assert_eq!(gone, 2, "{layout:?}: nobody stood in line");
         assert_eq!(semaphore.refresh(held.id()).await, Ok(true), "{layout:?}");
         assert_eq!(semaphore.release(held.id()).await, Ok(true), "{layout:?}");
-        served(waiting).await;
+        let _ = served(waiting).await;
     }
 }
 
@@ -486,7 +486,7 @@ async fn a_turn_that_is_told_to_nobody_is_found_on_reconnection() {
             .unwrap();
         assert!(killed >= 1);
         assert!(one.release(held.id()).await.unwrap());
-        served(waiting).await;
+        let _ = served(waiting).await;
     }
 }
 

@@ -201,7 +201,7 @@ async fn calls_behind_one_who_waits_are_told_in_time() {
         .unwrap();
     let shape = Shape::new(1).check(Duration::from_millis(100));
     let semaphore = Layout::Fair.make(&client, "queued", shape);
-    semaphore.acquire().await.unwrap();
+    let _ = semaphore.acquire().await.unwrap();
     let waiter = semaphore.clone();
     let waiter = tokio::spawn(async move { waiter.acquire().await });
     let mut redis = server.connection().await;
@@ -432,7 +432,7 @@ async fn what_is_granted_behind_an_outage_is_not_over_already() {
         let (server, proxy) = start().await;
         let client = builder(proxy.url()).connect().await.unwrap();
         let semaphore = layout.make(&client, "away", Shape::new(1).lease(LEASE));
-        semaphore.acquire().await.unwrap();
+        let _ = semaphore.acquire().await.unwrap();
         let waiter = semaphore.clone();
         let waiter = tokio::spawn(async move { waiter.acquire().await });
         until_listening(&mut server.connection().await, "away", 1).await;

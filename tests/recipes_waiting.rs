@@ -119,14 +119,14 @@ async fn a_lock_that_is_held_for_long_is_looked_at_with_growing_pauses() {
     );
     let _: () = redis.del("lock:held").await.unwrap();
     let held = timeout(LIMIT, waiter).await.expect("the lock is free");
-    held.unwrap().unwrap();
+    let _ = held.unwrap().unwrap();
 
     // When the lock's own time is over, it is free as well.
     semaphore.release_all().await.unwrap();
     let _: () = redis.pset_ex("lock:held", "peer", 50).await.unwrap();
     let rare = Shape::new(1).check(Duration::from_secs(3600));
     let semaphore = Layout::FairUnderLock.make(&client, "held", rare);
-    timeout(LIMIT, semaphore.acquire())
+    let _ = timeout(LIMIT, semaphore.acquire())
         .await
         .expect("no end")
         .unwrap();
@@ -163,7 +163,7 @@ async fn a_process_that_dies_while_it_waits_holds_nobody_up_for_long() {
     until_listening(&mut redis, "dying", 2).await;
     let began = Instant::now();
     assert!(alive.release(held.id()).await.unwrap());
-    timeout(LIMIT, second)
+    let _ = timeout(LIMIT, second)
         .await
         .expect("held up for ever")
         .unwrap()

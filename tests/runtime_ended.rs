@@ -114,7 +114,7 @@ fn who_waits_without_a_limit_is_told_and_does_not_hold_up_the_end() {
         ("fair", |client| {
             let semaphore = client.fair_semaphore("fair", 1);
             Box::pin(async move {
-                semaphore.acquire().await?;
+                let _ = semaphore.acquire().await?;
                 semaphore.acquire().await.map(drop)
             })
         }),

@@ -32,7 +32,7 @@ const OTHERS: usize = 5;
 /// What was sent by somebody who is dead has arrived after this.
 const LATE: Duration = Duration::from_secs(30);
 /// Whoever waits while there is enough is served within this.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Carries the plan out; `whole`: and keeps the trace.
 pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {

@@ -59,16 +59,16 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     run::keep_panics();
-    if let Some(count) = number("PLANS") {
+    if let Some(count) = count("PLANS") {
         let from = number("FROM").unwrap_or(1);
         (from..from + count).for_each(|seed| println!("{seed}: {}", Plan::of(seed).summary()));
         return ExitCode::SUCCESS;
     }
     let well = if let Some(seed) = number("SEED") {
         tell(&format!("SEED={seed}"), &Plan::of(seed))
-    } else if let Some(count) = number("TWICE") {
+    } else if let Some(count) = count("TWICE") {
         run::twice(number("FROM").unwrap_or_else(today), count)
-    } else if let Ok(text) = std::env::var("SIM") {
+    } else if let Some(text) = word("SIM") {
         let from = number("FROM").unwrap_or_else(|| fastrand::u64(..) >> 16);
         hunt(from, Limit::Time(duration(&text)))
     } else {
@@ -83,22 +83,49 @@ fn main() -> ExitCode {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} is a number")),
-    )
+/// What the environment says; nothing where it says nothing.
+fn word(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-/// `90`, `90s` or `10m`.
+/// Seeds leave room for those behind them.
+fn number(name: &str) -> Option<u64> {
+    let text = word(name)?;
+    let number = text.parse().ok().filter(|number| *number <= u64::MAX / 2);
+    Some(number.unwrap_or_else(|| refuse(name, &text, "a whole number below 2^63")))
+}
+
+/// A number of which one at least is wanted.
+fn count(name: &str) -> Option<u64> {
+    number(name).map(|count| {
+        if count == 0 {
+            refuse(name, "0", "at least 1")
+        } else {
+            count
+        }
+    })
+}
+
+/// `90`, `90s` or `10m`, up to a week.
 fn duration(text: &str) -> Duration {
+    const MOST: u64 = 7 * 86_400;
     let (number, unit) = match text.strip_suffix('m') {
         Some(minutes) => (minutes, 60),
         None => (text.strip_suffix('s').unwrap_or(text), 1),
     };
-    let number: u64 = number.parse().expect("SIM is a time, as 90s or 10m");
-    Duration::from_secs(number * unit)
+    let seconds = number
+        .parse()
+        .ok()
+        .and_then(|number: u64| number.checked_mul(unit));
+    let seconds = seconds.filter(|seconds| (1..=MOST).contains(seconds));
+    Duration::from_secs(
+        seconds.unwrap_or_else(|| refuse("SIM", text, "a time up to a week, as 90s or 10m")),
+    )
+}
+
+fn refuse(name: &str, text: &str, wanted: &str) -> ! {
+    eprintln!("{name} is {wanted}, not {text:?}");
+    std::process::exit(2)
 }
 
 /// Where the seeds of a day begin.
@@ -110,7 +137,7 @@ fn today() -> u64 {
 /// Carries histories out until one fails, and tells that one.
 fn hunt(from: u64, limit: Limit) -> bool {
     let go_on = std::env::var("ALL").is_ok();
-    match run::hunt(from, number("EVERY").unwrap_or(1), limit, go_on) {
+    match run::hunt(from, count("EVERY").unwrap_or(1), limit, go_on) {
         None => true,
         Some(seed) => {
             if !go_on && std::env::var("BRIEF").is_err() {

@@ -1,8 +1,8 @@
 //! A history that fails, with as few events as it takes.
 
-use super::history;
 use super::judge::Fault;
 use super::plan::{Event, Plan, What};
+use super::run;
 
 /// So many histories are tried.
 const MOST: usize = 400;
@@ -60,7 +60,7 @@ impl Shrinking {
             events,
             ..self.best.clone()
         };
-        let fault = history::carry_out(&plan, false).fault;
+        let fault = run::carry_out(&plan, false).fault;
         let same = fault.is_some_and(|fault| fault.judge == self.judge);
         if same {
             self.best = plan;

@@ -28,7 +28,7 @@ pub(crate) async fn permits_that_end_one_by_one_serve_all_who_wait(fixture: &imp
         let permits = 2 * clients;
         let semaphore = fixture.lasting(permits, UNHURRIED);
         for _ in 0..permits {
-            take(&semaphore).await;
+            let _ = take(&semaphore).await;
             sleep(UNHURRIED / 20).await;
         }
         let handles = [semaphore.clone(), fixture.second(&semaphore)];
@@ -130,7 +130,7 @@ pub(crate) async fn a_forgotten_permit_expires(fixture: &impl Expiring) {
     let semaphore = fixture.lasting(1, LEASE);
     let held = semaphore.permit().await.unwrap().forget();
     let waiter = acquire(&semaphore).await;
-    waiter.answer().await.unwrap();
+    let _ = waiter.answer().await.unwrap();
     assert!(!semaphore.release(held.id()).await.unwrap());
 }
 

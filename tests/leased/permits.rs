@@ -11,7 +11,7 @@ pub(crate) async fn as_many_as_the_limit(fixture: &impl Fixture) {
     let semaphore = fixture.fresh(3);
     assert_eq!(semaphore.limit().unwrap_or(3), 3);
     for _ in 0..3 {
-        take(&semaphore).await;
+        let _ = take(&semaphore).await;
     }
     assert_eq!(semaphore.try_acquire().await.unwrap(), None);
     assert_eq!(held(&semaphore).await, 3, "the one refused left something");
@@ -93,11 +93,11 @@ pub(crate) async fn release_all_frees_all(fixture: &impl Fixture) {
     let semaphore = fixture.fresh(4);
     assert_eq!(semaphore.release_all().await.unwrap(), 0);
     for _ in 0..3 {
-        take(&semaphore).await;
+        let _ = take(&semaphore).await;
     }
     assert_eq!(semaphore.release_all().await.unwrap(), 3);
     for _ in 0..4 {
-        take(&semaphore).await;
+        let _ = take(&semaphore).await;
     }
 }
 
@@ -109,7 +109,7 @@ pub(crate) async fn handles_share_the_permits(fixture: &impl Fixture) {
     let one = take(&semaphore.clone_handle()).await;
     assert_eq!(other.try_acquire().await.unwrap(), None);
     assert!(other.release(one.id()).await.unwrap());
-    take(&other).await;
+    let _ = take(&other).await;
 }
 
 pub(crate) async fn a_limit_of_zero_is_refused(fixture: &impl Fixture) {

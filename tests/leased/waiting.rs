@@ -35,17 +35,17 @@ pub(crate) async fn another_client_wakes_a_waiter(fixture: &impl Fixture) {
 
 pub(crate) async fn release_all_wakes_as_many_as_there_are_permits(fixture: &impl Fixture) {
     let semaphore = fixture.fresh(2);
-    take(&semaphore).await;
-    take(&semaphore).await;
+    let _ = take(&semaphore).await;
+    let _ = take(&semaphore).await;
     let one = acquire(&semaphore).await;
     let two = acquire(&semaphore).await;
     let mut three = acquire(&semaphore).await;
     fixture.second(&semaphore).release_all().await.unwrap();
-    one.answer().await.unwrap();
+    let _ = one.answer().await.unwrap();
     let two = two.answer().await.unwrap();
     three.assert_waits(&semaphore).await;
     semaphore.release(two.id()).await.unwrap();
-    three.answer().await.unwrap();
+    let _ = three.answer().await.unwrap();
 }
 
 pub(crate) async fn arrival_order(fixture: &impl Fixture) {
@@ -133,7 +133,7 @@ pub(crate) async fn a_wait_of_zero_is_a_try(fixture: &impl Fixture) {
 
 pub(crate) async fn a_wait_that_runs_out(fixture: &impl Fixture) {
     let semaphore = fixture.fresh(1);
-    take(&semaphore).await;
+    let _ = take(&semaphore).await;
     let began = Instant::now();
     let waited = semaphore.try_acquire_for(SHORT).await.unwrap();
     assert_eq!(waited, None);
@@ -148,7 +148,7 @@ pub(crate) async fn a_wait_that_runs_out_takes_nothing_later(fixture: &impl Fixt
     semaphore.release(one.id()).await.unwrap();
     assert_eq!(held(&semaphore).await, 0);
     // Nor does it hold up anybody.
-    take(&fixture.second(&semaphore)).await;
+    let _ = take(&fixture.second(&semaphore)).await;
 }
 
 pub(crate) async fn a_wait_without_end(fixture: &impl Fixture) {

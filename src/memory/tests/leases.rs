@@ -15,11 +15,11 @@ const LONG: Duration = Duration::from_secs(3600);
 async fn one_that_is_left_unpolled_holds_up_nobody() {
     let places = LeasedSemaphore::new("places", 1, Some(LEASE));
     let began = Instant::now();
-    places.acquire().await.unwrap();
+    let _ = places.acquire().await.unwrap();
     let mut unpolled = pin!(places.acquire());
     assert!(poll_once(unpolled.as_mut()).await.is_pending());
     let served = timeout(LONG, places.acquire()).await;
-    served.expect("nobody looked").unwrap();
+    let _ = served.expect("nobody looked").unwrap();
     // Its own permit has expired, too.
     assert_eq!(began.elapsed(), 2 * LEASE);
 }
@@ -33,6 +33,6 @@ async fn who_waits_behind_is_told_that_a_permit_is_not_kept_any_more() {
     assert!(poll_once(unpolled.as_mut()).await.is_pending());
     let forget = async { place.forget() };
     let (served, _) = tokio::join!(timeout(LONG, places.acquire()), forget);
-    served.expect("nobody looked").unwrap();
+    let _ = served.expect("nobody looked").unwrap();
     assert_eq!(began.elapsed(), 2 * LEASE);
 }

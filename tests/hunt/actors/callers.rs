@@ -14,6 +14,9 @@ use super::stalling::Stalling;
 use crate::judge::{Object, Wanted};
 use crate::plan::{Ask, Call, End, Give};
 
+/// What nothing is wrong with has ended so soon behind its time.
+const A_MOMENT: Duration = Duration::from_secs(1);
+
 impl Actor {
     pub(super) async fn calls(self: Arc<Self>, call: Call) {
         let mut lock = None;
@@ -61,6 +64,17 @@ impl Actor {
             host: self.host,
             object: call.object,
             permits: call.permits.into(),
+            due_if_well: limit
+                .filter(|_| self.settings.replication.is_none())
+                .map(|wait| {
+                    let settings = &self.settings;
+                    let farthest = settings.latency.iter().max().copied().unwrap_or_default();
+                    Instant::now()
+                        + wait
+                        + settings.crossing(farthest) * 4
+                        + settings.stops
+                        + A_MOMENT
+                }),
             due: limit.map(|wait| {
                 let settings = &self.settings;
                 let window = settings.retry_window + settings.response_timeout * 2;
@@ -205,7 +219,10 @@ impl Actor {
             let wait = Duration::from_secs(1);
             inner = self.take_again(lock, object, number, wait, lease).await;
         }
-        let lost = timeout(call.hold, outer.lost()).await.is_ok();
+        let lease = outer.lease();
+        let lost = self
+            .keeps(call.hold, outer.lost(), || lease.is_lost())
+            .await;
         if lost {
             self.judge().note(format_args!(
                 "c{} is told that it has lost l{object}",

@@ -1,11 +1,38 @@
 //! What callers have in hand: given back in one way or another, and the judges know.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use redisson_semaphore::{Effect, Error, Lock, LockGuard, Permit, RSemaphore};
+use redisson_semaphore::{Effect, Error, Lease, Lock, LockGuard, Permit, RSemaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Actor;
+
+/// Whoever waits for it is told of a loss within this.
+const A_MOMENT: Duration = Duration::from_millis(50);
+
+impl Actor {
+    /// Keeps something for so long, or until it is told that it has lost it; whether it was.
+    pub(super) async fn keeps(
+        &self,
+        hold: Duration,
+        lost: impl Future<Output = ()>,
+        is_lost: impl Fn() -> bool,
+    ) -> bool {
+        let mut lost = pin!(lost);
+        if timeout(hold, &mut lost).await.is_ok() {
+            return true;
+        }
+        if is_lost() && timeout(A_MOMENT, lost).await.is_err() {
+            let detail = format!(
+                "c{} waits to be told, and has lost what it holds",
+                self.host
+            );
+            self.judge().accuse("told", detail);
+        }
+        false
+    }
+}
 
 /// Permits in hand.
 pub(super) struct Held<'a> {
@@ -181,6 +208,10 @@ impl<'a> HeldLock<'a> {
             number,
             guard: Some(guard),
         }
+    }
+
+    pub(super) fn lease(&self) -> Lease {
+        self.guard.as_ref().expect("held").lease().clone()
     }
 
     pub(super) async fn lost(&self) {

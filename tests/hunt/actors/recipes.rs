@@ -7,7 +7,7 @@ use redisson_semaphore::{
     Client, Effect, Error, Lease, LeasedPermit, LeasedSemaphore, Lock, LockGuard,
     RPermitExpirableSemaphore,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::Actor;
 use crate::judge::{Object, Term};
@@ -118,7 +118,10 @@ impl Actor {
         if recipe.layout == Layout::Expirable {
             self.prolong(number, &id, call).await;
         }
-        let lost = timeout(call.hold, guard.lease().lost()).await.is_ok();
+        let lease = guard.lease();
+        let lost = self
+            .keeps(call.hold, lease.lost(), || lease.is_lost())
+            .await;
         // Nobody keeps what its caller has not looked at.
         if let (true, Some(lasts), None) = (lost, lasts, call.stall) {
             self.judge().loses_permit(held, lasts);

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Weak};
 
 use redisson_semaphore::{Error, Permit, RSemaphore};
-use tokio::time::timeout;
 
 use super::Actor;
 use crate::plan::{Ask, Call, End, Give};
@@ -34,7 +33,7 @@ impl Actor {
             OnRecord::new(self, number, object, part)
         });
         let mut held = OnRecord::new(self, number, object, permit);
-        if timeout(call.hold, held.lost()).await.is_ok() {
+        if self.keeps(call.hold, held.lost(), || held.is_lost()).await {
             self.judge().loses(held.number);
         }
         if let Some(mut part) = part.take_if(|_| split == Some(End::Merged)) {
@@ -76,6 +75,10 @@ impl<'a> OnRecord<'a> {
             number,
             permit: Some(permit),
         }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.permit.as_ref().is_some_and(|permit| permit.is_lost())
     }
 
     async fn lost(&self) {

@@ -17,6 +17,8 @@ pub struct Wanted {
     pub permits: i64,
     /// When it must have ended; it may wait for ever without.
     pub due: Option<Instant>,
+    /// The same, if nothing is wrong with its client meanwhile.
+    pub due_if_well: Option<Instant>,
     /// It is not polled for a while.
     pub stalls: bool,
 }
@@ -230,14 +232,18 @@ impl Judge {
                 continue;
             }
             let waited = now.saturating_duration_since(*since);
-            if wanted.due.is_some_and(|due| now > due) {
+            let well = self.clients.get(&host).and_then(|client| client.well_since);
+            let due = match wanted.due_if_well {
+                Some(due) if well.is_some_and(|well| well <= *since) => Some(due),
+                _ => wanted.due,
+            };
+            if due.is_some_and(|due| now > due) {
                 found = Some((
                     "ends",
                     format!("#{number} of c{host} has not ended after {waited:?}"),
                 ));
                 break;
             }
-            let well = self.clients.get(&host).and_then(|client| client.well_since);
             let Object::Semaphore(object) = wanted.object else {
                 let free = self.free_since.get(&wanted.object);
                 let from = free.map(|free| (*free).max(*since).max(well.unwrap_or(*since)));

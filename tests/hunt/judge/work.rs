@@ -24,7 +24,7 @@ const MOST_TASKS_FOR_A_NODE: usize = 3;
 
 /// In each client, when it is quiet: so many leases that are over, records that are not worth a command, and records of calls
 /// that travel together.
-const MOST_HOLDS: u64 = 1000;
+const MOST_HOLDS: u64 = 200;
 const MOST_RECORDS: usize = 63;
 const MOST_LANES: usize = 6;
 

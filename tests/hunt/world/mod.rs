@@ -354,6 +354,7 @@ impl World {
                     object: Object::Semaphore(object),
                     permits: caller.permits,
                     due: None,
+                    due_if_well: None,
                     stalls: false,
                 };
                 let number = self.judge().begin(wanted);
