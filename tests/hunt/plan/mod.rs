@@ -33,7 +33,7 @@ pub use self::handling::looks_soon;
 pub use self::meddling::Meddling;
 use self::meddling::meddling;
 use self::mood::Mood;
-pub use self::recipes::{Layout, Peer, Recipe};
+pub use self::recipes::{Death, Layout, Peer, Recipe};
 pub use self::replication::Replication;
 pub use self::settings::{MOST_UNDER_WAY, Settings};
 pub use self::shifts::Shift;

@@ -40,8 +40,17 @@ pub struct Peer {
     pub step: Duration,
     /// It comes again so often.
     pub rounds: u32,
-    /// It dies with what it has taken last, where that comes back by itself.
-    pub dies: bool,
+    /// When it dies, in its last round, if it does.
+    pub dies: Option<Death>,
+}
+
+/// With what a peer dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    /// With what it has taken, where that comes back by itself.
+    Holding,
+    /// With the lock, if there is one, which has no expiry yet.
+    WithTheLock,
 }
 
 impl Recipe {
@@ -94,7 +103,7 @@ impl Peer {
             pause: millis(rng, 1..50),
             step: Duration::from_micros(rng.u64(100..3000)),
             rounds: pick(rng, &[1, 3, 20]),
-            dies: chance(rng, 20),
+            dies: chance(rng, 20).then(|| pick(rng, &[Death::Holding, Death::WithTheLock])),
         }
     }
 }

@@ -126,9 +126,14 @@ pub(super) fn outage(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
         at: begins,
         what: What::Link(place, LinkFault::Refuse(lasts)),
     }];
+    let object = match (settings.locks, settings.recipes.len()) {
+        (1.., _) if chance(rng, 20) => Object::Lock(0),
+        (_, 1..) if chance(rng, 40) => Object::Recipe(0),
+        _ => Object::Semaphore(0),
+    };
     // What is owed before it.
     for _ in 0..rng.u32(1..6) {
-        let mut call = crowding(rng, Object::Semaphore(0), settings);
+        let mut call = crowding(rng, object, settings);
         (call.rounds, call.give) = (1, Give::Drop);
         call.hold = millis(rng, 0..4000);
         call.ask = if rng.bool() { Ask::Wait } else { Ask::Try };

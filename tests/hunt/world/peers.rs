@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::recipes::{permits_of, texts};
 use super::{Happening, World};
 use crate::judge::Object;
-use crate::plan::{self, Layout};
+use crate::plan::{self, Death, Layout};
 use crate::sim::server::Reply;
 
 pub(super) struct Peer {
@@ -29,6 +29,8 @@ impl Peer {
 pub(super) enum Step {
     /// Takes the lock, if there is one.
     Lock,
+    /// Gives it an expiry.
+    Expire,
     /// Gets a number, where numbers count.
     Number,
     /// Stands in line.
@@ -72,8 +74,10 @@ impl World {
         if is_script {
             self.nodes.node(home).server.end();
         }
+        let dies = plan.dies.filter(|_| self.peers[number].rounds == 1);
         let (after, next) = match next {
-            Some(Step::Release) if plan.dies && self.peers[number].rounds == 1 => return,
+            Some(Step::Expire) if dies == Some(Death::WithTheLock) => return,
+            Some(Step::Release) if dies == Some(Death::Holding) => return,
             Some(Step::Release) => (plan.hold, Step::Release),
             Some(next) => (plan.step, next),
             None => {
@@ -107,8 +111,13 @@ impl World {
         match (recipe.layout, step) {
             (Layout::FairUnderLock, Step::Lock) => {
                 let lock = recipe.peers_lock(&key).expect("it has one");
-                let taken = self.ask(&["SET", &lock, &id, "NX", "PX", "2000"]);
-                matches!(taken, Some(Reply::Status(_))).then_some(Step::Number)
+                let taken = self.ask(&["SET", &lock, &id, "NX"]);
+                matches!(taken, Some(Reply::Status(_))).then_some(Step::Expire)
+            }
+            (_, Step::Expire) => {
+                let lock = recipe.peers_lock(&key).expect("it has one");
+                self.ask(&["PEXPIRE", &lock, "2000"]);
+                Some(Step::Number)
             }
             (_, Step::Lock) => Some(if fair { Step::Number } else { Step::Enter }),
             (_, Step::Number) => {
