@@ -17,7 +17,7 @@
 --   caller) of the first who waits on, if one `waits`; it `stops` the line; there are `others` of ours; `passes`: those
 --   are served who came then, or 0; `reach`: how much is free now, or may be soon; nothing where nobody asks for `first`.
 --   Then `told`: this client looks whether others come; `kept_before`: some have been told in an earlier script, and may come still;
---   `pause`: when it is to be seen, or 0; `first`: who came later needs a look here; `gone`: how many have been taken out
+--   `pause` and `last`: when it is to be seen, or 0, and when all have come or are out; `first`: who came later needs a look here; `gone`: how many have been taken out
 -- Publishes: "turn" to "<key>:<client id>" of each whose turn it is; "new" to "<key>" by the first in line: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
 -- Invariant: what is stored decides who comes first, and nothing else; what can't be read counts as missing; both keys
@@ -33,6 +33,7 @@ end
 
 local open_line = LINE and function(line)
   line.told, line.pause, line.first, line.gone, line.place, line.loaded, line.broken = false, 0, false, 0, 1, 0, false
+  line.last = 0
   line.places, line.fields, line.instants = {}, {}, {}
   line.far, line.longest = line.mine and math.huge or 20000, line.mine and 250000 or 150000
 
@@ -40,7 +41,9 @@ local open_line = LINE and function(line)
     local n = #line.fields
     line.fields[n + 1], line.fields[n + 2] = field, value
   end
-  line.wait = function(line, rest) line.pause = math.max(1, line.pause > 0 and math.min(line.pause, rest) or rest) end
+  line.wait = function(line, rest)
+    line.pause, line.last = math.max(1, line.pause > 0 and math.min(line.pause, rest) or rest), math.max(line.last, rest)
+  end
   line.before = function(line, since) return (since + line.slack + line.now * line.part) / (1 + line.part) end
 
   -- Of two instants that are stored: "+" when somebody who is far away may be told again, "=" when somebody may stop the line again.

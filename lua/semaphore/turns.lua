@@ -12,8 +12,8 @@
 -- Returns: nothing by itself; it defines for batch.lua `listeners`, `steps_end`, `strict` and, where others listen,
 --   `turn`, `due` and `close_turn`, behind which `turn.silent` says that strangers are not to hear of what is free, and whose
 --   word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>": 1 if callers were held back from what
---   is free; 1 if this client is to see to it that those come who were told of it, 2 if whoever did is, and after how many microseconds it is to be seen whether they came, 0 if nobody is
---   waited for; for how long a caller must have waited by now to be served within its process (may be less than nothing), "-"
+--   is free; for how many microseconds this client is to see to it that those come who were told of it, or 0; after how many it
+--   is to be seen whether they came, 0 if nobody is waited for; for how long a caller must have waited by now to be served within its process (may be less than nothing), "-"
 --   for none; how many strangers listen; how many clients stand in line; 1 if this client is one of the first three. Or "turn:off": the server does not let the line be kept
 -- Publishes: "soon" to whoever has come among the first three in line, and "turn" to these where strangers may be faster than
 --   one; to those who take part "+" where permits were added that nobody can use, and "all" where no line may be kept
@@ -125,9 +125,9 @@ local function close_turn(total, announces)
   local is_near = near[1] == line.id or near[2] == line.id or near[3] == line.id
   -- Whoever told them may have seen meanwhile that nothing was free, and look no more: that falls to whoever has made it free again, or
   -- has heard of it.
-  local told = (line.told or line.kept_before and (total > before or turn.heard > 0)) and 1 or line.kept_before and 2 or 0
+  local told = line.told or line.kept_before and (total > before or turn.heard > 0)
   local keep = (account and account.owed > 0 or turn.stops) and '-'
     or string.format('%d', line.now - line:before(line.first or line.now))
-  return string.format(' turn:%d:%d:%d:%s:%d:%d:%d', turn.held and 1 or 0, told, line.pause, keep,
+  return string.format(' turn:%d:%d:%d:%s:%d:%d:%d', turn.held and 1 or 0, told and math.max(1, line.last) or 0, line.pause, keep,
     turn.strangers, turn.clients, is_near and 1 or 0)
 end

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::judge::{Fault, Judge, Rules};
 use super::net::Doings;
-use super::plan::{Layout, LinkFault, Plan, Recipe, Settings, What, looks_soon};
+use super::plan::{Death, Layout, LinkFault, Plan, Recipe, Settings, What, looks_soon};
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 
@@ -103,6 +103,7 @@ fn rules(plan: &Plan) -> Rules {
             .map(|watched| *watched && settings.jvms == 0 && !tampered)
             .collect(),
         patience: PATIENCE,
+        safety_interval: settings.safety_interval,
         patience_at_the_latch: match looks_soon(settings) {
             true => settings.safety_interval + PATIENCE,
             false => PATIENCE,
@@ -235,9 +236,14 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
         }
     }
     judge.lock().unwrap().judge_records();
+    // A lock without an expiry is given one by whoever waits for it: nobody may have come any more.
+    let deaths = plan.events.iter().any(
+        |event| matches!(&event.what, What::Peer(peer) if peer.dies == Some(Death::WithTheLock)),
+    );
+    let is_of_a_dead_peer = |key: &str| deaths && key.starts_with("lock:");
     for (key, _) in world.borrow_mut().keys() {
         // Whoever kept one has died with it, long ago.
-        if key.starts_with('l') {
+        if key.starts_with('l') && !is_of_a_dead_peer(&key) {
             judge
                 .lock()
                 .unwrap()
@@ -273,7 +279,8 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
         let counter = is_object(name) || kept || key.contains("_token:");
         let of_holders =
             key.starts_with("redisson_sc_alive") || key.starts_with("redisson_sc_held");
-        if left == -1 && !counter && !(of_holders && old_names) {
+        let excused = of_holders && old_names || is_of_a_dead_peer(&key);
+        if left == -1 && !counter && !excused {
             judge
                 .lock()
                 .unwrap()

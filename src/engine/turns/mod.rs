@@ -146,6 +146,8 @@ pub(crate) struct Turns {
     may_have_told: bool,
     /// It was to look, and the batch that does is under way.
     looking: bool,
+    /// When the last of those must have come whom it has told.
+    told_until: Option<Instant>,
     /// It does not hear any more when its turn has come, as the line might not be kept.
     has_left: bool,
     /// When it looks at a message that others were to answer.
@@ -369,6 +371,7 @@ impl Turns {
         self.held = false;
         self.may_have_told = false;
         self.looking = false;
+        self.told_until = None;
     }
 
     /// The server's answer to a batch with a report, sent at `sent`, in which callers who wait have `asked` or not,
@@ -401,6 +404,7 @@ impl Turns {
                 self.has_left = true;
                 self.look_at = None;
                 self.looking = false;
+                self.told_until = None;
                 return None;
             }
             Verdict::Seen(seen) => seen,
@@ -420,13 +424,19 @@ impl Turns {
         let looking = std::mem::take(&mut self.looking);
         let Some(pause) = seen.pause else {
             self.look_at = None;
+            self.told_until = None;
             self.may_have_told = false;
             return None;
         };
-        let due = now + pause;
-        // Whoever has told them does, until all have come or are out, and a few of those who wait, as that one may be gone.
-        let goes_on = looking && seen.waited_for || self.may_have_told;
-        let looks = seen.told || goes_on || waiting && self.answers(now);
+        self.told_until = self.told_until.max(seen.told.map(|time| now + time));
+        // One of those it has told may have come later than another, or have more time.
+        let goes_on = self.told_until.filter(|until| looking && *until > now);
+        let due = goes_on.unwrap_or(now + pause);
+        // Whoever has told them does, and a few of those who wait, as that one may be gone.
+        let looks = seen.told.is_some()
+            || goes_on.is_some()
+            || self.may_have_told
+            || waiting && self.answers(now);
         if !looks || self.look_at.is_some_and(|at| at <= due) {
             return None;
         }

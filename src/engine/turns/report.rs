@@ -91,10 +91,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Seen {
     /// Callers of this client were held back from what is free.
     pub(crate) held: bool,
-    /// Others were told of it, just now or before it was free again; this client sees to it that they come.
-    pub(super) told: bool,
-    /// Others were told of it by somebody, who sees to it: perhaps by this client.
-    pub(super) waited_for: bool,
+    /// Others were told of it, just now or before it was free again; for so long this client sees to it that they come.
+    pub(super) told: Option<Duration>,
     /// When it is to be seen whether those came who were told, now or before.
     pub(super) pause: Option<Duration>,
     /// For how long, in microseconds, a caller must have waited to be served without Redis; negative: who
@@ -118,22 +116,26 @@ impl Verdict {
         let [held, told, pause, keep, strangers, clients, near] = parts.as_slice() else {
             return None;
         };
-        let pause: u64 = pause.parse().ok()?;
         let keep = match *keep {
             "-" => None,
             keep => Some(keep.parse().ok()?),
         };
         Some(Verdict::Seen(Seen {
             held: flag(held)?,
-            told: *told == "1",
-            waited_for: *told == "2" || flag(told)?,
-            pause: (pause > 0).then(|| Duration::from_micros(pause).min(LONGEST_PAUSE)),
+            told: pause_of(told)?,
+            pause: pause_of(pause)?,
             keep,
             strangers: strangers.parse().ok()?,
             clients: clients.parse().ok()?,
             near: flag(near)?,
         }))
     }
+}
+
+/// `None` in it for none at all.
+fn pause_of(word: &str) -> Option<Option<Duration>> {
+    let micros: u64 = word.parse().ok()?;
+    Some((micros > 0).then(|| Duration::from_micros(micros).min(LONGEST_PAUSE)))
 }
 
 fn flag(word: &str) -> Option<bool> {
@@ -153,7 +155,7 @@ mod tests {
         let Some(Verdict::Seen(seen)) = Verdict::read("turn:1:0:1500:-2000:2:3:1") else {
             panic!("it is as the script writes it");
         };
-        assert!(seen.held && !seen.told);
+        assert!(seen.held && seen.told.is_none());
         assert_eq!(seen.pause, Some(Duration::from_micros(1500)));
         assert_eq!(
             (seen.keep, seen.strangers, seen.clients),
@@ -176,7 +178,7 @@ mod tests {
             "turn:",
             "turn:1:0:3:4:5:0",
             "turn:x:0:1:-:1:0:0",
-            "turn:0:3:1:-:1:0:0",
+            "turn:0:x:1:-:1:0:0",
             "turn:0:1:1:-:-1:0:0",
             "12",
         ] {

@@ -175,8 +175,8 @@ fn who_may_have_told_others_looks_until_nobody_is_waited_for() {
 #[test]
 fn who_has_told_several_looks_until_each_has_come_or_is_out() {
     let (mut turns, now) = (Turns::default(), Instant::now());
-    let told = verdict("turn:0:1:5000:0:0:2:0");
-    let one_is_far = verdict("turn:0:2:145000:-:0:2:0");
+    let told = verdict("turn:0:150000:5000:0:0:2:0");
+    let one_is_far = verdict("turn:0:0:145000:-:0:2:0");
     assert_eq!(
         turns.answered(one_is_far, false, false, now, now),
         None,

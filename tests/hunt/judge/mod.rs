@@ -80,6 +80,8 @@ pub struct Rules {
     pub exact: Vec<bool>,
     /// Whoever waits while there is enough waits so long at the most.
     pub patience: Duration,
+    /// When whoever waits looks by itself, at the latest.
+    pub safety_interval: Duration,
     /// For a latch, which may get another name, of which nobody is told.
     pub patience_at_the_latch: Duration,
     /// Everybody is near enough, and keeps to turns.

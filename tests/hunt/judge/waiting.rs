@@ -270,6 +270,8 @@ impl Judge {
             }
             let patience = if in_jvm {
                 JVM_PATIENCE
+            } else if self.is_left_by_the_dead(object) {
+                self.rules.patience + self.rules.safety_interval
             } else {
                 self.rules.patience
             };
@@ -295,6 +297,13 @@ impl Judge {
         self.ledgers[object]
             .changed_by
             .is_none_or(|host| host >= jvm::FIRST || self.has_ended(host))
+    }
+
+    /// Whether the permits that are there were left by a client that has died: it might have told itself that it is its turn, or somebody
+    /// else who was dead, and nobody sees to that.
+    fn is_left_by_the_dead(&self, object: usize) -> bool {
+        let dead = |host: Host| self.has_ended(host) && !self.is_settled(host);
+        self.ledgers[object].changed_by.is_some_and(dead)
     }
 
     /// The semaphores beside whose permits callers of JVMs sleep, for all that we know.
