@@ -199,9 +199,11 @@ fn tells_behind_its_end() -> Plan {
             calls(1000, 0, keeps(SEMAPHORE, 500)),
             calls(1200, 1, keeps(SEMAPHORE, 100)),
             calls(1300, 2, keeps(SEMAPHORE, 100)),
+            // It knows of the others then.
+            calls(1350, 0, keeps(SEMAPHORE, 100)),
             at(
                 1400,
-                What::Link(0, LinkFault::LoseAnswer(Duration::from_secs(3))),
+                What::Link(0, LinkFault::CutRequest(Duration::from_secs(3))),
             ),
             at(1450, What::Life(1, Life::Freeze)),
             at(2000, What::Life(0, ends)),
