@@ -71,7 +71,8 @@ impl FairSemaphore {
     ///
     /// Our scripts, being atomic, take no lock. While a peer holds it nobody is granted a permit: those who wait get their
     /// place in the order, and the first of them looks again after 1 ms, 2 ms and so on up to the check interval, and as often
-    /// as the peers try as long as they hand it round. A `try_acquire` waits so for one check interval, then it is refused;
+    /// as the peers try as long as they hand it round. A `try_acquire` waits so for one check interval, or half of the
+    /// [call timeout](crate::ClientBuilder::call_timeout) if that is shorter, then it is refused;
     /// so is a timed one that finds the lock held at its end. As in the originals, releases, refreshes and what changes
     /// nothing do not wait for the lock. A lock without an expiry is given one, the
     /// [`lock_timeout`](FairSemaphore::lock_timeout).

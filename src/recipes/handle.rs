@@ -126,14 +126,13 @@ impl Handle {
 
     pub(super) async fn try_acquire(&self) -> Result<Option<Held>> {
         // It is not refused for the sake of a lock that peers hold for moments only.
-        let (bound, wait) = match &self.settings.lock {
-            Some(_) => {
-                let wait = self.settings.check_interval;
-                (Wait::For(wait), wait)
-            }
-            None => (Wait::No, Duration::ZERO),
+        let wait = match (&self.settings.lock, self.core.config.call_timeout) {
+            (None, _) => Duration::ZERO,
+            (Some(_), None) => self.settings.check_interval,
+            // Refused then, and not given up.
+            (Some(_), Some(limit)) => self.settings.check_interval.min(limit / 2),
         };
-        self.take(true, bound, Some(wait)).await
+        self.take(true, Wait::No, Some(wait)).await
     }
 
     pub(super) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Held>> {

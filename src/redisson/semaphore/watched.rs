@@ -97,8 +97,8 @@ impl RSemaphore {
     ///
     /// Those of every operation, and [`Server`](Error::Server) where the counter can take no more. It is not repeated:
     /// [`Unavailable`](Error::Unavailable) at once where there is no connection, and
-    /// [`OutcomeUnknown`](Error::OutcomeUnknown) where there is no answer, or where it fails behind the first 64 of many: whoever is given
-    /// back for by then is known to the log of nobody. It may be called again.
+    /// [`OutcomeUnknown`](Error::OutcomeUnknown) where there is no answer, or where it fails behind the first 64 of many: their permits
+    /// are back then, and who they were is not told. It may be called again.
     ///
     /// # Cancel safety
     ///

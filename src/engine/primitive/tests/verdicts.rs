@@ -103,7 +103,7 @@ fn what_stops_those_who_ask_stops_all_who_wait_and_no_call() {
 #[test]
 fn a_call_that_follows_is_made_in_time_unless_a_later_answer_says_otherwise() {
     let (mut state, now) = (state::<Gate>(), Instant::now());
-    let pause = Duration::from_secs(1);
+    let pause = Duration::from_secs(2);
     let _caller = join(&mut state, None, now);
     let follow = |state: &mut State<Gate>, after: Option<Duration>| {
         state.look = true;
