@@ -277,10 +277,8 @@ async fn two_permits_and_a_ghost(
     connection: &mut MultiplexedConnection,
 ) -> redis::aio::PubSub {
     let mut ear = pubsub(server).await;
-    ear.subscribe(format!("{LINE}:{GHOST}")).await.unwrap();
-    let now = now(connection).await;
-    stand(connection, GHOST.as_bytes(), &(now - 5_000_000).to_string()).await;
-    write(connection, GHOST.as_bytes(), note(2, now).as_bytes()).await;
+    let wants_two = note(2, now(connection).await);
+    ghost(connection, &mut ear, GHOST, &wants_two).await;
     let () = redis::cmd("SET")
         .arg(&["recorded", "2"])
         .query_async(connection)

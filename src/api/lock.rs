@@ -21,8 +21,8 @@ use crate::stats::Holding;
 /// # Leases
 ///
 /// A lock that is taken with a lease is free again when the lease has run out. One that is taken without is
-/// renewed in the background for as long as it is held and the process lives ([`StringLock`](crate::recipes::StringLock): and the
-/// handle, a clone of it or a guard is there). Either may be lost: the lease
+/// renewed in the background for as long as it is held and the process lives, or, where an implementation says so, for as long
+/// as somebody is there who could unlock it. Either may be lost: the lease
 /// runs out, someone forces the lock open, the server loses its data. [`lease`](Lock::lease) and the guards tell.
 ///
 /// # Names and times

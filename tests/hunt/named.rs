@@ -123,6 +123,12 @@ fn one_permit(layout: Layout, seconds: u64) -> Recipe {
     }
 }
 
+/// A client is shut down, with its callers gone and all the time that it takes.
+const ENDS: Life = Life::ShutDown {
+    drop_callers: true,
+    limit: None,
+};
+
 fn plan(settings: Settings, events: Vec<Event>) -> Plan {
     Plan {
         seed: 1,
@@ -189,10 +195,6 @@ fn tells_behind_its_end() -> Plan {
     settings.retry_window = Duration::from_secs(30);
     // Nobody looks by chance.
     settings.safety_interval = Duration::from_secs(600);
-    let ends = Life::ShutDown {
-        drop_callers: true,
-        limit: None,
-    };
     plan(
         settings,
         vec![
@@ -206,7 +208,7 @@ fn tells_behind_its_end() -> Plan {
                 What::Link(0, LinkFault::CutRequest(Duration::from_secs(3))),
             ),
             at(1450, What::Life(1, Life::Freeze)),
-            at(2000, What::Life(0, ends)),
+            at(2000, What::Life(0, ENDS)),
         ],
     )
 }
@@ -220,17 +222,13 @@ fn leaves_a_busy_line() -> Plan {
         rounds,
         ..keeps(PERMIT, hold)
     };
-    let ends = Life::ShutDown {
-        drop_callers: true,
-        limit: None,
-    };
     plan(
         settings,
         vec![
             calls(1000, 1, keeps(PERMIT, 8000)),
             calls(1500, 2, again(20, 260)),
             calls(2000, 0, again(20, 260)),
-            at(4000, What::Life(1, ends)),
+            at(4000, What::Life(1, ENDS)),
         ],
     )
 }

@@ -444,6 +444,18 @@ pub(crate) struct Queued<P: Primitive> {
     later: bool,
 }
 
+impl<P: Primitive> Queued<P> {
+    fn new(call: P::Call, reply: Option<Reply<P>>, since: Instant) -> Self {
+        Queued {
+            call,
+            reply,
+            since,
+            takes_back: None,
+            later: false,
+        }
+    }
+}
+
 /// A waiter's question.
 pub(crate) struct Ask<P: Primitive> {
     pub(crate) ticket: Ticket,

@@ -118,13 +118,7 @@ impl<P: Primitive> State<P> {
 
     /// Queues a call for the next round.
     pub(super) fn call(&mut self, call: P::Call, reply: Option<Reply<P>>, now: Instant) {
-        self.push(Item::Call(Queued {
-            call,
-            reply,
-            since: now,
-            takes_back: None,
-            later: false,
-        }));
+        self.push(Item::Call(Queued::new(call, reply, now)));
     }
 
     /// The last one from now on. The queue stays short while the server does not answer: whenever it has doubled, it is
@@ -191,11 +185,8 @@ impl<P: Primitive> State<P> {
     fn owe_first(&mut self, calls: Vec<P::Call>, takes_back: Option<u64>, now: Instant) {
         for call in calls.into_iter().rev() {
             self.queue.push_front(Item::Call(Queued {
-                call,
-                reply: None,
-                since: now,
                 takes_back,
-                later: false,
+                ..Queued::new(call, None, now)
             }));
         }
     }
@@ -347,11 +338,8 @@ impl<P: Primitive> State<P> {
         }
         if let Some((_, call)) = self.later.take_if(|(then, _)| *then <= now) {
             self.push(Item::Call(Queued {
-                call,
-                reply: None,
-                since: now,
-                takes_back: None,
                 later: true,
+                ..Queued::new(call, None, now)
             }));
         }
     }

@@ -14,9 +14,7 @@ use super::{Event, What};
 /// may take it again at once, before the frozen one is passed. Drawn apart.
 pub(super) fn first_in_line(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x0066_726f_7a65_6e00);
-    let turns: Vec<_> = (0..settings.clients)
-        .filter(|place| !settings.without_turns[*place])
-        .collect();
+    let turns = settings.with_turns();
     if !chance(rng, 10) || turns.len() < 3 {
         return;
     }

@@ -13,9 +13,7 @@ use super::{Event, What};
 /// pass it with the rest, until they may not any more: what is free then is not for them. Drawn apart.
 pub(super) fn stops_the_line(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x006c_6172_6765_0000);
-    let turns: Vec<_> = (0..settings.clients)
-        .filter(|place| !settings.without_turns[*place])
-        .collect();
+    let turns = settings.with_turns();
     if !chance(rng, 8) || turns.len() < 2 {
         return;
     }

@@ -127,6 +127,12 @@ impl Settings {
             .min(farthest(self.connect_timeout, self.round_trip(second) * 2))
     }
 
+    /// The clients that keep to turns.
+    pub(super) fn with_turns(&self) -> Vec<usize> {
+        let keeps = |place: &usize| !self.without_turns[*place];
+        (0..self.clients).filter(keeps).collect()
+    }
+
     /// A semaphore of so many permits that nothing else is about.
     pub(super) fn one_more_semaphore(&mut self, permits: i64) -> Object {
         let object = Object::Semaphore(self.permits.len());
