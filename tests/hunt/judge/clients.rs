@@ -175,6 +175,11 @@ impl Judge {
             .is_some_and(|client| client.closing || client.ended)
     }
 
+    /// Clients may not use something, of which callers may be told until then.
+    pub fn forbids(&mut self, until: Instant) {
+        self.forbidden = self.forbidden.max(Some(until));
+    }
+
     /// A call has failed.
     pub fn failed(&mut self, host: Host, call: &str, error: &Error) {
         let unknown = error.effect() == Effect::Unknown;
@@ -188,7 +193,9 @@ impl Judge {
                 | Error::Unavailable { .. }
                 | Error::RefusedForNow { .. }
                 | Error::ShutDown { .. }
-        ) || self.rules.meddled;
+        ) || self.rules.meddled
+            || matches!(error, Error::PermissionDenied { .. })
+                && self.forbidden.is_some_and(|until| Instant::now() < until);
         let told = matches!(error, Error::ShutDown { .. }) && !self.closing(host);
         if !expected || told {
             self.accuse("errors", format!("c{host}: {call}: {error:?}"));

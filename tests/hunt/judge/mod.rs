@@ -146,6 +146,8 @@ pub struct Judge {
     clients: BTreeMap<Host, Client>,
     ids: BTreeMap<String, Host>,
     last_number: u64,
+    /// Until when callers may be told that something is forbidden.
+    forbidden: Option<Instant>,
     /// Nobody comes again.
     healed: Option<Instant>,
     pub commands: u64,
@@ -192,6 +194,7 @@ impl Judge {
             clients: BTreeMap::new(),
             ids: BTreeMap::new(),
             last_number: 0,
+            forbidden: None,
             healed: None,
             commands: 0,
             work: 0,

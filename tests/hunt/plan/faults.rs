@@ -62,6 +62,8 @@ pub enum ServerFault {
     Evict(&'static str),
     /// Its clock steps.
     Clock(i64),
+    /// Clients may not use a command.
+    Forbid(&'static str, Duration),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +97,26 @@ fn some(rng: &mut Rng) -> usize {
 }
 
 impl ServerFault {
+    /// For how long it lasts, if it is a state of the server's.
+    pub fn passes_after(&self) -> Option<Duration> {
+        match *self {
+            ServerFault::FailOver {
+                read_only: time, ..
+            }
+            | ServerFault::ReadOnly(time)
+            | ServerFault::OutOfMemory(time)
+            | ServerFault::NoReplicas(time)
+            | ServerFault::CannotSave(time)
+            | ServerFault::Loading(time)
+            | ServerFault::Busy(time)
+            | ServerFault::Forbid(_, time) => Some(time),
+            ServerFault::Restart { .. }
+            | ServerFault::FlushScripts
+            | ServerFault::Evict(_)
+            | ServerFault::Clock(_) => None,
+        }
+    }
+
     /// What was done may not have been: the server forgets.
     pub fn forgets(&self) -> bool {
         match self {

@@ -5,6 +5,7 @@ mod calls;
 mod chance;
 mod crowd;
 mod faults;
+mod forbidden;
 mod frozen;
 mod handling;
 mod large;
@@ -223,6 +224,7 @@ impl Plan {
         overtaken::by_those_who_try(seed, &mut settings, &mut events);
         quiet::falls(seed, &mut settings, &mut events);
         away::for_long(seed, &mut settings, &mut events);
+        forbidden::is_something(seed, &settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {
             seed,

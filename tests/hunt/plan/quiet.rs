@@ -10,7 +10,10 @@ use super::settings::Settings;
 use super::{Event, What};
 
 /// So many semaphores.
-const SEMAPHORES: usize = 6;
+const SEMAPHORES: usize = 12;
+
+/// So long after the second caller has been told to wait nobody else is asked.
+const HAND_OVER: Duration = Duration::from_millis(100);
 
 /// Where clients have threads: two callers of one client come to a semaphore of their own, and the second one gives up at about
 /// the time when the first one hands over to it, of which the server is told nothing. Drawn apart.
@@ -19,13 +22,14 @@ pub(super) fn falls(seed: u64, settings: &mut Settings, events: &mut Vec<Event>)
     if settings.threads.is_none() || chance(rng, 30) {
         return;
     }
+    // Whoever is far away hands over, too.
+    settings.local_hand_over = HAND_OVER;
     let until = settings.healing.as_millis() as u64;
     for _ in 0..SEMAPHORES {
         let object = settings.one_more_semaphore(1);
         let place = rng.usize(..settings.clients);
-        // So soon after the second one has been told to wait nobody else is asked.
         let there_and_back = settings.latency[place] * 2;
-        let hold = there_and_back + millis(rng, 0..8);
+        let hold = there_and_back + millis(rng, 0..30);
         let first = Call {
             ask: Ask::Wait,
             guard: rng.bool(),

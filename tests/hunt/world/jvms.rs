@@ -173,7 +173,7 @@ impl World {
             let listening = &mut self.jvms[jvm].listening;
             let connection = *listening
                 .entry(home)
-                .or_insert_with(|| node.server.connect());
+                .or_insert_with(|| node.server.connect_exempt());
             let refused = node
                 .server
                 .execute(connection, &[subscribe, channel.as_bytes()]);

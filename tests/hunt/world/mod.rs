@@ -30,9 +30,9 @@ use crate::actors::Stage;
 use crate::judge::{Host, Judge, Object, Wanted};
 use crate::jvm;
 use crate::net::{Doings, End, Wire};
-use crate::plan::{Call, Life, MOST_UNDER_WAY, Plan, Settings, What};
+use crate::plan::{Call, Life, MOST_UNDER_WAY, Plan, ServerFault, Settings, What};
 use crate::process::Process;
-use crate::sim::server::{ConnectionId, Faults};
+use crate::sim::server::ConnectionId;
 use nodes::Nodes;
 
 /// Some moment of 2027, in microseconds.
@@ -123,7 +123,7 @@ enum Happening {
     /// The first of what is on its way to the client.
     Answered(usize),
     /// A server, or one of the nodes.
-    Recovers(usize, fn(&mut Faults, bool)),
+    Recovers(usize, ServerFault),
     /// A replica that has not had the last writes takes over.
     TakesOver(usize),
     /// Something of a node's replica, unless it has been away since.
@@ -299,11 +299,8 @@ impl World {
                     });
                 }
             }
-            Happening::Recovers(node, recover) => {
-                self.nodes
-                    .node(node)
-                    .server
-                    .faults(|faults| recover(faults, false));
+            Happening::Recovers(node, fault) => {
+                self.change(node, &fault, false);
                 self.judge().note(format_args!("server recovers"));
                 self.all_unwell(Duration::from_secs(1));
             }

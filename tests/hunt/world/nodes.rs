@@ -355,7 +355,9 @@ impl Node {
 
     /// Somebody hears everything from now on.
     pub fn eavesdrop(&mut self) {
-        let listener = *self.listener.get_or_insert_with(|| self.server.connect());
+        let listener = *self
+            .listener
+            .get_or_insert_with(|| self.server.connect_exempt());
         self.server.execute(listener, &[b"PSUBSCRIBE", b"*"]);
     }
 

@@ -12,7 +12,7 @@ use crate::admin::{Standing, State};
 use crate::judge::{Host, Object};
 use crate::plan::{ServerFault, Subject};
 use crate::sim::scripts;
-use crate::sim::server::{ConnectionId, Faults, Reply};
+use crate::sim::server::{ConnectionId, Reply};
 use crate::trace::printed;
 
 impl World {
@@ -215,41 +215,53 @@ impl World {
         }
     }
 
+    /// What passes begins to be wrong with a server, or ends.
+    pub(super) fn change(&mut self, node: usize, fault: &ServerFault, on: bool) {
+        let server = &mut self.nodes.node(node).server;
+        server.faults(|faults| match fault {
+            ServerFault::FailOver { .. } | ServerFault::ReadOnly(_) => faults.replica = on,
+            ServerFault::OutOfMemory(_) => faults.out_of_memory = on,
+            ServerFault::NoReplicas(_) => faults.too_few_replicas = on,
+            ServerFault::CannotSave(_) => faults.cannot_save = on,
+            ServerFault::Loading(_) => faults.loading = on,
+            ServerFault::Busy(_) => faults.busy = on,
+            ServerFault::Forbid(command, _) if on => {
+                faults.forbidden.insert((*command).to_owned());
+            }
+            ServerFault::Forbid(command, _) => {
+                faults.forbidden.remove(*command);
+            }
+            _ => {}
+        });
+    }
+
     /// Something is wrong with a server, or with one of the nodes.
     pub(super) fn server_fault(&mut self, node: usize, fault: ServerFault, now: Instant) {
-        let passing = |world: &mut World, time: Duration, change: fn(&mut Faults, bool)| {
-            world
-                .nodes
-                .node(node)
-                .server
-                .faults(|faults| change(faults, true));
-            world.all_unwell(time);
-            world.happens(now + time, Happening::Recovers(node, change));
-        };
+        if let Some(time) = fault.passes_after() {
+            self.change(node, &fault, true);
+            self.all_unwell(time);
+            self.happens(now + time, Happening::Recovers(node, fault.clone()));
+            if let ServerFault::Forbid(..) = fault {
+                let settings = &self.settings;
+                let told = settings.retry_window + settings.response_timeout + settings.slack();
+                self.judge().forbids(now + time + told);
+            }
+        }
         match fault {
             ServerFault::Restart { down, lost } => self.starts_again(node, lost, down),
             ServerFault::FailOver { read_only, lag } => {
-                passing(self, read_only, |faults, on| faults.replica = on);
                 self.ends_waits(node);
                 if let Some(lag) = lag {
                     self.happens(now + read_only, Happening::TakesOver(lag));
                 }
             }
-            ServerFault::ReadOnly(time) => {
-                passing(self, time, |faults, on| faults.replica = on);
-                self.ends_waits(node);
-            }
-            ServerFault::OutOfMemory(time) => {
-                passing(self, time, |faults, on| faults.out_of_memory = on);
-            }
-            ServerFault::NoReplicas(time) => {
-                passing(self, time, |faults, on| faults.too_few_replicas = on);
-            }
-            ServerFault::CannotSave(time) => {
-                passing(self, time, |faults, on| faults.cannot_save = on);
-            }
-            ServerFault::Loading(time) => passing(self, time, |faults, on| faults.loading = on),
-            ServerFault::Busy(time) => passing(self, time, |faults, on| faults.busy = on),
+            ServerFault::ReadOnly(_) => self.ends_waits(node),
+            ServerFault::OutOfMemory(_)
+            | ServerFault::NoReplicas(_)
+            | ServerFault::CannotSave(_)
+            | ServerFault::Loading(_)
+            | ServerFault::Busy(_)
+            | ServerFault::Forbid(..) => {}
             ServerFault::FlushScripts => {
                 let Node {
                     server, operator, ..

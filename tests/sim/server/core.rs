@@ -133,7 +133,7 @@ impl Core {
         let command = command::find_in_script(words)?;
         let may_fail = !script.has_written;
         self.faults
-            .admit_in_script(command, may_fail)
+            .admit_in_script(command, &self.connections[&connection], may_fail)
             .inspect_err(|refusal| {
                 if refusal.0.starts_with(b"READONLY ") {
                     self.refused_as_replica.get_or_insert(command.name);

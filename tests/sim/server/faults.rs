@@ -14,7 +14,7 @@ use super::reply::Refusal;
 pub struct Faults {
     /// `NOAUTH`: what connections that are made from then on must say first, as long as it is so.
     pub password: Option<String>,
-    /// `NOPERM`: the commands that nobody may use, in small letters, with their subcommand (`pubsub|numsub`).
+    /// `NOPERM`: the commands that nobody may use who is not exempt, in small letters, with their subcommand (`pubsub|numsub`).
     pub forbidden: BTreeSet<String>,
     /// `OOM`: memory is full; what could take more is refused.
     pub out_of_memory: bool,
@@ -58,11 +58,15 @@ impl Faults {
         self.too_few_replicas && !self.replica
     }
 
+    fn forbids(&self, command: &Command, connection: &Connection) -> bool {
+        !connection.exempt && self.forbidden.contains(command.name)
+    }
+
     /// The questions before it is looked at whether the keys are here.
     pub fn admit_user(&self, command: &Command, connection: &Connection) -> Result<(), Refusal> {
         let locked_out = self.password.is_some() && !connection.authenticated;
         refuse_if(locked_out && !command.without_password(), NO_AUTH)?;
-        if self.forbidden.contains(command.name) {
+        if self.forbids(command, connection) {
             let text = format!(
                 "NOPERM this user has no permissions to run the '{}' command",
                 command.name
@@ -90,9 +94,14 @@ impl Faults {
         refuse_if(self.busy && !command.while_busy(), BUSY)
     }
 
-    /// The questions before a command of a script; `may_fail` until it has written.
-    pub fn admit_in_script(&self, command: &Command, may_fail: bool) -> Result<(), Refusal> {
-        refuse_if(self.forbidden.contains(command.name), FORBIDDEN_IN_SCRIPT)?;
+    /// The questions before a command of a script that `connection` has sent; `may_fail` until it has written.
+    pub fn admit_in_script(
+        &self,
+        command: &Command,
+        connection: &Connection,
+        may_fail: bool,
+    ) -> Result<(), Refusal> {
+        refuse_if(self.forbids(command, connection), FORBIDDEN_IN_SCRIPT)?;
         if !may_fail {
             return Ok(());
         }
