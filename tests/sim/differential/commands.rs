@@ -2,15 +2,26 @@
 
 use fastrand::Rng;
 
+use super::contents::{ENDS, ENTRIES, NEXT, NOTED};
+use super::script_calls::{HOLDERS, PERMITS, RECORDS};
 use super::step::Words;
 
 pub const KEYS: &[&str] = &[
     "s", "s2", "lock", "fence", "token", "turns", "notes", "times", "owners", "counter", "tokens",
     "line", "slot1", "slot2", "slot3", "set", "list", "zset", "hash", "k", "", "peers", "r1", "r2",
-    "once",
+    "once", "held", "alive", "latch", "jobs", "permits", "jobs2", "permits2", "next", "fence2",
 ];
 
-pub const CHANNELS: &[&str] = &["ch:s", "ch:lock", "ch:line", "news"];
+pub const CHANNELS: &[&str] = &[
+    "ch:s",
+    "ch:lock",
+    "ch:line",
+    "news",
+    // Where those listen who stand in a line.
+    "turns",
+    "turns:11111111-2222-3333-4444-555555555555",
+    "line:client-a",
+];
 
 const VALUES: &[&str] = &[
     "",
@@ -53,6 +64,8 @@ const VALUES: &[&str] = &[
     "1800000000123 1800000010000000 2",
     "1800000000000000 1800000100000000 3",
     "client-b",
+    "99999999999999999999 1 a client",
+    "-1 1 a client",
 ];
 
 const SCORES: &[&str] = &[
@@ -120,7 +133,8 @@ const NUMBERS: &[&str] = &[
 ];
 
 /// The commands, each word standing for itself or for something to choose: K key, V value, F field, M member,
-/// S score, I integer, C channel, P pattern; a star repeats what is before it, a question mark makes it optional.
+/// S score, I integer, C channel, P pattern, R record, N what is noted there, H holder, E entry of a holder, D permit,
+/// T end of a permit, X which client is next; a star repeats what is before it, a question mark makes it optional.
 const FORMS: &[&str] = &[
     "GET K",
     "GETSET K V",
@@ -295,34 +309,6 @@ const LISTENING: &[&str] = &[
     "PUNSUBSCRIBE P",
 ];
 
-/// What keeps the scripts' objects in a state in which there is something for them to do.
-const TENDING: &[&str] = &[
-    "SET s 5",
-    "SET s 3 PX I",
-    "INCRBY s 2",
-    "INCRBY s2 I",
-    "DEL s",
-    "DEL lock",
-    "HSET lock owner-a 1",
-    "PEXPIRE lock 5000",
-    "INCR token",
-    "INCR counter",
-    "SET counter V",
-    "ZADD times S M",
-    "ZADD owners I M",
-    "ZREM times M",
-    "ZREM owners M",
-    "DEL times owners",
-    "RPUSH tokens 1",
-    "SET slot1 M PX 60000",
-    "SET slot2 M",
-    "SET peers x PX 1000",
-    "SET peers x",
-    "DEL peers line",
-    "SADD set M",
-    "OBJECT IDLETIME counter",
-];
-
 const PATTERNS: &[&str] = &[
     "*", "s*", "?", "slot[12]", "slot[^1]", "[a-m]*", "\\s", "*e*s",
 ];
@@ -355,17 +341,13 @@ pub fn all_channels() -> Words {
         .collect()
 }
 
-pub fn tending(rng: &mut Rng) -> Words {
-    let form = choose(rng, TENDING);
-    fill(rng, form)
-}
-
 pub fn listening(rng: &mut Rng) -> Words {
     let form = choose(rng, LISTENING);
     fill(rng, form)
 }
 
-fn fill(rng: &mut Rng, form: &str) -> Words {
+/// The words of a command of this form.
+pub fn fill(rng: &mut Rng, form: &str) -> Words {
     let mut words = Words::new();
     for part in form.split(' ') {
         let (kind, repeated) = part
@@ -383,6 +365,13 @@ fn fill(rng: &mut Rng, form: &str) -> Words {
                 "I" => choose(rng, NUMBERS),
                 "C" => choose(rng, CHANNELS),
                 "P" => choose(rng, PATTERNS),
+                "R" => choose(rng, RECORDS),
+                "N" => choose(rng, NOTED),
+                "H" => choose(rng, HOLDERS),
+                "E" => choose(rng, ENTRIES),
+                "D" => choose(rng, PERMITS),
+                "T" => choose(rng, ENDS),
+                "X" => choose(rng, NEXT),
                 word => word,
             };
             words.push(word.into());

@@ -5,9 +5,11 @@
 
 pub mod cluster;
 mod commands;
+mod contents;
 mod run;
 mod script_calls;
 pub mod step;
+pub mod tally;
 mod wire;
 pub mod world;
 

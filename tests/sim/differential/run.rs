@@ -3,12 +3,13 @@
 use fastrand::Rng;
 
 use super::step::{CONNECTIONS, Mood, Step, Words};
+use super::tally::Tally;
 use super::world::{Both, Real, World};
 use crate::sim::server::Reply;
 
 /// Where the two differ.
 #[derive(Debug)]
-pub struct Difference {
+struct Difference {
     /// After which step; none: when all was compared at the end.
     after: Option<Step>,
     /// A command that was sent to compare what is stored.
@@ -17,24 +18,27 @@ pub struct Difference {
     real: Vec<Reply>,
 }
 
-/// Tries so many random sequences of `length` steps; panics with the shortest by which the two differ.
-pub fn explore(real: &mut Real, seed: u64, sequences: usize, length: usize) {
+/// Tries so many random sequences of `length` steps; panics with the shortest by which the two differ. What the scripts have
+/// answered.
+pub fn explore(real: &mut Real, seed: u64, sequences: usize, length: usize) -> Tally {
+    let mut tally = Tally::default();
     let mut rng = Rng::with_seed(seed);
     for _ in 0..sequences {
         let mut mood = Mood::random(&mut rng);
         let mut steps = Step::first(&mood);
         steps.extend((0..length).map(|_| Step::random(&mut rng, &mut mood)));
-        check(real, &steps, &format!("seed {seed}"));
+        check(real, &steps, &format!("seed {seed}"), &mut tally);
     }
+    tally
 }
 
 /// Runs one sequence; panics with the shortest part of it by which the two differ.
-pub fn check(real: &mut Real, steps: &[Step], origin: &str) {
-    if difference(real, steps).is_none() {
+fn check(real: &mut Real, steps: &[Step], origin: &str, tally: &mut Tally) {
+    if difference(real, steps, tally).is_none() {
         return;
     }
     let shortest = shorten(real, steps.to_vec());
-    let found = difference(real, &shortest);
+    let found = difference(real, &shortest, tally);
     panic!("{origin}: model and server differ.\n{shortest:#?}\n{found:#?}");
 }
 
@@ -48,7 +52,7 @@ fn shorten(real: &mut Real, mut steps: Vec<Step>) -> Vec<Step> {
             let end = steps.len().min(start + size);
             let mut fewer = steps.clone();
             fewer.drain(start..end);
-            if difference(real, &fewer).is_some() {
+            if difference(real, &fewer, &mut Tally::default()).is_some() {
                 steps = fewer;
             } else {
                 start = end;
@@ -63,7 +67,7 @@ fn shorten(real: &mut Real, mut steps: Vec<Step>) -> Vec<Step> {
 }
 
 /// The first difference.
-pub fn difference(real: &mut Real, steps: &[Step]) -> Option<Difference> {
+fn difference(real: &mut Real, steps: &[Step], tally: &mut Tally) -> Option<Difference> {
     let mut world = World::new(real);
     for step in steps {
         match step {
@@ -72,6 +76,7 @@ pub fn difference(real: &mut Real, steps: &[Step]) -> Option<Difference> {
             Step::Reconnect(connection) => world.reconnect(*connection),
             Step::Command(connection, words) => {
                 let both = world.command(*connection, words);
+                tally.note(words, &both.real);
                 if let Some((model, real)) = differ(words, both) {
                     return Some(Difference {
                         after: Some(step.clone()),

@@ -1,5 +1,7 @@
 //! Commands on sorted sets, but for ranges.
 
+use std::collections::BTreeMap;
+
 use super::context::Context;
 use super::number::{self, check_float};
 use super::reply::{NOT_AN_INTEGER, Outcome, Refusal, Reply, SYNTAX, WRONG_TYPE};
@@ -189,23 +191,22 @@ fn intersection(
 ) -> Result<Zset, Refusal> {
     let mut all = Vec::new();
     for (key, weight) in keys.iter().zip(weights) {
-        let weighed = |(member, score): (Bytes, f64)| {
-            let score = score * weight;
-            (member, if score.is_nan() { 0.0 } else { score })
-        };
-        all.push(members(context, key)?.into_iter().map(weighed).collect());
+        let members: BTreeMap<_, _> = members(context, key)?.into_iter().collect();
+        all.push((members, *weight));
     }
+    // The order matters where something is no number.
+    all.sort_by_key(|(members, _)| members.len());
     let mut all = all.into_iter();
-    let mut common: std::collections::BTreeMap<Bytes, f64> = all.next().unwrap_or_default();
-    for other in all {
+    let (mut common, weight) = all.next().unwrap_or_default();
+    for score in common.values_mut() {
+        *score = or_zero(*score * weight);
+    }
+    for (other, weight) in all {
         common.retain(|member, sum| {
             let Some(score) = other.get(member) else {
                 return false;
             };
-            *sum += score;
-            if sum.is_nan() {
-                *sum = 0.0;
-            }
+            *sum = or_zero(*sum + score * weight);
             true
         });
     }
@@ -214,6 +215,10 @@ fn intersection(
         zset.set(&member, score);
     }
     Ok(zset)
+}
+
+fn or_zero(score: f64) -> f64 {
+    if score.is_nan() { 0.0 } else { score }
 }
 
 pub fn zintercard(context: &mut Context<'_>, words: &[&[u8]]) -> Outcome {

@@ -1,0 +1,207 @@
+//! What stands in the keys of the crate's objects: written so that there is something for the scripts to do, or by somebody who
+//! knows nothing of them.
+
+use fastrand::Rng;
+
+use super::commands::{choose, fill};
+use super::script_calls::Subject;
+use super::step::Words;
+
+/// What may stand in a record or a fence.
+pub const NOTED: &[&str] = &[
+    "0000000000000003 done",
+    "0000000000000040 done -1 2 1",
+    "0000000000000020 none",
+    "0000000000000007 back none",
+    "0000000000009999 done -1 0",
+    "0000000000000050 refused ERR x",
+    "0000000000000002 forced",
+    "0000000000000060",
+    "12 done",
+    "abc",
+    "",
+];
+
+/// What may stand there of a holder's permits.
+pub const ENTRIES: &[&str] = &[
+    "3 1800000000123 a client",
+    "2 1800000000123 ",
+    "0 1800000000123 a client",
+    "1 1800000000123 a client\n0000000000000007 3",
+    "2147483647 1800000000123 a client",
+];
+
+/// When a permit may end, or a client be believed dead.
+pub const ENDS: &[&str] = &[
+    "1800000000123",
+    "1800000001000",
+    "1800000030000",
+    "1800060000000",
+    "922337203685477",
+    "1799999999000",
+    "1800000000123.5",
+    "1e3",
+    "inf",
+    "-inf",
+];
+
+/// Which client may be next at a lock.
+pub const NEXT: &[&str] = &[
+    "5000 1800000000123 fence2",
+    "300 1799999999000 fence",
+    "300 1900000000000 fence2",
+    "x",
+    "",
+];
+
+/// What keeps an object in a state in which there is something for its scripts to do.
+const fn tended(subject: Subject) -> &'static [&'static str] {
+    match subject {
+        Subject::Semaphores => &[
+            "SET s 5",
+            "SET s 3 PX I",
+            "SET s 0",
+            "SET s 1",
+            "INCRBY s 2",
+            "INCRBY s2 I",
+            "DEL s",
+            "DEL turns notes",
+            "DEL R*",
+        ],
+        Subject::Watched => &[
+            "SET s 9",
+            "SET s 9",
+            "INCRBY s 2",
+            "DEL s",
+            "HSET held H E",
+            "HSET held H E",
+            "ZADD alive T H",
+            "ZADD alive 1799999999000 H",
+            "ZADD alive 1799999999000 H",
+            "DEL alive",
+            "DEL held alive",
+            "DEL turns notes",
+            "DEL R*",
+        ],
+        Subject::Latch => &[
+            "SET latch 2",
+            "SET latch 2 PX 5000",
+            "DEL latch",
+            "SET s 3",
+            "DEL s",
+            "DEL R*",
+        ],
+        Subject::Permits => &[
+            "SET jobs 5",
+            "INCRBY jobs 3",
+            "SET jobs 0 PX 60000",
+            "ZADD permits T D",
+            "ZADD permits T D T D",
+            "ZADD permits 1800060000000 D 1800060000000 D",
+            "ZADD permits T 7065726d69742d303030303030303031",
+            "ZREM permits D",
+            "PEXPIRE permits 60000",
+            "DEL jobs permits",
+            "DEL jobs2 permits2",
+            "DEL turns notes",
+            "DEL R*",
+        ],
+        Subject::Locks => &[
+            "DEL lock",
+            "HSET lock owner-a 1",
+            "HSET lock owner-a 1",
+            "HSET lock owner-a 1",
+            "PEXPIRE lock 60000",
+            "INCR token",
+            "SET next X PX 5000",
+            "DEL fence fence2",
+            "DEL fence fence2 next",
+            "DEL fence fence2 next",
+        ],
+        Subject::Recipes => &[
+            "INCR counter",
+            "SET counter V",
+            "ZADD times S M",
+            "ZADD times 1800000000123 M",
+            "ZADD owners I M",
+            "ZREM times M",
+            "ZREM owners M",
+            "DEL times owners",
+            "RPUSH tokens 1",
+            "SET slot1 M PX 60000",
+            "SET slot2 M",
+            "DEL slot1 slot2 slot3",
+            "SET peers x PX 1000",
+            "SET peers x",
+            "DEL peers",
+            "DEL peers line notes",
+            "SADD set M*",
+            "OBJECT IDLETIME counter",
+            "DEL R*",
+        ],
+    }
+}
+
+/// What somebody may have written there.
+const fn spoiled(subject: Subject) -> &'static [&'static str] {
+    match subject {
+        Subject::Semaphores => &[
+            "SET R N",
+            "LPUSH R x",
+            "SET s V",
+            "HSET s f 1",
+            "SET s2 V",
+            "SET turns x",
+            "SET notes x",
+            "HSET notes * V",
+        ],
+        Subject::Watched => &[
+            "SET R N",
+            "SET s V",
+            "HSET s f 1",
+            "SET held x",
+            "HSET held H V",
+            "SET alive x",
+            "ZADD alive S H",
+        ],
+        Subject::Latch => &["SET R N", "LPUSH R x", "SET latch V", "HSET latch f 1"],
+        Subject::Permits => &[
+            "SET R N",
+            "SET jobs V",
+            "HSET jobs f 1",
+            "SET permits x",
+            "ZADD permits S D",
+            "SET turns x",
+        ],
+        Subject::Locks => &[
+            "SET fence N",
+            "LPUSH fence x",
+            "SET next X",
+            "LPUSH next x",
+            "SET token V",
+            "SET token 9007199254740991",
+            "LPUSH token x",
+            "SET lock x",
+            "HSET lock owner-a V",
+        ],
+        Subject::Recipes => &[
+            "SET R N",
+            "SET line x",
+            "SET notes x",
+            "SET times x",
+            "HSET counter f 1",
+            "SET set x",
+            "LPUSH slot1 x",
+        ],
+    }
+}
+
+pub fn tending(rng: &mut Rng, subject: Subject) -> Words {
+    let form = choose(rng, tended(subject));
+    fill(rng, form)
+}
+
+pub fn spoiling(rng: &mut Rng, subject: Subject) -> Words {
+    let form = choose(rng, spoiled(subject));
+    fill(rng, form)
+}
