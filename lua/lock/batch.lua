@@ -76,8 +76,9 @@ local function is_of_the_step(text)
   return OF_THE_STEP[string.match(string.gsub(text, '^@[^ ]+ %d+: %-?', ''), '^%a+')]
 end
 
--- Frees the lock, which holds what is `held`, and tells the listeners; where either is refused, neither happens. To
--- them it is one moment. With `force`, the fence has the mark.
+-- Frees the lock, which holds what is `held`, and tells the listeners; where either is refused, neither happens, unless
+-- what would take the first back is forbidden, too: nobody may hold it for ever, and -1 listeners were told then. To them it
+-- is one moment. With `force`, the fence has the mark.
 local function free(held, force)
   local ttl = redis.call('PTTL', lock)
   redis.call('DEL', lock)
@@ -85,8 +86,12 @@ local function free(held, force)
   local done = force and redis.pcall('SET', KEYS[3], ARGV[2] .. ' forced', 'PX', ARGV[3])
   if not (done and done.err) then done = redis.pcall(ARGV[1], KEYS[2], '0') end
   if type(done) ~= 'table' then return done end
-  redis.call('HSET', lock, unpack(held))
-  if ttl >= 0 then redis.pcall('PEXPIRE', lock, ttl) end
+  local kept = redis.pcall('HSET', lock, unpack(held))
+  if type(kept) ~= 'table' and ttl >= 0 then kept = redis.pcall('PEXPIRE', lock, ttl) end
+  if type(kept) == 'table' then
+    redis.call('DEL', lock)
+    return -1
+  end
   if force then redis.pcall('SET', KEYS[3], ARGV[2], 'PX', ARGV[3]) end
   return done
 end

@@ -17,8 +17,11 @@ redis.call('DEL', KEYS[1])
 local listeners = redis.pcall(ARGV[1], KEYS[2], '0')
 if type(listeners) == 'table' then
   -- Those who wait would not know that it is free.
-  redis.call('HSET', KEYS[1], ARGV[2], 1)
-  if ttl >= 0 then redis.call('PEXPIRE', KEYS[1], ttl) end
-  return listeners
+  local kept = redis.pcall('HSET', KEYS[1], ARGV[2], 1)
+  if type(kept) ~= 'table' and ttl >= 0 then kept = redis.pcall('PEXPIRE', KEYS[1], ttl) end
+  if type(kept) ~= 'table' then return listeners end
+  -- Nobody may hold it for ever.
+  redis.call('DEL', KEYS[1])
+  listeners = -1
 end
 return 'done ' .. listeners .. ' 0 0'

@@ -18,7 +18,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
   local kept = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
   if type(kept) == 'table' then
     -- Nobody may hold it for ever.
-    redis.pcall('DEL', KEYS[1])
+    if type(redis.pcall('DEL', KEYS[1])) == 'table' then redis.pcall('HDEL', KEYS[1], ARGV[1]) end
     return kept
   end
   return 'done -1 1 0'

@@ -88,6 +88,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             "a replica takes over that has not had what was given back",
             gives_back_without_replica(),
         ),
+        (
+            "a lock is given back by somebody who may neither publish nor let a key expire",
+            gives_back_forbidden(),
+        ),
     ]
 }
 
@@ -534,6 +538,28 @@ fn released_long_ago() -> Plan {
                 What::Link(0, LinkFault::Refuse(Duration::from_secs(335))),
             ),
             at(2000, What::Link(0, lost)),
+        ],
+    )
+}
+
+/// Nobody would have it for ever. Its holder has lost it before, as it could not renew it.
+fn gives_back_forbidden() -> Plan {
+    let mut settings = Settings::plain(2, 1);
+    settings.locks = 1;
+    let forbid =
+        |command, millis| What::Server(ServerFault::Forbid(command, Duration::from_millis(millis)));
+    let ends = Life::ShutDown {
+        drop_callers: false,
+        limit: None,
+    };
+    plan(
+        settings,
+        vec![
+            calls(4000, 1, keeps(LOCK, 9000)),
+            calls(4200, 0, keeps(LOCK, 0)),
+            at(10_600, forbid("pexpire", 3500)),
+            at(12_200, forbid("publish", 4700)),
+            at(14_100, What::Life(1, ends)),
         ],
     )
 }
