@@ -11,56 +11,49 @@ use super::settings::Settings;
 use super::shifts::Shift;
 use super::{Event, What};
 
-/// What scripts use, and clients by themselves.
-const COMMANDS: [&str; 42] = [
-    "del",
+/// What scripts change, mostly behind something else.
+const CHANGES: [&str; 13] = [
+    "del", "hdel", "hset", "incr", "incrby", "pexpire", "publish", "sadd", "set", "spublish",
+    "srem", "zadd", "zrem",
+];
+
+/// What else they use, and clients by themselves.
+const OTHERS: [&str; 29] = [
     "evalsha",
     "exists",
     "get",
-    "hdel",
     "hexists",
     "hget",
     "hgetall",
     "hlen",
     "hmget",
-    "hset",
-    "incr",
-    "incrby",
     "llen",
     "lpush",
-    "pexpire",
     "pttl",
-    "publish",
     "pubsub|numsub",
     "pubsub|shardnumsub",
     "rename",
     "rpop",
-    "sadd",
     "scard",
-    "set",
     "smismember",
-    "spublish",
-    "srem",
     "ssubscribe",
     "subscribe",
     "time",
     "unsubscribe",
     "wait",
-    "zadd",
     "zcard",
     "zcount",
     "zmscore",
     "zrange",
     "zrangebyscore",
     "zrank",
-    "zrem",
     "zscore",
 ];
 
 /// Nobody gives anything back without waiting for the answer: what is refused then is not given back later. Drawn apart.
 pub(super) fn is_something(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x666f_7262_6964_6465);
-    if !chance(rng, 15) {
+    if !chance(rng, 25) {
         return;
     }
     for event in events.iter_mut() {
@@ -72,9 +65,13 @@ pub(super) fn is_something(seed: u64, settings: &Settings, events: &mut Vec<Even
         }
     }
     let until = settings.healing.as_millis() as u64;
-    for _ in 0..rng.usize(1..5) {
+    for _ in 0..rng.usize(1..8) {
+        let command = match chance(rng, 80) {
+            true => pick(rng, &CHANGES),
+            false => pick(rng, &OTHERS),
+        };
         let most = pick(rng, &[20, 500, 5000]);
-        let fault = ServerFault::Forbid(pick(rng, &COMMANDS), millis(rng, 1..most));
+        let fault = ServerFault::Forbid(command, millis(rng, 1..most));
         let what = match settings.masters {
             0 => What::Server(fault),
             masters => What::Shift(Shift::Fault(rng.usize(..masters), fault)),
