@@ -29,7 +29,8 @@ pub(super) struct Ledger {
     pub(super) denied: BTreeSet<Host>,
     /// When each was served last.
     pub(super) served: BTreeMap<Host, Instant>,
-    /// The clients of whom a release, or an answer, was under way when they were cut off for longer than it is repeated.
+    /// The clients of whom a release, or an answer, was under way when they were cut off for longer than it is repeated; or which
+    /// might not give back what a caller who had gone was granted.
     pub(super) given_up: BTreeSet<Host>,
     /// Since when there is enough for each waiting caller.
     pub(super) ample_since: Option<Instant>,
@@ -168,6 +169,16 @@ impl Judge {
     pub(super) fn loses_what_is_under_way(&mut self, host: Host) {
         for ledger in &mut self.ledgers {
             if ledger.in_excess(host) > 0 {
+                ledger.given_up.insert(host);
+            }
+        }
+    }
+
+    /// A script of the client was refused as it may not use something: what it gives back for a caller who has gone is not given back
+    /// later.
+    pub fn is_forbidden(&mut self, host: Host) {
+        for ledger in &mut self.ledgers {
+            if ledger.doubts.contains_key(&host) && ledger.in_excess(host) > 0 {
                 ledger.given_up.insert(host);
             }
         }

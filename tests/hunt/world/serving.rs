@@ -101,6 +101,11 @@ impl World {
         let refused: [&[u8]; 3] = [b"NOSCRIPT ", b"MOVED ", b"ASK "];
         let unknown = matches!(&reply, Some(Reply::Error(text))
             if refused.iter().any(|code| text.starts_with(code)));
+        let may_not = matches!(&reply, Some(Reply::Error(text))
+            if text.starts_with(b"ERR The user executing the script"));
+        if may_not {
+            self.judge().is_forbidden(host);
+        }
         if is_call && !renews && !unknown {
             self.judge().script();
         }
