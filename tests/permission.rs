@@ -130,6 +130,61 @@ fn denied_for(error: &Error, name: &str, missing: &str) {
     assert!(detail.contains(missing), "{missing}: {detail}");
 }
 
+/// Nobody is there who could give them back later.
+#[tokio::test]
+async fn what_nobody_waits_for_is_given_back_when_that_is_allowed_again() {
+    let (server, client) = limited("~* &* +@all").await;
+    let mut control = server.connection().await;
+    for command in ["set", "get"] {
+        let semaphore = client.semaphore(command);
+        semaphore.try_set_permits(9).await.unwrap();
+        let permits = [
+            semaphore.permit(1).await.unwrap(),
+            semaphore.permit(2).await.unwrap(),
+        ];
+        acl(&mut control, &["app", &format!("-{command}")]).await;
+        drop(permits);
+        // Whoever waits for the answer has it at once, and those behind are not held up.
+        denied(&semaphore.release(1).await.unwrap_err(), command);
+        denied(&semaphore.try_acquire(1).await.unwrap_err(), command);
+        assert_eq!(read(&server, command).await.value, ["6"]);
+        drop(semaphore);
+        acl(&mut control, &["app", &format!("+{command}")]).await;
+        until("all are there", LIMIT, async || {
+            read(&server, command).await.value == ["9"]
+        })
+        .await;
+    }
+}
+
+/// After that nobody gives them back.
+#[tokio::test]
+async fn a_shutdown_tries_once_more_what_was_not_allowed() {
+    let (server, client) = limited("~* &* +@all").await;
+    let mut control = server.connection().await;
+    for left in ["8", "9"] {
+        let client = connect(server.url_as("app", "pw")).await;
+        let semaphore = client.semaphore("once-more");
+        semaphore.try_set_permits(9).await.unwrap();
+        let permit = semaphore.permit(1).await.unwrap();
+        acl(&mut control, &["app", "-set"]).await;
+        let before = scripts(&mut control).await;
+        drop(permit);
+        until("it is refused", LIMIT, async || {
+            scripts(&mut control.clone()).await > before
+        })
+        .await;
+        if left == "9" {
+            acl(&mut control, &["app", "+set"]).await;
+        }
+        client.shutdown().await.unwrap();
+        assert_eq!(read(&server, "once-more").await.value, [left]);
+        acl(&mut control, &["app", "+set"]).await;
+        let _: () = control.set("once-more", 9).await.unwrap();
+    }
+    drop(client);
+}
+
 #[tokio::test]
 async fn a_forbidden_script_command_is_told() {
     let (server, client) = limited("~* &* +@all -evalsha -eval").await;

@@ -238,8 +238,8 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Unfinished`](crate::Error::Unfinished) if something could not be carried out within the retry window. A call in doubt has
-    /// the retry window from its first sending, whoever has been told of it; behind that it gets one more chance, not another window. What the server has
-    /// refused for good, as a permission was missing, is not owed any more: that is told in the log alone where there was no caller.
+    /// the retry window from its first sending, whoever has been told of it; behind that it gets one more chance, not another window. What the server
+    /// refuses as a permission is missing is tried once more, and is not owed any more then: that is told in the log alone where there was no caller.
     pub async fn shutdown(&self) -> Result<()> {
         self.core.within(self.core.shutdown(None)).await
     }

@@ -58,7 +58,11 @@ impl<P: Primitive> State<P> {
                         told.answer(queued, Ok(Outcome::Reply(reply)));
                     }
                 }
-                Done::Failed(error) => told.answer(queued, Err(*error)),
+                Done::Failed(error) => {
+                    if let Some(queued) = self.set_aside(queued, &error, now) {
+                        told.answer(queued, Err(*error));
+                    }
+                }
                 // That what it takes back was done is known by now.
                 Done::Again => again.push(Queued {
                     takes_back: None,
@@ -209,8 +213,10 @@ impl<P: Primitive> State<P> {
         self.withdraw(now);
         let error = doubt.unwrap_or(error);
         for queued in batch.calls {
-            self.primitive.given_up(&queued.call);
-            told.answer(queued, Err(error.clone()));
+            if let Some(queued) = self.set_aside(queued, error, now) {
+                self.primitive.given_up(&queued.call);
+                told.answer(queued, Err(error.clone()));
+            }
         }
         told
     }
@@ -250,6 +256,7 @@ impl<P: Primitive> State<P> {
     /// batch under way may have been.
     pub(super) fn close(&mut self, name: &str, sent: bool, now: Instant) -> Told<P> {
         self.closed = true;
+        self.try_again(None);
         self.owes_until = Some(now + LONGEST_OWED);
         self.settle_later();
         let trouble = Trouble::unknown(CLIENT_CLOSED);
@@ -271,6 +278,7 @@ impl<P: Primitive> State<P> {
     pub(super) fn abandon(&mut self, name: &str, now: Instant) -> (Told<P>, Vec<String>) {
         self.closed = true;
         self.later = None;
+        self.try_again(None);
         let trouble = Trouble::unknown(RUNTIME_ENDED);
         let mut told = self.end_waits(self.waiters.tickets(), now, |wait, since| {
             wait.ended(&trouble, name, since)

@@ -312,7 +312,7 @@ impl<P: Primitive> Line<P> {
 
     /// Ends a change after which something may be due earlier than before.
     pub(super) fn unlock(&self, mut inner: Locked<'_, P>) {
-        if inner.state.waiters.is_empty() && inner.state.later.is_none() && inner.kept.is_none() {
+        if inner.state.waiters.is_empty() && !inner.state.has_plans() && inner.kept.is_none() {
             return;
         }
         self.keep_as_needed(&mut inner);
@@ -327,9 +327,9 @@ impl<P: Primitive> Line<P> {
 
     /// Others may depend on a call that is to be made later. Whoever calls holds the line, too.
     pub(super) fn keep_as_needed(&self, inner: &mut Inner<P>) {
-        inner.kept = match inner.state.later {
-            Some(_) => self.itself.upgrade(),
-            None => None,
+        inner.kept = match inner.state.has_plans() {
+            true => self.itself.upgrade(),
+            false => None,
         };
     }
 
@@ -450,7 +450,7 @@ impl<P: Primitive> Shared for Line<P> {
             let told = inner.state.close(self.keys.name(), sent, Instant::now());
             self.listen_as_needed(&mut inner, &[]);
             self.keep_as_needed(&mut inner);
-            if inner.state.later.is_some() {
+            if inner.state.has_plans() || inner.state.has_work() {
                 self.note_busy(&mut inner);
             }
             told

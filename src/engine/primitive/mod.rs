@@ -19,6 +19,8 @@
 //! - **A refusal is what the script says it is.** `refused` means that no sending has done anything. An error of the
 //!   server's means that for this sending only: behind an unanswered one the outcome is unknown. Where several travel
 //!   together, each is tried on its own before anybody is told.
+//! - **What its user may not do** is told to its caller. Where there is none, and nothing else brings it back, it is tried again for
+//!   five minutes: permissions are taken away and given by people.
 //! - **An error tells the truth about its effect**: unknown for what was sent, of those whose question
 //!   [takes](Primitive::takes) something; none for all others.
 //! - **Where replicas are waited for**, what is owed travels apart from all else: it is tried until they have it, while what its
@@ -41,6 +43,7 @@
 //! | look `After` | first expiry, peers' lock, pace | the holder's end, the others' time | a pause for others |
 //! | short form | - | a script without a number | [with other semaphores'](super::coalesce); a look where nothing is free |
 
+mod aside;
 mod channels;
 mod endings;
 mod envelope;
@@ -122,6 +125,12 @@ pub(crate) trait Primitive: Sized + Send + 'static {
 
     /// Whether a call is carried out although its caller has gone.
     fn is_owed(call: &Self::Call) -> bool;
+
+    /// Whether it is tried again for a while where nobody waits for it and its user may not do it, whatever is done meanwhile:
+    /// nothing else brings back what it gives back.
+    fn outlasts_refusals(_call: &Self::Call) -> bool {
+        false
+    }
 
     /// Adds a call to an earlier one, where that comes to the same; whether it did. For what is owed while the server does
     /// not answer.

@@ -349,7 +349,7 @@ impl<P: Primitive> Line<P> {
                 state.doubtful |= batch.unanswered.is_some() || doubt.is_some();
                 let told = state.fail(name, batch, (&error, doubt.as_ref()), now);
                 self.listen_as_needed(&mut inner, &[]);
-                drop(inner);
+                self.unlock(inner);
                 told
             }
             Ended::Unknown => {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tokio::time::Instant;
 
+use super::aside::Aside;
 use super::waiters::Waiter;
 use super::{Ask, Batch, Look, Outcome, Primitive, Queued, Reply, Serves, Ticket, Told, Waiters};
 use crate::clock::Moment;
@@ -12,7 +13,7 @@ use crate::engine::few::Few;
 use crate::engine::wakeups::Wake;
 
 /// What is owed is compared with so many of what stands before it.
-const MOST_COMPARED: usize = 4;
+pub(super) const MOST_COMPARED: usize = 4;
 
 /// A queue that is shorter is not looked through.
 const SHORT: usize = 1024;
@@ -70,6 +71,8 @@ pub(super) struct State<P: Primitive> {
     pub(super) waits_unasked: bool,
     /// A call that is made then.
     pub(super) later: Option<(Instant, P::Call)>,
+    /// What its user was not allowed to do.
+    pub(super) aside: Option<Aside<P>>,
     /// Whom the batch under way names, in their order; empty between two rounds.
     named: Vec<Ticket>,
     /// Those of them who have gone since it departed.
@@ -103,6 +106,7 @@ impl<P: Primitive> State<P> {
             look_at: None,
             waits_unasked: false,
             later: None,
+            aside: None,
             named: Vec::new(),
             gone: BTreeMap::new(),
             singly: 0,
@@ -318,12 +322,19 @@ impl<P: Primitive> State<P> {
         }
     }
 
+    /// Whether a call is to be made though nobody asks for it.
+    pub(super) fn has_plans(&self) -> bool {
+        self.later.is_some() || self.aside.is_some()
+    }
+
     /// When something is to be done though nothing happens.
     pub(super) fn alarm(&self) -> Option<Instant> {
         let look = self.look_at.filter(|_| !self.waiters.is_empty());
         let later = self.later.as_ref().map(|(then, _)| *then);
         let deadline = self.waiters.first_deadline();
-        look.into_iter().chain(deadline).chain(later).min()
+        let aside = self.aside.as_ref().map(|aside| aside.until);
+        let all = look.into_iter().chain(deadline).chain(later).chain(aside);
+        all.min()
     }
 
     /// That time may have come.
@@ -336,6 +347,7 @@ impl<P: Primitive> State<P> {
             self.look_at = None;
             self.look = true;
         }
+        self.try_again(Some(now));
         if let Some((_, call)) = self.later.take_if(|(then, _)| *then <= now) {
             self.push(Item::Call(Queued {
                 later: true,

@@ -72,6 +72,11 @@ impl Primitive for Permits {
         call.is_owed()
     }
 
+    /// What is on record comes back by itself.
+    fn outlasts_refusals(call: &Call) -> bool {
+        matches!(call, Call::Release(_) | Call::ReleaseIfExists(_))
+    }
+
     fn add_up(earlier: &mut Call, call: &Call) -> bool {
         earlier.add_up(*call)
     }

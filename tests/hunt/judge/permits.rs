@@ -30,7 +30,7 @@ pub(super) struct Ledger {
     /// When each was served last.
     pub(super) served: BTreeMap<Host, Instant>,
     /// The clients of whom a release, or an answer, was under way when they were cut off for longer than it is repeated; or which
-    /// might not give back what a caller who had gone was granted.
+    /// might not give back, at their end, what a caller who had gone was granted.
     pub(super) given_up: BTreeSet<Host>,
     /// Since when there is enough for each waiting caller.
     pub(super) ample_since: Option<Instant>,
@@ -174,13 +174,11 @@ impl Judge {
         }
     }
 
-    /// A script of the client was refused as it may not use something: what it gives back for a caller who has gone is not given back
-    /// later.
+    /// A script of the client was refused as it may not use something. What nobody waits for is tried again later, but not behind its
+    /// end.
     pub fn is_forbidden(&mut self, host: Host) {
-        for ledger in &mut self.ledgers {
-            if ledger.doubts.contains_key(&host) && ledger.in_excess(host) > 0 {
-                ledger.given_up.insert(host);
-            }
+        if self.closing(host) {
+            self.loses_what_is_under_way(host);
         }
     }
 
@@ -204,7 +202,7 @@ impl Judge {
         let taken = ledger.taken(host) + ledger.may_give_twice(host);
         // Whoever has lost what is on record may not know.
         let robbed = self.watched.is_watched(object) && self.records_are_robbed();
-        if held > taken && !self.is_inexact(host) && !robbed {
+        if held > taken && !self.is_inexact(host) && !robbed && !self.has_ended(host) {
             self.accuse(
                 "holders",
                 format!("callers of c{host} hold {held} of s{object}, but it has taken {taken}"),

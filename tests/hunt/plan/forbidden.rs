@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::calls::Give;
 use super::chance::{chance, millis, pick};
 use super::faults::ServerFault;
 use super::settings::Settings;
@@ -50,19 +49,11 @@ const OTHERS: [&str; 29] = [
     "zscore",
 ];
 
-/// Nobody gives anything back without waiting for the answer: what is refused then is not given back later. Drawn apart.
+/// Drawn apart.
 pub(super) fn is_something(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x666f_7262_6964_6465);
     if !chance(rng, 25) {
         return;
-    }
-    for event in events.iter_mut() {
-        if let What::Call(_, call) = &mut event.what {
-            call.patience = None;
-            if call.give == Give::Drop {
-                call.give = Give::Call;
-            }
-        }
     }
     let until = settings.healing.as_millis() as u64;
     for _ in 0..rng.usize(1..8) {

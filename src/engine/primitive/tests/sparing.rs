@@ -62,6 +62,10 @@ impl Primitive for Seat {
         *call != Call::Try
     }
 
+    fn outlasts_refusals(call: &Call) -> bool {
+        matches!(call, Call::Give(_))
+    }
+
     fn add_up(earlier: &mut Call, call: &Call) -> bool {
         let (Call::Give(sum), Call::Give(more)) = (earlier, call) else {
             return false;
@@ -398,6 +402,35 @@ fn what_is_owed_and_what_nobody_waits_for_takes_no_room() {
     }
     state.sweep();
     assert_eq!(queued(&state), [&Call::Try, &Call::Give(100_000)]);
+}
+
+#[test]
+fn what_is_owed_and_forbidden_is_tried_again_together_for_five_minutes() {
+    let (mut state, now) = line();
+    let error = Error::PermissionDenied {
+        name: "name".into(),
+        detail: "NOPERM".into(),
+    };
+    let refuse = |state: &mut State<Seat>, now: Instant| {
+        let batch = depart(state);
+        let told = state.fail("name", batch, (&error, None), now);
+        assert!(told.tell().is_empty() && !state.has_work());
+    };
+    for _ in 0..1000 {
+        state.owe([Call::Give(1)], now);
+        refuse(&mut state, now);
+    }
+    state.ring(now + SECOND / 2);
+    assert!(!state.has_work(), "too early");
+    assert_eq!(state.alarm(), Some(now + SECOND));
+    for second in 1..300 {
+        state.ring(now + second * SECOND);
+        assert_eq!(queued(&state), [&Call::Give(1000)]);
+        refuse(&mut state, now + second * SECOND);
+    }
+    state.ring(now + 300 * SECOND);
+    refuse(&mut state, now + 300 * SECOND);
+    assert_eq!(state.alarm(), None);
 }
 
 #[test]
