@@ -206,6 +206,11 @@ impl Primitive for Recipe {
         matches!(call, Call::Release(_) | Call::Tend)
     }
 
+    /// Of some no time runs out, and nobody gets an id again.
+    fn outlasts_refusals(call: &Call) -> bool {
+        matches!(call, Call::Release(_))
+    }
+
     fn add_up(earlier: &mut Call, call: &Call) -> bool {
         *earlier == Call::Tend && *call == Call::Tend
     }

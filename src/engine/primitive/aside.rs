@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// It is given up when it has been owed for so long.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// What is tried again then, all of it.
+/// What is tried again, one of it then; there is always one.
 pub(super) struct Aside<P: Primitive> {
     pub(super) until: Instant,
     calls: Vec<Queued<P>>,
@@ -55,14 +55,23 @@ impl<P: Primitive> State<P> {
         None
     }
 
-    /// What is put aside until `now` is queued; or all of it.
-    pub(super) fn try_again(&mut self, now: Option<Instant>) {
-        let due = |aside: &mut Aside<P>| now.is_none_or(|now| aside.until <= now);
-        if let Some(aside) = self.aside.take_if(due) {
-            aside
-                .calls
-                .into_iter()
-                .for_each(|queued| self.push(Item::Call(queued)));
+    /// The first of what is put aside until `now` is queued: it shows whether the others may be.
+    pub(super) fn try_one_again(&mut self, now: Instant) {
+        let due = self.aside.as_mut().filter(|aside| aside.until <= now);
+        let Some(aside) = due else { return };
+        aside.until = now + PAUSE;
+        let first = aside.calls.remove(0);
+        if aside.calls.is_empty() {
+            self.aside = None;
+        }
+        self.push(Item::Call(first));
+    }
+
+    /// All of that is queued.
+    pub(super) fn try_all_again(&mut self) {
+        let aside = self.aside.take().map(|aside| aside.calls);
+        for queued in aside.into_iter().flatten() {
+            self.push(Item::Call(queued));
         }
     }
 }

@@ -45,9 +45,11 @@ impl<P: Primitive> State<P> {
             self.owes_until = Some(now + LONGEST_OWED);
         }
         let calls = std::mem::take(&mut batch.calls);
+        let mut allowed = false;
         for (queued, done) in calls.into_iter().zip(replies) {
             match done {
                 Done::Reply(reply) => {
+                    allowed |= P::outlasts_refusals(&queued.call);
                     let gone = !queued.has_caller();
                     if gone {
                         surplus.extend(P::still_owed(&queued.call, &reply));
@@ -71,6 +73,9 @@ impl<P: Primitive> State<P> {
             }
         }
         self.call_again(again);
+        if allowed {
+            self.try_all_again();
+        }
         let asked = !batch.asks.is_empty();
         self.told = self.told.max(batch.end);
         self.names_nobody();
@@ -256,7 +261,7 @@ impl<P: Primitive> State<P> {
     /// batch under way may have been.
     pub(super) fn close(&mut self, name: &str, sent: bool, now: Instant) -> Told<P> {
         self.closed = true;
-        self.try_again(None);
+        self.try_all_again();
         self.owes_until = Some(now + LONGEST_OWED);
         self.settle_later();
         let trouble = Trouble::unknown(CLIENT_CLOSED);
@@ -278,7 +283,7 @@ impl<P: Primitive> State<P> {
     pub(super) fn abandon(&mut self, name: &str, now: Instant) -> (Told<P>, Vec<String>) {
         self.closed = true;
         self.later = None;
-        self.try_again(None);
+        self.try_all_again();
         let trouble = Trouble::unknown(RUNTIME_ENDED);
         let mut told = self.end_waits(self.waiters.tickets(), now, |wait, since| {
             wait.ended(&trouble, name, since)

@@ -347,7 +347,7 @@ impl<P: Primitive> State<P> {
             self.look_at = None;
             self.look = true;
         }
-        self.try_again(Some(now));
+        self.try_one_again(now);
         if let Some((_, call)) = self.later.take_if(|(then, _)| *then <= now) {
             self.push(Item::Call(Queued {
                 later: true,

@@ -84,6 +84,11 @@ impl Primitive for PermitExpirable {
         call.dropped() == Dropped::CarriedOut
     }
 
+    /// Nobody gets an id again; and others would wait for its end.
+    fn outlasts_refusals(call: &Call) -> bool {
+        matches!(call, Call::Release(_))
+    }
+
     fn add_up(earlier: &mut Call, call: &Call) -> bool {
         let (Call::Release(ids), Call::Release(more)) = (earlier, call) else {
             return false;

@@ -63,7 +63,7 @@ impl Primitive for Seat {
     }
 
     fn outlasts_refusals(call: &Call) -> bool {
-        matches!(call, Call::Give(_))
+        *call != Call::Try
     }
 
     fn add_up(earlier: &mut Call, call: &Call) -> bool {
@@ -211,6 +211,13 @@ fn refusal() -> Error {
     Error::NotHeld {
         name: "name".to_owned(),
         owner: "a".to_owned(),
+    }
+}
+
+fn forbidden() -> Error {
+    Error::PermissionDenied {
+        name: "name".to_owned(),
+        detail: "NOPERM".to_owned(),
     }
 }
 
@@ -407,10 +414,7 @@ fn what_is_owed_and_what_nobody_waits_for_takes_no_room() {
 #[test]
 fn what_is_owed_and_forbidden_is_tried_again_together_for_five_minutes() {
     let (mut state, now) = line();
-    let error = Error::PermissionDenied {
-        name: "name".into(),
-        detail: "NOPERM".into(),
-    };
+    let error = forbidden();
     let refuse = |state: &mut State<Seat>, now: Instant| {
         let batch = depart(state);
         let told = state.fail("name", batch, (&error, None), now);
@@ -431,6 +435,24 @@ fn what_is_owed_and_forbidden_is_tried_again_together_for_five_minutes() {
     state.ring(now + 300 * SECOND);
     refuse(&mut state, now + 300 * SECOND);
     assert_eq!(state.alarm(), None);
+}
+
+#[test]
+fn of_what_is_forbidden_one_shows_whether_the_others_are_allowed_again() {
+    let (mut state, now) = line();
+    let error = forbidden();
+    for call in [Call::Give(1), Call::Leave, Call::Leave] {
+        state.owe([call], now);
+        let batch = depart(&mut state);
+        let told = state.fail("name", batch, (&error, None), now);
+        assert!(told.tell().is_empty());
+    }
+    state.ring(now + SECOND);
+    assert_eq!(queued(&state), [&Call::Give(1)]);
+    let batch = depart(&mut state);
+    arrive(&mut state, batch, vec![Done::Reply(true)], Vec::new(), now);
+    assert_eq!(queued(&state), [&Call::Leave, &Call::Leave]);
+    assert!(!state.has_plans());
 }
 
 #[test]
