@@ -190,7 +190,11 @@ for i = 7, #ARGV, 4 do
         written = redis.pcall('PEXPIRE', lock, lease)
         if type(written) == 'table' then
           -- Nobody may hold it for ever.
-          if held then redis.pcall('HSET', lock, owner, held) else redis.pcall('HDEL', lock, owner) end
+          if held then
+            redis.pcall('HSET', lock, owner, held)
+          elseif type(redis.pcall('HDEL', lock, owner)) == 'table' then
+            redis.pcall('DEL', lock)
+          end
         end
       end
       if type(written) == 'table' then
