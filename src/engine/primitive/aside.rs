@@ -33,12 +33,18 @@ impl<P: Primitive> State<P> {
             error,
             Error::PermissionDenied { .. } | Error::Authentication { .. }
         );
-        let lasts = P::outlasts_refusals(&queued.call) && now < queued.since + LONGEST;
+        // What takes back tells by its number what has become of a call, which no later call may have replaced.
+        let lasts = P::outlasts_refusals(&queued.call)
+            && queued.takes_back.is_none()
+            && now < queued.since + LONGEST;
         if !forbidden || !lasts || self.closed || queued.has_caller() {
             return Some(queued);
         }
+        let call = P::name(&queued.call);
         if now < queued.since + PAUSE {
-            tracing::warn!(%error, call = P::name(&queued.call), "refused; it is tried again for five minutes");
+            tracing::warn!(%error, call, "refused; it is tried again for five minutes");
+        } else {
+            tracing::debug!(%error, call, "refused; it is tried again");
         }
         queued.reply = None;
         let aside = self.aside.get_or_insert_with(|| Aside {
@@ -46,11 +52,12 @@ impl<P: Primitive> State<P> {
             calls: Vec::new(),
         });
         let mut earlier = aside.calls.iter_mut().rev().take(MOST_COMPARED);
-        let is_added = earlier.any(|earlier| {
-            earlier.takes_back == queued.takes_back && P::add_up(&mut earlier.call, &queued.call)
-        });
-        if !is_added {
-            aside.calls.push(queued);
+        match earlier.find_map(|earlier| {
+            P::add_up(&mut earlier.call, &queued.call).then_some(&mut earlier.since)
+        }) {
+            // It is owed as long as the latest.
+            Some(since) => *since = queued.since.max(*since),
+            None => aside.calls.push(queued),
         }
         None
     }

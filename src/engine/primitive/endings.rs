@@ -62,6 +62,7 @@ impl<P: Primitive> State<P> {
                 }
                 Done::Failed(error) => {
                     if let Some(queued) = self.set_aside(queued, &error, now) {
+                        self.primitive.given_up(&queued.call, !queued.has_caller());
                         told.answer(queued, Err(*error));
                     }
                 }
@@ -219,7 +220,7 @@ impl<P: Primitive> State<P> {
         let error = doubt.unwrap_or(error);
         for queued in batch.calls {
             if let Some(queued) = self.set_aside(queued, error, now) {
-                self.primitive.given_up(&queued.call);
+                self.primitive.given_up(&queued.call, !queued.has_caller());
                 told.answer(queued, Err(error.clone()));
             }
         }
@@ -240,7 +241,7 @@ impl<P: Primitive> State<P> {
         let owed = self.primitive.unknown(batch);
         self.owe(owed, now);
         for queued in &batch.calls {
-            self.primitive.given_up(&queued.call);
+            self.primitive.given_up(&queued.call, !queued.has_caller());
         }
     }
 
@@ -385,7 +386,7 @@ impl<P: Primitive> State<P> {
                 dropped = true;
                 // What was never sent must not happen after this; the rest is a matter of its answer.
                 if !trouble.doubtful {
-                    self.primitive.given_up(&queued.call);
+                    self.primitive.given_up(&queued.call, !queued.has_caller());
                 }
                 return trouble.doubtful;
             } else {
@@ -448,7 +449,7 @@ impl<P: Primitive> State<P> {
                 Item::Call(mut queued) => {
                     tell_trouble(name, &mut queued, &untouched, &mut told);
                     if queued.is_pointless() {
-                        self.primitive.given_up(&queued.call);
+                        self.primitive.given_up(&queued.call, !queued.has_caller());
                     } else {
                         self.queue.push_back(Item::Call(queued));
                     }

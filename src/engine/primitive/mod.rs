@@ -208,8 +208,8 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         false
     }
 
-    /// A call will not be carried out any more, or nobody will know whether it was: its caller has been told so, or there was none.
-    fn given_up(&mut self, _call: &Self::Call) {}
+    /// A call will not be carried out any more, or nobody will know whether it was: its caller has been told so, or there was `nobody`.
+    fn given_up(&mut self, _call: &Self::Call, _nobody: bool) {}
 
     /// A batch departs. Once for each.
     fn departs(&mut self, _batch: &Batch<Self>) {}

@@ -128,8 +128,8 @@ pub(crate) struct Turns {
     counted: Option<Instant>,
     /// It was called into a line, and no answer to a later question has come since, or one that says that it stands there.
     called: Option<Instant>,
-    /// It did not hear before this when its turn came, and no later question has been answered.
-    deaf_until: Option<Instant>,
+    /// By then it may have missed that its turn has come, or that something is free, and no later question has been answered.
+    missed: Option<Instant>,
     /// This client is one of the first of them.
     near: bool,
     /// How many callers were served without Redis since the last report.
@@ -159,7 +159,7 @@ impl Turns {
     pub(crate) fn switch_off(&mut self) {
         self.off = true;
         self.called = None;
-        self.deaf_until = None;
+        self.missed = None;
     }
 
     /// Whether turns are kept.
@@ -250,6 +250,9 @@ impl Turns {
         if all && self.in_line && self.knows(now) {
             return Look::No;
         }
+        if !all {
+            return self.asks_once_more(asks, now);
+        }
         // Where no line is kept, no answer would ever count for it.
         self.called = self.are_kept(now).then_some(now);
         if asks { Look::No } else { Look::Now }
@@ -258,7 +261,12 @@ impl Turns {
     /// From now on it hears when its turn has come. It may have been told so before, and asks once more: even if it stands in
     /// line by an answer that has come just now, or is on its way.
     pub(crate) fn hears(&mut self, asks: bool, now: Instant) -> Look {
-        self.deaf_until = self.are_kept(now).then_some(now);
+        self.asks_once_more(asks, now)
+    }
+
+    /// What is on its way may be older than what it has just heard, whatever it says of its place.
+    fn asks_once_more(&mut self, asks: bool, now: Instant) -> Look {
+        self.missed = self.are_kept(now).then_some(now);
         if asks { Look::No } else { Look::Now }
     }
 
@@ -272,7 +280,7 @@ impl Turns {
 
     /// Whether it is still to ask for one of these reasons.
     pub(crate) fn is_called(&self) -> bool {
-        self.called.is_some() || self.deaf_until.is_some()
+        self.called.is_some() || self.missed.is_some()
     }
 
     /// Completes what a batch reports; `own` is [`Report::own`].
@@ -385,7 +393,7 @@ impl Turns {
         now: Instant,
     ) -> Option<Instant> {
         self.in_line = verdict.is_some() && waiting && (asked || self.in_line);
-        self.deaf_until
+        self.missed
             .take_if(|until| !waiting || asked && *until <= sent);
         if asked {
             self.near = false;
@@ -399,7 +407,7 @@ impl Turns {
             Verdict::Off => {
                 self.refused_until = Some(now + REFUSED);
                 self.called = None;
-                self.deaf_until = None;
+                self.missed = None;
                 self.in_line = false;
                 self.has_left = true;
                 self.look_at = None;

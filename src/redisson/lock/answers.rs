@@ -197,7 +197,6 @@ impl Lock {
                 match batch.unanswered {
                     None => {
                         self.note_refusal(&step, known);
-                        self.note_end(&step);
                         Err(refused(self.keys.name(), &refusal))
                     }
                     Some(waited) => {

@@ -313,8 +313,8 @@ impl Primitive for Lock {
         owner.is_some_and(|owner| waiters.iter().any(|(_, claim)| claim.owner == *owner))
     }
 
-    fn given_up(&mut self, call: &Step) {
-        self.note_end(call);
+    fn given_up(&mut self, call: &Step, nobody: bool) {
+        self.note_end(call, nobody);
     }
 
     fn departs(&mut self, batch: &Batch<Self>) {

@@ -115,11 +115,19 @@ impl Lock {
         }
     }
 
-    /// It will not take effect. The hold of a guard is spent: who had it has it no more.
-    pub(super) fn note_end(&self, step: &Step) {
-        if let Step::Release(owner, Some(id)) = step {
-            let (holds, key) = (&self.holds, self.keys.object());
-            holds.spend(key, owner, id.number());
+    /// It will not take effect. The hold of a guard is spent: who had it has it no more; and so is another one where `nobody`
+    /// waits for the answer: it would be held, and renewed, for ever.
+    pub(super) fn note_end(&self, step: &Step, nobody: bool) {
+        let (holds, key) = (&self.holds, self.keys.object());
+        let Step::Release(owner, id) = step else {
+            return;
+        };
+        let number = match id {
+            Some(id) => Some(id.number()),
+            None => holds.latest(key, owner).filter(|_| nobody),
+        };
+        if let Some(number) = number {
+            holds.spend(key, owner, number);
         }
     }
 

@@ -86,7 +86,7 @@ impl Primitive for PermitExpirable {
 
     /// Nobody gets an id again; and others would wait for its end.
     fn outlasts_refusals(call: &Call) -> bool {
-        matches!(call, Call::Release(_))
+        matches!(call, Call::Release(_) | Call::ReleaseTogether(_))
     }
 
     fn add_up(earlier: &mut Call, call: &Call) -> bool {

@@ -189,7 +189,7 @@ impl Primitive for Permits {
         self.record.ends();
     }
 
-    fn given_up(&mut self, call: &Call) {
+    fn given_up(&mut self, call: &Call, _: bool) {
         self.record.spend(*call);
     }
 

@@ -127,7 +127,10 @@ impl Judge {
         if now > since + self.rules.patience {
             self.accuse(
                 "stuck",
-                format!("{owner} has had l{object} since {since:?}, for nobody"),
+                format!(
+                    "{owner} has had l{object} for {:?}, for nobody",
+                    now - since
+                ),
             );
         }
         self.stuck.insert(object, (owner.to_owned(), since));

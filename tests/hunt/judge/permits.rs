@@ -174,9 +174,12 @@ impl Judge {
         }
     }
 
-    /// A script of the client was refused as it may not use something. What nobody waits for is tried again later, but not behind its
-    /// end.
-    pub fn is_forbidden(&mut self, host: Host) {
+    /// A script of the client about some `locks` was refused as it may not use something. What nobody waits for is tried again later, but
+    /// not behind its end; and a lock comes back by itself, when its lease is over.
+    pub fn is_forbidden(&mut self, host: Host, locks: impl Iterator<Item = usize>) {
+        for lock in locks {
+            self.doubts_lock(lock, host);
+        }
         if self.closing(host) {
             self.loses_what_is_under_way(host);
         }

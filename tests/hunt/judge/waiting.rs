@@ -323,6 +323,14 @@ impl Judge {
     /// Whether anybody waits.
     pub fn somebody_waits(&self) -> Option<String> {
         let first = self.waiting.iter().next();
-        first.map(|(number, waiting)| format!("#{number}: {:?}", waiting.wanted))
+        first.map(|(number, Waiting { wanted, .. })| {
+            let Wanted {
+                host,
+                permits,
+                object,
+                ..
+            } = wanted;
+            format!("#{number} of c{host} waits for {permits} of {object:?}")
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::chance::{chance, millis, pick};
-use super::faults::ServerFault;
+use super::faults::{LinkFault, ServerFault};
 use super::settings::Settings;
 use super::shifts::Shift;
 use super::{Event, What};
@@ -56,18 +56,31 @@ pub(super) fn is_something(seed: u64, settings: &Settings, events: &mut Vec<Even
         return;
     }
     let until = settings.healing.as_millis() as u64;
+    let mut begins = millis(rng, 0..until);
     for _ in 0..rng.usize(1..8) {
         let command = match chance(rng, 80) {
             true => pick(rng, &CHANGES),
             false => pick(rng, &OTHERS),
         };
         let most = pick(rng, &[20, 500, 5000]);
-        let fault = ServerFault::Forbid(command, millis(rng, 1..most));
+        let time = millis(rng, 1..most);
+        let fault = ServerFault::Forbid(command, time);
         let what = match settings.masters {
             0 => What::Server(fault),
             masters => What::Shift(Shift::Fault(rng.usize(..masters), fault)),
         };
-        let at = millis(rng, 0..until);
-        events.push(Event { at, what });
+        events.push(Event { at: begins, what });
+        if chance(rng, 30) {
+            // What is asked about then was carried out before.
+            let lost = LinkFault::LoseAnswer(Duration::ZERO);
+            let at = begins.saturating_sub(millis(rng, 0..20));
+            let what = What::Link(rng.usize(..settings.clients), lost);
+            events.push(Event { at, what });
+        }
+        // One at a time.
+        begins += time + millis(rng, 0..until / 4);
+        if begins > settings.healing {
+            break;
+        }
     }
 }

@@ -213,7 +213,6 @@ impl Plan {
             events.push(Event { at, what });
         }
         handling::happens(seed, &settings, &mut events);
-        handling::happens_to_a_latch(seed, &settings, &mut events);
         shifts::happen(seed, &settings, &mut events);
         replication::happen(seed, &settings, &mut events);
         shifts::former_master_goes_on(seed, &settings, &mut events);
@@ -224,6 +223,7 @@ impl Plan {
         overtaken::by_those_who_try(seed, &mut settings, &mut events);
         quiet::falls(seed, &mut settings, &mut events);
         away::for_long(seed, &mut settings, &mut events);
+        handling::happens_to_a_latch(seed, &settings, &mut events);
         forbidden::is_something(seed, &settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {

@@ -104,7 +104,9 @@ impl World {
         let may_not = matches!(&reply, Some(Reply::Error(text))
             if text.starts_with(b"ERR The user executing the script"));
         if may_not {
-            self.judge().is_forbidden(host);
+            let about = |lock: &usize| words.contains(&Object::Lock(*lock).key().as_bytes());
+            let locks = (0..self.settings.locks).filter(about);
+            self.judge().is_forbidden(host, locks);
         }
         if is_call && !renews && !unknown {
             self.judge().script();
