@@ -5,7 +5,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use futures::future::{join_all, try_join_all};
+use futures::future::{FutureExt, join_all, try_join_all};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Lease, Lock, RLock};
@@ -459,6 +459,27 @@ async fn an_unlock_that_is_refused() {
         acl("+publish").await;
         acl(&format!("+{command}")).await;
     }
+}
+
+/// Nobody is left who could give it back.
+#[tokio::test]
+async fn an_unlock_that_is_refused_behind_its_caller() {
+    let options = RedisServer::options().user("app on >pw ~* &* +@all");
+    let server = options.start().await;
+    let mut redis = server.connection().await;
+    let client = connect(server.url_as("app", "pw"), WATCHDOG).await;
+    let lock = client.lock("left");
+    lock.lock().await.unwrap();
+    let lease = lock.lease();
+    let mut command = redis::cmd("ACL");
+    command.arg(&["SETUSER", "app", "-del"]);
+    let _: () = command.query_async(&mut redis).await.unwrap();
+    assert!(lock.unlock().now_or_never().is_none(), "it is under way");
+    lost(&lease).await;
+    until("its lease is over", LIMIT, async || {
+        !lock.is_locked().await.unwrap()
+    })
+    .await;
 }
 
 /// Of several keys the one is named that holds something else.

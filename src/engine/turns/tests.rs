@@ -153,6 +153,21 @@ fn who_is_called_asks_until_an_answer_counts_for_that() {
     assert!(turns.is_called());
 }
 
+/// The answer to a question that was under way says that it stands in line, and not that something has become free since.
+#[test]
+fn what_nobody_in_line_can_use_is_asked_for_behind_the_question_under_way() {
+    let now = Instant::now();
+    let (heard, later) = (now + PATIENCE, now + 2 * PATIENCE);
+    let mut turns = Turns::default();
+    turns.answered(kept(0), true, true, now, now);
+    turns.comes_near();
+    assert_eq!(turns.call(false, true, heard), Look::No);
+    turns.answered(kept(0), true, true, now, heard);
+    assert!(turns.is_in_line() && turns.is_called());
+    turns.answered(kept(0), true, true, later, later);
+    assert!(!turns.is_called());
+}
+
 #[test]
 fn who_may_have_told_others_looks_until_nobody_is_waited_for() {
     let (mut turns, now) = (Turns::default(), Instant::now());
