@@ -245,10 +245,10 @@ impl Actor {
             std::mem::swap(inner, &mut outer);
         }
         for held in inner.into_iter().chain([outer]) {
-            if call.give == Give::Call {
-                held.unlock(lock).await;
-            } else {
-                drop(held);
+            match call.give {
+                Give::Call => held.unlock(lock).await,
+                _ if call.guard => drop(held),
+                _ => held.unlock_and_go(lock),
             }
             if call.nested.is_some() {
                 // What is left has to outlast what is renewed no more.

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use futures::FutureExt;
 use redisson_semaphore::{Effect, Error, Lease, Lock, LockGuard, Permit, RSemaphore};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -221,6 +222,15 @@ impl<'a> HeldLock<'a> {
     /// For the judges.
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The same without a guard, and without waiting for the answer.
+    pub(super) fn unlock_and_go(mut self, lock: &dyn Lock) {
+        self.actor.judge().unlocks(self.number);
+        if let Some(guard) = self.guard.take() {
+            let _ = guard.forget();
+            let _ = lock.unlock().now_or_never();
+        }
     }
 
     pub(super) async fn unlock(mut self, lock: &dyn Lock) {
