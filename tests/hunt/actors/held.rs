@@ -229,7 +229,10 @@ impl<'a> HeldLock<'a> {
         self.actor.judge().unlocks(self.number);
         if let Some(guard) = self.guard.take() {
             let _ = guard.forget();
-            let _ = lock.unlock().now_or_never();
+            // Not begun: its client has been shut down.
+            if let Some(Err(_)) = lock.unlock().now_or_never() {
+                self.actor.judge().outlasts(self.object, lock.owner());
+            }
         }
     }
 

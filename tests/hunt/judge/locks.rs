@@ -139,8 +139,13 @@ impl Judge {
     /// Whether an owner may have the lock in the server whose client has been shut down.
     fn may_stand(&self, object: usize, owner: &str) -> bool {
         let of_owner = |held: &HeldLock| held.object == object && held.owner == owner;
+        let client = self
+            .client_of(owner)
+            .and_then(|host| self.clients.get(&host));
+        let in_doubt = client.and_then(|client| client.locks_in_doubt.get(&object));
         self.rules.inexact()
             || self.is_robbed(object)
+            || in_doubt.is_some_and(|until| Instant::now() <= *until)
             || self.outlasting.contains(&(object, owner.to_owned()))
             || self.locks.values().any(of_owner)
     }

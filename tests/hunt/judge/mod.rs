@@ -125,7 +125,9 @@ impl Rules {
 
     /// Whether what lasts so long from its sending on can be renewed in time, though its script has to be sent first.
     fn can_keep(&self, lasts: Duration) -> bool {
-        self.crossing < lasts / 3
+        // Replicas are asked behind it.
+        let crossings = if self.replicated { 2 } else { 1 };
+        self.crossing * crossings < lasts / 3
     }
 }
 
