@@ -247,7 +247,8 @@ impl Actor {
         for held in inner.into_iter().chain([outer]) {
             match call.give {
                 Give::Call => held.unlock(lock).await,
-                _ if call.guard => drop(held),
+                // Without a guard it is not said which of several holds goes.
+                _ if call.guard || call.one_owner || call.nested.is_some() => drop(held),
                 _ => held.unlock_and_go(lock),
             }
             if call.nested.is_some() {
