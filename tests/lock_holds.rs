@@ -386,6 +386,13 @@ async fn a_lease_that_may_have_been_shortened_is_lost_in_time() {
     assert_not_held(guard.unlock().await);
 }
 
+/// Changes what the user may do.
+async fn acl(redis: &MultiplexedConnection, rule: &str) {
+    let mut command = redis::cmd("ACL");
+    command.arg(&["SETUSER", "app", rule]);
+    let _: () = command.query_async(&mut redis.clone()).await.unwrap();
+}
+
 /// What could not be given back is held on, unless nobody is left who could.
 #[tokio::test]
 async fn an_unlock_that_is_refused() {
@@ -396,11 +403,7 @@ async fn an_unlock_that_is_refused() {
     let lock = client.lock("refused");
     lock.lock().await.unwrap();
     let control = redis.clone();
-    let acl = async |rule: &str| {
-        let mut command = redis::cmd("ACL");
-        command.arg(&["SETUSER", "app", rule]);
-        let _: () = command.query_async(&mut control.clone()).await.unwrap();
-    };
+    let acl = async |rule: &str| acl(&control, rule).await;
     acl("-publish").await;
     let denied = |result: Result<(), Error>| {
         let error = result.expect_err("it may not publish");
@@ -466,14 +469,12 @@ async fn an_unlock_that_is_refused() {
 async fn an_unlock_that_is_refused_behind_its_caller() {
     let options = RedisServer::options().user("app on >pw ~* &* +@all");
     let server = options.start().await;
-    let mut redis = server.connection().await;
+    let redis = server.connection().await;
     let client = connect(server.url_as("app", "pw"), WATCHDOG).await;
     let lock = client.lock("left");
     lock.lock().await.unwrap();
     let lease = lock.lease();
-    let mut command = redis::cmd("ACL");
-    command.arg(&["SETUSER", "app", "-del"]);
-    let _: () = command.query_async(&mut redis).await.unwrap();
+    acl(&redis, "-del").await;
     assert!(lock.unlock().now_or_never().is_none(), "it is under way");
     lost(&lease).await;
     until("its lease is over", LIMIT, async || {

@@ -60,12 +60,7 @@ impl<P: Primitive> State<P> {
                         told.answer(queued, Ok(Outcome::Reply(reply)));
                     }
                 }
-                Done::Failed(error) => {
-                    if let Some(queued) = self.set_aside(queued, &error, now) {
-                        self.primitive.given_up(&queued.call, !queued.has_caller());
-                        told.answer(queued, Err(*error));
-                    }
-                }
+                Done::Failed(error) => self.refuse_one(queued, *error, &mut told, now),
                 // That what it takes back was done is known by now.
                 Done::Again => again.push(Queued {
                     takes_back: None,
@@ -219,12 +214,17 @@ impl<P: Primitive> State<P> {
         self.withdraw(now);
         let error = doubt.unwrap_or(error);
         for queued in batch.calls {
-            if let Some(queued) = self.set_aside(queued, error, now) {
-                self.primitive.given_up(&queued.call, !queued.has_caller());
-                told.answer(queued, Err(error.clone()));
-            }
+            self.refuse_one(queued, error.clone(), &mut told, now);
         }
         told
+    }
+
+    /// `queued` was refused because of this `error`: it is tried again later, or its caller is told.
+    fn refuse_one(&mut self, queued: Queued<P>, error: Error, told: &mut Told<P>, now: Instant) {
+        if let Some(queued) = self.set_aside(queued, &error, now) {
+            queued.is_given_up(&mut self.primitive);
+            told.answer(queued, Err(error));
+        }
     }
 
     /// What became of `batch` will never be known; its callers have been told.
@@ -241,7 +241,7 @@ impl<P: Primitive> State<P> {
         let owed = self.primitive.unknown(batch);
         self.owe(owed, now);
         for queued in &batch.calls {
-            self.primitive.given_up(&queued.call, !queued.has_caller());
+            queued.is_given_up(&mut self.primitive);
         }
     }
 
@@ -386,7 +386,7 @@ impl<P: Primitive> State<P> {
                 dropped = true;
                 // What was never sent must not happen after this; the rest is a matter of its answer.
                 if !trouble.doubtful {
-                    self.primitive.given_up(&queued.call, !queued.has_caller());
+                    queued.is_given_up(&mut self.primitive);
                 }
                 return trouble.doubtful;
             } else {
@@ -449,7 +449,7 @@ impl<P: Primitive> State<P> {
                 Item::Call(mut queued) => {
                     tell_trouble(name, &mut queued, &untouched, &mut told);
                     if queued.is_pointless() {
-                        self.primitive.given_up(&queued.call, !queued.has_caller());
+                        queued.is_given_up(&mut self.primitive);
                     } else {
                         self.queue.push_back(Item::Call(queued));
                     }

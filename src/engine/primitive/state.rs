@@ -37,6 +37,11 @@ impl<P: Primitive> Queued<P> {
         self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
     }
 
+    /// It will not be carried out any more, or nobody will know whether it was.
+    pub(super) fn is_given_up(&self, primitive: &mut P) {
+        primitive.given_up(&self.call, !self.has_caller());
+    }
+
     /// Whether nobody waits for it any more, and it is not owed: then it must not be sent.
     pub(super) fn is_pointless(&mut self) -> bool {
         if self.has_caller() {

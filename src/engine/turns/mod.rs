@@ -258,14 +258,9 @@ impl Turns {
         if asks { Look::No } else { Look::Now }
     }
 
-    /// From now on it hears when its turn has come. It may have been told so before, and asks once more: even if it stands in
-    /// line by an answer that has come just now, or is on its way.
-    pub(crate) fn hears(&mut self, asks: bool, now: Instant) -> Look {
-        self.asks_once_more(asks, now)
-    }
-
-    /// What is on its way may be older than what it has just heard, whatever it says of its place.
-    fn asks_once_more(&mut self, asks: bool, now: Instant) -> Look {
+    /// It has begun to hear when its turn has come, and may have been told so before; or it has just heard that something is free. It asks
+    /// once more: what is on its way may be older, whatever it says of its place.
+    pub(crate) fn asks_once_more(&mut self, asks: bool, now: Instant) -> Look {
         self.missed = self.are_kept(now).then_some(now);
         if asks { Look::No } else { Look::Now }
     }

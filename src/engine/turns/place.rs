@@ -131,7 +131,9 @@ impl Place {
             Wake::Message(_) if *channel == *self.names.own_channel => Look::Now,
             _ if *channel == *self.names.own_channel => Look::No,
             Wake::Message(payload) if of_all => self.called(!payload.starts_with(FOR_OTHERS), now),
-            Wake::Confirmed | Wake::ConfirmedAgain if of_all => self.turns.hears(self.asks(), now),
+            Wake::Confirmed | Wake::ConfirmedAgain if of_all => {
+                self.turns.asks_once_more(self.asks(), now)
+            }
             _ if of_all => Look::No,
             Wake::Message(payload) if payload.starts_with(FOR_OTHERS) => {
                 if self.is_kept(now) {

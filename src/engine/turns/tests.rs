@@ -221,7 +221,7 @@ fn who_begins_to_hear_asks_once_more_even_if_it_stands_in_line() {
     let moment = Duration::from_millis(1);
     let (heard, again) = (asked + moment, asked + 2 * moment);
     assert_eq!(
-        turns.hears(true, heard),
+        turns.asks_once_more(true, heard),
         Look::No,
         "a question is on its way"
     );
@@ -231,13 +231,13 @@ fn who_begins_to_hear_asks_once_more_even_if_it_stands_in_line() {
     assert!(turns.is_called(), "that was no question");
     turns.answered(verdict("turn:0:0:0:-:1:1:1"), true, true, again, again);
     assert!(!turns.is_called());
-    assert_eq!(turns.hears(false, again), Look::Now);
+    assert_eq!(turns.asks_once_more(false, again), Look::Now);
     turns.answered(None, false, false, again, again);
     assert!(!turns.is_called(), "nobody waits");
-    turns.hears(true, again);
+    turns.asks_once_more(true, again);
     turns.answered(verdict("turn:off"), true, true, asked, again);
     assert!(!turns.is_called(), "no line is kept");
-    turns.hears(true, again + REFUSED);
+    turns.asks_once_more(true, again + REFUSED);
     turns.switch_off();
     assert!(!turns.is_called());
 }

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::{Call, FLAG, Form, RECORDS, envelope, report, texts};
+use super::{Call, FLAG, Form, RECORDS, envelope, stand_in_line, texts};
 use crate::sim::differential::commands::{CHANNELS, choose};
 use crate::sim::differential::contents::ENDS;
 use crate::sim::differential::step::Mood;
@@ -51,8 +51,7 @@ pub(super) fn batch(rng: &mut Rng, mood: &mut Mood) -> Call {
     arguments.extend(steps);
     let mut keys = texts(&[choose(rng, RECORDS), "jobs", CHANNELS[3], "permits"]);
     if in_turn {
-        keys.extend(texts(&["turns", "notes"]));
-        arguments.extend(report(rng));
+        stand_in_line(rng, &mut keys, &mut arguments);
     }
     Call {
         source: PERMITS,

@@ -3,7 +3,8 @@
 use fastrand::Rng;
 
 use super::{
-    Call, Form, LIVES, RECORDS, SEQUENCE, channel_of, envelope, number, report, sequence, texts,
+    Call, Form, LIVES, RECORDS, SEQUENCE, channel_of, envelope, number, sequence, stand_in_line,
+    texts,
 };
 use crate::sim::differential::commands::choose;
 use crate::sim::differential::step::Mood;
@@ -19,8 +20,7 @@ pub(super) fn batch(rng: &mut Rng, mood: &mut Mood, in_turn: bool) -> Call {
         arguments.extend(step(rng, in_turn));
     }
     if in_turn {
-        keys.extend(texts(&["turns", "notes"]));
-        arguments.extend(report(rng));
+        stand_in_line(rng, &mut keys, &mut arguments);
     }
     Call {
         source: SEMAPHORE,

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 use super::semaphores::{COUNTERS, step};
-use super::{Call, FLAG, Form, RECORDS, channel_of, envelope, publish, report, texts};
+use super::{Call, FLAG, Form, RECORDS, channel_of, envelope, publish, stand_in_line, texts};
 use crate::sim::differential::commands::choose;
 use crate::sim::differential::step::Mood;
 use crate::sim::scripts::{RECLAIM, WATCHED};
@@ -45,8 +45,7 @@ pub(super) fn batch(rng: &mut Rng, mood: &mut Mood) -> Call {
         "0".clone_into(&mut arguments[FLAG]);
     }
     if in_turn {
-        keys.extend(texts(&["turns", "notes"]));
-        arguments.extend(report(rng));
+        stand_in_line(rng, &mut keys, &mut arguments);
     }
     let [held, alive] = beside(counter);
     keys.push(held.to_owned());
