@@ -5,11 +5,12 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use futures::future::{FutureExt, join_all, try_join_all};
+use futures::future::{join_all, try_join_all};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Lease, Lock, RLock};
 use support::monitor::{Command, Monitor};
+use support::polls::poll_once;
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::server::RedisServer;
 use support::waiters::until;
@@ -464,7 +465,7 @@ async fn an_unlock_that_is_refused() {
     }
 }
 
-/// Nobody is left who could give it back.
+/// Nobody is left who could give it back, or who has learned that it must.
 #[tokio::test]
 async fn an_unlock_that_is_refused_behind_its_caller() {
     let options = RedisServer::options().user("app on >pw ~* &* +@all");
@@ -472,15 +473,24 @@ async fn an_unlock_that_is_refused_behind_its_caller() {
     let redis = server.connection().await;
     let client = connect(server.url_as("app", "pw"), WATCHDOG).await;
     let lock = client.lock("left");
-    lock.lock().await.unwrap();
-    let lease = lock.lease();
-    acl(&redis, "-del").await;
-    assert!(lock.unlock().now_or_never().is_none(), "it is under way");
-    lost(&lease).await;
-    until("its lease is over", LIMIT, async || {
-        !lock.is_locked().await.unwrap()
-    })
-    .await;
+    for answered in [false, true] {
+        lock.lock().await.unwrap();
+        let lease = lock.lease();
+        acl(&redis, "-del").await;
+        let mut unlock = Box::pin(lock.unlock());
+        let under_way = poll_once(&mut unlock.as_mut()).await.is_pending();
+        assert!(under_way);
+        if answered {
+            assert!(lock.is_held().await.unwrap(), "behind the answer");
+        }
+        drop(unlock);
+        lost(&lease).await;
+        until("its lease is over", LIMIT, async || {
+            !lock.is_locked().await.unwrap()
+        })
+        .await;
+        acl(&redis, "+del").await;
+    }
 }
 
 /// Of several keys the one is named that holds something else.

@@ -104,6 +104,16 @@ impl Held {
             spent: false,
         }
     }
+
+    /// Whether nobody has its id.
+    fn is_free(&self) -> bool {
+        self.claim.strong_count() == 0
+    }
+
+    /// It could not be given back.
+    fn spend(&mut self) {
+        (self.leaving, self.spent) = (true, true);
+    }
 }
 
 impl Holding {
@@ -162,9 +172,15 @@ impl Holding {
     /// The hold with this number could not be given back.
     pub(super) fn spend(&mut self, number: u64) {
         let mut holds = self.holds.iter_mut();
-        if let Some(held) = holds.find(|held| held.number == number) {
-            (held.leaving, held.spent) = (true, true);
-        }
+        let held = holds.find(|held| held.number == number);
+        held.into_iter().for_each(Held::spend);
+    }
+
+    /// The same for the latest that is left and that nobody has the id of.
+    pub(super) fn spend_latest(&mut self) {
+        let mut holds = self.holds.iter_mut().rev();
+        let held = holds.find(|held| held.is_free() && !held.spent);
+        held.into_iter().for_each(Held::spend);
     }
 
     /// The server counts what does, from now on.
@@ -178,8 +194,9 @@ impl Holding {
 
     /// The latest that nobody has the id of, or the latest.
     pub(super) fn latest(&self) -> Option<u64> {
-        let free = |held: &&Held| held.claim.strong_count() == 0;
-        let latest = self.holds.iter().rev().find(free).or(self.holds.last());
+        let mut latest_first = self.holds.iter().rev();
+        let free = latest_first.find(|held| held.is_free());
+        let latest = free.or(self.holds.last());
         latest.map(|held| held.number)
     }
 

@@ -295,6 +295,13 @@ impl Holds {
         }
     }
 
+    /// The same for the latest that is left and that nobody has the id of.
+    pub(crate) fn spend_latest(&self, lock: &str, owner: &str) {
+        if let Some(holding) = self.lock().of(lock, owner) {
+            holding.spend_latest();
+        }
+    }
+
     /// The server says that `owner` does not hold the lock.
     pub(crate) fn lost(&self, lock: &str, owner: &str) {
         let mut state = self.lock();

@@ -92,6 +92,25 @@ async fn without_a_number_the_latest_that_is_nobodys_is_meant() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_of_several_that_could_not_be_given_back_is_spent() {
+    let holds = Holds::default();
+    let take = || {
+        let (_, id) = holds.taken(&"x".into(), &"a".into(), Term::Watched, after(60), RENEWING);
+        id
+    };
+    let guarded = take();
+    drop((take(), take()));
+    for left in [2, 1] {
+        holds.spend_latest("x", "a");
+        assert_eq!(holds.count("x", "a"), Count::Held(left));
+    }
+    holds.spend_latest("x", "a");
+    assert!(holds.is_watched("x", "a"), "somebody has the id");
+    holds.spend("x", "a", guarded.number());
+    assert!(!holds.is_watched("x", "a"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_lost_is_not_what_is_held() {
     let holds = Holds::default();
     let (old, number) = take(&holds, SHORT, after(1));

@@ -1,4 +1,4 @@
-//! What is put aside: nobody waits for it, nothing else brings it back, and its user was not allowed to do it.
+//! What is put aside: its user was not allowed to do it, nobody has learned of that, and nothing else brings it back.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ pub(super) struct Aside<P: Primitive> {
 }
 
 impl<P: Primitive> State<P> {
-    /// Puts `queued` aside, which was refused because of this `error`, if it is to be tried again.
+    /// Puts `queued` aside, which was refused because of this `error`, as nobody has learned, if it is to be tried again.
     #[must_use]
     pub(super) fn set_aside(
         &mut self,
-        mut queued: Queued<P>,
+        queued: Queued<P>,
         error: &Error,
         now: Instant,
     ) -> Option<Queued<P>> {
@@ -37,7 +37,7 @@ impl<P: Primitive> State<P> {
         let lasts = P::outlasts_refusals(&queued.call)
             && queued.takes_back.is_none()
             && now < queued.since + LONGEST;
-        if !forbidden || !lasts || self.closed || queued.has_caller() {
+        if !forbidden || !lasts || self.closed {
             return Some(queued);
         }
         let call = P::name(&queued.call);
@@ -46,7 +46,6 @@ impl<P: Primitive> State<P> {
         } else {
             tracing::debug!(%error, call, "refused; it is tried again");
         }
-        queued.reply = None;
         let aside = self.aside.get_or_insert_with(|| Aside {
             until: now + PAUSE,
             calls: Vec::new(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::state::{Item, State};
-use super::{Batch, Done, Got, Outcome, Primitive, Queued, Ticket, Told, Verdict};
+use super::{Batch, Done, Got, Outcome, Primitive, Queued, Refused, Ticket, Told, Verdict};
 use crate::engine::few::Few;
 use crate::engine::once::{CLIENT_CLOSED, Patience, RUNTIME_ENDED, Trouble};
 use crate::error::{Error, Result};
@@ -219,11 +219,28 @@ impl<P: Primitive> State<P> {
         told
     }
 
-    /// `queued` was refused because of this `error`: it is tried again later, or its caller is told.
-    fn refuse_one(&mut self, queued: Queued<P>, error: Error, told: &mut Told<P>, now: Instant) {
+    /// `queued` was refused because of this `error`.
+    fn refuse_one(
+        &mut self,
+        mut queued: Queued<P>,
+        error: Error,
+        told: &mut Told<P>,
+        now: Instant,
+    ) {
+        self.primitive.given_up(&queued.call);
+        let reply = queued.reply.take().filter(|reply| !reply.is_closed());
+        let refused = Refused { queued, error };
+        match reply {
+            Some(reply) => told.add(reply, Ok(Outcome::Refused(Box::new(refused)))),
+            None => self.nobody_learned(refused, now),
+        }
+    }
+
+    /// It is tried again later, or is lost.
+    pub(super) fn nobody_learned(&mut self, Refused { queued, error }: Refused<P>, now: Instant) {
         if let Some(queued) = self.set_aside(queued, &error, now) {
-            queued.is_given_up(&mut self.primitive);
-            told.answer(queued, Err(error));
+            self.primitive.nobody_learned(&queued.call);
+            not_carried_out(&queued, &error);
         }
     }
 
@@ -241,7 +258,7 @@ impl<P: Primitive> State<P> {
         let owed = self.primitive.unknown(batch);
         self.owe(owed, now);
         for queued in &batch.calls {
-            queued.is_given_up(&mut self.primitive);
+            self.primitive.given_up(&queued.call);
         }
     }
 
@@ -386,7 +403,7 @@ impl<P: Primitive> State<P> {
                 dropped = true;
                 // What was never sent must not happen after this; the rest is a matter of its answer.
                 if !trouble.doubtful {
-                    queued.is_given_up(&mut self.primitive);
+                    self.primitive.given_up(&queued.call);
                 }
                 return trouble.doubtful;
             } else {
@@ -449,7 +466,7 @@ impl<P: Primitive> State<P> {
                 Item::Call(mut queued) => {
                     tell_trouble(name, &mut queued, &untouched, &mut told);
                     if queued.is_pointless() {
-                        queued.is_given_up(&mut self.primitive);
+                        self.primitive.given_up(&queued.call);
                     } else {
                         self.queue.push_back(Item::Call(queued));
                     }
@@ -464,19 +481,19 @@ impl<P: Primitive> State<P> {
 impl<P: Primitive> Told<P> {
     /// What the caller of `queued` is told; where there is none, an error goes to the log.
     pub(super) fn answer(&mut self, queued: Queued<P>, outcome: Result<Outcome<P>>) {
-        let Queued { call, reply, .. } = queued;
-        match &outcome {
-            Err(error @ Error::NotHeld { .. }) if reply.is_none() => {
-                tracing::debug!(%error, "lost before it was given back");
-            }
-            Err(error) if reply.is_none() => {
-                if let Some(call) = details::<P>(&call) {
-                    tracing::error!(%error, call, "not carried out");
-                }
-            }
-            _ => {}
+        if let (None, Err(error)) = (&queued.reply, &outcome) {
+            not_carried_out(&queued, error);
         }
-        self.0.push((reply, outcome));
+        self.0.push((queued.reply, outcome));
+    }
+}
+
+/// Nobody waits for `queued` who could be told of this `error`.
+fn not_carried_out<P: Primitive>(queued: &Queued<P>, error: &Error) {
+    if matches!(error, Error::NotHeld { .. }) {
+        tracing::debug!(%error, "lost before it was given back");
+    } else if let Some(call) = details::<P>(&queued.call) {
+        tracing::error!(%error, call, "not carried out");
     }
 }
 

@@ -13,7 +13,7 @@ use super::locked::Locked;
 use super::pending::Pending;
 use super::state::{Item, State};
 use super::timer::{Rings, Timer};
-use super::{Outcome, Primitive, Ticket, Told};
+use super::{Outcome, Primitive, Ticket, Told, Unlearned};
 use crate::engine::Core;
 use crate::engine::answer::{self, answer_of};
 use crate::engine::command::{Command, Commands};
@@ -120,7 +120,7 @@ impl<P: Primitive> Line<P> {
         let inline = self.drive();
         match Pending::new(self, outcome, None, inline).await? {
             Outcome::Reply(reply) => Ok(reply),
-            Outcome::Granted(_) | Outcome::InVain => unreachable!("a call does not wait"),
+            _ => unreachable!("a call does not wait, and what was refused is an error"),
         }
     }
 
@@ -150,7 +150,7 @@ impl<P: Primitive> Line<P> {
         match Pending::new(self, outcome, Some(ticket), inline).await? {
             Outcome::Granted(grant) => Ok(Some(grant)),
             Outcome::InVain => Ok(None),
-            Outcome::Reply(_) => unreachable!("a wait is no call"),
+            _ => unreachable!("a wait is no call, and what was refused is an error"),
         }
     }
 
@@ -281,10 +281,16 @@ impl<P: Primitive> Line<P> {
         self.kick_if_needed(inner);
     }
 
-    /// Nobody has learned of it.
-    pub(super) fn give_back(self: &Arc<Self>, outcome: Outcome<P>) {
-        if let Some(call) = outcome.give_back() {
-            self.owe(call);
+    /// Nobody has learned of this outcome.
+    pub(super) fn nobody_learned(self: &Arc<Self>, outcome: Outcome<P>) {
+        match outcome.unlearned() {
+            Some(Unlearned::Owed(call)) => self.owe(call),
+            Some(Unlearned::Refused(refused)) => {
+                let mut inner = self.lock();
+                inner.state.nobody_learned(refused, Instant::now());
+                self.unlock(inner);
+            }
+            None => {}
         }
     }
 
@@ -296,17 +302,21 @@ impl<P: Primitive> Line<P> {
         }
     }
 
-    /// Tells callers, and sees to it that what nobody has taken is given back.
+    /// Tells callers, and sees to what nobody has learned of.
     pub(super) fn tell(&self, told: Told<P>) {
-        let owed = told.tell();
-        if owed.is_empty() {
+        let unlearned = told.tell();
+        if unlearned.is_empty() {
             return;
         }
         let mut inner = self.lock();
-        inner.state.give_back(owed, Instant::now());
-        match self.itself() {
-            Some(line) => line.kick_if_needed(inner),
-            None => self.note_busy(&mut inner),
+        inner.state.unlearned(unlearned, Instant::now());
+        let work = inner.state.has_work();
+        if work {
+            self.note_busy(&mut inner);
+        }
+        self.unlock(inner);
+        if work && let Some(line) = self.itself() {
+            drive::kick(&line);
         }
     }
 

@@ -19,8 +19,8 @@
 //! - **A refusal is what the script says it is.** `refused` means that no sending has done anything. An error of the
 //!   server's means that for this sending only: behind an unanswered one the outcome is unknown. Where several travel
 //!   together, each is tried on its own before anybody is told.
-//! - **What its user may not do** is told to its caller. Where there is none, and nothing else brings it back, it is tried again for
-//!   five minutes: permissions are taken away and given by people.
+//! - **What its user may not do** is told to its caller. Where nobody learns of that, and nothing else brings it back, it is tried again
+//!   for five minutes: permissions are taken away and given by people.
 //! - **An error tells the truth about its effect**: unknown for what was sent, of those whose question
 //!   [takes](Primitive::takes) something; none for all others.
 //! - **Where replicas are waited for**, what is owed travels apart from all else: it is tried until they have it, while what its
@@ -208,8 +208,11 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         false
     }
 
-    /// A call will not be carried out any more, or nobody will know whether it was: its caller has been told so, or there was `nobody`.
-    fn given_up(&mut self, _call: &Self::Call, _nobody: bool) {}
+    /// A call was refused, or nobody will know whether it was carried out.
+    fn given_up(&mut self, _call: &Self::Call) {}
+
+    /// Nobody has learned that a call was refused, and it is not tried again.
+    fn nobody_learned(&mut self, _call: &Self::Call) {}
 
     /// A batch departs. Once for each.
     fn departs(&mut self, _batch: &Batch<Self>) {}
@@ -552,23 +555,46 @@ pub(crate) enum Got<G> {
 }
 
 /// How a call or a wait has ended.
-#[derive(Debug)]
 pub(crate) enum Outcome<P: Primitive> {
     Reply(P::Reply),
     Granted(P::Grant),
     /// The time has run out.
     InVain,
+    /// Boxed, as it is rare.
+    Refused(Box<Refused<P>>),
+}
+
+/// A call that was refused. Where nobody learns of that, something may have to be done about it.
+pub(crate) struct Refused<P: Primitive> {
+    queued: Queued<P>,
+    error: Error,
 }
 
 impl<P: Primitive> Outcome<P> {
-    /// What gives it back.
-    fn give_back(self) -> Option<P::Call> {
+    /// As callers are told it.
+    fn or_refusal(self) -> Result<Self> {
         match self {
-            Outcome::Reply(reply) => P::take_back(reply),
-            Outcome::Granted(grant) => P::give_back(grant),
-            Outcome::InVain => None,
+            Outcome::Refused(refused) => Err(refused.error),
+            outcome => Ok(outcome),
         }
     }
+
+    /// What is left to do where nobody has learned of it.
+    fn unlearned(self) -> Option<Unlearned<P>> {
+        match self {
+            Outcome::Reply(reply) => P::take_back(reply).map(Unlearned::Owed),
+            Outcome::Granted(grant) => P::give_back(grant).map(Unlearned::Owed),
+            Outcome::InVain => None,
+            Outcome::Refused(refused) => Some(Unlearned::Refused(*refused)),
+        }
+    }
+}
+
+/// What nobody has learned of.
+enum Unlearned<P: Primitive> {
+    /// This gives back what was granted.
+    Owed(P::Call),
+    Refused(Refused<P>),
 }
 
 /// Those who wait for what a primitive grants.
@@ -593,18 +619,18 @@ impl<P: Primitive> Told<P> {
         self.0.push((Some(reply), outcome));
     }
 
-    /// Tells them; what gives back that which nobody has taken.
-    fn tell(self) -> Vec<P::Call> {
-        let mut owed = Vec::new();
+    /// Tells them; what is left to do where nobody has learned of it.
+    fn tell(self) -> Vec<Unlearned<P>> {
+        let mut all = Vec::new();
         for (reply, outcome) in self.0.all() {
             let untold = match reply {
                 Some(reply) => reply.send(outcome).err(),
                 None => Some(outcome),
             };
             if let Some(Ok(outcome)) = untold {
-                owed.extend(outcome.give_back());
+                all.extend(outcome.unlearned());
             }
         }
-        owed
+        all
     }
 }

@@ -13,7 +13,8 @@ use crate::error::Result;
 
 /// A call or a wait that was begun.
 ///
-/// Dropped before the outcome was read, it leaves its place, and what was granted meanwhile is given back.
+/// Dropped before the outcome was read, it leaves its place, what was granted meanwhile is given back, and what was refused is taken for
+/// a call that has no caller.
 pub(super) struct Pending<'a, P: Primitive> {
     line: &'a Arc<Line<P>>,
     outcome: oneshot::Receiver<Result<Outcome<P>>>,
@@ -44,7 +45,8 @@ impl<P: Primitive> Future for Pending<'_, P> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let outcome = ready!(poll_answer(&mut this.inline, &mut this.outcome, cx));
-        Poll::Ready(outcome.unwrap_or_else(|| Err(this.line.shut_down())))
+        let outcome = outcome.unwrap_or_else(|| Err(this.line.shut_down()));
+        Poll::Ready(outcome.and_then(Outcome::or_refusal))
     }
 }
 
@@ -55,7 +57,7 @@ impl<P: Primitive> Drop for Pending<'_, P> {
         }
         self.outcome.close();
         if let Ok(Ok(outcome)) = self.outcome.try_recv() {
-            self.line.give_back(outcome);
+            self.line.nobody_learned(outcome);
         } else if let Some(ticket) = self.ticket {
             self.line.leave(ticket);
         }

@@ -392,7 +392,7 @@ impl<P: Primitive> Line<P> {
             Answer::NotDone if takes_back => {
                 state.primitive.undone();
                 for queued in std::mem::take(&mut batch.calls) {
-                    queued.is_given_up(&mut state.primitive);
+                    state.primitive.given_up(&queued.call);
                 }
                 Ended::Answered(Verdict::new(Vec::new(), [], Look::No))
             }

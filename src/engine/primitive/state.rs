@@ -6,7 +6,9 @@ use tokio::time::Instant;
 
 use super::aside::Aside;
 use super::waiters::Waiter;
-use super::{Ask, Batch, Look, Outcome, Primitive, Queued, Reply, Serves, Ticket, Told, Waiters};
+use super::{
+    Ask, Batch, Look, Outcome, Primitive, Queued, Reply, Serves, Ticket, Told, Unlearned, Waiters,
+};
 use crate::clock::Moment;
 use crate::engine::command::Command;
 use crate::engine::few::Few;
@@ -35,11 +37,6 @@ impl<P: Primitive> Queued<P> {
     /// Whether somebody waits for the answer.
     pub(super) fn has_caller(&self) -> bool {
         self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
-    }
-
-    /// It will not be carried out any more, or nobody will know whether it was.
-    pub(super) fn is_given_up(&self, primitive: &mut P) {
-        primitive.given_up(&self.call, !self.has_caller());
     }
 
     /// Whether nobody waits for it any more, and it is not owed: then it must not be sent.
@@ -182,7 +179,19 @@ impl<P: Primitive> State<P> {
         self.owe_first(calls, None, now);
     }
 
-    /// The same for what the batch with this number was granted and too few replicas know of: a server that takes over may never have
+    /// Does what is left to do where nobody has learned of it.
+    pub(super) fn unlearned(&mut self, all: Vec<Unlearned<P>>, now: Instant) {
+        let mut owed = Vec::new();
+        for unlearned in all {
+            match unlearned {
+                Unlearned::Owed(call) => owed.push(call),
+                Unlearned::Refused(refused) => self.nobody_learned(refused, now),
+            }
+        }
+        self.give_back(owed, now);
+    }
+
+    /// The same as [`give_back`](Self::give_back) for what the batch with this number was granted and too few replicas know of: a server that takes over may never have
     /// granted it, which its record tells as long as nothing else is put there.
     pub(super) fn take_back(&mut self, number: u64, calls: Vec<P::Call>, now: Instant) {
         let (mut blind, others): (Vec<_>, _) = calls.into_iter().partition(P::gives_back_blindly);

@@ -313,8 +313,12 @@ impl Primitive for Lock {
         owner.is_some_and(|owner| waiters.iter().any(|(_, claim)| claim.owner == *owner))
     }
 
-    fn given_up(&mut self, call: &Step, nobody: bool) {
-        self.note_end(call, nobody);
+    fn given_up(&mut self, call: &Step) {
+        self.note_end(call);
+    }
+
+    fn nobody_learned(&mut self, call: &Step) {
+        self.note_nobodys(call);
     }
 
     fn departs(&mut self, batch: &Batch<Self>) {

@@ -115,19 +115,17 @@ impl Lock {
         }
     }
 
-    /// It will not take effect. The hold of a guard is spent: who had it has it no more; and so is another one where `nobody`
-    /// waits for the answer: it would be held, and renewed, for ever.
-    pub(super) fn note_end(&self, step: &Step, nobody: bool) {
-        let (holds, key) = (&self.holds, self.keys.object());
-        let Step::Release(owner, id) = step else {
-            return;
-        };
-        let number = match id {
-            Some(id) => Some(id.number()),
-            None => holds.latest(key, owner).filter(|_| nobody),
-        };
-        if let Some(number) = number {
-            holds.spend(key, owner, number);
+    /// It will not take effect. The hold of a guard is spent: who had it has it no more.
+    pub(super) fn note_end(&self, step: &Step) {
+        if let Step::Release(owner, Some(id)) = step {
+            self.holds.spend(self.keys.object(), owner, id.number());
+        }
+    }
+
+    /// The same, and nobody knows: so is another hold, which would be renewed for ever.
+    pub(super) fn note_nobodys(&self, step: &Step) {
+        if let Step::Release(owner, None) = step {
+            self.holds.spend_latest(self.keys.object(), owner);
         }
     }
 

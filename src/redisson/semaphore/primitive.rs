@@ -189,7 +189,7 @@ impl Primitive for Permits {
         self.record.ends();
     }
 
-    fn given_up(&mut self, call: &Call, _: bool) {
+    fn given_up(&mut self, call: &Call) {
         self.record.spend(*call);
     }
 

@@ -11,7 +11,7 @@ use crate::engine::once::{Patience, Trouble};
 use crate::engine::primitive::endings::Answered;
 use crate::engine::primitive::state::{Item, State, Task};
 use crate::engine::primitive::{
-    Batch, Done, Got, Look, Outcome, Primitive, Serves, Ticket, Verdict, Waiters,
+    Batch, Done, Got, Look, Outcome, Primitive, Serves, Ticket, Unlearned, Verdict, Waiters,
 };
 use crate::engine::request::Arg;
 use crate::error::{Error, Result};
@@ -186,7 +186,7 @@ fn depart(state: &mut State<Seat>) -> Batch<Seat> {
     }
 }
 
-/// The answer to `batch`; what is to be given back.
+/// The answer to `batch`; what gives back that which nobody has learned of.
 fn arrive(
     state: &mut State<Seat>,
     batch: Batch<Seat>,
@@ -204,7 +204,12 @@ fn arrive(
         sent: now,
         now,
     };
-    state.arrive("name", batch, answered).tell()
+    let unlearned = state.arrive("name", batch, answered).tell();
+    let owed = unlearned.into_iter().map(|unlearned| match unlearned {
+        Unlearned::Owed(call) => call,
+        Unlearned::Refused(_) => panic!("nothing was refused"),
+    });
+    owed.collect()
 }
 
 fn refusal() -> Error {
@@ -300,7 +305,7 @@ fn a_call_that_was_not_carried_out_is_the_next_one() {
     let failed = vec![Done::Failed(refusal().into())];
     arrive(&mut state, batch, failed, Vec::new(), now);
     let told = first.try_recv().expect("it is told");
-    assert_eq!(told.err(), Some(refusal()));
+    assert_eq!(told.and_then(Outcome::or_refusal).err(), Some(refusal()));
     assert!(second.try_recv().is_err());
     assert_eq!(depart(&mut state).calls[0].call, Call::Leave);
 }
@@ -435,6 +440,28 @@ fn what_is_owed_and_forbidden_is_tried_again_together_for_five_minutes() {
     state.ring(now + 300 * SECOND);
     refuse(&mut state, now + 300 * SECOND);
     assert_eq!(state.alarm(), None);
+}
+
+/// Its caller has gone when it is told, or with what it was told.
+#[test]
+fn a_refusal_that_nobody_learns_of_is_that_of_a_call_without_a_caller() {
+    for in_time in [false, true] {
+        let (mut state, now) = line();
+        let mut caller = call(&mut state, Call::Leave, now);
+        let batch = depart(&mut state);
+        let told = state.fail("name", batch, (&forbidden(), None), now);
+        let unlearned = if in_time {
+            assert!(told.tell().is_empty() && !state.has_plans());
+            let told = caller.try_recv().expect("it is told").expect("what it was");
+            told.unlearned().into_iter().collect()
+        } else {
+            drop(caller);
+            told.tell()
+        };
+        state.unlearned(unlearned, now);
+        state.ring(now + SECOND);
+        assert_eq!(queued(&state), [&Call::Leave]);
+    }
 }
 
 #[test]

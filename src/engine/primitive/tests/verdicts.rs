@@ -179,7 +179,8 @@ fn refused_behind(doubt: Option<&Error>) -> [Option<Error>; 3] {
     state.join(2, reply, None, now);
     let told = state.fail("name", *batch, (&plain(), doubt), now);
     assert!(told.tell().is_empty());
-    let error = |told: Result<Result<Outcome<FairLock>>, _>| told.ok().and_then(Result::err);
+    let error =
+        |told: Result<Result<Outcome<FairLock>>, _>| told.ok()?.and_then(Outcome::or_refusal).err();
     [
         error(call.try_recv()),
         error(first.try_recv()),

@@ -199,8 +199,8 @@ impl<P: Subject> World<P> {
     }
 
     fn tell(&mut self, told: Told<P>) {
-        let owed = told.tell();
-        self.state.owe(owed, self.now);
+        let unlearned = told.tell();
+        self.state.unlearned(unlearned, self.now);
     }
 
     /// Callers see what they were told.
