@@ -14,6 +14,7 @@ use redisson_semaphore::{
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, scripts, stored};
 use support::monitor::{Command, Monitor};
+use support::polls::poll_once;
 use support::proxy::{Fate, Proxy};
 use support::refusals::assert_clear;
 use support::server::RedisServer;
@@ -205,6 +206,27 @@ async fn permits_are_taken_and_given_back_by_id() {
     assert_eq!(jobs.try_acquire_many(0).await.unwrap(), Some(Vec::new()));
     assert_eq!(jobs.try_release_many(&[""; 0]).await, Ok(0));
     jobs.release_many(&[""; 0]).await.unwrap();
+}
+
+/// Nobody has learned that none of them were, or is there who could give back the others.
+#[tokio::test]
+async fn several_of_which_one_is_not_held_are_given_back_without_it_where_their_caller_has_gone() {
+    let (_server, _client, jobs) = start(3).await;
+    for answered in [false, true] {
+        let held = jobs.acquire_many(3).await.unwrap();
+        let mut some = ids(&held);
+        some.push(NOBODY);
+        let mut release = Box::pin(jobs.release_many(&some));
+        assert!(poll_once(&mut release.as_mut()).await.is_pending());
+        if answered {
+            assert_eq!(jobs.available_permits().await, Ok(0), "behind the answer");
+        }
+        drop(release);
+        until("the others are back", LIMIT, async || {
+            jobs.available_permits().await == Ok(3)
+        })
+        .await;
+    }
 }
 
 /// As Redisson's own tests have it.

@@ -50,11 +50,7 @@ impl<P: Primitive> State<P> {
             match done {
                 Done::Reply(reply) => {
                     allowed |= P::outlasts_refusals(&queued.call);
-                    let gone = !queued.has_caller();
-                    if gone {
-                        surplus.extend(P::still_owed(&queued.call, &reply));
-                    }
-                    if gone && batch.unconfirmed.is_some() {
+                    if batch.unconfirmed.is_some() && !queued.has_caller() {
                         surplus.extend(P::take_back(reply));
                     } else {
                         told.answer(queued, Ok(Outcome::Reply(reply)));

@@ -288,13 +288,8 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         None
     }
 
-    /// The same for an answer to a call.
+    /// The same for an answer to a call; or what is still owed behind it.
     fn take_back(_reply: Self::Reply) -> Option<Self::Call> {
-        None
-    }
-
-    /// What is still owed of a call that was answered so, and whose caller has gone.
-    fn still_owed(_call: &Self::Call, _reply: &Self::Reply) -> Option<Self::Call> {
         None
     }
 

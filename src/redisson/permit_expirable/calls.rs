@@ -96,8 +96,8 @@ pub(super) enum Reply {
     Done(bool),
     /// The id was given by a Redisson that keeps ids in another form.
     OldForm,
-    /// None were given back, because of the one at this place; and whether that is of the old form.
-    NotAll(usize, bool),
+    /// None of these were given back, because of the one at this place; and whether that is of the old form.
+    NotAll(Vec<Id>, usize, bool),
     Count(i64),
     /// The counter would leave its range: what it is.
     OutOfRange(i64),

@@ -567,7 +567,7 @@ impl RPermitExpirableSemaphore {
         let bytes = ids.iter().map(|id| self.id(id.as_ref()));
         let bytes: Vec<Id> = bytes.collect::<Result<_>>()?;
         let read = |reply| {
-            let Reply::NotAll(place, is_old) = reply else {
+            let Reply::NotAll(_, place, is_old) = reply else {
                 let count = if let Reply::Count(count) = reply {
                     count
                 } else {

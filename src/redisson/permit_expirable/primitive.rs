@@ -236,11 +236,9 @@ impl Primitive for PermitExpirable {
     }
 
     /// Nobody is there any more who could give back those that are still held.
-    fn still_owed(call: &Call, reply: &Reply) -> Option<Call> {
-        match (call, reply) {
-            (Call::ReleaseTogether(ids), Reply::NotAll(..)) => {
-                Some(Call::Release(ids.iter().cloned().collect()))
-            }
+    fn take_back(reply: Reply) -> Option<Call> {
+        match reply {
+            Reply::NotAll(ids, ..) => Some(Call::Release(ids.into_iter().collect())),
             _ => None,
         }
     }

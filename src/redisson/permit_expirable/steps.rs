@@ -216,9 +216,9 @@ fn decode_call(call: &Call, word: &str) -> Option<Reply> {
         Call::TrySet(_) | Call::Set(_) | Call::Add(_) | Call::Prolong(..) => {
             released(*word.as_bytes().first()?)?
         }
-        Call::ReleaseTogether(_) if word.contains(':') => {
+        Call::ReleaseTogether(ids) if word.contains(':') => {
             let (form, place) = word.split_once(':')?;
-            Reply::NotAll(place.parse().ok()?, form == "o")
+            Reply::NotAll(ids.clone(), place.parse().ok()?, form == "o")
         }
         Call::Release(_) | Call::ReleaseTogether(_) | Call::Count(_) => {
             Reply::Count(word.parse().ok()?)
