@@ -100,7 +100,7 @@ fn rules(plan: &Plan) -> Rules {
     Rules {
         permits: settings.permits.clone(),
         exact: (settings.watched.iter())
-            .map(|watched| *watched && settings.jvms == 0 && !tampered)
+            .map(|watched| *watched && !settings.mixed && settings.jvms == 0 && !tampered)
             .collect(),
         patience: PATIENCE,
         safety_interval: settings.safety_interval,
@@ -183,7 +183,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
             let _ = timeout(Duration::from_secs(60), actor.give_kept()).await;
         }
         world.borrow_mut().replace_permits();
-        world.borrow_mut().empty_sets();
+        world.borrow_mut().take_from_the_dead();
         world.borrow_mut().open_latch();
         world.borrow_mut().wake_jvms();
         let waits = judge.lock().unwrap().somebody_waits();
@@ -236,10 +236,13 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
         }
     }
     judge.lock().unwrap().judge_records();
-    // A lock without an expiry is given one by whoever waits for it: nobody may have come any more.
-    let deaths = plan.events.iter().any(
-        |event| matches!(&event.what, What::Peer(peer) if peer.dies == Some(Death::WithTheLock)),
-    );
+    // A lock without an expiry is given one by whoever waits for it: nobody may have come any more. It is left by a peer that dies, or whose
+    // second step a server forgets.
+    let forgets = judge.lock().unwrap().may_have_old_names();
+    let deaths = plan.events.iter().any(|event| match &event.what {
+        What::Peer(peer) => forgets || peer.dies == Some(Death::WithTheLock),
+        _ => false,
+    });
     let is_of_a_dead_peer = |key: &str| deaths && key.starts_with("lock:");
     for (key, _) in world.borrow_mut().keys() {
         // Whoever kept one has died with it, long ago.

@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     run::keep_panics();
+    let step = count("EVERY").unwrap_or(1);
     if let Some(count) = count("PLANS") {
         let from = number("FROM").unwrap_or(1);
         (from..from + count).for_each(|seed| println!("{seed}: {}", Plan::of(seed).summary()));
@@ -70,11 +71,11 @@ fn main() -> ExitCode {
         run::twice(number("FROM").unwrap_or_else(today), count)
     } else if let Some(text) = word("SIM") {
         let from = number("FROM").unwrap_or_else(|| fastrand::u64(..) >> 16);
-        hunt(from, Limit::Time(duration(&text)))
+        hunt(from, step, Limit::Time(duration(&text)))
     } else {
         let named = named::all();
         let named = named.iter().all(|(name, plan)| tell(name, plan));
-        named && run::twice(today(), TWICE) && hunt(today() + TWICE, Limit::Time(A_WHILE))
+        named && run::twice(today(), TWICE) && hunt(today() + TWICE, step, Limit::Time(A_WHILE))
     };
     if well {
         ExitCode::SUCCESS
@@ -85,7 +86,9 @@ fn main() -> ExitCode {
 
 /// What the environment says; nothing where it says nothing.
 fn word(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|text| !text.is_empty())
+    let text = std::env::var_os(name).filter(|text| !text.is_empty())?;
+    let text = text.into_string();
+    Some(text.unwrap_or_else(|text| refuse(name, &text.to_string_lossy(), "a text")))
 }
 
 /// Seeds leave room for those behind them.
@@ -135,12 +138,12 @@ fn today() -> u64 {
 }
 
 /// Carries histories out until one fails, and tells that one.
-fn hunt(from: u64, limit: Limit) -> bool {
-    let go_on = std::env::var("ALL").is_ok();
-    match run::hunt(from, count("EVERY").unwrap_or(1), limit, go_on) {
+fn hunt(from: u64, step: u64, limit: Limit) -> bool {
+    let go_on = word("ALL").is_some();
+    match run::hunt(from, step, limit, go_on) {
         None => true,
         Some(seed) => {
-            if !go_on && std::env::var("BRIEF").is_err() {
+            if !go_on && word("BRIEF").is_none() {
                 tell(&format!("SEED={seed}"), &Plan::of(seed));
             }
             false
@@ -156,15 +159,15 @@ fn tell(name: &str, plan: &Plan) -> bool {
             "{name} is well: {} commands, {} grants",
             outcome.commands, outcome.granted
         );
-        if std::env::var("TRACE").is_ok() {
+        if word("TRACE").is_some() {
             outcome.lines.iter().for_each(|line| println!("{line}"));
         }
         return true;
     };
     println!("{name} fails: {fault}");
-    let plan = match std::env::var("WHOLE") {
-        Ok(_) => plan.clone(),
-        Err(_) => shrink::shrunk(plan, &fault),
+    let plan = match word("WHOLE") {
+        Some(_) => plan.clone(),
+        None => shrink::shrunk(plan, &fault),
     };
     println!("{:#?}", plan.settings);
     for event in &plan.events {

@@ -124,6 +124,7 @@ fn one_permit(layout: Layout, seconds: u64) -> Recipe {
         limit: 1,
         timeout: Duration::from_secs(seconds),
         check: Duration::from_millis(20),
+        endless: false,
     }
 }
 

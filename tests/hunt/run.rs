@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,14 +43,22 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 /// Carries one history out; a panic is a fault.
 pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
+    let (sender, outcome) = mpsc::channel();
     thread::scope(|scope| {
         let history = thread::Builder::new().name(NAME.to_owned());
-        let history = history.spawn_scoped(scope, || on_this_thread(plan, whole));
-        history
-            .expect("a thread starts")
-            .join()
-            .expect("panics are caught")
+        let history = history.spawn_scoped(scope, || {
+            let outcome = on_this_thread(plan, whole);
+            sender.send(outcome).expect("it is waited for");
+        });
+        history.expect("a thread starts");
+        let outcome = outcome.recv_timeout(LONGEST);
+        outcome.unwrap_or_else(|_| does_not_end(plan.seed))
     })
+}
+
+fn does_not_end(seed: u64) -> ! {
+    println!("SEED={seed} does not end");
+    std::process::exit(1)
 }
 
 fn on_this_thread(plan: &Plan, whole: bool) -> Outcome {
@@ -134,8 +142,7 @@ pub fn hunt(from: u64, step: u64, limit: Limit, go_on: bool) -> Option<u64> {
                     .unwrap()
                     .filter(|(_, since)| since.elapsed() > LONGEST);
                 if let Some((seed, _)) = stuck {
-                    println!("SEED={seed} does not end");
-                    std::process::exit(1);
+                    does_not_end(seed);
                 }
             }
         }

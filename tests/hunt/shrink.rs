@@ -7,11 +7,11 @@ use super::run;
 /// So many histories are tried.
 const MOST: usize = 400;
 
-/// Leaves out events, and rounds of callers, as long as the same judge still objects.
+/// Leaves out events, and rounds of callers, as long as the same judge still objects to the same thing.
 pub fn shrunk(plan: &Plan, fault: &Fault) -> Plan {
     let mut shrinking = Shrinking {
         best: plan.clone(),
-        judge: fault.judge,
+        wanted: (fault.judge, fault.gist()),
         left: MOST,
     };
     let mut part = plan.events.len().div_ceil(2);
@@ -45,7 +45,8 @@ pub fn shrunk(plan: &Plan, fault: &Fault) -> Plan {
 
 struct Shrinking {
     best: Plan,
-    judge: &'static str,
+    /// What the history that is left has to fail with.
+    wanted: (&'static str, String),
     left: usize,
 }
 
@@ -61,7 +62,7 @@ impl Shrinking {
             ..self.best.clone()
         };
         let fault = run::carry_out(&plan, false).fault;
-        let same = fault.is_some_and(|fault| fault.judge == self.judge);
+        let same = fault.is_some_and(|fault| (fault.judge, fault.gist()) == self.wanted);
         if same {
             self.best = plan;
         }

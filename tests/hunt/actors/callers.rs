@@ -27,7 +27,8 @@ impl Actor {
             match call.object {
                 Object::Semaphore(object) => {
                     let semaphore = self.semaphore(object).await;
-                    if self.settings.watched[object] {
+                    let settings = &self.settings;
+                    if settings.watched[object] && (call.guard || !settings.mixed) {
                         self.hold_watched(&semaphore, object, &call).await;
                     } else {
                         self.hold_permits(&semaphore, object, &call).await;
@@ -171,8 +172,8 @@ impl Actor {
         for held in part.into_iter().chain([held]) {
             match call.give {
                 Give::Keep => held.keep(),
-                Give::Call => held.release(semaphore, false).await,
-                Give::Drop => held.release(semaphore, true).await,
+                Give::Call => held.release(semaphore, None).await,
+                Give::Drop => held.release(semaphore, Some(call.pause)).await,
             }
         }
     }
@@ -249,7 +250,7 @@ impl Actor {
                 Give::Call => held.unlock(lock).await,
                 // Without a guard it is not said which of several holds goes.
                 _ if call.guard || call.one_owner || call.nested.is_some() => drop(held),
-                _ => held.unlock_and_go(lock),
+                _ => held.unlock_and_go(lock, call.pause).await,
             }
             if call.nested.is_some() {
                 // What is left has to outlast what is renewed no more.

@@ -35,6 +35,16 @@ impl Actor {
     }
 }
 
+/// Begins a call and drops it after a while, in which it is not polled.
+async fn left_alone<T>(call: impl Future<Output = T>, time: Duration) -> Option<T> {
+    let mut call = Box::pin(call);
+    let answer = call.as_mut().now_or_never();
+    if answer.is_none() && !time.is_zero() {
+        sleep(time).await;
+    }
+    answer
+}
+
 /// Permits in hand.
 pub(super) struct Held<'a> {
     actor: &'a Actor,
@@ -111,9 +121,10 @@ impl<'a> Held<'a> {
             .push((self.object, self.permits));
     }
 
-    pub(super) async fn release(mut self, semaphore: &RSemaphore, drops: bool) {
+    /// `dropped`: without waiting for the answer, though one may have come until then, which nobody reads.
+    pub(super) async fn release(mut self, semaphore: &RSemaphore, dropped: Option<Duration>) {
         let mut permit = self.permit.take();
-        if drops && permit.is_some() {
+        if dropped.is_some() && permit.is_some() {
             self.permit = permit;
             return;
         }
@@ -126,10 +137,9 @@ impl<'a> Held<'a> {
                 }
             };
             let began = Instant::now();
-            let released = if drops {
-                timeout(Duration::ZERO, releasing).await.unwrap_or(Ok(()))
-            } else {
-                releasing.await
+            let released = match dropped {
+                Some(after) => left_alone(releasing, after).await.unwrap_or(Ok(())),
+                None => releasing.await,
             };
             let took = began.elapsed();
             let actor = self.actor;
@@ -225,12 +235,12 @@ impl<'a> HeldLock<'a> {
     }
 
     /// The same without a guard, and without waiting for the answer.
-    pub(super) fn unlock_and_go(mut self, lock: &dyn Lock) {
+    pub(super) async fn unlock_and_go(mut self, lock: &dyn Lock, after: Duration) {
         self.actor.judge().unlocks(self.number);
         if let Some(guard) = self.guard.take() {
             let _ = guard.forget();
             // Not begun: its client has been shut down.
-            if let Some(Err(_)) = lock.unlock().now_or_never() {
+            if let Some(Err(_)) = left_alone(lock.unlock(), after).await {
                 self.actor.judge().outlasts(self.object, lock.owner());
             }
         }

@@ -292,7 +292,7 @@ impl Actor {
         for (object, permits) in kept {
             let semaphore = self.semaphore(object).await;
             let held = Held::again(self, object, permits);
-            held.release(&semaphore, false).await;
+            held.release(&semaphore, None).await;
         }
     }
 

@@ -43,7 +43,10 @@ pub(super) fn handle(client: &Client, number: usize, recipe: &Recipe) -> Handle 
         }
         Layout::Expirable => {
             let semaphore = client.permit_expirable_semaphore(&key);
-            Handle::Semaphore(Arc::new(semaphore.with_lease(timeout)))
+            Handle::Semaphore(Arc::new(match recipe.endless {
+                true => semaphore,
+                false => semaphore.with_lease(timeout),
+            }))
         }
         Layout::StringLock => {
             let lock = client.string_lock(&key);
@@ -104,7 +107,7 @@ impl Actor {
         let Some((id, guard)) = granted else { return };
         let lasts = match handle {
             Handle::Lock(_) if call.lease.is_some() => None,
-            _ => Some(recipe.lasts()),
+            _ => Some(self.guards_last(number)),
         };
         let lease = guard.lease().clone();
         if let (Some(Some(lasts)), None) = (lasts, call.stall) {
@@ -143,9 +146,20 @@ impl Actor {
 }
 
 impl Actor {
+    /// How long what a guard has lasts, that is not renewed.
+    fn guards_last(&self, number: usize) -> Option<Duration> {
+        let recipe = &self.settings.recipes[number];
+        match recipe.endless {
+            true => Some(self.settings.watchdog),
+            false => recipe.lasts(),
+        }
+    }
+
     /// What is renewed is to last longer all the same.
     async fn prolong(&self, number: usize, id: &str, call: &Call) {
-        let lasts = self.settings.recipes[number].timeout;
+        let Some(lasts) = self.guards_last(number) else {
+            return;
+        };
         let Some((Some(lease), _)) = call.nested else {
             return;
         };
@@ -182,7 +196,7 @@ impl Actor {
             let asked = Instant::now();
             let lasts = match recipe.layout {
                 // Those who wait hear of an earlier end when they look the next time.
-                Layout::Expirable => lease.max(recipe.lasts()),
+                Layout::Expirable if !recipe.endless => lease.max(recipe.lasts()),
                 _ => recipe.lasts(),
             };
             let end = lasts.map(|lasts| asked + lasts);

@@ -46,6 +46,26 @@ pub struct Fault {
     pub detail: String,
 }
 
+impl Fault {
+    /// What it is about, of which object, whoever did it, and when and how often.
+    pub fn gist(&self) -> String {
+        let plain = |word: &str| {
+            word.trim_matches(|char: char| !char.is_alphanumeric())
+                .to_owned()
+        };
+        let number = |word: &String| word.starts_with(|char: char| char.is_ascii_digit());
+        let client = |word: &String| {
+            let number = word.strip_prefix('c');
+            number.is_some_and(|number| number.parse::<Host>().is_ok())
+        };
+        let words = self.detail.split_whitespace().map(plain);
+        let gist: Vec<_> = words
+            .filter(|word| !number(word) && !client(word))
+            .collect();
+        gist.join(" ")
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.judge, self.detail)

@@ -46,6 +46,11 @@ impl Ledger {
         -self.net.get(&host).copied().unwrap_or_default()
     }
 
+    /// The same without what is on record, which comes back by itself once its client is dead.
+    fn taken_off_record(&self, host: Host) -> i64 {
+        self.taken(host) - self.recorded.get(&host).copied().unwrap_or_default()
+    }
+
     pub(super) fn may_give_twice(&self, host: Host) -> i64 {
         self.twice.get(&host).copied().unwrap_or_default()
     }
@@ -182,6 +187,7 @@ impl Judge {
         }
         if self.closing(host) {
             self.loses_what_is_under_way(host);
+            self.permits_stay(host);
         }
     }
 
@@ -284,33 +290,32 @@ impl Judge {
         differs.then_some((taken, rest))
     }
 
+    /// How many permits callers of a client have in hand that are not on record.
+    fn held_off_record(&self, object: usize, host: Host) -> i64 {
+        self.in_hand(object, host) - self.watched.held_on_record(object, host)
+    }
+
     /// How many permits are gone with clients that have ended.
     pub fn missing(&self, object: usize) -> i64 {
         let ledger = &self.ledgers[object];
         let recorded: i64 = ledger.recorded.values().sum();
-        // What is on record of the dead comes back by itself.
-        let watched = self.watched.is_watched(object);
-        let alive = |host: &Host| {
-            *host != OPERATOR && !self.has_ended(*host) && (!watched || *host >= jvm::FIRST)
-        };
+        let alive = |host: &Host| *host != OPERATOR && !self.has_ended(*host);
         // What has been given back may not have been sent before.
         let debts_are_paid = self.healed.is_some_and(|at| at.elapsed() > DEBTS_ARE_PAID);
         if !debts_are_paid && (self.rules.inexact() || !ledger.given_up.is_empty()) {
             return 0;
         }
         if self.rules.inexact() {
-            let held = ledger.held.iter().filter(|(host, _)| alive(host));
-            let held: i64 = held.map(|(_, held)| held).sum();
+            let hosts = ledger.held.keys().filter(|host| alive(host));
+            let held: i64 = hosts.map(|host| self.held_off_record(object, *host)).sum();
             // What is just being given back is there twice for a moment: rather too many.
             return (ledger.permits - ledger.counter - recorded - held).max(0);
         }
-        let taken: i64 = ledger
-            .net
-            .iter()
-            .filter(|(host, _)| alive(host))
-            .map(|(host, net)| match ledger.given_up.contains(host) {
-                true => ledger.held.get(host).copied().unwrap_or_default(),
-                false => -net,
+        let hosts = ledger.net.keys().filter(|host| alive(host));
+        let taken: i64 = hosts
+            .map(|host| match ledger.given_up.contains(host) {
+                true => self.held_off_record(object, *host),
+                false => ledger.taken_off_record(*host),
             })
             .sum();
         (ledger.permits - ledger.counter - recorded - taken).max(0)

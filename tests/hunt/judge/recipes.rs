@@ -151,6 +151,11 @@ impl Judge {
         self.recipes.let_go.remove(&(recipe, id.to_owned()));
     }
 
+    /// So does all that this client has let go.
+    pub(super) fn permits_stay(&mut self, host: Host) {
+        self.recipes.let_go.retain(|_, of| *of != host);
+    }
+
     /// It is being given back.
     pub fn gives_permit(&mut self, number: u64) {
         if let Some(held) = self.recipes.held.get_mut(&number) {

@@ -36,6 +36,13 @@ impl Watched {
     pub(super) fn is_watched(&self, object: usize) -> bool {
         self.watch.iter().any(|(watched, _)| *watched == object)
     }
+
+    /// How many permits on record callers of a client have in hand.
+    pub(super) fn held_on_record(&self, object: usize, host: Host) -> i64 {
+        let held = self.held.values();
+        let of_it = held.filter(|held| (held.object, held.host) == (object, host));
+        of_it.map(|held| held.permits).sum()
+    }
 }
 
 impl Held {
@@ -174,10 +181,10 @@ impl Judge {
             return;
         }
         let ledger = &self.ledgers[object];
-        let untold = ledger.held.iter().find_map(|(host, held)| {
+        let untold = ledger.held.keys().find_map(|host| {
+            let held = self.watched.held_on_record(object, *host);
             let on_record = ledger.recorded.get(host).copied().unwrap_or_default();
-            let ours = self.watched.watch.contains(&(object, *host));
-            (ours && *held > on_record).then_some((*host, *held, on_record))
+            (held > on_record).then_some((*host, held, on_record))
         });
         if let Some((host, held, on_record)) = untold {
             let detail = format!(

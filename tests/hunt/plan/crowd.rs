@@ -28,6 +28,7 @@ impl Plan {
                 limit: rng.u32(1..8),
                 timeout: Duration::from_secs(10),
                 check: Duration::from_millis(100),
+                endless: false,
             });
         }
         settings.latency = (0..clients)

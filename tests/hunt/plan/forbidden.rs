@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::calls::{Call, Give};
 use super::chance::{chance, millis, pick};
 use super::faults::{LinkFault, ServerFault};
 use super::settings::Settings;
 use super::shifts::Shift;
 use super::{Event, What};
+use crate::judge::Object;
 
 /// What scripts change, mostly behind something else.
 const CHANGES: [&str; 13] = [
@@ -50,7 +52,7 @@ const OTHERS: [&str; 29] = [
 ];
 
 /// Drawn apart.
-pub(super) fn is_something(seed: u64, settings: &Settings, events: &mut Vec<Event>) {
+pub(super) fn is_something(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x666f_7262_6964_6465);
     if !chance(rng, 25) {
         return;
@@ -62,7 +64,7 @@ pub(super) fn is_something(seed: u64, settings: &Settings, events: &mut Vec<Even
             true => pick(rng, &CHANGES),
             false => pick(rng, &OTHERS),
         };
-        let most = pick(rng, &[20, 500, 5000]);
+        let most = pick(rng, &[20, 500, 5000, 12_000]);
         let time = millis(rng, 1..most);
         let fault = ServerFault::Forbid(command, time);
         let what = match settings.masters {
@@ -77,10 +79,45 @@ pub(super) fn is_something(seed: u64, settings: &Settings, events: &mut Vec<Even
             let what = What::Link(rng.usize(..settings.clients), lost);
             events.push(Event { at, what });
         }
+        if chance(rng, 40) {
+            events.extend(gives_back_unheard(rng, settings, begins));
+        }
         // One at a time.
         begins += time + millis(rng, 0..until / 4);
         if begins > settings.healing {
             break;
         }
     }
+}
+
+/// Somebody gives back what it has no guard of as something becomes forbidden, and goes after a while, in which it does not look whether there is
+/// an answer. Others of its client are there meanwhile.
+fn gives_back_unheard(rng: &mut Rng, settings: &mut Settings, begins: Duration) -> Vec<Event> {
+    let object = match settings.locks {
+        0 => settings.one_more_semaphore(2),
+        locks => match rng.bool() {
+            true => settings.one_more_semaphore(2),
+            false => Object::Lock(rng.usize(..locks)),
+        },
+    };
+    let place = rng.usize(..settings.clients);
+    let hold = settings.latency[place] * 4 + millis(rng, 0..100);
+    let unheard = Call {
+        guard: false,
+        give: Give::Drop,
+        hold,
+        pause: millis(rng, 1..300),
+        ..Call::looking_in(object)
+    };
+    let at = (begins + millis(rng, 0..20)).saturating_sub(hold);
+    let given = at + hold + settings.latency[place] * 2;
+    let mut all = vec![(at, unheard)];
+    for _ in 0..rng.usize(1..4) {
+        all.push((given + millis(rng, 0..10), Call::looking_in(object)));
+    }
+    let calls = all.into_iter().map(|(at, call)| {
+        let what = What::Call(place, call);
+        Event { at, what }
+    });
+    calls.collect()
 }

@@ -109,6 +109,7 @@ impl Plan {
         shifts::at_a_cluster(seed, &mut settings);
         replication::with_replicas(seed, &mut settings);
         settings.have_threads(seed);
+        settings.have_more(seed);
         let mut mood = Mood::random(rng, &settings);
         let mut events = Vec::new();
         let until = settings.healing.as_millis() as u64;
@@ -224,7 +225,7 @@ impl Plan {
         quiet::falls(seed, &mut settings, &mut events);
         away::for_long(seed, &mut settings, &mut events);
         handling::happens_to_a_latch(seed, &settings, &mut events);
-        forbidden::is_something(seed, &settings, &mut events);
+        forbidden::is_something(seed, &mut settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {
             seed,

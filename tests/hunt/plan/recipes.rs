@@ -26,6 +26,8 @@ pub struct Recipe {
     pub limit: u32,
     pub timeout: Duration,
     pub check: Duration,
+    /// What our clients take has no lease, whatever the timeout.
+    pub endless: bool,
 }
 
 /// Somebody of another program, who does each step as it stands in the book.
@@ -76,12 +78,14 @@ impl Recipe {
             },
             timeout: Duration::from_millis(pick(rng, &[1000, 3000, 10_000])),
             check: Duration::from_millis(pick(rng, &[20, 100, 100])),
+            endless: false,
         }
     }
 
     /// How long a permit lasts that is not refreshed.
     pub fn lasts(&self) -> Option<Duration> {
-        (self.layout != Layout::Set).then_some(self.timeout)
+        let endless = self.layout == Layout::Set || self.endless;
+        (!endless).then_some(self.timeout)
     }
 
     /// The key of a peer's lock.

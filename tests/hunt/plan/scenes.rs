@@ -73,6 +73,7 @@ pub(super) fn busy_peers(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
         limit: rng.u32(1..5),
         timeout: Duration::from_secs(1),
         check: Duration::from_millis(20),
+        endless: false,
     };
     settings.recipes.truncate(1);
     settings.recipes.insert(0, recipe);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::chance::{chance, millis, pick};
-use super::recipes::Recipe;
+use super::recipes::{Layout, Recipe};
 use super::replication::Replication;
 use crate::judge::Object;
 use crate::sim::scripts;
@@ -26,6 +26,8 @@ pub struct Settings {
     pub permits: Vec<i64>,
     /// Those whose callers take guards with a watchdog.
     pub watched: Vec<bool>,
+    /// Some callers of these take no guard.
+    pub mixed: bool,
     pub locks: usize,
     /// Locks have tokens.
     pub fenced: bool,
@@ -150,6 +152,7 @@ impl Settings {
             replication: None,
             permits: vec![permits],
             watched: vec![false],
+            mixed: false,
             locks: 1,
             fenced: false,
             recipes: Vec::new(),
@@ -173,6 +176,15 @@ impl Settings {
         }
     }
 
+    /// What else is so in some histories. Drawn apart, so that all else stays as it was.
+    pub(super) fn have_more(&mut self, seed: u64) {
+        let rng = &mut Rng::with_seed(seed ^ 0x006d_6f72_6521_2121);
+        self.mixed = chance(rng, 25);
+        for recipe in &mut self.recipes {
+            recipe.endless = recipe.layout == Layout::Expirable && chance(rng, 20);
+        }
+    }
+
     /// In half of all histories clients have threads. Drawn apart, so that all else stays as it was.
     pub(super) fn have_threads(&mut self, seed: u64) {
         let rng = &mut Rng::with_seed(seed ^ 0x0074_6872_6561_6473);
@@ -191,6 +203,7 @@ impl Settings {
             replication: None,
             permits: (0..semaphores).map(|_| rng.i64(1..=most)).collect(),
             watched: (0..semaphores).map(|_| chance(rng, 30)).collect(),
+            mixed: false,
             locks: pick(rng, &[0, 0, 1, 1, 2]),
             fenced: chance(rng, 30),
             recipes: (0..pick(rng, &[0, 0, 1, 1, 2]))

@@ -367,6 +367,16 @@ impl Node {
         listener.map_or(0, |listener| self.server.pushed(listener).len())
     }
 
+    pub fn forbids_something(&mut self) -> bool {
+        (self.server).faults(|faults| !faults.forbidden.is_empty())
+    }
+
+    /// Whether clients may ask how many listen.
+    pub fn tells_who_listens(&mut self) -> bool {
+        let counts = |command: &String| command.starts_with("pubsub|");
+        (self.server).faults(|faults| !faults.forbidden.iter().any(counts))
+    }
+
     /// How many listen to a channel by its name.
     pub fn listening(&mut self, channel: &[u8]) -> i64 {
         let Some(Reply::Array(parts)) = self.ask(&[b"PUBSUB", b"NUMSUB", channel]) else {

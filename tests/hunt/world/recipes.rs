@@ -24,6 +24,17 @@ pub(super) fn permits_of(key: &str) -> String {
     format!("{key}:timeout")
 }
 
+/// What permits that do not end have for their end, in milliseconds; no clock of ours comes near it.
+const ENDLESS: f64 = 9e14;
+
+/// The bytes of an id that is written in hex digits.
+fn bytes_of(id: &str) -> Vec<u8> {
+    let digits = id.as_bytes().chunks(2);
+    let text = digits.map(|pair| std::str::from_utf8(pair).expect("hex digits"));
+    text.map(|pair| u8::from_str_radix(pair, 16).expect("hex digits"))
+        .collect()
+}
+
 impl World {
     /// Asks the server itself, whatever is wrong with it.
     pub(super) fn ask(&mut self, words: &[&str]) -> Option<Reply> {
@@ -156,17 +167,32 @@ impl World {
         }
     }
 
-    /// The operator takes out of sets what those held who are gone, for ever.
-    pub fn empty_sets(&mut self) {
+    /// The operator takes back what those held who are gone, and what would stay theirs for ever.
+    pub fn take_from_the_dead(&mut self) {
         for number in 0..self.settings.recipes.len() {
-            if self.settings.recipes[number].layout != Layout::Set {
+            let recipe = self.settings.recipes[number].clone();
+            if recipe.lasts().is_some() {
                 continue;
             }
             let key = Object::Recipe(number).key();
             let in_hand = self.judge().ids_in_hand(number);
-            let all = texts(self.ask(&["SMEMBERS", &key]));
-            for id in all.iter().filter(|id| !in_hand.contains(*id)) {
-                self.ask(&["SREM", &key, id]);
+            let nobodys = |id: &String| !in_hand.contains(id);
+            let mut gone: Vec<String> = match recipe.layout {
+                Layout::Set => texts(self.ask(&["SMEMBERS", &key])),
+                _ => (self.ends_of(&key).into_iter())
+                    .filter(|(_, end)| *end >= ENDLESS)
+                    .map(|(id, _)| id)
+                    .collect(),
+            };
+            gone.retain(nobodys);
+            for id in gone {
+                if recipe.layout == Layout::Set {
+                    self.ask(&["SREM", &key, &id]);
+                } else {
+                    self.ask_in_bytes(&[b"ZREM", permits_of(&key).as_bytes(), &bytes_of(&id)]);
+                    self.ask(&["INCR", &key]);
+                    self.announce(&format!("redisson_sc:{key}"), "1");
+                }
                 self.judge().robs_permits(number, None);
             }
         }

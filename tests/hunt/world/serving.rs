@@ -56,7 +56,10 @@ impl World {
         let is_call = name.starts_with(b"eval");
         let script = (is_call.then(|| scripts::name_of(words[1]))).flatten();
         if is_call {
-            let refused = self.nodes.node(node).server.refused_as_replica();
+            let node_of_it = self.nodes.node(node);
+            let refused = node_of_it.server.refused_as_replica();
+            // What was forbidden before that is what it says.
+            let refused = refused.filter(|_| !node_of_it.forbids_something());
             let says = matches!(&reply, Some(Reply::Error(text))
                 if text.windows(8).any(|word| word == b"READONLY"));
             if let Some(refused) = refused.filter(|_| !says) {
@@ -66,7 +69,7 @@ impl World {
             if script == Some("NUDGE") {
                 let (node, channel) = (self.nodes.node(node), words[4]);
                 let calls = node.overheard();
-                if calls > 0 && node.listening(channel) == 0 {
+                if calls > 0 && node.tells_who_listens() && node.listening(channel) == 0 {
                     self.judge().calls_nobody(host, calls);
                 }
             }
