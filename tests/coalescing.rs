@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, Error, RSemaphore};
+use support::acl::set_user;
 use support::clients::{LIMIT, connect, stored};
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::sequence;
@@ -197,11 +198,7 @@ async fn who_could_not_do_it_together_does_it_again_when_that_is_allowed() {
         _ => 0,
     });
     assert!(refused.sum::<i64>() <= 20, "it is tried again and again");
-    let _: () = redis::cmd("ACL")
-        .arg(&["SETUSER", "own", "allkeys"])
-        .query_async(&mut control)
-        .await
-        .unwrap();
+    set_user(&mut control, &["own", "allkeys"]).await;
     until("calls travel together again", LIMIT, async || {
         let before = proxy.scripts();
         rounds(&own, 1).await;

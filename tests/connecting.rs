@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use redisson_semaphore::{
     Answer, Client, ClientBuilder, ConnectionState, Credentials, CredentialsProvider, Effect, Error,
 };
+use support::acl::set_user;
 use support::clients::{KINDS, LIMIT, builder, connect, served, stored};
 use support::proxy::Proxy;
 use support::server::RedisServer;
@@ -192,11 +193,7 @@ async fn credentials_are_asked_for_at_each_connect() {
         let waiting = waiter(&mut control, &semaphore, 1).await;
         *say.lock().unwrap() = before;
         let rule = format!(">{password}");
-        let _: () = redis::cmd("ACL")
-            .arg(&["SETUSER", "app", "resetpass", &rule])
-            .query_async(&mut control)
-            .await
-            .unwrap();
+        set_user(&mut control, &["app", "resetpass", &rule]).await;
         let before = asked.load(Ordering::SeqCst);
         assert_eq!(server.disconnect("app").await, KINDS[2].len());
         until_disconnected(&mut state).await;

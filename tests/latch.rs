@@ -11,6 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{
     Client, CountDownLatch, Effect, Error, NameMapper, RCountDownLatch, Result,
 };
+use support::acl::set_user;
 use support::clients::{LIMIT, NEVER, builder, connect, limited, served, stored};
 use support::monitor::Monitor;
 use support::polls::poll_once;
@@ -449,11 +450,7 @@ async fn who_may_not_listen_is_told() {
         .unwrap_err();
     assert!(matches!(error, Error::PermissionDenied { .. }), "{error}");
     assert_clear(&error, "deaf");
-    redis::cmd("ACL")
-        .arg(&["SETUSER", "app", "+@all"])
-        .exec_async(&mut control)
-        .await
-        .unwrap();
+    set_user(&mut control, &["app", "+@all"]).await;
     let waits = waiter(&mut control, &latch).await;
     latch.count_down().await.unwrap();
     served(waits).await;

@@ -9,6 +9,7 @@ use futures::future::{join_all, try_join_all};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Lease, Lock, RLock};
+use support::acl::set_user;
 use support::monitor::{Command, Monitor};
 use support::polls::poll_once;
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
@@ -389,9 +390,7 @@ async fn a_lease_that_may_have_been_shortened_is_lost_in_time() {
 
 /// Changes what the user may do.
 async fn acl(redis: &MultiplexedConnection, rule: &str) {
-    let mut command = redis::cmd("ACL");
-    command.arg(&["SETUSER", "app", rule]);
-    let _: () = command.query_async(&mut redis.clone()).await.unwrap();
+    set_user(&mut redis.clone(), &["app", rule]).await;
 }
 
 /// What could not be given back is held on, unless nobody is left who could.

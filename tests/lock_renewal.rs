@@ -10,6 +10,7 @@ use futures::future::{join_all, try_join_all};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Lease, RemainingTtl};
+use support::acl::set_user;
 use support::clients::scripts;
 use support::log;
 use support::monitor::Monitor;
@@ -152,13 +153,8 @@ async fn a_forbidden_key_among_others() {
     let good = try_join_all(good.map(|lock| async move { lock.guard().await }));
     let good = good.await.unwrap();
     let poison = client.lock("poison").guard().await.unwrap();
-    let rules = ["resetkeys", "~allowed-*", "~redisson_*"];
-    let _: () = redis::cmd("ACL")
-        .arg(&["SETUSER", "app"])
-        .arg(&rules)
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let rules = ["app", "resetkeys", "~allowed-*", "~redisson_*"];
+    set_user(&mut redis, &rules).await;
     lost(poison.lease()).await;
     until_passed(&mut redis, WATCHDOG).await;
     let gone = good.iter().filter(|guard| guard.is_lost());

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use redisson_semaphore::Effect;
+use support::acl::set_user;
 use support::clients::{LIMIT, stored};
 use support::proxy::{Fate, LOST_REPLIES, Proxy};
 use support::sequence::{builder, connect, is_over, outcome, start, undisturbed, warm_up};
@@ -137,17 +138,9 @@ async fn a_refusal_after_a_lost_reply_does_not_say_that_nothing_happened() {
         tokio::spawn(async move { semaphore.try_acquire(1).await })
     };
     proxy.until_struck(1).await;
-    let _: () = redis::cmd("ACL")
-        .arg(&["SETUSER", "app", "-evalsha"])
-        .query_async(&mut control)
-        .await
-        .unwrap();
+    set_user(&mut control, &["app", "-evalsha"]).await;
     let answer = timeout(LIMIT, acquire).await.unwrap().unwrap();
-    let _: () = redis::cmd("ACL")
-        .arg(&["SETUSER", "app", "+@all"])
-        .query_async(&mut control)
-        .await
-        .unwrap();
+    set_user(&mut control, &["app", "+@all"]).await;
     let left = semaphore.available_permits().await.unwrap();
     match answer {
         Ok(true) => assert_eq!(left, 2),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redisson_semaphore::{Client, ConnectionState, Effect, Error, LeasedSemaphore};
+use support::acl::set_user;
 use support::clients::{LIMIT, builder, connections, until_stored};
 use support::polls::poll_once;
 use support::proxy::{Fate, Proxy};
@@ -204,9 +205,7 @@ async fn what_is_given_back_while_a_password_is_wrong_is_given_back_when_it_is_r
     let client = connect(server.url_as("app", "right")).await;
     let set = async |server: &mut RedisServer, password: &str| {
         let mut redis = server.connection().await;
-        let mut command = redis::cmd("ACL");
-        command.arg(&["SETUSER", "app", "resetpass", password]);
-        let () = command.query_async(&mut redis).await.unwrap();
+        set_user(&mut redis, &["app", "resetpass", password]).await;
         server.disconnect("app").await;
     };
     let away = async |server: &mut RedisServer| set(server, ">wrong").await;

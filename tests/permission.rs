@@ -8,6 +8,7 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, RLock, RSemaphore};
+use support::acl::set_user;
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, connect, limited, release_as_redisson, scripts, served};
 use support::polls::poll_once;
@@ -21,12 +22,6 @@ use tokio::time::timeout;
 
 async fn read(server: &RedisServer, key: &str) -> Snapshot {
     snapshot(&mut server.connection().await, key).await
-}
-
-async fn acl(server: &mut MultiplexedConnection, rules: &[&str]) {
-    let mut command = redis::cmd("ACL");
-    command.arg("SETUSER").arg(rules);
-    let _: () = command.query_async(server).await.unwrap();
 }
 
 #[tokio::test]
@@ -93,7 +88,7 @@ async fn a_password_that_changes_while_the_client_runs() {
     let semaphore = client.semaphore("locked-out");
     semaphore.try_set_permits(3).await.unwrap();
     let task = waiter(&mut control, &semaphore, 4).await;
-    acl(&mut control, &["app", "resetpass", ">second"]).await;
+    set_user(&mut control, &["app", "resetpass", ">second"]).await;
     server.disconnect("app").await;
     let error = timeout(LIMIT, semaphore.try_acquire(1))
         .await
@@ -106,7 +101,7 @@ async fn a_password_that_changes_while_the_client_runs() {
     assert_clear(&error, "locked-out");
     assert!(!error.to_string().contains("first"), "{error}");
     assert_eq!(read(&server, "locked-out").await.value, ["3"]);
-    acl(&mut control, &["app", "resetpass", ">first"]).await;
+    set_user(&mut control, &["app", "resetpass", ">first"]).await;
     // Once: what a release is told of the old password does not keep it from being carried out.
     until("the client is back", LIMIT, async || {
         semaphore.available_permits().await.is_ok()
@@ -144,7 +139,7 @@ async fn what_nobody_waits_for_is_given_back_when_that_is_allowed_again() {
             semaphore.permit(2).await.unwrap(),
         ];
         semaphore.acquire(1).await.unwrap();
-        acl(&mut control, &["app", &format!("-{command}")]).await;
+        set_user(&mut control, &["app", &format!("-{command}")]).await;
         drop(permits);
         let mut unread = Box::pin(semaphore.release(1));
         assert!(poll_once(&mut unread.as_mut()).await.is_pending());
@@ -154,7 +149,7 @@ async fn what_nobody_waits_for_is_given_back_when_that_is_allowed_again() {
         assert_eq!(read(&server, command).await.value, ["5"]);
         drop(unread);
         drop(semaphore);
-        acl(&mut control, &["app", &format!("+{command}")]).await;
+        set_user(&mut control, &["app", &format!("+{command}")]).await;
         until("all are there", LIMIT, async || {
             read(&server, command).await.value == ["9"]
         })
@@ -172,7 +167,7 @@ async fn a_shutdown_tries_once_more_what_was_not_allowed() {
         let semaphore = client.semaphore("once-more");
         semaphore.try_set_permits(9).await.unwrap();
         let permit = semaphore.permit(1).await.unwrap();
-        acl(&mut control, &["app", "-set"]).await;
+        set_user(&mut control, &["app", "-set"]).await;
         let before = scripts(&mut control).await;
         drop(permit);
         until("it is refused", LIMIT, async || {
@@ -180,11 +175,11 @@ async fn a_shutdown_tries_once_more_what_was_not_allowed() {
         })
         .await;
         if left == "9" {
-            acl(&mut control, &["app", "+set"]).await;
+            set_user(&mut control, &["app", "+set"]).await;
         }
         client.shutdown().await.unwrap();
         assert_eq!(read(&server, "once-more").await.value, [left]);
-        acl(&mut control, &["app", "+set"]).await;
+        set_user(&mut control, &["app", "+set"]).await;
         let _: () = control.set("once-more", 9).await.unwrap();
     }
 }
@@ -202,7 +197,7 @@ async fn a_forbidden_script_command_is_told() {
     assert!(semaphore.exists().await.unwrap());
     assert_eq!(read(&server, "forbidden").await.value, ["5"]);
     // A caller that has been refused does not stand in anyone's way later.
-    acl(&mut control, &["app", "+@all"]).await;
+    set_user(&mut control, &["app", "+@all"]).await;
     semaphore.acquire(5).await.unwrap();
 }
 
@@ -311,16 +306,16 @@ async fn a_lock_that_can_have_no_time_to_live_is_not_taken() {
     denied(&fenced.lock_and_get_token().await.unwrap_err(), "door");
     assert!(!control.exists::<_, bool>("door").await.unwrap());
 
-    acl(&mut control, &["app", "+pexpire"]).await;
+    set_user(&mut control, &["app", "+pexpire"]).await;
     door.lock().await.unwrap();
-    acl(&mut control, &["app", "-pexpire"]).await;
+    set_user(&mut control, &["app", "-pexpire"]).await;
     denied(&door.try_lock().await.unwrap_err(), "door");
     let once = read(&server, "door").await;
     assert_eq!(once.value, [format!("{}=1", door.owner())]);
     assert!(once.ttl.is_some());
-    acl(&mut control, &["app", "+pexpire"]).await;
+    set_user(&mut control, &["app", "+pexpire"]).await;
     door.lock().await.unwrap();
-    acl(&mut control, &["app", "-pexpire"]).await;
+    set_user(&mut control, &["app", "-pexpire"]).await;
     denied(&door.unlock().await.unwrap_err(), "door");
     let twice = read(&server, "door").await;
     assert_eq!(twice.value, [format!("{}=2", door.owner())]);
@@ -337,7 +332,7 @@ async fn a_lock_that_cannot_be_handed_over_is_given_back() {
         let next = client.lock("door");
         let waits = tokio::spawn(async move { next.with_owner(7).lock().await });
         until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
-        acl(&mut control, &["app", &format!("-{command}")]).await;
+        set_user(&mut control, &["app", &format!("-{command}")]).await;
         assert_eq!(holder.unlock().await, Ok(()), "{command}");
         let told = timeout(LIMIT, waits).await.expect("it is told");
         denied(&told.unwrap().unwrap_err(), "door");
@@ -355,7 +350,7 @@ async fn a_lock_whose_fence_cannot_be_written_is_not_forced() {
         denied(&door.force_unlock().await.unwrap_err(), "door");
         let found = read(&server, "door").await;
         assert_eq!(found.value, [format!("{}=1", door.owner())]);
-        acl(&mut control, &["app", "+@all"]).await;
+        set_user(&mut control, &["app", "+@all"]).await;
         assert_eq!(door.force_unlock().await, Ok(true), "{command}");
         assert!(!door.is_locked().await.unwrap());
     }
@@ -469,7 +464,7 @@ async fn a_channel_that_may_not_be_heard_is_told_to_those_who_would_wait() {
             served(waiting).await;
         }
         // And when it becomes allowed, waiting works.
-        acl(&mut control, &["app", "allchannels", "+@all"]).await;
+        set_user(&mut control, &["app", "allchannels", "+@all"]).await;
         let waiting = waiter(&mut control, &semaphore, 1).await;
         semaphore.release(1).await.unwrap();
         served(waiting).await;
@@ -521,11 +516,7 @@ async fn waiters_of_different_amounts_are_told_that_the_permission_is_gone() {
         .into();
     let mut control = server.connection().await;
     until_subscribers(&mut control, "redisson_sc:{forbidden}", 1).await;
-    let () = redis::cmd("ACL")
-        .arg(&["SETUSER", "app", "-evalsha", "-eval"])
-        .query_async(&mut control)
-        .await
-        .unwrap();
+    set_user(&mut control, &["app", "-evalsha", "-eval"]).await;
     for waiter in waiting {
         let told = timeout(LIMIT, waiter).await.expect("it is told").unwrap();
         assert!(
@@ -574,7 +565,7 @@ async fn asking_when_refused<O, T: Send + 'static>(
     proxy.at_script(1, Fate::HoldReply);
     let asking = waits(&object);
     proxy.until_struck(1).await;
-    acl(&mut control, &["app", "-subscribe"]).await;
+    set_user(&mut control, &["app", "-subscribe"]).await;
     let _: usize = redis::cmd("CLIENT")
         .arg(&["KILL", "USER", "app", "TYPE", "pubsub"])
         .query_async(&mut control)
@@ -609,7 +600,7 @@ async fn who_has_no_answer_yet_is_not_told_that_the_channel_may_not_be_heard() {
         let answer = asking_when_refused(&server, channel, object, waits, give).await;
         taken_or_denied(given, answer);
 
-        acl(&mut server.connection().await, &["app", "+subscribe"]).await;
+        set_user(&mut server.connection().await, &["app", "+subscribe"]).await;
         let _: () = redis::cmd("ACL")
             .arg(&["LOG", "RESET"])
             .query_async(&mut server.connection().await)
@@ -730,7 +721,7 @@ async fn a_line_that_may_not_be_kept_any_more_holds_nobody_up() {
     let since = (seconds - 30) * 1_000_000;
     let ghost = "00000000-0000-0000-0000-000000000000";
     let _: () = control.zadd(LINE, ghost, since).await.unwrap();
-    acl(&mut control, &["app", "-pexpire"]).await;
+    set_user(&mut control, &["app", "-pexpire"]).await;
     let before = scripts(&mut control).await;
     release_as_redisson(&mut control, "turns", 2).await;
     served(first).await;
@@ -787,7 +778,7 @@ async fn a_lock_comes_free_and_its_listeners_are_told_or_neither_happens() {
                 let _: () = control.set(fence, "1").await.unwrap();
             }
             door.lock_with_lease(LIMIT).await.unwrap();
-            acl(&mut control, &["app", rule]).await;
+            set_user(&mut control, &["app", rule]).await;
             let what = format!("{rule}, {fenced}");
             denied(&door.unlock().await.unwrap_err(), "door");
             denied(&door.force_unlock().await.unwrap_err(), "door");
@@ -796,7 +787,7 @@ async fn a_lock_comes_free_and_its_listeners_are_told_or_neither_happens() {
             assert_eq!(found.value, [format!("{}=1", door.owner())], "{what}");
             assert!(found.ttl.is_some(), "{what}");
 
-            acl(&mut control, &["app", "+@all", "&*"]).await;
+            set_user(&mut control, &["app", "+@all", "&*"]).await;
             door.unlock().await.unwrap();
             assert_eq!(messages.until_marker().await.len(), 1, "{what}");
             assert!(!door.is_locked().await.unwrap());

@@ -13,6 +13,7 @@ use layouts::Shape;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, FromRedisValue};
 use redisson_semaphore::{Client, NameMapper, RLock};
+use support::acl::set_user;
 use support::channel::Channel;
 use support::clients::{LIMIT, builder, served};
 use support::server::RedisServer;
@@ -124,12 +125,8 @@ async fn user(control: &mut MultiplexedConnection, name: &str, introductions: &[
 }
 
 async fn grant(control: &mut MultiplexedConnection, name: &str, rules: &str) {
-    let mut command = redis::cmd("ACL");
-    command.arg("SETUSER").arg(name);
-    for rule in rules.split(' ') {
-        command.arg(rule);
-    }
-    let _: () = command.query_async(control).await.unwrap();
+    let words: Vec<_> = std::iter::once(name).chain(rules.split(' ')).collect();
+    set_user(control, &words).await;
 }
 
 async fn connect(server: &RedisServer, user: &str) -> Client {
@@ -494,12 +491,10 @@ async fn a_tenant_has_its_own_objects_and_those_of_no_other() {
         let rules = ["Everybody:", "These are\nall keys"].map(grants).concat();
         let rules = rules.iter().flat_map(|rules| rules.split(' '));
         let rules = rules.map(|rule| rule.replace("shop:", &format!("{tenant}:")));
-        let mut command = redis::cmd("ACL");
-        command.arg("SETUSER").arg(tenant).arg("+@all");
+        set_user(&mut control, &[tenant, "+@all"]).await;
         for rule in rules {
-            command.arg(rule);
+            set_user(&mut control, &[tenant, &rule]).await;
         }
-        let _: () = command.query_async(&mut control).await.unwrap();
         use_everything(&server, tenant).await;
         nothing_is_refused(&mut control).await;
     }
@@ -545,17 +540,13 @@ async fn what_operations_on_objects_need() {
     let tomorrow = std::time::SystemTime::now() + Duration::from_secs(86_400);
     seats.expire_at(tomorrow, None).await.unwrap();
     seats.size_in_memory().await.unwrap();
-    let _: () = redis::cmd("ACL")
-        .arg(&[
-            "SETUSER",
-            "app",
-            "~other",
-            "~redisson_sc*:{other}*",
-            "&redisson_sc:{other}",
-        ])
-        .query_async(&mut control)
-        .await
-        .unwrap();
+    let rules = [
+        "app",
+        "~other",
+        "~redisson_sc*:{other}*",
+        "&redisson_sc:{other}",
+    ];
+    set_user(&mut control, &rules).await;
     assert!(seats.copy("other").await.unwrap());
     assert!(seats.rename_nx("other").await.unwrap().is_none());
     let seats = seats.rename("other").await.unwrap();

@@ -9,6 +9,7 @@ use layouts::{Handle, Layout, Shape};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, Held};
+use support::acl::set_user;
 use support::clients::limited;
 use support::server::RedisServer;
 use support::waiters::until;
@@ -168,11 +169,7 @@ async fn a_server_without_memory() {
 }
 
 async fn allow(control: &mut MultiplexedConnection, rule: &str) {
-    redis::cmd("ACL")
-        .arg(&["SETUSER", "app", "+@all", rule])
-        .exec_async(control)
-        .await
-        .unwrap();
+    set_user(control, &["app", "+@all", rule]).await;
 }
 
 /// A semaphore of two permits, and who has them.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Lease};
+use support::acl::set_user;
 use support::server::{NOWHERE, RedisServer, replica_of};
 use support::waiters::until;
 
@@ -47,11 +48,7 @@ async fn refusals(control: &mut MultiplexedConnection, command: &str) -> u64 {
 /// Forbids a command that renewal looks with, until it has been refused so often.
 async fn forbid_for_a_while(control: &mut MultiplexedConnection, command: &str, times: u64) {
     let rule = async |control: &mut MultiplexedConnection, sign: &str| {
-        redis::cmd("ACL")
-            .arg(&["SETUSER", "app", &format!("{sign}{command}")])
-            .exec_async(control)
-            .await
-            .unwrap();
+        set_user(control, &["app", &format!("{sign}{command}")]).await;
     };
     rule(control, "-").await;
     until("it is tried again and again", LIMIT, async || {

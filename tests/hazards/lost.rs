@@ -9,6 +9,7 @@ use redisson_semaphore::{ClientBuilder, Effect, Error};
 
 use crate::subject::{Books, End, Expected, HOUR, Subject, in_time, pass};
 use crate::subjects::for_every_subject;
+use crate::support::acl::set_user;
 use crate::support::clients::{self, LIMIT, scripts};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::server::RedisServer;
@@ -170,11 +171,11 @@ async fn a_refusal_denies_nothing<S: Subject>() {
             scripts(&mut redis).await > carried_out
         })
         .await;
-        set_user(&mut redis, &["-evalsha", "-eval"]).await;
+        set_user(&mut redis, &["app", "-evalsha", "-eval"]).await;
         proxy.clear();
     };
     let (all, ()) = tokio::join!(calls, refuse);
-    set_user(&mut redis, &["+@all"]).await;
+    set_user(&mut redis, &["app", "+@all"]).await;
     let mut unknown = 0;
     for ((subject, told), (call, kind)) in subjects.into_iter().zip(all).zip(S::CALLS) {
         let what = format!("{} {call}: told {told:?}", S::NAME);
@@ -185,12 +186,6 @@ async fn a_refusal_denies_nothing<S: Subject>() {
     }
     assert!(unknown > 0, "nobody was told that it is not known");
     books.close(&mut redis, client).await;
-}
-
-async fn set_user(redis: &mut MultiplexedConnection, rules: &[&str]) {
-    let mut command = redis::cmd("ACL");
-    command.arg(&["SETUSER", "app"]).arg(rules);
-    command.exec_async(redis).await.unwrap();
 }
 
 #[tokio::test]

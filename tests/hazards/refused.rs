@@ -9,6 +9,7 @@ use redisson_semaphore::Error;
 
 use crate::subject::{Books, End, Expected, Subject, in_time};
 use crate::subjects::for_every_subject;
+use crate::support::acl::set_user;
 use crate::support::clients::limited;
 use crate::support::monitor::Monitor;
 use crate::support::refusals::assert_clear;
@@ -26,11 +27,7 @@ async fn snapshots(redis: &mut MultiplexedConnection, keys: &[String]) -> Vec<Sn
 }
 
 async fn allow(redis: &mut MultiplexedConnection, rule: &str) {
-    redis::cmd("ACL")
-        .arg(&["SETUSER", "app", "+@all", rule])
-        .exec_async(redis)
-        .await
-        .unwrap();
+    set_user(redis, &["app", "+@all", rule]).await;
 }
 
 /// Those that scripts have used since the last look.

@@ -33,6 +33,8 @@ const OTHERS: usize = 5;
 const LATE: Duration = Duration::from_secs(30);
 /// Whoever waits while there is enough is served within this.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// So often somebody is passed at the most where clients hand over to their own for as long as is usual.
+const MOST_PASSED: u32 = 100;
 
 /// Carries the plan out; `whole`: and keeps the trace.
 pub fn carry_out(plan: &Plan, whole: bool) -> Outcome {
@@ -113,6 +115,7 @@ fn rules(plan: &Plan) -> Rules {
             && round_trip < Duration::from_millis(4)
             && !settings.without_turns.contains(&true),
         fair_locks: !far && round_trip < Duration::from_millis(60),
+        most_passed: MOST_PASSED * hand_overs(settings),
         meddled: is(|what| matches!(what, What::Meddle(_))),
         // A replica that takes over may lack what nobody was told of.
         forgetful: forgetful || settings.replication.is_some(),
@@ -132,6 +135,13 @@ fn rules(plan: &Plan) -> Rules {
         longest_lease: leases.max().unwrap_or_default().max(settings.watchdog),
         crossing,
     }
+}
+
+/// How many times longer than usual a client hands over to its own before others.
+fn hand_overs(settings: &Settings) -> u32 {
+    const USUAL: Duration = Duration::from_millis(5);
+    let times = settings.local_hand_over.as_millis() / USUAL.as_millis();
+    u32::try_from(times).expect("a few").max(1)
 }
 
 /// A letter and a number.
@@ -184,6 +194,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
         }
         world.borrow_mut().replace_permits();
         world.borrow_mut().take_from_the_dead();
+        world.borrow_mut().give_back_what_is_forgotten();
         world.borrow_mut().open_latch();
         world.borrow_mut().wake_jvms();
         let waits = judge.lock().unwrap().somebody_waits();

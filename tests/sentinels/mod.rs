@@ -8,6 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{ClientBuilder, RSemaphore, Result};
 use tokio::task::JoinHandle;
 
+use crate::support::acl::set_user;
 use crate::support::clients::{LIMIT, builder};
 use crate::support::server::RedisServer;
 use crate::support::waiters::{channel, until, until_linked};
@@ -132,12 +133,7 @@ impl Deployment {
         };
         let mut control = self.servers[0].connection().await;
         for rule in rules {
-            let _: () = redis::cmd("ACL")
-                .arg("SETUSER")
-                .arg(rule)
-                .query_async(&mut control)
-                .await
-                .expect("the server answers");
+            set_user(&mut control, rule).await;
         }
         if cut {
             self.servers[0].disconnect("sentinel").await;

@@ -6,6 +6,7 @@ use redis::FromRedisValue;
 use redisson_semaphore::Client;
 use tokio::task::JoinHandle;
 
+use super::acl::set_user;
 use super::clients::LIMIT;
 use super::proxy::Proxy;
 use super::server::{Options, RedisServer};
@@ -391,8 +392,8 @@ pub async fn waiter(
 /// What a user may do at all of them, by rules as `ACL SETUSER` has them.
 pub async fn allow(servers: &[RedisServer], user: &str, rules: &str) {
     for server in servers {
-        let words = ["ACL", "SETUSER", user].into_iter();
-        let words: Vec<_> = words.chain(rules.split_whitespace()).collect();
-        ask::<()>(server, &words).await;
+        let rules = rules.split_whitespace();
+        let words: Vec<_> = std::iter::once(user).chain(rules).collect();
+        set_user(&mut server.connection().await, &words).await;
     }
 }

@@ -2,6 +2,7 @@
 //! Each test binary uses a part of it.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod acl;
 pub mod channel;
 pub mod clients;
 pub mod cluster;

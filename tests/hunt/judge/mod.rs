@@ -107,6 +107,8 @@ pub struct Rules {
     /// Everybody is near enough, and keeps to turns.
     pub fair_semaphores: bool,
     pub fair_locks: bool,
+    /// Nobody is passed by more who came later.
+    pub most_passed: u32,
     /// Somebody writes into the records: what was in doubt stays so.
     pub meddled: bool,
     /// The server forgets what it has done, or what it was told of it.

@@ -180,12 +180,12 @@ impl Judge {
     }
 
     /// A script of the client about some `locks` was refused as it may not use something. What nobody waits for is tried again later, but
-    /// not behind its end; and a lock comes back by itself, when its lease is over.
+    /// not behind its end, nor what takes back what no replica has confirmed; and a lock comes back by itself, when its lease is over.
     pub fn is_forbidden(&mut self, host: Host, locks: impl Iterator<Item = usize>) {
         for lock in locks {
             self.doubts_lock(lock, host);
         }
-        if self.closing(host) {
+        if self.closing(host) || self.rules.replicated {
             self.loses_what_is_under_way(host);
             self.permits_stay(host);
         }

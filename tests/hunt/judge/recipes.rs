@@ -286,6 +286,11 @@ impl Judge {
         self.is_free(Object::Recipe(recipe), standing.free > 0);
     }
 
+    /// Whether some may be neither free nor held: nobody is accused of that.
+    pub fn may_lack_permits(&self) -> bool {
+        self.rules.inexact()
+    }
+
     /// The ids that somebody has in hand.
     pub fn ids_in_hand(&self, recipe: usize) -> BTreeSet<String> {
         let held = self.recipes.held.values();

@@ -42,10 +42,7 @@ impl Waiting {
 /// How long callers of JVMs that were left asleep wait at the most: until the last of the looks after them.
 const JVM_PATIENCE: Duration = Duration::from_secs(75);
 
-/// Nobody is passed by so many who came later.
-const MOST_PASSED: u32 = 100;
-
-/// That may be a matter of milliseconds where there are many permits, and in between there may be those who hold all.
+/// To be passed as often as nobody is may be a matter of milliseconds where there are many permits, and in between there may be those who hold all.
 const PASSED_FOR: Duration = Duration::from_secs(2);
 /// A client whose callers have waited for a lock for five seconds is next.
 const PASSED_FOR_A_LOCK: Duration = Duration::from_secs(7);
@@ -189,7 +186,7 @@ impl Judge {
             {
                 waiting.passed += 1;
                 let long = now > waiting.passed_since + bearable;
-                if waiting.passed > MOST_PASSED && long {
+                if waiting.passed > self.rules.most_passed && long {
                     found = Some((*other, wanted.host));
                 }
             }
@@ -199,7 +196,8 @@ impl Judge {
             self.accuse(
                 "fairness",
                 format!(
-                    "#{other} of c{of} has been passed {MOST_PASSED} times in the line for {key}"
+                    "#{other} of c{of} has been passed {} times in the line for {key}",
+                    self.rules.most_passed
                 ),
             );
         }

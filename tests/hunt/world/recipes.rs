@@ -149,6 +149,20 @@ impl World {
         }
     }
 
+    /// The operator gives back the permits that a server has forgotten, of semaphores whose permits have ids.
+    pub fn give_back_what_is_forgotten(&mut self) {
+        for number in 0..self.settings.recipes.len() {
+            let recipe = self.settings.recipes[number].clone();
+            let sum = self.standing(number, &recipe).sum;
+            let missing = sum.map_or(0, |sum| i64::from(recipe.limit) - sum);
+            if missing > 0 && self.judge().may_lack_permits() {
+                let key = Object::Recipe(number).key();
+                self.ask(&["INCRBY", &key, &missing.to_string()]);
+                self.announce(&format!("redisson_sc:{key}"), &missing.to_string());
+            }
+        }
+    }
+
     /// The operator sets the permits of those whose counters are not there.
     pub(super) fn set_permits(&mut self) {
         for number in 0..self.settings.recipes.len() {
