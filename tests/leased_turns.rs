@@ -12,7 +12,7 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Held, RPermitExpirableSemaphore, Result};
 use support::channel::Channel;
-use support::clients::{LIMIT, connect, limited, scripts};
+use support::clients::{LIMIT, NEVER, builder, connect, limited, scripts};
 use support::server::RedisServer;
 use support::waiters::{channel, until, until_subscribers};
 use tokio::task::JoinHandle;
@@ -343,4 +343,27 @@ async fn beside_a_key_that_holds_something_else_releases_are_answered() {
             }
         }
     }
+}
+
+/// It takes over what would have ended later; those elsewhere had been told that.
+#[tokio::test]
+async fn who_waits_comes_when_a_permit_ends_that_was_handed_over_with_a_shorter_lease() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = async || {
+        let builder = builder(server.url()).safety_interval(NEVER);
+        let client = builder.connect().await.unwrap();
+        client.permit_expirable_semaphore(NAME)
+    };
+    let (ours, others) = (client().await, client().await);
+    ours.try_set_permits(1).await.unwrap();
+    let long = ours.clone().with_lease(LIMIT * 10).acquire().await.unwrap();
+    let short = acquire(&ours.clone().with_lease(Duration::from_millis(200)));
+    until_subscribers(&mut control, &channel(NAME), 1).await;
+    let waits = acquire(&others);
+    until_in_line(&mut control, 2).await;
+    ours.release(long.id()).await.unwrap();
+    let short = granted(short).await;
+    let other = granted(waits).await;
+    assert_ne!(short.id(), other.id());
 }

@@ -492,6 +492,24 @@ async fn an_unlock_that_is_refused_behind_its_caller() {
     }
 }
 
+/// What somebody else gives back behind that is what is left.
+#[tokio::test]
+async fn an_unlock_behind_one_that_was_refused_to_nobody() {
+    let options = RedisServer::options().user("app on >pw ~* &* +@all");
+    let server = options.start().await;
+    let redis = server.connection().await;
+    let client = connect(server.url_as("app", "pw"), WATCHDOG).await;
+    let lock = client.lock("both");
+    lock.lock().await.unwrap();
+    let guard = lock.guard().await.unwrap();
+    acl(&redis, "-evalsha").await;
+    drop(guard);
+    assert!(lock.try_lock().await.is_err(), "behind that");
+    acl(&redis, "+evalsha").await;
+    lock.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
 /// Of several keys the one is named that holds something else.
 #[tokio::test]
 async fn a_token_of_another_type_is_named() {

@@ -271,6 +271,112 @@ async fn what_cannot_be_announced_is_not_carried_out() {
     }
 }
 
+/// Those who wait elsewhere stand in line, and can't be told whose turn it is; then they are told of what is free, or it is not carried out.
+#[tokio::test]
+async fn what_those_in_line_cannot_be_told_of_is_told_to_all_or_not_carried_out() {
+    for (rules, carried_out, clients) in [
+        (&["app", "-publish"][..], false, 1),
+        (&["app", "-publish"], false, 2),
+        (&["app", "resetchannels", "&redisson_sc:*"], true, 2),
+    ] {
+        let (server, client) = limited("~* &* +@all").await;
+        let mut control = server.connection().await;
+        let semaphore = client.semaphore("line");
+        semaphore.try_set_permits(2).await.unwrap();
+        semaphore.acquire(2).await.unwrap();
+        let mut waiting = Vec::new();
+        for _ in 0..clients {
+            let elsewhere = connect(server.url()).await.semaphore("line");
+            waiting.push(waiter(&mut control, &elsewhere, 2).await);
+        }
+        until("they stand in line", LIMIT, async || {
+            let size: usize = control.zcard("redisson_sc_turns:{line}").await.unwrap();
+            size == clients || clients == 1
+        })
+        .await;
+        // It learns that others listen.
+        semaphore.release(1).await.unwrap();
+        set_user(&mut control, rules).await;
+        let released = semaphore.release(1).await;
+        if !carried_out {
+            denied(&released.unwrap_err(), "line");
+            assert_eq!(read(&server, "line").await.value, ["1"]);
+            set_user(&mut control, &["app", "+publish"]).await;
+            semaphore.release(1).await.unwrap();
+        }
+        for waits in waiting {
+            served(waits).await;
+            set_user(&mut control, &["app", "+@all", "&*"]).await;
+            semaphore.release(2).await.unwrap();
+        }
+    }
+}
+
+/// Permits of guards that are forgotten stay taken, and are given back by nobody else.
+#[tokio::test]
+async fn what_is_forgotten_while_that_is_not_allowed_stays_taken() {
+    let (server, client) = limited("~* &* +@all").await;
+    let mut control = server.connection().await;
+    let semaphore = client.semaphore("kept").watched();
+    semaphore.try_set_permits(9).await.unwrap();
+    for command in ["set", "evalsha", "hset"] {
+        let [kept, other] = [
+            semaphore.permit(3).await.unwrap(),
+            semaphore.permit(2).await.unwrap(),
+        ];
+        set_user(&mut control, &["app", &format!("-{command}")]).await;
+        let before = scripts(&mut control).await;
+        kept.forget();
+        until("it is refused", LIMIT, async || {
+            scripts(&mut control.clone()).await > before || command == "evalsha"
+        })
+        .await;
+        set_user(&mut control, &["app", &format!("+{command}")]).await;
+        until("they are off the record", LIMIT, async || {
+            let held: HashMap<String, String> = control
+                .clone()
+                .hgetall("redisson_sc_held:{kept}")
+                .await
+                .unwrap();
+            held.values().all(|held| held.starts_with("2 "))
+        })
+        .await;
+        assert_eq!(read(&server, "kept").await.value, ["4"], "{command}");
+        semaphore.release(3).await.unwrap();
+        other.release().await.unwrap();
+        assert_eq!(read(&server, "kept").await.value, ["9"], "{command}");
+    }
+}
+
+/// What is on record too much is given back once a second, not as fast as it is refused.
+#[tokio::test]
+async fn what_comes_back_and_is_not_allowed_to_is_tried_again_after_a_pause() {
+    let (server, client) = limited("~* &* +@all").await;
+    let mut control = server.connection().await;
+    let semaphore = client.semaphore("quiet").watched();
+    semaphore.try_set_permits(4).await.unwrap();
+    let held = semaphore.permit(4).await.unwrap();
+    let waits = {
+        let semaphore = semaphore.clone();
+        tokio::spawn(async move { semaphore.permit(3).await.map(drop) })
+    };
+    until_subscribers(&mut control, &channel("quiet"), 1).await;
+    semaphore.available_permits().await.unwrap();
+    set_user(&mut control, &["app", "-publish"]).await;
+    let before = scripts(&mut control).await;
+    denied(&held.release().await.unwrap_err(), "quiet");
+    // So long it is looked at.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let asked = scripts(&mut control).await - before;
+    assert!(asked < 30, "{asked} scripts");
+    set_user(&mut control, &["app", "+publish"]).await;
+    served(waits).await;
+    until("all are there", LIMIT, async || {
+        read(&server, "quiet").await.value == ["4"]
+    })
+    .await;
+}
+
 /// What was done before the refusal can't be undone either: then it has happened, and its caller is told so.
 #[tokio::test]
 async fn what_cannot_be_undone_is_not_denied() {

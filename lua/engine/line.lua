@@ -16,7 +16,7 @@
 --   much is left then, nothing if it may not be written. `own`: `since`, `want` and `ticket` (the same number for the same
 --   caller) of the first who waits on, if one `waits`; it `stops` the line; there are `others` of ours; `passes`: those
 --   are served who came then, or 0; `reach`: how much is free now, or may be soon; nothing where nobody asks for `first`.
---   Then `told`: this client looks whether others come; `kept_before`: some have been told in an earlier script, and may come still;
+--   Then `unheard`: somebody could not be told; `told`: this client looks whether others come; `kept_before`: some have been told in an earlier script, and may come still;
 --   `pause` and `last`: when it is to be seen, or 0, and when all have come or are out; `first`: who came later needs a look here; `gone`: how many have been taken out
 -- Publishes: "turn" to "<key>:<client id>" of each whose turn it is; "new" to "<key>" by the first in line: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
@@ -110,8 +110,10 @@ local open_line = LINE and function(line)
       return e.want
     end
     local heard = (line.strict and redis.call or redis.pcall)(line.publish, line.key .. ':' .. e.id, 'turn')
+    -- Who may not be told so hears it in another way.
+    if type(heard) == 'table' then line.unheard, heard = heard, 1 end
     local settles = line.now - e.seen < (line.settling or 0)
-    if type(heard) ~= 'number' or heard < 1 and not settles then return line:leave(e, true) end
+    if heard < 1 and not settles then return line:leave(e, true) end
     e.told, e.changed, line.told = line.now, true, line.told or not again
     if e.patience > line.far then line:charge(e.patience, e.patience) end
     line:wait(e.patience)

@@ -336,13 +336,17 @@ do
   write_members(second)
   if life > 0 then write('PEXPIRE', PERMITS, life) end
 
-  local look = -1
+  local look, sooner, handed_over = -1, false, turn and took and added > 0
+  if got < wanted or handed_over then
+    local first = redis.call('ZRANGEBYSCORE', PERMITS, '(' .. now_text, format('(%.0f', ENDLESS), 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    first, nearest = tonumber(first) or ENDLESS, nearest or ENDLESS
+    sooner = handed_over and nearest < first
+    nearest = min(nearest, first)
+  end
   if asked and over > 0 then
     look = 0
-  elseif got < wanted then
-    local first = redis.call('ZRANGEBYSCORE', PERMITS, '(' .. now_text, format('(%.0f', ENDLESS), 'WITHSCORES', 'LIMIT', 0, 1)[2]
-    nearest = min(nearest or ENDLESS, tonumber(first) or ENDLESS)
-    if nearest < ENDLESS then look = max(1, nearest - now) end
+  elseif got < wanted and nearest < ENDLESS then
+    look = max(1, nearest - now)
   end
   if asked and added > 0 and listeners < 0 then listeners = count_listeners(CHANNEL) end
   local words = format('%.0f %.0f %d', look, total, listeners) .. results
@@ -350,9 +354,11 @@ do
   local known, old = on_record('done ' .. words, changes[1])
   if known then return known end
   if turn then words = words .. close_turn(total, added > 0 and total > 0) end
+  -- Others wait for a later end.
+  if sooner then tell(turn.near[1] == turn.line.id and turn.near[2] or turn.near[1], 'turn') end
   local heard, refusal
-  if added > 0 and total > 0 and not (turn and turn.strangers == 0) then
-    heard, refusal = announce(CHANNEL, total, added, turn and '+' or '')
+  if added > 0 and total > 0 and not (turn and turn.told) then
+    heard, refusal = announce(CHANNEL, total, added, turn and turn.sign or '')
   end
   return carry_out(words, changes, old, refusal)
 end

@@ -97,8 +97,8 @@ local known, old = on_record('done -1' .. results, changes[1])
 if known then return known end
 local heard, refusal
 if turn then results = results .. close_turn(total, announces and total > 0) end
-if announces and total > 0 and not (turn and (turn.strangers == 0 or turn.silent)) then
-  heard, refusal = announce(CHANNEL, total, added, turn and '+' or '')
+if announces and total > 0 and not (turn and (turn.told or turn.silent)) then
+  heard, refusal = announce(CHANNEL, total, added, turn and turn.sign or '')
   listeners = heard == 0 and 0 or listeners
 end
 -- Where all that was given back went to this client's own callers: does anybody else wait for permits?

@@ -10,7 +10,8 @@
 --   client does not know that it listens, 1: it does, 2: to the line's channel, too; 1: nobody may pass the first in
 --   line; how many callers were served without Redis, and how many messages of strangers were heard, meanwhile
 -- Returns: nothing by itself; it defines for batch.lua `listeners`, `steps_end`, `strict` and, where others listen,
---   `turn`, `due` and `close_turn`, behind which `turn.silent` says that strangers are not to hear of what is free, and whose
+--   `turn`, `due` and `close_turn`, behind which `turn.told` says that all know of what is free who are to, `turn.silent` that strangers are
+--   not to hear of it, `turn.sign` what stands before what they hear, `turn.near` who stands first in line, and whose
 --   word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>": 1 if callers were held back from what
 --   is free; for how many microseconds this client is to see to it that those come who were told of it, or 0; after how many it
 --   is to be seen whether they came, 0 if nobody is waited for; for how long a caller must have waited by now to be served within its process (may be less than nothing), "-"
@@ -111,13 +112,20 @@ local function close_turn(total, announces)
     others = turn.ours > math.max(turn.own - 1, 0), passes = grants > 0 and head or 0, reach = total + (turn.amount or 1),
   })
   -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line.
-  if announces and left ~= 0 then redis.pcall(ARGV[1], LINE, left and '+' or 'all') end
+  if announces and left ~= 0 then
+    local heard = redis.pcall(ARGV[1], LINE, left and '+' or 'all')
+    line.unheard = line.unheard or type(heard) == 'table'
+  end
+  -- Strangers hear of everything, and so do all where somebody could not be told.
+  turn.told = turn.strangers == 0 and not line.unheard
+  turn.sign = line.unheard and '' or '+'
   if not left then return ' turn:off' end
   -- Who comes near the head of the line answers what strangers say from then on.
   local near = redis.pcall('ZRANGE', LINE, '0', '2')
+  turn.near = near
   local come = math.max(line.gone, grants > 0 and 1 or 0)
   for i = math.max(1, 4 - come), 3 do tell(near[i], 'soon') end
-  turn.silent = account and account.overdrawn and left == 0 and near[2]
+  turn.silent = account and account.overdrawn and left == 0 and not line.unheard and near[2]
   if turn.silent and account.contested and announces then
     tell(near[2], 'turn')
     tell(near[3], 'turn')

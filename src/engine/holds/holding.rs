@@ -194,9 +194,10 @@ impl Holding {
 
     /// The latest that nobody has the id of, or the latest.
     pub(super) fn latest(&self) -> Option<u64> {
-        let mut latest_first = self.holds.iter().rev();
-        let free = latest_first.find(|held| held.is_free());
-        let latest = free.or(self.holds.last());
+        let find = |is_it: fn(&Held) -> bool| self.holds.iter().rev().find(|held| is_it(held));
+        let free = find(|held| held.is_free() && !held.spent);
+        // What could not be given back is, where nothing else is left.
+        let latest = free.or_else(|| find(Held::is_free)).or(self.holds.last());
         latest.map(|held| held.number)
     }
 

@@ -17,6 +17,8 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// What is tried again, one of it then; there is always one.
 pub(super) struct Aside<P: Primitive> {
     pub(super) until: Instant,
+    /// Why it was set aside.
+    error: Error,
     calls: Vec<Queued<P>>,
 }
 
@@ -25,7 +27,7 @@ impl<P: Primitive> State<P> {
     #[must_use]
     pub(super) fn set_aside(
         &mut self,
-        queued: Queued<P>,
+        mut queued: Queued<P>,
         error: &Error,
         now: Instant,
     ) -> Option<Queued<P>> {
@@ -41,13 +43,15 @@ impl<P: Primitive> State<P> {
             return Some(queued);
         }
         let call = P::name(&queued.call);
-        if now < queued.since + PAUSE {
+        if self.aside.is_none() && !queued.probes {
             tracing::warn!(%error, call, "refused; it is tried again for five minutes");
         } else {
             tracing::debug!(%error, call, "refused; it is tried again");
         }
+        queued.probes = false;
         let aside = self.aside.get_or_insert_with(|| Aside {
             until: now + PAUSE,
+            error: error.clone(),
             calls: Vec::new(),
         });
         let mut earlier = aside.calls.iter_mut().rev().take(MOST_COMPARED);
@@ -61,16 +65,24 @@ impl<P: Primitive> State<P> {
         None
     }
 
-    /// The first of what is put aside until `now` is queued: it shows whether the others may be.
+    /// The first of what is put aside until `now` is queued: it shows whether the others may be. What has been owed for too long is
+    /// lost.
     pub(super) fn try_one_again(&mut self, now: Instant) {
-        let due = self.aside.as_mut().filter(|aside| aside.until <= now);
-        let Some(aside) = due else { return };
-        aside.until = now + PAUSE;
-        let first = aside.calls.remove(0);
-        if aside.calls.is_empty() {
-            self.aside = None;
-        }
+        let Some(mut aside) = self.aside.take_if(|aside| aside.until <= now) else {
+            return;
+        };
+        let mut first = aside.calls.remove(0);
+        first.probes = true;
         self.push(Item::Call(first));
+        let (over, rest): (Vec<_>, Vec<_>) =
+            (aside.calls.into_iter()).partition(|queued| now >= queued.since + LONGEST);
+        for queued in over {
+            self.is_lost(&queued, &aside.error);
+        }
+        if !rest.is_empty() {
+            (aside.until, aside.calls) = (now + PAUSE, rest);
+            self.aside = Some(aside);
+        }
     }
 
     /// All of that is queued.

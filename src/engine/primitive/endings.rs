@@ -49,7 +49,7 @@ impl<P: Primitive> State<P> {
         for (queued, done) in calls.into_iter().zip(replies) {
             match done {
                 Done::Reply(reply) => {
-                    allowed |= P::outlasts_refusals(&queued.call);
+                    allowed |= queued.probes;
                     if batch.unconfirmed.is_some() && !queued.has_caller() {
                         surplus.extend(P::take_back(reply));
                     } else {
@@ -223,20 +223,40 @@ impl<P: Primitive> State<P> {
         told: &mut Told<P>,
         now: Instant,
     ) {
-        self.primitive.given_up(&queued.call);
-        let reply = queued.reply.take().filter(|reply| !reply.is_closed());
-        let refused = Refused { queued, error };
-        match reply {
-            Some(reply) => told.add(reply, Ok(Outcome::Refused(Box::new(refused)))),
-            None => self.nobody_learned(refused, now),
+        let Some(reply) = queued.reply.take().filter(|reply| !reply.is_closed()) else {
+            if let Some(queued) = self.set_aside(queued, &error, now) {
+                self.is_lost(&queued, &error);
+            }
+            return;
+        };
+        let comes_back = self.primitive.given_up(&queued.call);
+        let refused = Refused {
+            queued,
+            error,
+            comes_back,
+        };
+        told.add(reply, Ok(Outcome::Refused(Box::new(refused))));
+    }
+
+    /// It is tried again later, or is lost, unless it comes back anyway.
+    pub(super) fn nobody_learned(&mut self, refused: Refused<P>, now: Instant) {
+        let Refused {
+            queued,
+            error,
+            comes_back,
+        } = refused;
+        if !comes_back && let Some(queued) = self.set_aside(queued, &error, now) {
+            self.primitive.nobody_learned(&queued.call);
+            not_carried_out(&queued, &error);
         }
     }
 
-    /// It is tried again later, or is lost.
-    pub(super) fn nobody_learned(&mut self, Refused { queued, error }: Refused<P>, now: Instant) {
-        if let Some(queued) = self.set_aside(queued, &error, now) {
-            self.primitive.nobody_learned(&queued.call);
-            not_carried_out(&queued, &error);
+    /// Nobody waits for `queued`, which was refused because of this `error`, and it is not tried again.
+    pub(super) fn is_lost(&mut self, queued: &Queued<P>, error: &Error) {
+        let comes_back = self.primitive.given_up(&queued.call);
+        self.primitive.nobody_learned(&queued.call);
+        if !comes_back {
+            not_carried_out(queued, error);
         }
     }
 
@@ -488,6 +508,8 @@ impl<P: Primitive> Told<P> {
 fn not_carried_out<P: Primitive>(queued: &Queued<P>, error: &Error) {
     if matches!(error, Error::NotHeld { .. }) {
         tracing::debug!(%error, "lost before it was given back");
+    } else if !P::is_owed(&queued.call) {
+        tracing::debug!(%error, call = P::name(&queued.call), "refused, and nobody wants to know");
     } else if let Some(call) = details::<P>(&queued.call) {
         tracing::error!(%error, call, "not carried out");
     }

@@ -126,8 +126,7 @@ pub(crate) trait Primitive: Sized + Send + 'static {
     /// Whether a call is carried out although its caller has gone.
     fn is_owed(call: &Self::Call) -> bool;
 
-    /// Whether it is tried again for a while where nobody waits for it and its user may not do it, whatever is done meanwhile:
-    /// nothing else brings back what it gives back.
+    /// Whether it is tried again for a while where nobody waits for it and its user may not do it, whatever is done meanwhile.
     fn outlasts_refusals(_call: &Self::Call) -> bool {
         false
     }
@@ -208,8 +207,10 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         false
     }
 
-    /// A call was refused, or nobody will know whether it was carried out.
-    fn given_up(&mut self, _call: &Self::Call) {}
+    /// A call was refused, or nobody will know whether it was carried out. Whether what it would have done is done in another way from now on.
+    fn given_up(&mut self, _call: &Self::Call) -> bool {
+        false
+    }
 
     /// Nobody has learned that a call was refused, and it is not tried again.
     fn nobody_learned(&mut self, _call: &Self::Call) {}
@@ -449,6 +450,8 @@ pub(crate) struct Queued<P: Primitive> {
     takes_back: Option<u64>,
     /// An earlier answer has asked for it.
     later: bool,
+    /// It shows whether what was set aside may be done.
+    probes: bool,
 }
 
 impl<P: Primitive> Queued<P> {
@@ -459,6 +462,7 @@ impl<P: Primitive> Queued<P> {
             since,
             takes_back: None,
             later: false,
+            probes: false,
         }
     }
 }
@@ -563,6 +567,8 @@ pub(crate) enum Outcome<P: Primitive> {
 pub(crate) struct Refused<P: Primitive> {
     queued: Queued<P>,
     error: Error,
+    /// It is done in another way.
+    comes_back: bool,
 }
 
 impl<P: Primitive> Outcome<P> {

@@ -35,6 +35,8 @@ pub(crate) struct Life {
     is_on_record: bool,
     /// How many permits must be on record by the answers so far.
     held: u64,
+    /// Of what is there too much so many stay taken when they go off the record.
+    forgotten: u64,
     /// Another one as soon as a batch departs or is answered.
     changes: u64,
     /// A batch that may change it is under way.
@@ -73,6 +75,7 @@ impl Life {
             began: now,
             is_on_record: false,
             held: 0,
+            forgotten: 0,
             changes: 0,
             under_way: false,
         }
@@ -127,9 +130,21 @@ impl Life {
         self.held = self.held.saturating_sub(permits);
     }
 
-    /// So many that are on record too much are about to be given back.
-    pub(crate) fn adopt(&mut self, permits: u32) {
-        self.held += u64::from(permits);
+    /// The same, and they stay taken.
+    pub(crate) fn forget(&mut self, permits: u64) {
+        self.spend(permits);
+        self.forgotten += permits;
+    }
+
+    /// So many are on record too much, and are about to go: those that stay taken, if there are any, or all. How many of those there are.
+    pub(crate) fn adopt(&mut self, permits: u32) -> u32 {
+        let forgotten = u32::try_from(self.forgotten)
+            .unwrap_or(u32::MAX)
+            .min(permits);
+        self.forgotten -= u64::from(forgotten);
+        let adopted = if forgotten > 0 { forgotten } else { permits };
+        self.held += u64::from(adopted);
+        forgotten
     }
 
     /// A batch has been answered by which guards have `taken` permits and `given` some; `on_record` are there now.
@@ -141,7 +156,10 @@ impl Life {
         self.compare(on_record)
     }
 
-    fn compare(&self, on_record: u64) -> Balance {
+    fn compare(&mut self, on_record: u64) -> Balance {
+        if on_record == self.held {
+            self.forgotten = 0;
+        }
         if on_record < self.held {
             return Balance::Lost;
         }
@@ -163,7 +181,7 @@ impl Life {
     }
 
     /// It has been put off; `on_record` permits are there, or it is not.
-    pub(crate) fn renewed(&self, renewal: &Renewal, on_record: Option<u64>) -> Balance {
+    pub(crate) fn renewed(&mut self, renewal: &Renewal, on_record: Option<u64>) -> Balance {
         // A batch that has come in between has an answer of its own.
         if !renewal.at_rest || renewal.changes != self.changes {
             return Balance::Right;

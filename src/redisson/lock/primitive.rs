@@ -313,8 +313,9 @@ impl Primitive for Lock {
         owner.is_some_and(|owner| waiters.iter().any(|(_, claim)| claim.owner == *owner))
     }
 
-    fn given_up(&mut self, call: &Step) {
+    fn given_up(&mut self, call: &Step) -> bool {
         self.note_end(call);
+        false
     }
 
     fn nobody_learned(&mut self, call: &Step) {

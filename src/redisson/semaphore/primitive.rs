@@ -72,9 +72,9 @@ impl Primitive for Permits {
         call.is_owed()
     }
 
-    /// What is on record comes back by itself.
     fn outlasts_refusals(call: &Call) -> bool {
-        matches!(call, Call::Release(_) | Call::ReleaseIfExists(_))
+        let releases = matches!(call, Call::Release(_) | Call::ReleaseIfExists(_));
+        releases || call.off_record().is_some()
     }
 
     fn add_up(earlier: &mut Call, call: &Call) -> bool {
@@ -189,8 +189,8 @@ impl Primitive for Permits {
         self.record.ends();
     }
 
-    fn given_up(&mut self, call: &Call) {
-        self.record.spend(*call);
+    fn given_up(&mut self, call: &Call) -> bool {
+        self.record.spend(*call)
     }
 
     fn unknown(&mut self, _: &Batch<Self>) -> Vec<Call> {

@@ -88,14 +88,20 @@ impl Record {
         !std::mem::replace(&mut self.watched, true)
     }
 
-    /// This call will not take anything off the record, though nobody has the permits any more: they come back with the next
-    /// answer.
-    pub(super) fn spend(&mut self, call: Call) {
-        if let Some((permits, life)) = call.off_record()
-            && let Some(known) = self.life.as_mut().filter(|known| known.number == life)
-        {
-            known.spend(permits.into());
+    /// This call will not take anything off the record, though nobody has the permits any more, whether they come back or stay taken:
+    /// what is there too much goes with the next answer. Whether it does.
+    pub(super) fn spend(&mut self, call: Call) -> bool {
+        let Some((permits, life)) = call.off_record() else {
+            return false;
+        };
+        let Some(known) = self.life.as_mut().filter(|known| known.number == life) else {
+            return false;
+        };
+        match call {
+            Call::Forget(..) => known.forget(permits.into()),
+            _ => known.spend(permits.into()),
         }
+        true
     }
 
     /// The batch under way was carried out as it was `sent` then, and not before.
@@ -149,8 +155,12 @@ impl Record {
         let mut settled = Settled::default();
         match (balance, &mut self.life) {
             (Balance::Excess(permits), Some(life)) => {
-                life.adopt(permits);
-                settled.excess = Some(Call::GiveBack(permits, life.number));
+                let number = life.number;
+                settled.excess = Some(match life.adopt(permits) {
+                    0 => Call::GiveBack(permits, number),
+                    // What else is there the answer to that tells.
+                    forgotten => Call::Forget(forgotten, number),
+                });
             }
             (Balance::Lost, _) => settled.lost = self.lose(name),
             _ => {}

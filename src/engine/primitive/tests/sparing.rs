@@ -464,6 +464,28 @@ fn a_refusal_that_nobody_learns_of_is_that_of_a_call_without_a_caller() {
     }
 }
 
+/// One is tried a second; the time is over for all of them together.
+#[test]
+fn what_is_forbidden_and_is_not_added_up_is_lost_when_its_time_is_over() {
+    let (mut state, now) = line();
+    let refuse = |state: &mut State<Seat>, now: Instant| {
+        let batch = depart(state);
+        let told = state.fail("name", batch, (&forbidden(), None), now);
+        assert!(told.tell().is_empty());
+    };
+    for _ in 0..50 {
+        state.owe([Call::Leave], now);
+        refuse(&mut state, now);
+    }
+    state.ring(now + SECOND);
+    assert_eq!(queued(&state), [&Call::Leave]);
+    refuse(&mut state, now + SECOND);
+    state.ring(now + 300 * SECOND);
+    assert_eq!(queued(&state), [&Call::Leave]);
+    refuse(&mut state, now + 300 * SECOND);
+    assert!(!state.has_plans());
+}
+
 #[test]
 fn of_what_is_forbidden_one_shows_whether_the_others_are_allowed_again() {
     let (mut state, now) = line();
