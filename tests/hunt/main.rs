@@ -51,11 +51,7 @@ const A_WHILE: Duration = Duration::from_secs(60);
 const TWICE: u64 = 10;
 
 fn main() -> ExitCode {
-    // Of what `cargo test` passes on, only a filter and the question for the tests' names matter.
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
-    let listed = arguments.iter().any(|argument| argument == "--list");
-    if listed || filter.is_some_and(|filter| !"hunt".contains(filter.as_str())) {
+    if is_meant_for_others(std::env::args().skip(1)) {
         return ExitCode::SUCCESS;
     }
     run::keep_panics();
@@ -82,6 +78,32 @@ fn main() -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// Whether `cargo test` asks for the tests' names, or for tests of other names. Nothing else matters of what it passes on.
+fn is_meant_for_others(mut arguments: impl Iterator<Item = String>) -> bool {
+    const WITH_A_VALUE: [&str; 7] = [
+        "--color",
+        "--format",
+        "--logfile",
+        "--shuffle-seed",
+        "--skip",
+        "--test-threads",
+        "-Z",
+    ];
+    let mut filters = Vec::new();
+    while let Some(argument) = arguments.next() {
+        if argument == "--list" {
+            return true;
+        }
+        if WITH_A_VALUE.contains(&argument.as_str()) {
+            arguments.next();
+        } else if !argument.starts_with('-') {
+            filters.push(argument);
+        }
+    }
+    let meant = |filter: &String| "hunt".contains(filter.as_str());
+    !filters.is_empty() && !filters.iter().any(meant)
 }
 
 /// What the environment says; nothing where it says nothing.

@@ -54,13 +54,15 @@ impl Fault {
                 .to_owned()
         };
         let number = |word: &String| word.starts_with(|char: char| char.is_ascii_digit());
+        // And ids, and times of the server's clock.
+        let long = |word: &String| word.bytes().filter(u8::is_ascii_digit).count() > 5;
         let client = |word: &String| {
             let number = word.strip_prefix('c');
             number.is_some_and(|number| number.parse::<Host>().is_ok())
         };
         let words = self.detail.split_whitespace().map(plain);
         let gist: Vec<_> = words
-            .filter(|word| !number(word) && !client(word))
+            .filter(|word| !number(word) && !client(word) && !long(word))
             .collect();
         gist.join(" ")
     }

@@ -73,8 +73,11 @@ impl Judge {
         }
     }
 
-    /// A client asks a server whose replica is away.
+    /// A client asks a server whose replica is away, for which it waits.
     pub fn asks_in_vain(&mut self, host: Host, waits: bool) {
+        if !self.replicas.careful.contains(&host) {
+            return;
+        }
         let now = Instant::now();
         let (since, counts) = self.replicas.vain.entry(host).or_default();
         if since.is_none_or(|since| now > since + Duration::from_secs(1)) {

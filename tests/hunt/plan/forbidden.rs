@@ -13,13 +13,13 @@ use super::{Event, What};
 use crate::judge::Object;
 
 /// What scripts change, mostly behind something else.
-const CHANGES: [&str; 13] = [
-    "del", "hdel", "hset", "incr", "incrby", "pexpire", "publish", "sadd", "set", "spublish",
-    "srem", "zadd", "zrem",
+const CHANGES: [&str; 14] = [
+    "decrby", "del", "hdel", "hset", "incr", "incrby", "pexpire", "publish", "sadd", "set",
+    "spublish", "srem", "zadd", "zrem",
 ];
 
 /// What else they use, and clients by themselves.
-const OTHERS: [&str; 29] = [
+const OTHERS: [&str; 30] = [
     "evalsha",
     "exists",
     "get",
@@ -29,6 +29,7 @@ const OTHERS: [&str; 29] = [
     "hlen",
     "hmget",
     "llen",
+    "mget",
     "lpush",
     "pttl",
     "pubsub|numsub",

@@ -119,6 +119,11 @@ impl World {
     pub(super) fn arrives(&mut self, number: usize, now: Instant) {
         let conn = &mut self.wires[number];
         let host = conn.host;
+        if conn.mute_up || conn.mute_down {
+            // Nobody knew before something was sent.
+            self.unwell(host, Duration::ZERO);
+        }
+        let conn = &mut self.wires[number];
         if conn.mute_up {
             return;
         }

@@ -104,8 +104,9 @@ impl World {
         let refused: [&[u8]; 3] = [b"NOSCRIPT ", b"MOVED ", b"ASK "];
         let unknown = matches!(&reply, Some(Reply::Error(text))
             if refused.iter().any(|code| text.starts_with(code)));
+        let forbidden: [&[u8]; 2] = [b"ERR The user executing the script", b"NOPERM "];
         let may_not = matches!(&reply, Some(Reply::Error(text))
-            if text.starts_with(b"ERR The user executing the script"));
+            if forbidden.iter().any(|code| text.starts_with(code)));
         if may_not {
             let about = |lock: &usize| words.contains(&Object::Lock(*lock).key().as_bytes());
             let locks = (0..self.settings.locks).filter(about);
