@@ -241,7 +241,8 @@ impl Permit {
     /// # Errors
     ///
     /// Those of [`Semaphore::release`]; [`NotHeld`](crate::Error::NotHeld) where those of a
-    /// [watched](crate::RSemaphore::watched) semaphore had been lost. The guard is spent either way.
+    /// [watched](crate::RSemaphore::watched) semaphore had been lost. The guard is spent either way: where nothing took effect
+    /// the permits stay taken, and [`Semaphore::release`] gives them back; but those of a watched semaphore come back by themselves.
     ///
     /// # Cancel safety
     ///

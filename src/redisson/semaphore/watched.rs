@@ -45,6 +45,8 @@ impl RSemaphore {
     /// | the semaphore is deleted, or vanishes | guards give back as ever, which creates it anew; what the dead held does not |
     /// | it is renamed or copied | the record stays with the name under which the permits were taken |
     /// | a release is given up because the server does not answer | the next answer of the server shows that too much is on record, and it is given back |
+    /// | a release is not allowed (ACL), and its caller is told so | the guard is spent, and the permits come back as soon as that is allowed: nobody else is to release them |
+    /// | forgetting is not allowed | it is tried again: they stay taken, and on record until then |
     /// | the counter can take no more (2^31-1) | what the dead held stays on record until it can |
     /// | two clients find the same dead one, or it releases just then | one of them gives back, the others find nothing |
     /// | the server is restarted with its data | nobody is given back for before its time; who was cut off for so long has lost its permits |
