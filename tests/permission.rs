@@ -5,6 +5,7 @@ mod support;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use futures::future::select_all;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::{Client, Error, RLock, RSemaphore};
@@ -304,8 +305,11 @@ async fn what_those_in_line_cannot_be_told_of_is_told_to_all_or_not_carried_out(
             set_user(&mut control, &["app", "+publish"]).await;
             semaphore.release(1).await.unwrap();
         }
-        for waits in waiting {
-            served(waits).await;
+        while !waiting.is_empty() {
+            let first = timeout(LIMIT, select_all(waiting)).await;
+            let (told, _, others) = first.expect("nobody is served");
+            told.unwrap().unwrap();
+            waiting = others;
             set_user(&mut control, &["app", "+@all", "&*"]).await;
             semaphore.release(2).await.unwrap();
         }
