@@ -310,6 +310,11 @@ impl<P: Primitive> Line<P> {
         }
         let mut inner = self.lock();
         inner.state.unlearned(unlearned, Instant::now());
+        self.see_to_it(inner);
+    }
+
+    /// Ends a change after which there may be something to do, now or earlier than before.
+    fn see_to_it(&self, mut inner: Locked<'_, P>) {
         let work = inner.state.has_work();
         if work {
             self.note_busy(&mut inner);
@@ -420,14 +425,7 @@ impl<P: Primitive> Listener for Line<P> {
             }
             _ => inner.state.heard(channel, wake, look, now),
         }
-        let work = inner.state.has_work();
-        if work {
-            self.note_busy(&mut inner);
-        }
-        self.unlock(inner);
-        if work {
-            drive::kick(&line);
-        }
+        self.see_to_it(inner);
     }
 }
 
