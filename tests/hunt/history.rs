@@ -33,6 +33,8 @@ const OTHERS: usize = 5;
 const LATE: Duration = Duration::from_secs(30);
 /// Whoever waits while there is enough is served within this.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a timed call may take besides its wait, unless that is set.
+const TIMED_CALL: Duration = Duration::from_secs(5);
 /// So often somebody is passed at the most where clients hand over to their own for as long as is usual.
 const MOST_PASSED: u32 = 100;
 
@@ -131,6 +133,7 @@ fn rules(plan: &Plan) -> Rules {
         objects: settings.permits.len() + settings.locks + settings.recipes.len() + OTHERS,
         looks: looks(settings),
         stops: is(|what| matches!(what, What::Stop(..))),
+        gives_up_after: (settings.call_timeout.unwrap_or(TIMED_CALL)).min(settings.retry_window),
         response_timeout: settings.response_timeout,
         longest_lease: leases.max().unwrap_or_default().max(settings.watchdog),
         crossing,

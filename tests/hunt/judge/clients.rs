@@ -34,6 +34,9 @@ pub(super) struct Client {
 /// Calls that may have been carried out are repeated for longer than this.
 const REPEATED: Duration = Duration::from_secs(240);
 
+/// Calls that fail as soon as there is no connection; whoever connects hears of what is refused a few times.
+const NOT_REPEATED: [&str; 2] = ["clear", "connect"];
+
 impl Judge {
     pub fn starts(&mut self, host: Host) {
         self.trace.note(format_args!("c{host} starts"));
@@ -197,7 +200,21 @@ impl Judge {
             || matches!(error, Error::PermissionDenied { .. })
                 && self.forbidden.is_some_and(|until| Instant::now() < until);
         let told = matches!(error, Error::ShutDown { .. }) && !self.closing(host);
-        if !expected || told {
+        let early = match error {
+            Error::Unavailable { waited, .. } => *waited < self.rules.gives_up_after,
+            // Whether replicas have it is known as soon as the others have been asked.
+            Error::OutcomeUnknown { waited, .. } => {
+                *waited < self.rules.gives_up_after && !self.rules.replicated
+            }
+            _ => false,
+        };
+        // What is refused behind a doubt says for how long that had been one.
+        let early = early
+            && !NOT_REPEATED.contains(&call)
+            && !self.closing(host)
+            && self.forbidden.is_none()
+            && !self.rules.meddled;
+        if !expected || told || early {
             self.accuse("errors", format!("c{host}: {call}: {error:?}"));
         }
     }

@@ -133,6 +133,8 @@ pub struct Rules {
     pub looks: f64,
     /// Somebody's process stops for a while.
     pub stops: bool,
+    /// No call is given up sooner.
+    pub gives_up_after: Duration,
     /// An answer that takes longer is waited for no more.
     pub response_timeout: Duration,
     /// The longest lease there is.
