@@ -365,3 +365,27 @@ async fn who_is_left_of_a_crowd_hears_a_release_by_redisson() {
         clients[0].semaphore(NAME).release(1).await.unwrap();
     }
 }
+
+/// Who always finds enough never waits, and so does not listen: whoever wants all that there is, and is alone in that, stands in line all the
+/// same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_request_is_served_beside_those_who_never_wait() {
+    let server = RedisServer::start().await;
+    let clients = semaphores(&server, 8, 2).await;
+    // They never go all at once.
+    let holds = [61, 67, 71, 73, 79, 83, 89].map(Duration::from_millis);
+    let crowds = holds.map(|hold| Crowd::start(&clients[0], 1, 1, hold));
+    until("all of them are at work", LIMIT, async || {
+        crowds.iter().all(|crowd| crowd.served() > 1)
+    })
+    .await;
+    let large = tokio::spawn({
+        let semaphore = clients[1].clone();
+        async move { semaphore.acquire(8).await }
+    });
+    served(large).await;
+    clients[1].release(8).await.unwrap();
+    for crowd in crowds {
+        crowd.stop().await;
+    }
+}

@@ -7,8 +7,8 @@
 -- ARGV[1] publish command
 -- ARGV[2..] those of batch.lua; the last nine, where there is a line: for how many microseconds the first in line
 --   has waited, and the last of those who ask now; how many ask, and how many wait; the first one's ticket; 0: this
---   client does not know that it listens, 1: it does, 2: to the line's channel, too; 1: nobody may pass the first in
---   line; how many callers were served without Redis, and how many messages of strangers were heard, meanwhile
+--   client does not know that it listens, 1: it does, 2: to the line's channel, too, 3: and has heard of others, who need not listen; 1: nobody
+--   may pass the first in line; how many callers were served without Redis, and how many messages of strangers were heard, meanwhile
 -- Returns: nothing by itself; it defines for batch.lua `listeners`, `steps_end`, `strict` and, where others listen,
 --   `turn`, `due` and `close_turn`, behind which `turn.told` says that all know of what is free who are to, `turn.silent` that strangers are
 --   not to hear of it, `turn.sign` what stands before what they hear, `turn.near` who stands first in line, and whose
@@ -32,7 +32,7 @@ end
 local strict = NOTES and ARGV[steps_end + 7] == '1'
 
 local time
-if NOTES and listeners > math.min(own, 1) and listeners > 0 then
+if NOTES and listeners > (own < 3 and math.min(own, 1) or 0) then
   time = redis.pcall('TIME')
 elseif NOTES then
   -- Nobody waits for whoever may stand there; and who comes next finds the line empty, and calls this client.
@@ -49,7 +49,7 @@ if time and not time.err then
   })
   clients = math.max(1, math.min(ours, clients))
   turn = {
-    line = line, strangers = math.max(0, listeners - ours), clients = clients, ours = ours, own = own,
+    line = line, strangers = math.max(0, listeners - ours), clients = clients, ours = ours, own = math.min(own, 2),
     head = now - ARGV[first], last = now - ARGV[first + 1], named = named, waiting = ARGV[first + 3] + 0,
     ticket = ARGV[first + 4] + 0, handed_over = ARGV[first + 7] + 0, heard = ARGV[first + 8] + 0, asked = 0, served = 0, kept = 0, held = false,
   }

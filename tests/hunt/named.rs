@@ -53,6 +53,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             record_overwritten(),
         ),
         (
+            "somebody wants all permits, of which others always find enough",
+            passed_by_those_who_never_wait(),
+        ),
+        (
             "a client shuts down while others pass a permit round",
             leaves_a_busy_line(),
         ),
@@ -563,4 +567,17 @@ fn gives_back_forbidden() -> Plan {
             at(14_100, What::Life(1, ends)),
         ],
     )
+}
+
+/// Five of six permits are taken by one client, whose callers go one by one and come again at once.
+fn passed_by_those_who_never_wait() -> Plan {
+    let takes = |permits: u32, hold: u64, rounds: u32| Call {
+        permits,
+        rounds,
+        ..keeps(SEMAPHORE, hold)
+    };
+    let holds = [1561, 1532, 1165, 1486, 1211];
+    let small = holds.map(|hold| calls(200, 0, takes(1, hold, 100)));
+    let large = calls(400, 1, takes(6, 0, 1));
+    plan(Settings::plain(2, 6), [small.to_vec(), vec![large]].concat())
 }

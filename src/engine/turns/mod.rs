@@ -12,7 +12,8 @@
 //! allowance lets a process hand a permit on to its next caller instead of passing it round for each. It does so for 20 ms
 //! (four times `local_hand_over`) after it last asked, and asks early enough to go on.
 //!
-//! *Alone nobody stands in line.* Who asks while nobody else listens takes what there may have been of a line away, and begins none.
+//! *Alone nobody stands in line.* Who asks while nobody else listens takes what there may have been of a line away, and begins none, unless it has
+//! heard in the last 5 s from somebody who gave permits back: who always finds enough never waits, and would pass for ever whoever does.
 //! Who finds itself alone in line calls the others, each time it asks: `new`. Whoever hears that while its callers
 //! wait asks, once what it has asked before has been answered by anything but a place in line; and who begins to wait without having
 //! told so, believing that nobody listens, asks at once whether that is still so.
@@ -98,6 +99,8 @@ use super::primitive::Look;
 /// `lua/semaphore/nudge.lua` and `batch.lua`.
 pub(crate) const FOR_OTHERS: &[u8] = b"+";
 
+/// Who has heard from others who take turns is not alone for this long, though nobody else listens.
+const COMPANY: Duration = Duration::from_secs(5);
 /// What a client knows of others is believed for this long while its callers wait.
 const FRESH: Duration = Duration::from_millis(20);
 /// So long those have time to come at least who were told.
@@ -120,6 +123,8 @@ pub(crate) struct Turns {
     others: u64,
     /// When `others` was learned.
     learned: Option<Instant>,
+    /// When this client has heard last from another one that takes turns.
+    heard_from_others: Option<Instant>,
     /// This client stands in line.
     in_line: bool,
     /// How many clients do.
@@ -213,6 +218,17 @@ impl Turns {
         if self.others_listen() {
             self.handed_over += i64::try_from(callers).unwrap_or(0);
         }
+    }
+
+    /// Somebody else who takes turns has sent a message.
+    pub(crate) fn heard_from_others(&mut self, now: Instant) {
+        self.heard_from_others = Some(now);
+    }
+
+    /// Whether there are others who take turns, even if nobody else listens: who never has to wait does not.
+    pub(crate) fn has_company(&self, now: Instant) -> bool {
+        let recent = |at| now.saturating_duration_since(at) < COMPANY;
+        self.heard_from_others.is_some_and(recent)
     }
 
     /// Somebody who does not take part has released permits.

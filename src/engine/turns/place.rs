@@ -123,6 +123,10 @@ impl Place {
                 Wake::Message(_) | Wake::Look => {}
             }
         }
+        // Those who are alone tell nobody.
+        if matches!(wake, Wake::Message(_)) && (of_all || *channel == *self.names.own_channel) {
+            self.turns.heard_from_others(now);
+        }
         match wake {
             Wake::Message(payload) if *channel == *self.names.own_channel && payload == b"soon" => {
                 self.turns.comes_near();
@@ -200,6 +204,7 @@ impl Place {
         let own = match (self.listened, batch.hears(&self.names.line)) {
             (false, _) => 0,
             (true, false) => 1,
+            (true, true) if self.turns.has_company(now) => 3,
             (true, true) => 2,
         };
         let called = self.woken || self.turns.is_called();

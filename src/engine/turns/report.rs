@@ -23,7 +23,7 @@ pub(crate) struct Report {
     /// The ticket of the first in line.
     pub(crate) ticket: u64,
     /// 0: this client does not know that it is one of the listeners; 1: it is, at the object's channel; 2: at the line's,
-    /// too.
+    /// too; 3: and it has heard of others, who need not listen.
     pub(crate) own: u64,
     /// Nobody may pass the first in line.
     pub(crate) strict: bool,

@@ -10,6 +10,7 @@ mod locks;
 mod permits;
 mod recipes;
 mod replicas;
+mod starving;
 mod waiting;
 mod watched;
 mod work;
@@ -27,6 +28,7 @@ use self::permits::Ledger;
 use self::recipes::Recipes;
 pub use self::recipes::{Standing, Term};
 use self::replicas::Replicas;
+use self::starving::Starving;
 use self::waiting::Waiting;
 pub use self::waiting::Wanted;
 use self::watched::Watched;
@@ -196,6 +198,7 @@ pub struct Judge {
     recipes: Recipes,
     watched: Watched,
     replicas: Replicas,
+    starving: Starving,
     crowd: Crowd,
     /// The highest token of each lock.
     tokens: BTreeMap<usize, u64>,
@@ -238,6 +241,7 @@ impl Judge {
             recipes: Recipes::default(),
             watched: Watched::default(),
             replicas: Replicas::default(),
+            starving: Starving::default(),
             crowd: Crowd::default(),
             tokens: BTreeMap::new(),
             free_since: BTreeMap::new(),

@@ -36,7 +36,7 @@ pub(super) struct Ledger {
     pub(super) ample_since: Option<Instant>,
     /// What each client may have taken at masters that had been replaced: what it gives back of that is there twice.
     pub(super) twice: BTreeMap<Host, i64>,
-    /// Who has changed the counter last.
+    /// Who has changed the counter last, but for those who took some of what a JVM has left.
     pub(super) changed_by: Option<Host>,
 }
 
@@ -83,7 +83,8 @@ impl Judge {
             return;
         }
         ledger.counter = value;
-        if delta != 0 {
+        let left_by_a_jvm = ledger.changed_by.is_some_and(|host| host >= jvm::FIRST);
+        if delta > 0 || delta < 0 && !left_by_a_jvm {
             ledger.changed_by = host;
         }
         self.vain = (Instant::now(), 0);
@@ -196,6 +197,9 @@ impl Judge {
         self.granted += 1;
         if self.rules.fair_semaphores {
             self.passes(number, Object::Semaphore(object), host, permits);
+            if !self.rules.forgetful && !self.rules.inexact() {
+                self.lets_starve(number, Object::Semaphore(object), host, permits);
+            }
         }
         self.keeps(object, host, permits);
     }

@@ -31,6 +31,10 @@ pub(super) struct Waiting {
     /// How often callers of other clients that came later have been served before it, since when.
     pub(super) passed: u32,
     passed_since: Instant,
+    /// Of all that its client waits for here it has been the first all the time, and nothing was wrong with it.
+    pub(super) always_first: bool,
+    /// How often it was passed when it should not have been any more.
+    pub(super) passed_late: u32,
 }
 
 impl Waiting {
@@ -65,6 +69,8 @@ impl Judge {
             balanced,
             passed: 0,
             passed_since: since,
+            always_first: !wanted.stalls,
+            passed_late: 0,
         };
         self.waiting.insert(number, waiting);
         if let Object::Semaphore(number) = wanted.object {
@@ -142,7 +148,9 @@ impl Judge {
 
     /// It does not wait any more.
     pub fn end(&mut self, number: u64, what: Arguments<'_>) {
-        if let Some(Waiting { wanted, since, .. }) = self.waiting.remove(&number) {
+        if let Some(waiting) = self.waiting.remove(&number) {
+            self.starving.ends(&waiting);
+            let Waiting { wanted, since, .. } = waiting;
             self.crowd.waits.push(since.elapsed());
             self.trace
                 .note(format_args!("c{} #{number} {what}", wanted.host));
@@ -175,7 +183,11 @@ impl Judge {
                 .and_then(|client| client.well_since);
             // A lock goes from client to client, and within one from caller to caller.
             let goes_on = matches!(object, Object::Lock(_)) && waiting.is_of(object, host);
-            if !is_first || goes_on || well.is_some_and(|well| now < well) {
+            let unwell = well.is_some_and(|well| now < well);
+            if wanted.object == object && (!is_first || well.is_some_and(|well| waiting.since < well)) {
+                waiting.always_first = false;
+            }
+            if !is_first || goes_on || unwell {
                 (waiting.passed, waiting.passed_since) = (0, now);
             } else if *other < number
                 && wanted.object == object

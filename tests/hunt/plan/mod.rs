@@ -19,6 +19,7 @@ mod replication;
 mod scenes;
 mod settings;
 mod shifts;
+mod starving;
 mod unheard;
 
 use std::time::Duration;
@@ -226,6 +227,7 @@ impl Plan {
         away::for_long(seed, &mut settings, &mut events);
         handling::happens_to_a_latch(seed, &settings, &mut events);
         forbidden::is_something(seed, &mut settings, &mut events);
+        starving::beside_small_ones(seed, &mut settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {
             seed,

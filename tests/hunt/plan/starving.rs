@@ -1,0 +1,52 @@
+//! A large request beside many small ones.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::calls::{Ask, Call};
+use super::chance::{chance, millis, pick};
+use super::settings::Settings;
+use super::{Event, What};
+
+/// So many callers want one permit each.
+const SMALL_ONES: u32 = 12;
+
+/// Nothing goes wrong: one client wants all permits of a semaphore, of which callers of others take one each, again and again, so that it
+/// never finds them all where nobody leaves them to it. Drawn apart.
+pub(super) fn beside_small_ones(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
+    let rng = &mut Rng::with_seed(seed ^ 0x7374_6172_7665_7321);
+    let turns = settings.with_turns();
+    let others = settings.jvms > 0 || settings.replication.is_some();
+    if !chance(rng, 10) || turns.len() < 2 || others {
+        return;
+    }
+    let permits = rng.u32(2..9);
+    let object = settings.one_more_semaphore(permits.into());
+    let large = pick(rng, &turns);
+    (settings.jitter, settings.stops) = (0.0, Duration::ZERO);
+    settings.latency.fill(Duration::from_micros(200));
+    events.clear();
+    // Whoever wants more is given the time for shorter ones by and by.
+    let hold = pick(rng, &[350, 500, 800]);
+    let mut comes = |place: usize, at: Duration, permits: u32, rounds: u32, hold: Duration| {
+        let call = Call {
+            permits,
+            ask: Ask::Wait,
+            hold,
+            rounds,
+            ..Call::looking_in(object)
+        };
+        let what = What::Call(place, call);
+        events.push(Event { at, what });
+    };
+    for number in 0..SMALL_ONES {
+        let place = turns[number as usize % turns.len()];
+        if place != large {
+            let hold = Duration::from_millis(hold) + millis(rng, 0..hold);
+            let at = millis(rng, 200..300);
+            comes(place, at, 1, 2000, hold);
+        }
+    }
+    comes(large, millis(rng, 300..500), permits, 3, Duration::ZERO);
+}
