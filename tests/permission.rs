@@ -405,6 +405,44 @@ async fn what_cannot_be_undone_is_not_denied() {
     }
 }
 
+/// What was refused, and stays on record as nothing may be deleted, is not taken for done when its answer is lost.
+#[tokio::test]
+async fn what_was_refused_and_stays_on_record_is_not_taken_for_done() {
+    let rules = "app on >pw ~* &* +@all -publish -del";
+    let server = RedisServer::options().user(rules).start().await;
+    let proxy = Proxy::start(&server).await;
+    let mut control = server.connection().await;
+    for name in ["warm", "counted", "ids"] {
+        let () = control.set(name, 5).await.unwrap();
+    }
+    // The server knows the scripts, and nothing is on record of whoever asks then.
+    let other = connect(server.url_as("app", "pw")).await;
+    let with_ids = other.permit_expirable_semaphore("ids");
+    let id = with_ids.try_acquire().await.unwrap().expect("there are 5");
+    other.semaphore("warm").try_acquire(1).await.unwrap();
+    other.semaphore("warm").rename("cold").await.unwrap();
+    let client = connect(proxy.url_as("app", "pw")).await;
+    let with_ids = client.permit_expirable_semaphore("ids");
+
+    proxy.at_script(1, Fate::LoseReplyAndClose);
+    let released = client.semaphore("counted").release(2).await;
+    denied(&released.unwrap_err(), "counted");
+    assert_eq!(read(&server, "counted").await.value, ["5"]);
+
+    proxy.at_script(1, Fate::LoseReplyAndClose);
+    let released = with_ids.release(id.id()).await;
+    denied(&released.unwrap_err(), "ids");
+    assert_eq!(read(&server, "ids").await.value, ["4"]);
+
+    proxy.at_script(1, Fate::LoseReplyAndClose);
+    let renamed = client.semaphore("missing").rename("found").await;
+    assert!(
+        matches!(renamed, Err(Error::NoSuchObject { .. })),
+        "{renamed:?}"
+    );
+    assert_eq!(proxy.struck(), 3);
+}
+
 /// A lock that cannot be given a time to live is not taken, by either script; and what is held stays as it is.
 #[tokio::test]
 async fn a_lock_that_can_have_no_time_to_live_is_not_taken() {

@@ -30,8 +30,8 @@ if type(answer) == 'table' and answer.err then
     return 'refused ' .. answer.err
   elseif old then
     redis.call('SET', KEYS[1], old, 'PX', ARGV[3])
-  else
-    redis.call('DEL', KEYS[1])
+  elseif type(redis.pcall('DEL', KEYS[1])) == 'table' then
+    keep('refused ' .. answer.err)
   end
   return answer
 end

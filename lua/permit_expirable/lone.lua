@@ -58,7 +58,10 @@ do
         if changed and done then return answer end
       end
       if changed then pcall('INCRBY', KEYS[2], takes and '1' or '-1') end
-      if old then pcall('SET', KEYS[1], old, 'PX', ARGV[3]) else pcall('DEL', KEYS[1]) end
+      -- What can't be taken back is to say nothing of this call.
+      if old or type(pcall('DEL', KEYS[1])) == 'table' then
+        pcall('SET', KEYS[1], old or string.rep('0', #ARGV[2]) .. ' none', 'PX', ARGV[3])
+      end
     end
   end
 end

@@ -77,8 +77,8 @@ for i = 1, calls do
     end
   end
 end
-if failed then
-  if some then old = ARGV[2] .. ' ' .. table.concat(fates) end
-  put_back(KEYS[1], old, 'PX', ARGV[3])
+-- Where what stood there before can't be put back, it says that nothing was done.
+if failed and (some or not put_back(KEYS[1], old, 'PX', ARGV[3])) then
+  pcall('SET', KEYS[1], ARGV[2] .. ' ' .. table.concat(fates), 'PX', ARGV[3])
 end
 return answers

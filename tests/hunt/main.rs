@@ -113,6 +113,15 @@ fn word(name: &str) -> Option<String> {
     Some(text.unwrap_or_else(|text| refuse(name, &text.to_string_lossy(), "a text")))
 }
 
+/// `1` or `0`.
+fn is_set(name: &str) -> bool {
+    word(name).is_some_and(|text| match text.as_str() {
+        "1" => true,
+        "0" => false,
+        _ => refuse(name, &text, "1 or 0"),
+    })
+}
+
 /// Seeds leave room for those behind them.
 fn number(name: &str) -> Option<u64> {
     let text = word(name)?;
@@ -161,11 +170,11 @@ fn today() -> u64 {
 
 /// Carries histories out until one fails, and tells that one.
 fn hunt(from: u64, step: u64, limit: Limit) -> bool {
-    let go_on = word("ALL").is_some();
+    let go_on = is_set("ALL");
     match run::hunt(from, step, limit, go_on) {
         None => true,
         Some(seed) => {
-            if !go_on && word("BRIEF").is_none() {
+            if !go_on && !is_set("BRIEF") {
                 tell(&format!("SEED={seed}"), &Plan::of(seed));
             }
             false
@@ -181,15 +190,15 @@ fn tell(name: &str, plan: &Plan) -> bool {
             "{name} is well: {} commands, {} grants",
             outcome.commands, outcome.granted
         );
-        if word("TRACE").is_some() {
+        if is_set("TRACE") {
             outcome.lines.iter().for_each(|line| println!("{line}"));
         }
         return true;
     };
     println!("{name} fails: {fault}");
-    let plan = match word("WHOLE") {
-        Some(_) => plan.clone(),
-        None => shrink::shrunk(plan, &fault),
+    let plan = match is_set("WHOLE") {
+        true => plan.clone(),
+        false => shrink::shrunk(plan, &fault),
     };
     println!("{:#?}", plan.settings);
     for event in &plan.events {

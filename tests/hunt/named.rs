@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::judge::Object;
 use super::jvm;
 use super::plan::{
-    Ask, Call, Event, Give, Layout, Life, LinkFault, Meddling, Plan, Recipe, Replication,
-    ServerFault, Settings, Shift, What,
+    Admin, AdminCall, Ask, Call, Event, Give, Layout, Life, LinkFault, Meddling, Plan, Recipe,
+    Replication, ServerFault, Settings, Shift, Subject, What,
 };
 
 /// All of them, by name.
@@ -55,6 +55,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
         (
             "somebody wants all permits, of which others always find enough",
             passed_by_those_who_never_wait(),
+        ),
+        (
+            "a record may not be deleted, and the answer that it is of no use is lost",
+            renamed_in_vain(),
         ),
         (
             "a client shuts down while others pass a permit round",
@@ -579,5 +583,26 @@ fn passed_by_those_who_never_wait() -> Plan {
     let holds = [1561, 1532, 1165, 1486, 1211];
     let small = holds.map(|hold| calls(200, 0, takes(1, hold, 100)));
     let large = calls(400, 1, takes(6, 0, 1));
-    plan(Settings::plain(2, 6), [small.to_vec(), vec![large]].concat())
+    plan(
+        Settings::plain(2, 6),
+        [small.to_vec(), vec![large]].concat(),
+    )
+}
+
+/// There is nothing to rename, of which the client is told only once it asks what has become of that.
+fn renamed_in_vain() -> Plan {
+    let rename = Admin {
+        subject: Subject::Semaphore,
+        what: AdminCall::Rename,
+        patience: None,
+    };
+    let forbid = ServerFault::Forbid("del", Duration::from_millis(500));
+    plan(
+        Settings::plain(1, 1),
+        vec![
+            at(900, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
+            at(900, What::Server(forbid)),
+            at(1000, What::Admin(0, rename)),
+        ],
+    )
 }

@@ -62,8 +62,16 @@ fn does_not_end(seed: u64) -> ! {
 }
 
 fn on_this_thread(plan: &Plan, whole: bool) -> Outcome {
+    unless_it_panics(|| history::carry_out(plan, whole))
+}
+
+fn of_seed(seed: u64) -> Outcome {
+    unless_it_panics(|| history::carry_out(&Plan::of(seed), false))
+}
+
+fn unless_it_panics(act: impl FnOnce() -> Outcome) -> Outcome {
     PANIC.take();
-    let outcome = panic::catch_unwind(AssertUnwindSafe(|| history::carry_out(plan, whole)));
+    let outcome = panic::catch_unwind(AssertUnwindSafe(act));
     let mut outcome = outcome.unwrap_or_default();
     if let Some(detail) = PANIC.take() {
         let judge = "panic";
@@ -106,7 +114,7 @@ pub fn hunt(from: u64, step: u64, limit: Limit, go_on: bool) -> Option<u64> {
                     }
                     let seed = from + number * step;
                     *mine.lock().unwrap() = Some((seed, Instant::now()));
-                    let outcome = on_this_thread(&Plan::of(seed), false);
+                    let outcome = of_seed(seed);
                     *mine.lock().unwrap() = None;
                     totals.histories.fetch_add(1, Ordering::Relaxed);
                     totals

@@ -153,8 +153,8 @@ impl Rules {
 
     /// Whether what lasts so long from its sending on can be renewed in time, though its script has to be sent first.
     fn can_keep(&self, lasts: Duration) -> bool {
-        // Replicas are asked behind it.
-        let crossings = if self.replicated { 2 } else { 1 };
+        // Replicas are asked behind it; and the first time each script is sent twice, the one that takes and the one that renews.
+        let crossings = if self.replicated { 3 } else { 1 };
         self.crossing * crossings < lasts / 3
     }
 }

@@ -42,9 +42,8 @@ impl Judge {
     /// several want more than one they take turns in that.
     pub(super) fn lets_starve(&mut self, number: u64, object: Object, host: Host, permits: i64) {
         let all = self.waiting.iter_mut();
-        let mut large = all.filter(|(_, waiting)| {
-            waiting.wanted.object == object && waiting.wanted.permits > 1
-        });
+        let mut large = all
+            .filter(|(_, waiting)| waiting.wanted.object == object && waiting.wanted.permits > 1);
         let (Some((other, waiting)), None) = (large.next(), large.next()) else {
             return;
         };

@@ -184,7 +184,9 @@ impl Judge {
             // A lock goes from client to client, and within one from caller to caller.
             let goes_on = matches!(object, Object::Lock(_)) && waiting.is_of(object, host);
             let unwell = well.is_some_and(|well| now < well);
-            if wanted.object == object && (!is_first || well.is_some_and(|well| waiting.since < well)) {
+            if wanted.object == object
+                && (!is_first || well.is_some_and(|well| waiting.since < well))
+            {
                 waiting.always_first = false;
             }
             if !is_first || goes_on || unwell {

@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::calls::{Call, Give};
 use super::chance::{chance, millis, pick};
-use super::faults::{LinkFault, ServerFault};
+use super::faults::{Life, LinkFault, ServerFault};
 use super::settings::Settings;
 use super::shifts::Shift;
 use super::{Event, What};
@@ -82,6 +82,16 @@ pub(super) fn is_something(seed: u64, settings: &mut Settings, events: &mut Vec<
         }
         if chance(rng, 40) {
             events.extend(gives_back_unheard(rng, settings, begins));
+        }
+        if chance(rng, 15) {
+            // What was refused is put aside.
+            let at = begins + millis(rng, 0..time.as_millis() as u64 + 500);
+            let ends = Life::ShutDown {
+                drop_callers: true,
+                limit: None,
+            };
+            let what = What::Life(rng.usize(..settings.clients), ends);
+            events.push(Event { at, what });
         }
         // One at a time.
         begins += time + millis(rng, 0..until / 4);
