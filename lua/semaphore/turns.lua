@@ -51,7 +51,7 @@ if time and not time.err then
   turn = {
     line = line, strangers = math.max(0, listeners - ours), clients = clients, ours = ours, own = math.min(own, 2),
     head = now - ARGV[first], last = now - ARGV[first + 1], named = named, waiting = ARGV[first + 3] + 0,
-    ticket = ARGV[first + 4] + 0, handed_over = ARGV[first + 7] + 0, heard = ARGV[first + 8] + 0, asked = 0, served = 0, kept = 0, held = false,
+    ticket = ARGV[first + 4] + 0, handed_over = ARGV[first + 7] + 0, heard = ARGV[first + 8] + 0, asked = 0, served = 0, kept = 0, held = false, near = {},
   }
   if turn.strangers > 0 then
     turn.account = open_account(line, turn.strangers, clients, before, turn.heard)
