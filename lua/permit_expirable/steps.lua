@@ -82,8 +82,14 @@ do
 
   -- Those whose time is over and that are not taken out yet; and by how much steps change how many are held.
   local added, over, change = #ended, 0, 0
+  -- When the first of those would have ended that are given back; of no matter where nobody else listens.
+  local freed_end
+  local function ends_sooner(ends_at)
+    if turn then freed_end = min(freed_end or ENDLESS, ends_at) end
+  end
   local function take_back(id)
     if ends[id] > now then change = change - 1 else over = over - 1 end
+    ends_sooner(ends[id])
     ends[id], total, added, exists, stood = false, total + 1, added + 1, true, true
   end
   local function held()
@@ -149,6 +155,7 @@ do
     while not some_over and scores[usual] do
       local id = args[first + usual - 1]
       if stored[id] ~= nil then break end
+      ends_sooner(scores[usual] + 0)
       stored[id], gone[count + usual], usual = false, id, usual + 1
     end
     local freed = usual - 1
@@ -159,6 +166,7 @@ do
       local result = '0'
       if ends_at then
         if ends_at > now then result, change = '1', change - 1 else over = over - 1 end
+        ends_sooner(ends_at)
         stored[id], ends[id], gone[#gone + 1], freed = false, false, id, freed + 1
       elseif first == last and is_old(id) then
         result = 'o'
@@ -336,11 +344,22 @@ do
   write_members(second)
   if life > 0 then write('PEXPIRE', PERMITS, life) end
 
-  local look, sooner, handed_over = -1, false, turn and took and added > 0
-  if got < wanted or handed_over then
+  -- Others look when the first one ends that they know of: that is no later than the one that was given back last would have.
+  local look, line, known_end = -1, turn and turn.line, 0
+  local others = line and line.count > (line.stands and 1 or 0)
+  if others and (took or freed_end) then
+    local noted = line:instant('!')
+    known_end = freed_end or noted
+    local kept = took and 0 or known_end
+    if kept ~= noted then line:set_instant('!', kept) end
+  end
+  local unknown = others and took and known_end == 0
+  nearest = nearest or ENDLESS
+  local sooner = others and took and nearest < known_end
+  if got < wanted or unknown then
     local first = redis.call('ZRANGEBYSCORE', PERMITS, '(' .. now_text, format('(%.0f', ENDLESS), 'WITHSCORES', 'LIMIT', 0, 1)[2]
-    first, nearest = tonumber(first) or ENDLESS, nearest or ENDLESS
-    sooner = handed_over and nearest < first
+    first = tonumber(first) or ENDLESS
+    sooner = sooner or unknown and nearest < first
     nearest = min(nearest, first)
   end
   if asked and over > 0 then

@@ -85,6 +85,7 @@ impl Actor {
                 Instant::now() + wait + window + stalled + settings.slack()
             }),
             stalls: call.stall.is_some(),
+            tries: call.ask == Ask::Try,
         };
         let number = self.judge().begin(wanted);
         let waiting = Waiting {

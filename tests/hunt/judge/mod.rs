@@ -173,6 +173,8 @@ pub struct Judge {
     /// Owners that may have a lock though their guards have gone, as these could not give it back.
     outlasting: BTreeSet<(usize, String)>,
     waiting: BTreeMap<u64, Waiting>,
+    /// The numbers of those who only try.
+    tries: BTreeSet<u64>,
     clients: BTreeMap<Host, Client>,
     ids: BTreeMap<String, Host>,
     last_number: u64,
@@ -222,6 +224,7 @@ impl Judge {
             given_back: BTreeSet::new(),
             outlasting: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            tries: BTreeSet::new(),
             clients: BTreeMap::new(),
             ids: BTreeMap::new(),
             last_number: 0,

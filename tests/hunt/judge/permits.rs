@@ -196,10 +196,10 @@ impl Judge {
     pub fn holds(&mut self, number: u64, object: usize, host: Host, permits: i64) {
         self.granted += 1;
         if self.rules.fair_semaphores {
-            self.passes(number, Object::Semaphore(object), host, permits);
-            if !self.rules.forgetful && !self.rules.inexact() {
+            if !self.rules.forgetful && !self.rules.inexact() && !self.tries.contains(&number) {
                 self.lets_starve(number, Object::Semaphore(object), host, permits);
             }
+            self.passes(number, Object::Semaphore(object), host, permits);
         }
         self.keeps(object, host, permits);
     }

@@ -21,6 +21,8 @@ pub struct Wanted {
     pub due_if_well: Option<Instant>,
     /// It is not polled for a while.
     pub stalls: bool,
+    /// It takes what is free, whoever waits.
+    pub tries: bool,
 }
 
 pub(super) struct Waiting {
@@ -73,6 +75,9 @@ impl Judge {
             passed_late: 0,
         };
         self.waiting.insert(number, waiting);
+        if wanted.tries {
+            self.tries.insert(number);
+        }
         if let Object::Semaphore(number) = wanted.object {
             self.ledgers[number].denied.remove(&host);
             self.look_at(number);
@@ -166,6 +171,9 @@ impl Judge {
 
     /// Who has come earlier, and wanted no more, has been passed.
     pub(super) fn passes(&mut self, number: u64, object: Object, host: Host, permits: i64) {
+        if self.tries.remove(&number) {
+            return;
+        }
         let now = Instant::now();
         let bearable = match object {
             Object::Lock(_) => PASSED_FOR_A_LOCK,

@@ -353,6 +353,7 @@ impl World {
                     due: None,
                     due_if_well: None,
                     stalls: false,
+                    tries: false,
                 };
                 let number = self.judge().begin(wanted);
                 self.jvm(jvm, object).callers.insert(number, caller);
