@@ -140,6 +140,9 @@ impl Judge {
         let balanced = balanced && !ledger.doubts.contains_key(&host);
         // What somebody else of it has lost is on record of nobody until that time is over.
         let balanced = balanced && !self.has_lost_some(object, host);
+        // Who may not listen is told so at once, before what no replica has confirmed has been given back.
+        let forbidden = self.forbidden.is_some_and(|until| Instant::now() < until);
+        let balanced = balanced && !(forbidden && self.rules.replicated);
         if balanced && excess > 0 && !self.is_inexact(host) && !self.has_ended(host) {
             self.accuse(
                 "effects",
