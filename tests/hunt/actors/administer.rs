@@ -11,13 +11,17 @@ use crate::plan::{Admin, AdminCall, Subject};
 
 impl Actor {
     pub(super) async fn administer(&self, admin: Admin) {
-        let _alone = self.administers.lock().await;
-        let client = self.client().await;
         let Admin {
             subject,
             what,
             patience,
         } = admin;
+        // Count-downs travel together.
+        let _alone = match what {
+            AdminCall::CountDown => None,
+            _ => Some(self.administers.lock().await),
+        };
+        let client = self.client().await;
         let number = self.judge().admin_begins(subject, self.host, what);
         let asked = Asked {
             actor: self,

@@ -215,11 +215,15 @@ impl Actor {
             let lost = guard.lease().is_lost();
             self.judge().is_handed(call.object, self.host, lasts, lost);
         }
-        let mut outer = HeldLock::new(self, number, object, lock, guard);
-        let mut inner = None;
+        let outer = HeldLock::new(self, number, object, lock, guard);
+        let mut inner = Vec::new();
         if let Some((lease, _)) = call.nested {
             let wait = Duration::from_secs(1);
-            inner = self.take_again(lock, object, number, wait, lease).await;
+            inner.extend(self.take_again(lock, object, number, wait, lease).await);
+            if call.split.is_some() {
+                // And once more.
+                inner.extend(self.take_again(lock, object, number, wait, None).await);
+            }
         }
         let lease = outer.lease();
         let lost = self
@@ -234,19 +238,20 @@ impl Actor {
                 self.judge().loses_lock(outer.number());
             }
             // It has not let go yet of what it has lost.
-            if call.one_owner && inner.is_none() {
+            if call.one_owner && inner.is_empty() {
                 let now = Duration::ZERO;
-                inner = self.take_again(lock, object, number, now, call.lease).await;
-                if let Some(inner) = &inner {
+                inner.extend(self.take_again(lock, object, number, now, call.lease).await);
+                if let Some(inner) = inner.first() {
                     let _ = timeout(call.hold, inner.lost()).await;
                 }
             }
         }
-        if let (Some(inner), Some((_, true))) = (&mut inner, call.nested) {
-            // In the other order.
-            std::mem::swap(inner, &mut outer);
+        let mut all: Vec<_> = std::iter::once(outer).chain(inner).collect();
+        if !call.nested.is_some_and(|(_, first)| first) {
+            // What was taken last goes first.
+            all.reverse();
         }
-        for held in inner.into_iter().chain([outer]) {
+        for held in all {
             match call.give {
                 Give::Call => held.unlock(lock).await,
                 // Without a guard it is not said which of several holds goes.

@@ -29,7 +29,7 @@ pub struct Call {
     /// It is the same owner each time.
     pub one_owner: bool,
     /// One of several permits is split off the guard, and comes back to it in the end, or goes its own way. Of permits with ids
-    /// several are tried for at once.
+    /// several are tried for at once. A lock that is taken a second time is taken a third time.
     pub split: Option<End>,
     /// It comes again so often, after a pause.
     pub rounds: u32,

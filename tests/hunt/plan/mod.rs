@@ -20,6 +20,7 @@ mod scenes;
 mod settings;
 mod shifts;
 mod starving;
+mod together;
 mod unheard;
 
 use std::time::Duration;
@@ -226,6 +227,7 @@ impl Plan {
         quiet::falls(seed, &mut settings, &mut events);
         away::for_long(seed, &mut settings, &mut events);
         handling::happens_to_a_latch(seed, &settings, &mut events);
+        together::they_count_down(seed, &mut events);
         forbidden::is_something(seed, &mut settings, &mut events);
         starving::beside_small_ones(seed, &mut settings, &mut events);
         events.sort_by_key(|event| event.at);
