@@ -293,7 +293,7 @@ impl Judge {
             }
             let patience = if in_jvm {
                 JVM_PATIENCE
-            } else if self.is_left_by_the_dead(object) {
+            } else if self.is_left_by_the_lost(object) {
                 self.rules.patience + self.rules.safety_interval
             } else {
                 self.rules.patience
@@ -322,11 +322,16 @@ impl Judge {
             .is_none_or(|host| host >= jvm::FIRST || self.has_ended(host))
     }
 
-    /// Whether the permits that are there were left by a client that has died: it might have told itself that it is its turn, or somebody
-    /// else who was dead, and nobody sees to that.
-    fn is_left_by_the_dead(&self, object: usize) -> bool {
-        let dead = |host: Host| self.has_ended(host) && !self.is_settled(host);
-        self.ledgers[object].changed_by.is_some_and(dead)
+    /// Whether the permits that are there were left by a client that has died, or been cut off, since: it might have told itself that it
+    /// is its turn, or somebody else who was dead, and nobody sees to that.
+    fn is_left_by_the_lost(&self, object: usize) -> bool {
+        let ledger = &self.ledgers[object];
+        let lost = |host: Host| {
+            let well = self.clients.get(&host).and_then(|client| client.well_since);
+            let dead = self.has_ended(host) && !self.is_settled(host);
+            dead || well > ledger.ample_since
+        };
+        ledger.changed_by.is_some_and(lost)
     }
 
     /// The semaphores beside whose permits callers of JVMs sleep, for all that we know.
