@@ -488,6 +488,29 @@ async fn a_lock_that_cannot_be_handed_over_is_given_back() {
     }
 }
 
+/// What else is forbidden, whoever unlocks is told what has become of the lock.
+#[tokio::test]
+async fn an_unlock_that_is_refused_has_not_freed_the_lock() {
+    for command in ["-del", "-pttl", "-hget", "-hexists"] {
+        let (server, client) = limited("~* &* +@all").await;
+        let mut control = server.connection().await;
+        let mut messages = Channel::pattern(&server, "redisson_lock__channel:*").await;
+        let holder = client.lock("door");
+        holder.lock().await.unwrap();
+        let next = client.lock("door");
+        let waits = tokio::spawn(async move { next.with_owner(7).lock().await });
+        until_subscribers(&mut control, "redisson_lock__channel:{door}", 1).await;
+        // The next one can't be entered.
+        set_user(&mut control, &["app", "-hset", command]).await;
+        let unlocked = holder.unlock().await;
+        let free = !control.exists::<_, bool>("door").await.unwrap();
+        assert_eq!(unlocked.is_ok(), free, "{command}: {unlocked:?}");
+        let told = messages.until_marker().await.len();
+        assert_eq!(told > 0, free, "{command}: {told} messages");
+        waits.abort();
+    }
+}
+
 #[tokio::test]
 async fn a_lock_whose_fence_cannot_be_written_is_not_forced() {
     for command in ["set", "del"] {

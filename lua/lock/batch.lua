@@ -64,8 +64,9 @@ if no_token then
 end
 
 local listeners, answer = -1, {}
--- The owner that has given the lock back in this call, when nobody has followed yet.
-local leaving
+-- The owner that has given the lock back in this call, when nobody has followed yet, and how often it held it; and whether it is
+-- taken out already, as the one that was to follow could not be entered.
+local leaving, left_of_it, gone
 -- Those who listen are to be counted: the lock has gone from one of this client to the next, or one waits for others.
 local counts = false
 local changed = false
@@ -80,8 +81,10 @@ end
 -- what would take the first back is forbidden, too: nobody may hold it for ever, and -1 listeners were told then. To them it
 -- is one moment. With `force`, the fence has the mark.
 local function free(held, force)
-  local ttl = redis.call('PTTL', lock)
-  redis.call('DEL', lock)
+  local ttl = redis.pcall('PTTL', lock)
+  if type(ttl) == 'table' then return ttl end
+  local deleted = redis.pcall('DEL', lock)
+  if type(deleted) == 'table' then return deleted end
   -- Without memory nothing may be written but behind what needs none.
   local done = force and redis.pcall('SET', KEYS[3], ARGV[2] .. ' forced', 'PX', ARGV[3])
   if not (done and done.err) then done = redis.pcall(ARGV[1], KEYS[2], '0') end
@@ -137,13 +140,14 @@ for i = 7, #ARGV, 4 do
     end
     leaving = nil
   elseif kind == 'release' then
-    if leaving or redis.call('HEXISTS', lock, owner) == 0 then
+    local held = not leaving and redis.call('HGET', lock, owner)
+    if not held then
       result = -1
     else
       result = math.max(expected - 1, 0)
       changed = true
       if result == 0 then
-        leaving = owner
+        leaving, left_of_it, gone = owner, held, false
       else
         -- Without memory nothing may be written but behind what needs none.
         local ttl = redis.call('PTTL', lock)
@@ -184,6 +188,7 @@ for i = 7, #ARGV, 4 do
       -- First who leaves, as there is one owner at the most; if nobody follows, the lock is free.
       if type(written) ~= 'table' and leaving and leaving ~= owner then
         written = redis.pcall('HDEL', lock, leaving)
+        gone = gone or type(written) ~= 'table'
       end
       if type(written) ~= 'table' then written = redis.pcall('HSET', lock, owner, count) end
       if type(written) ~= 'table' then
@@ -219,8 +224,11 @@ for i = 7, #ARGV, 4 do
   answer[#answer + 1] = result .. ' ' .. extra
 end
 
-if leaving then
-  local told = free({ leaving, redis.call('HGET', lock, leaving) }, false)
+if leaving and gone then
+  local told = redis.pcall(ARGV[1], KEYS[2], '0')
+  listeners = type(told) == 'number' and told or -1
+elseif leaving then
+  local told = free({ leaving, left_of_it }, false)
   if type(told) == 'table' then return told end
   listeners = told
 elseif counts then
