@@ -350,12 +350,7 @@ async fn beside_a_key_that_holds_something_else_releases_are_answered() {
 async fn who_waits_comes_when_a_permit_ends_that_was_handed_over_with_a_shorter_lease() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
-    let client = async || {
-        let builder = builder(server.url()).safety_interval(NEVER);
-        let client = builder.connect().await.unwrap();
-        client.permit_expirable_semaphore(NAME)
-    };
-    let (ours, others) = (client().await, client().await);
+    let (ours, others) = (patient(&server).await, patient(&server).await);
     ours.try_set_permits(1).await.unwrap();
     let long = ours.clone().with_lease(LIMIT * 10).acquire().await.unwrap();
     let short = acquire(&ours.clone().with_lease(Duration::from_millis(200)));
@@ -366,4 +361,73 @@ async fn who_waits_comes_when_a_permit_ends_that_was_handed_over_with_a_shorter_
     let short = granted(short).await;
     let other = granted(waits).await;
     assert_ne!(short.id(), other.id());
+}
+
+/// Of a client that does not look by itself.
+async fn patient(server: &RedisServer) -> RPermitExpirableSemaphore {
+    let builder = builder(server.url()).safety_interval(NEVER);
+    let client = builder.connect().await.unwrap();
+    client.permit_expirable_semaphore(NAME)
+}
+
+/// Its holder does not wait, and so does not stand in line.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_comes_when_a_permit_ends_whose_lease_has_been_shortened() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let (ours, others) = (patient(&server).await, patient(&server).await);
+    ours.try_set_permits(1).await.unwrap();
+    let short = Duration::from_millis(200);
+    for shortens in [true, false] {
+        let long = ours.clone().with_lease(LIMIT * 10).acquire().await.unwrap();
+        let waits = acquire(&others);
+        until_subscribers(&mut control, &channel(NAME), 1).await;
+        until_in_line(&mut control, 0).await;
+        if shortens {
+            assert!(
+                ours.update_lease_time(long.id(), Some(short))
+                    .await
+                    .unwrap()
+            );
+        } else {
+            // It is passed on with a shorter lease, in one script behind the first call.
+            let again = ours.clone().with_lease(short);
+            let (_, released, taken) = tokio::join!(
+                ours.available_permits(),
+                ours.release(long.id()),
+                again.try_acquire()
+            );
+            released.unwrap();
+            assert!(taken.unwrap().is_some(), "both travel together");
+        }
+        let other = granted(waits).await;
+        others.release(other.id()).await.unwrap();
+    }
+}
+
+/// The first in line knows of the end, and goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_second_in_line_is_told_of_an_earlier_end_as_well() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let clients = [
+        patient(&server).await,
+        patient(&server).await,
+        patient(&server).await,
+    ];
+    let [ours, first, second] = &clients;
+    ours.try_set_permits(1).await.unwrap();
+    let long = ours.clone().with_lease(LIMIT * 10).acquire().await.unwrap();
+    let goes = acquire(first);
+    until_subscribers(&mut control, &channel(NAME), 1).await;
+    let stays = acquire(second);
+    until_in_line(&mut control, 2).await;
+    let short = Duration::from_millis(500);
+    assert!(
+        ours.update_lease_time(long.id(), Some(short))
+            .await
+            .unwrap()
+    );
+    goes.abort();
+    let _ = granted(stays).await;
 }

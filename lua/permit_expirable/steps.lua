@@ -25,7 +25,8 @@
 --   list: behind whom to go on, "-": nobody; for each ",<id in hex>=<milliseconds left, -1: without end>"
 --   Where turns are kept and others listen, a last word follows, see semaphore/turns.lua
 -- Publishes: where some have become free and are left, as announce.lua has it. With "+" before each where turns are kept, as
---   those who take part are told in another way; nothing then if no other listens
+--   those who take part are told in another way; nothing then if no other listens. "0" where one is held that ends sooner than those
+--   who wait know, and they do not stand in line
 -- Repeat-safe: yes, by envelope.lua
 -- Invariant: a permit is either counted in the counter, or its id is in the zset
 
@@ -82,14 +83,12 @@ do
 
   -- Those whose time is over and that are not taken out yet; and by how much steps change how many are held.
   local added, over, change = #ended, 0, 0
-  -- When the first of those would have ended that are given back; of no matter where nobody else listens.
-  local freed_end
-  local function ends_sooner(ends_at)
-    if turn then freed_end = min(freed_end or ENDLESS, ends_at) end
-  end
+  -- When the first of those would have ended that are given back, and whether one that is held ends sooner than it would have.
+  local freed_end, shortened
+  local function ends_no_more(ends_at) freed_end = min(freed_end or ENDLESS, ends_at) end
   local function take_back(id)
     if ends[id] > now then change = change - 1 else over = over - 1 end
-    ends_sooner(ends[id])
+    ends_no_more(ends[id])
     ends[id], total, added, exists, stood = false, total + 1, added + 1, true, true
   end
   local function held()
@@ -155,7 +154,7 @@ do
     while not some_over and scores[usual] do
       local id = args[first + usual - 1]
       if stored[id] ~= nil then break end
-      ends_sooner(scores[usual] + 0)
+      ends_no_more(scores[usual] + 0)
       stored[id], gone[count + usual], usual = false, id, usual + 1
     end
     local freed = usual - 1
@@ -166,7 +165,7 @@ do
       local result = '0'
       if ends_at then
         if ends_at > now then result, change = '1', change - 1 else over = over - 1 end
-        ends_sooner(ends_at)
+        ends_no_more(ends_at)
         stored[id], ends[id], gone[#gone + 1], freed = false, false, id, freed + 1
       elseif first == last and is_old(id) then
         result = 'o'
@@ -202,6 +201,7 @@ do
     if not ends_at or ends_at <= now then return is_old(id) and 'o' or lease and '0' or 'none' end
     if lease then
       ends[id] = lease < 0 and ENDLESS or min(ENDLESS, now + lease)
+      if ends[id] < ends_at then shortened, nearest = true, min(nearest or ENDLESS, ends[id]) end
       return '1'
     end
     return ends_at >= ENDLESS and 'never' or format('%.0f', ends_at - now)
@@ -345,7 +345,7 @@ do
   if life > 0 then write('PEXPIRE', PERMITS, life) end
 
   -- Others look when the first one ends that they know of: that is no later than the one that was given back last would have.
-  local look, line, known_end = -1, turn and turn.line, 0
+  local look, line, known_end = -1, turn and turn.line, freed_end or 0
   local others = line and line.count > (line.stands and 1 or 0)
   if others and (took or freed_end) then
     local noted = line:instant('!')
@@ -355,7 +355,7 @@ do
   end
   local unknown = others and took and known_end == 0
   nearest = nearest or ENDLESS
-  local sooner = others and took and nearest < known_end
+  local sooner = shortened or took and nearest < known_end
   if got < wanted or unknown then
     local first = redis.call('ZRANGEBYSCORE', PERMITS, '(' .. now_text, format('(%.0f', ENDLESS), 'WITHSCORES', 'LIMIT', 0, 1)[2]
     first = tonumber(first) or ENDLESS
@@ -373,8 +373,14 @@ do
   local known, old = on_record('done ' .. words, changes[1])
   if known then return known end
   if turn then words = words .. close_turn(total, added > 0 and total > 0) end
-  -- Others wait for a later end.
-  if sooner then tell(turn.near[1] == turn.line.id and turn.near[2] or turn.near[1], 'turn') end
+  -- Others wait for a later end: the first two of them are told, as one may be gone; all are who do not stand in line.
+  if sooner then
+    local told = 0
+    for i = 1, turn and 3 or 0 do
+      if told < 2 and tell(turn.near[i], 'turn') then told = told + 1 end
+    end
+    if told == 0 or turn.strangers > 0 then redis.pcall(ARGV[1], CHANNEL, '0') end
+  end
   local heard, refusal
   if added > 0 and total > 0 and not (turn and turn.told) then
     heard, refusal = announce(CHANNEL, total, added, turn and turn.sign or '')

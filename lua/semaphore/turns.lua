@@ -96,9 +96,10 @@ local function due(total, amount, count)
   return result
 end
 
--- Says so to one of the first three.
+-- Says so to one of the first three; whether it is heard.
 local function tell(id, word)
-  if id and id ~= turn.line.id then redis.pcall(ARGV[1], LINE .. ':' .. id, word) end
+  local heard = id and id ~= turn.line.id and redis.pcall(ARGV[1], LINE .. ':' .. id, word)
+  return type(heard) == 'number' and heard > 0
 end
 
 -- Leaves this client's place, tells whose turn it is, and says how the turns stand.

@@ -75,8 +75,8 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::PERMITS));
 ///
 /// Ends are counted by the server's clock, in whole milliseconds. JVMs write what their own clock says: a permit of a JVM whose clock is ahead
 /// lasts longer by that time, one of a JVM that is behind ends so much earlier, for everybody. Such ends are taken as they are written.
-/// Who waits is woken when the next permit ends, though nobody gives it back; where another client has shortened a lease, at
-/// its next look by itself ([`safety_interval`](crate::ClientBuilder::safety_interval)).
+/// Who waits is woken when the next permit ends, though nobody gives it back, and though another client of ours has shortened its lease; where a
+/// JVM has, at its next look by itself ([`safety_interval`](crate::ClientBuilder::safety_interval)).
 ///
 /// # Order
 ///
