@@ -18,7 +18,7 @@
 --   are served who came then, or 0; `reach`: how much is free now, or may be soon; nothing where nobody asks for `first`.
 --   Then `unheard`: somebody could not be told; `told`: this client looks whether others come; `kept_before`: some have been told in an earlier script, and may come still;
 --   `pause` and `last`: when it is to be seen, or 0, and when all have come or are out; `first`: who came later needs a look here; `gone`: how many have been taken out
--- Publishes: "turn" to "<key>:<client id>" of each whose turn it is; "new" to "<key>" by the first in line: come, all
+-- Publishes: "turn" to "<key>:<client id>" of each whose turn it is, "own" to that of the client that runs this; "new" to "<key>" by the first in line: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
 -- Invariant: what is stored decides who comes first, and nothing else; what can't be read counts as missing; both keys
 --   vanish when they have not been used for a while
@@ -109,7 +109,8 @@ local open_line = LINE and function(line)
       line:wait(100000)
       return e.want
     end
-    local heard = (line.strict and redis.call or redis.pcall)(line.publish, line.key .. ':' .. e.id, 'turn')
+    local word = e.id == line.id and 'own' or 'turn'
+    local heard = (line.strict and redis.call or redis.pcall)(line.publish, line.key .. ':' .. e.id, word)
     -- Who may not be told so hears it in another way.
     if type(heard) == 'table' then line.unheard, heard = heard, 1 end
     local settles = line.now - e.seen < (line.settling or 0)

@@ -17,7 +17,7 @@
 --   is to be seen whether they came, 0 if nobody is waited for; for how long a caller must have waited by now to be served within its process (may be less than nothing), "-"
 --   for none; how many strangers listen; how many clients stand in line; 1 if this client is one of the first three. Or "turn:off": the server does not let the line be kept
 -- Publishes: "soon" to whoever has come among the first three in line, and "turn" to these where strangers may be faster than
---   one; to those who take part "+" where permits were added that nobody can use, and "all" where no line may be kept
+--   one; to those who take part "+" and this client's id where permits were added that nobody can use, and "all" where no line may be kept
 -- Repeat-safe: yes, by envelope.lua; a batch that leaves no record has changed nothing but the line
 -- Invariant: nobody gets more than there is
 
@@ -114,7 +114,7 @@ local function close_turn(total, announces)
   })
   -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line.
   if announces and left ~= 0 then
-    local heard = redis.pcall(ARGV[1], LINE, left and '+' or 'all')
+    local heard = redis.pcall(ARGV[1], LINE, left and '+' .. line.id or 'all')
     line.unheard = line.unheard or type(heard) == 'table'
   end
   -- Strangers hear of everything, and so do all where somebody could not be told.

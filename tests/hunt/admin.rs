@@ -362,13 +362,17 @@ impl Client {
         let open = open.filter(|(number, _)| !world.contains(number));
         let open = open.map(|(number, call)| (*number, *call));
         let (releases, others): (Vec<_>, Vec<_>) = open.partition(|(_, call)| call.is_owed());
-        // Of those that do the same, and of which nobody will hear, so many.
+        // Of those that do the same, and of which nobody will hear, so many; of count-downs, which may be many, the first ones.
         let mut kinds: Vec<Vec<(u64, AdminCall)>> = Vec::new();
         for one in &releases {
             let unheard = |number: &u64| self.unheard.contains(number);
-            let alike = |kind: &&mut Vec<(u64, _)>| kind[0].1 == one.1 && unheard(&kind[0].0);
+            let counts_down = one.1 == AdminCall::CountDown;
+            let alike = |kind: &&mut Vec<(u64, _)>| {
+                let (number, call) = kind[0];
+                call == one.1 && unheard(&number) == unheard(&one.0)
+            };
             match kinds.iter_mut().find(alike) {
-                Some(kind) if unheard(&one.0) => kind.push(*one),
+                Some(kind) if counts_down || unheard(&one.0) => kind.push(*one),
                 _ => kinds.push(vec![*one]),
             }
         }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::judge::{Fault, Judge, Rules};
 use super::net::Doings;
-use super::plan::{Death, Layout, LinkFault, Plan, Recipe, Settings, What, looks_soon};
+use super::plan::{AdminCall, Death, Layout, LinkFault, Plan, Recipe, Settings, Subject, What};
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 
@@ -108,7 +108,7 @@ fn rules(plan: &Plan) -> Rules {
             .collect(),
         patience: PATIENCE,
         safety_interval: settings.safety_interval,
-        patience_at_the_latch: match looks_soon(settings) {
+        patience_at_the_latch: match is(names_the_latch) {
             true => settings.safety_interval + PATIENCE,
             false => PATIENCE,
         },
@@ -138,6 +138,18 @@ fn rules(plan: &Plan) -> Rules {
         longest_lease: leases.max().unwrap_or_default().max(settings.watchdog),
         crossing,
     }
+}
+
+/// Of which those who wait are not told.
+fn names_the_latch(what: &What) -> bool {
+    let What::Admin(_, admin) = what else {
+        return false;
+    };
+    let names = matches!(
+        admin.what,
+        AdminCall::Rename | AdminCall::RenameBack | AdminCall::Copy(_)
+    );
+    names && admin.subject == Subject::Latch
 }
 
 /// How many times longer than usual a client hands over to its own before others.

@@ -55,6 +55,10 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     run::keep_panics();
+    // What makes no sense is refused at once.
+    for name in ["ALL", "BRIEF", "TRACE", "WHOLE"] {
+        is_set(name);
+    }
     let step = count("EVERY").unwrap_or(1);
     if let Some(count) = count("PLANS") {
         let from = number("FROM").unwrap_or(1);

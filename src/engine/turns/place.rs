@@ -123,8 +123,9 @@ impl Place {
                 Wake::Message(_) | Wake::Look => {}
             }
         }
-        // Those who are alone tell nobody.
-        if matches!(wake, Wake::Message(_)) && (of_all || *channel == *self.names.own_channel) {
+        if let Wake::Message(payload) = wake
+            && self.is_of_another(channel, payload)
+        {
             self.turns.heard_from_others(now);
         }
         match wake {
@@ -175,6 +176,15 @@ impl Place {
             self.turns.switch_off();
         }
         of_turns
+    }
+
+    /// Whether a message about turns is one that another client has sent: that it is this one's turn, or that something is free.
+    fn is_of_another(&self, channel: &str, payload: &[u8]) -> bool {
+        let own = &self.names.own_channel;
+        match payload.strip_prefix(FOR_OTHERS) {
+            Some(sender) => *channel == *self.names.line && !own.as_bytes().ends_with(sender),
+            None => *channel == **own && payload == b"turn",
+        }
     }
 
     /// A message for all who take part.

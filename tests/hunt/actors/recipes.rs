@@ -174,6 +174,17 @@ impl Actor {
     /// Somebody has an id, and no guard: the permit lasts for its time, or until it is given back.
     async fn hold_by_id(&self, semaphore: &dyn LeasedSemaphore, number: usize, call: &Call) {
         let recipe = &self.settings.recipes[number];
+        let leased = match call.lease {
+            Some(lease) if recipe.layout == Layout::Expirable && !recipe.endless => {
+                let key = Object::Recipe(number).key();
+                let client = self.client().await;
+                Some(client.permit_expirable_semaphore(&key).with_lease(lease))
+            }
+            _ => None,
+        };
+        let semaphore = leased
+            .as_ref()
+            .map_or(semaphore, |leased| leased as &dyn LeasedSemaphore);
         let asking = async {
             match call.ask {
                 Ask::Wait => semaphore.acquire().await.map(Some),
@@ -195,11 +206,11 @@ impl Actor {
         if let Some((lease, _)) = call.nested {
             let asked = Instant::now();
             let lasts = match recipe.layout {
-                // Those who wait hear of an earlier end when they look the next time.
-                Layout::Expirable if !recipe.endless => lease.max(recipe.lasts()),
+                Layout::Expirable if !recipe.endless => lease.or(recipe.lasts()),
                 _ => recipe.lasts(),
             };
             let end = lasts.map(|lasts| asked + lasts);
+            self.judge().may_end_sooner(id);
             self.judge().lasts_until(held, end, false);
             let prolonged = match (recipe.layout, lasts) {
                 (Layout::Expirable, Some(lease)) => {

@@ -212,7 +212,9 @@ impl Judge {
         let early = early
             && !NOT_REPEATED.contains(&call)
             && !self.closing(host)
-            && self.forbidden.is_none()
+            && self
+                .forbidden
+                .is_none_or(|until| Instant::now() > until + self.rules.gives_up_after)
             && !self.rules.meddled;
         if !expected || told || early {
             self.accuse("errors", format!("c{host}: {call}: {error:?}"));

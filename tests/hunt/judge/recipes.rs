@@ -21,6 +21,8 @@ pub(super) struct Recipes {
     let_go: BTreeMap<(usize, String), Host>,
     /// The ids that anybody has been told.
     known: BTreeSet<String>,
+    /// Those of them of which somebody has asked for another end, earlier or later.
+    shortened: BTreeSet<String>,
 }
 
 struct Held {
@@ -176,6 +178,11 @@ impl Judge {
         }
     }
 
+    /// Somebody asks for an end of its own, which may be an earlier one.
+    pub fn may_end_sooner(&mut self, id: &str) {
+        self.recipes.shortened.insert(id.to_owned());
+    }
+
     /// Whoever has its id is told that nobody has it.
     pub fn is_gone(&mut self, number: u64, call: &str) {
         let held = self.recipes.held.get(&number);
@@ -202,9 +209,8 @@ impl Judge {
             lasts_on && self.recipes.known.contains(*id)
         });
         let revived = revived.map(|(id, _)| id.clone());
-        // Nobody asks for an earlier end.
         let sooner = before.iter().find(|(id, end)| {
-            let known = self.recipes.known.contains(*id);
+            let known = self.recipes.known.contains(*id) && !self.recipes.shortened.contains(*id);
             known && ends.get(*id).is_some_and(|later| later < *end)
         });
         let sooner = sooner.map(|(id, _)| id.clone());

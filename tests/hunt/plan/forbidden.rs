@@ -105,9 +105,9 @@ pub(super) fn is_something(seed: u64, settings: &mut Settings, events: &mut Vec<
 /// an answer. Others of its client are there meanwhile.
 fn gives_back_unheard(rng: &mut Rng, settings: &mut Settings, begins: Duration) -> Vec<Event> {
     let object = match settings.locks {
-        0 => settings.one_more_semaphore(2),
+        0 => settings.one_more_semaphore(6),
         locks => match rng.bool() {
-            true => settings.one_more_semaphore(2),
+            true => settings.one_more_semaphore(6),
             false => Object::Lock(rng.usize(..locks)),
         },
     };
@@ -122,7 +122,14 @@ fn gives_back_unheard(rng: &mut Rng, settings: &mut Settings, begins: Duration) 
     };
     let at = (begins + millis(rng, 0..20)).saturating_sub(hold);
     let given = at + hold + settings.latency[place] * 2;
-    let mut all = vec![(at, unheard)];
+    let mut all = vec![(at, unheard.clone())];
+    if object != Object::Lock(0) && chance(rng, 50) {
+        // Others of the client give back what they have.
+        for permits in 1..3 {
+            let unheard = unheard.clone();
+            all.push((at, Call { permits, ..unheard }));
+        }
+    }
     for _ in 0..rng.usize(1..4) {
         all.push((given + millis(rng, 0..10), Call::looking_in(object)));
     }

@@ -16,7 +16,7 @@ fn draws(seed: u64) -> Rng {
 }
 
 /// Clients look by themselves while somebody could wait for it.
-pub fn looks_soon(settings: &Settings) -> bool {
+fn looks_soon(settings: &Settings) -> bool {
     settings.safety_interval <= Duration::from_secs(5)
 }
 

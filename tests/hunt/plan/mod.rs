@@ -32,7 +32,6 @@ use self::calls::{CROWD_ROUNDS, admin, party};
 use self::chance::{chance, millis, up_to};
 use self::faults::server_fault;
 pub use self::faults::{Life, LinkFault, ServerFault};
-pub use self::handling::looks_soon;
 pub use self::meddling::Meddling;
 use self::meddling::meddling;
 use self::mood::Mood;

@@ -12,8 +12,8 @@ use super::{Event, What};
 /// So many callers want one permit each.
 const SMALL_ONES: u32 = 12;
 
-/// Nothing goes wrong: one client wants all permits of a semaphore, of which callers of others take one each, again and again, so that it
-/// never finds them all where nobody leaves them to it. Drawn apart.
+/// Nothing goes wrong: one client wants all permits of a semaphore, of which other callers, of others or its own, take one each, again and
+/// again, so that it never finds them all where nobody leaves them to it. Drawn apart.
 pub(super) fn beside_small_ones(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x7374_6172_7665_7321);
     let turns = settings.with_turns();
@@ -40,9 +40,13 @@ pub(super) fn beside_small_ones(seed: u64, settings: &mut Settings, events: &mut
         let what = What::Call(place, call);
         events.push(Event { at, what });
     };
+    let all_of_one = chance(rng, 30);
     for number in 0..SMALL_ONES {
-        let place = turns[number as usize % turns.len()];
-        if place != large {
+        let place = match all_of_one {
+            true => large,
+            false => turns[number as usize % turns.len()],
+        };
+        if all_of_one || place != large {
             let hold = Duration::from_millis(hold) + millis(rng, 0..hold);
             let at = millis(rng, 200..300);
             comes(place, at, 1, 2000, hold);

@@ -153,7 +153,8 @@ impl World {
             for message in &pushed {
                 message.encode(&mut bytes);
                 if let Some(payload) = told(message) {
-                    self.judge().is_told(payload == b"turn");
+                    self.judge()
+                        .is_told(payload == b"turn" || payload == b"own");
                 }
             }
             let host = self.wires[number].host;
