@@ -29,7 +29,7 @@
 //! *A large request* stops the line for 5 ms, or a sixteenth of its wait, and is then passed for four times as long. So it
 //! is served when it has waited some twenty times as long as permits are held. When it has waited for 5 s, it stops the line for
 //! 5 s and a quarter of its wait, of a minute at the most, and is passed for as long as it has waited, or a minute: a request for more than there ever is costs the
-//! others a part of their time, and no more. Who stops the line must have come since it began to, and is told again every
+//! other clients a part of their time, and no more; its own client's callers wait behind it, as it does not know how many there are. Who stops the line must have come since it began to, and is told again every
 //! 20 ms: who does not come then in its patience stops it no more.
 //!
 //! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which
@@ -52,7 +52,8 @@
 //! costs a part of the order. For every sixteen permits of ours, or fewer, they are owed one then, as a JVM may have many threads. So
 //! ours have a share beside a JVM whose threads take again at once, and it has one beside a crowd of ours.
 //!
-//! Who only tries (`try_acquire`) takes what is free.
+//! Who only tries (`try_acquire`) takes what is free; and so does a client's first call on an object, as it has not heard yet that anybody
+//! waits: beside processes that live for one call each a large request may wait for ever.
 //!
 //! # What is stored
 //!
