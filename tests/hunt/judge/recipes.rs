@@ -15,6 +15,8 @@ pub(super) struct Recipes {
     robbed: BTreeMap<usize, Instant>,
     /// Peers that have a permit with an id, and how long.
     peers: BTreeMap<(usize, usize), Instant>,
+    /// Some have had any.
+    peers_came: bool,
     /// When permits with ids end.
     ends: BTreeMap<usize, BTreeMap<String, f64>>,
     /// What guards have let go before it was lost.
@@ -23,6 +25,8 @@ pub(super) struct Recipes {
     known: BTreeSet<String>,
     /// Those of them of which somebody has asked for another end, earlier or later.
     shortened: BTreeSet<String>,
+    /// Since when those have been seen of which nobody has been told.
+    untold: BTreeMap<(usize, String), Instant>,
 }
 
 struct Held {
@@ -69,6 +73,8 @@ pub struct Standing {
 /// What a permit without an end lasts, once somebody has taken it away.
 const EVER: Duration = Duration::from_secs(86_400);
 const UNDER_WAY: Duration = Duration::from_secs(4);
+/// When all can send again, what nobody was told of has been given back after this.
+const OWED: Duration = Duration::from_secs(30);
 
 impl Judge {
     /// A permit of a recipe is in hand.
@@ -115,6 +121,7 @@ impl Judge {
         self.note(format_args!("peer {peer} has one of r{recipe}"));
         let until = Instant::now() + lasts;
         self.recipes.peers.insert((recipe, peer), until);
+        self.recipes.peers_came = true;
         self.count_holders(recipe, limit);
     }
 
@@ -303,6 +310,27 @@ impl Judge {
         held.filter(|held| held.recipe == recipe)
             .map(|held| held.id.clone())
             .collect()
+    }
+
+    /// Whether an id that does not end, and nobody has in hand, is to be given back by a client, as its caller has never been told of it: that
+    /// is not to take long.
+    pub fn is_owed_back(&mut self, recipe: usize, id: &str) -> bool {
+        let by_somebody_else = self.recipes.peers_came || self.rules.forgetful;
+        let hosts: Vec<Host> = self.clients.keys().copied().collect();
+        let lost =
+            |host: &Host| self.gives_up(*host) || self.has_ended(*host) && !self.is_settled(*host);
+        let told = self.recipes.known.contains(id);
+        if told || by_somebody_else || self.rules.inexact() || hosts.iter().any(lost) {
+            return false;
+        }
+        let now = Instant::now();
+        let untold = &mut self.recipes.untold;
+        let since = untold.entry((recipe, id.to_owned())).or_insert(now);
+        if now - *since > OWED {
+            let detail = format!("{id} of r{recipe} is held for nobody");
+            self.accuse("balance", detail);
+        }
+        true
     }
 
     /// Permits of clients that are gone are nobody's.

@@ -200,6 +200,9 @@ impl World {
             };
             gone.retain(nobodys);
             for id in gone {
+                if self.judge().is_owed_back(number, &id) {
+                    continue;
+                }
                 if recipe.layout == Layout::Set {
                     self.ask(&["SREM", &key, &id]);
                 } else {
