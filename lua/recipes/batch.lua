@@ -213,6 +213,8 @@ local function work()
   -- Where there is room for all beforehand, they come before the others go: nobody can tell, and a zset that is
   -- never empty is not made anew each time.
   if releases > 0 and asking > 0 and not batch.line and not batch.lock and store.room(setting, setting.limit) >= asking then
+    -- Those who come could not be taken out again, either.
+    store.may_drop(setting)
     grant()
   end
   take_back()
@@ -247,7 +249,7 @@ end
 
 return carry_out_steps(work, function(refusal)
   if not holders then return end
-  -- Nobody holds what nobody is told of.
-  pcall(store.drop, setting, holders)
+  -- Nobody holds what nobody is told of. What can't be taken back is told.
+  if not pcall(store.drop, setting, holders) then return answer() end
   return without_holders and without_holders(refusal) or 'refused'
 end)

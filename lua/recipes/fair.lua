@@ -102,6 +102,9 @@ function store.take(setting, ids)
   timed, owned = timed + #ids, owned + #ids
 end
 
+-- Nothing is removed: whether that may be done, which is the server's error where it may not.
+function store.may_drop() redis.call('ZREM', KEYS[4], '') end
+
 -- Removes all traces of `ids`; which of them were there.
 function store.drop(_, ids)
   local count, held = #ids, nil

@@ -48,6 +48,13 @@ function store.take(_, ids, lasting)
   return given
 end
 
+-- A slot that is free is freed: whether that may be done, which is the server's error where it may not.
+function store.may_drop(setting)
+  for slot = 1, setting.limit do
+    if not store.ids[slot] then return redis.call('DEL', KEYS[3 + slot]) end
+  end
+end
+
 -- Frees the slots of `ids`; which of them held.
 function store.drop(_, ids)
   local held = {}

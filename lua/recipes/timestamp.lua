@@ -27,6 +27,9 @@ function store.take(setting, ids)
   times.enter(setting, ids)
 end
 
+-- Nothing is removed: whether that may be done, which is the server's error where it may not.
+function store.may_drop() redis.call('ZREM', KEYS[4], '') end
+
 -- Removes all traces of `ids`; which of them held.
 function store.drop(_, ids)
   local held = #ids > 1 and redis.call('ZMSCORE', KEYS[4], unpack(ids))
