@@ -14,19 +14,14 @@ local OBJECT, CHANNEL, LINE = KEYS[2], KEYS[3], KEYS[2]
 
 -- `work` answers with words, and whether something has changed that must not be done twice; with nothing and what it has found;
 -- or with an error. `undo`, told of an error, takes back what nobody may have who is not told of it: what is to be said then, or
--- "refused" if that was all; nothing if there was nothing to take back. Behind an error of `work` it says something only where that
--- can't be taken back.
+-- "refused" if that was all; nothing if there was nothing to take back.
 local function carry_out_steps(work, undo)
   local known = on_record()
   if known then return known end
   local done, words, more = pcall(work)
   if not done then
     local text = type(words) == 'table' and words.err or tostring(words)
-    local stands = undo(text)
-    if stands and stands ~= 'refused' then
-      on_record('done ' .. stands, true)
-      return 'done ' .. stands
-    end
+    undo(text)
     on_record('refused ' .. text)
     return type(words) == 'table' and words or redis.error_reply(text)
   end

@@ -249,7 +249,7 @@ end
 
 return carry_out_steps(work, function(refusal)
   if not holders then return end
-  -- Nobody holds what nobody is told of. What can't be taken back is told.
-  if not pcall(store.drop, setting, holders) then return answer() end
+  -- Nobody holds what nobody is told of.
+  pcall(store.drop, setting, holders)
   return without_holders and without_holders(refusal) or 'refused'
 end)

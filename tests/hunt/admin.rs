@@ -358,15 +358,17 @@ impl Client {
     /// call.
     fn ways(&self, world: &World) -> Vec<Vec<(u64, AdminCall)>> {
         const MOST_CHOICES: usize = 256;
+        /// Of more count-downs it is taken that they are carried out in their order.
+        const FEW: usize = 6;
         let open = self.made.iter();
         let open = open.filter(|(number, _)| !world.contains(number));
         let open = open.map(|(number, call)| (*number, *call));
         let (releases, others): (Vec<_>, Vec<_>) = open.partition(|(_, call)| call.is_owed());
-        // Of those that do the same, and of which nobody will hear, so many; of count-downs, which may be many, the first ones.
+        // Of those that do the same, and of which nobody will hear, so many; of many count-downs the first ones.
         let mut kinds: Vec<Vec<(u64, AdminCall)>> = Vec::new();
         for one in &releases {
             let unheard = |number: &u64| self.unheard.contains(number);
-            let counts_down = one.1 == AdminCall::CountDown;
+            let counts_down = one.1 == AdminCall::CountDown && releases.len() > FEW;
             let alike = |kind: &&mut Vec<(u64, _)>| {
                 let (number, call) = kind[0];
                 call == one.1 && unheard(&number) == unheard(&one.0)
