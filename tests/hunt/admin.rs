@@ -319,6 +319,10 @@ impl Ledger {
         let more: Vec<World> = worlds
             .flat_map(|world| client.round_trips(world, state, now))
             .collect();
+        // In between it may have been gone.
+        if !more.is_empty() {
+            client.void.extend(client.made.keys());
+        }
         client.worlds.extend(more);
     }
 

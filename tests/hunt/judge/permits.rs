@@ -197,7 +197,7 @@ impl Judge {
         self.granted += 1;
         if self.rules.fair_semaphores {
             if !self.rules.forgetful && !self.rules.inexact() && !self.tries.contains(&number) {
-                self.lets_starve(number, Object::Semaphore(object), permits);
+                self.lets_starve(number, Object::Semaphore(object), host, permits);
             }
             self.passes(number, Object::Semaphore(object), host, permits);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::waiting::Waiting;
-use super::{Judge, Object};
+use super::{Host, Judge, Object};
 
 /// It has been passed for five seconds, and a quarter of that more; the line stands still for five then, at least.
 const STANDS_STILL: (Duration, Duration) = (Duration::from_secs(7), Duration::from_secs(10));
@@ -40,18 +40,23 @@ impl Starving {
 impl Judge {
     /// Somebody has been given `permits`: whoever wants more of the `object`, and came before, must not have been passed for too long. Where
     /// several want more than one they take turns in that.
-    pub(super) fn lets_starve(&mut self, number: u64, object: Object, permits: i64) {
+    pub(super) fn lets_starve(&mut self, number: u64, object: Object, host: Host, permits: i64) {
         let all = self.waiting.iter_mut();
         let mut large = all
             .filter(|(_, waiting)| waiting.wanted.object == object && waiting.wanted.permits > 1);
         let (Some((other, waiting)), None) = (large.next(), large.next()) else {
             return;
         };
-        let (wanted, waited) = (waiting.wanted, waiting.since.elapsed());
+        let wanted = waiting.wanted;
+        // Within its client it may not be passed for long from the first time on.
+        let waited = match wanted.host == host {
+            true => waiting.first_since.elapsed(),
+            false => waiting.since.elapsed(),
+        };
         let (from, until) = STANDS_STILL;
         let passed = *other < number
             && wanted.permits > permits
-            && waiting.always_first
+            && (waiting.always_first || wanted.host == host && !wanted.stalls)
             && waited > from
             && waited < until
             && !self.starving.may_have_stopped(object);

@@ -35,6 +35,8 @@ pub(super) struct Waiting {
     passed_since: Instant,
     /// Of all that its client waits for here it has been the first all the time, and nothing was wrong with it.
     pub(super) always_first: bool,
+    /// Since when it is the first.
+    pub(super) first_since: Instant,
     /// How often it was passed when it should not have been any more.
     pub(super) passed_late: u32,
 }
@@ -72,6 +74,7 @@ impl Judge {
             passed: 0,
             passed_since: since,
             always_first: !wanted.stalls,
+            first_since: since,
             passed_late: 0,
         };
         self.waiting.insert(number, waiting);
@@ -198,7 +201,7 @@ impl Judge {
             if wanted.object == object
                 && (!is_first || well.is_some_and(|well| waiting.since < well))
             {
-                waiting.always_first = false;
+                (waiting.always_first, waiting.first_since) = (false, now);
             }
             if !is_first || goes_on || unwell {
                 (waiting.passed, waiting.passed_since) = (0, now);
