@@ -11,7 +11,7 @@ const MOST_COMMANDS: u64 = 6_000;
 const MOST_COMMANDS_A_GRANT: u64 = 4;
 
 /// Within a second, while nothing else happens; besides what each client renews, and looks after, by itself. While a large request
-/// stops the line it asks some 60 times, and three who look after it do some 75 times each.
+/// stops the line it asks some 60 times, and three who look after it do some 75 times each, mostly with two scripts.
 const MOST_SCRIPTS: u32 = 500;
 
 /// In the server, for each client at each object, when it is quiet; and for each connection there has been, as calls that
