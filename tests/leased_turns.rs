@@ -370,8 +370,8 @@ async fn patient(server: &RedisServer) -> RPermitExpirableSemaphore {
     client.permit_expirable_semaphore(NAME)
 }
 
-/// Its holder does not wait, and so does not stand in line.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// Its holder does not wait, and so does not stand in line. On one thread, where what is polled together travels together.
+#[tokio::test]
 async fn who_waits_comes_when_a_permit_ends_whose_lease_has_been_shortened() {
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
