@@ -197,7 +197,7 @@ impl Judge {
                 | Error::RefusedForNow { .. }
                 | Error::ShutDown { .. }
         ) || self.rules.meddled
-            || matches!(error, Error::PermissionDenied { .. })
+            || (matches!(error, Error::PermissionDenied { .. }) || call == "connect")
                 && self.forbidden.is_some_and(|until| Instant::now() < until);
         let told = matches!(error, Error::ShutDown { .. }) && !self.closing(host);
         let early = match error {

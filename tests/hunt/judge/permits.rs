@@ -134,7 +134,8 @@ impl Judge {
             let ledger = &self.ledgers[number];
             // What is handed on within a client may be in hand twice for a moment, and is given back: the question that named
             // who has been served may still be under way when nobody waits any more.
-            let under_way = |served: &Instant| served.elapsed() < UNDER_WAY;
+            let well = self.clients.get(&host).and_then(|client| client.well_since);
+            let under_way = |served: &Instant| served.elapsed() < UNDER_WAY || well > Some(*served);
             let served = ledger.served.get(&host).is_some_and(under_way);
             let denied = ledger.denied.contains(&host) && !ledger.doubts.contains_key(&host);
             if denied && !asked && !served && !self.has_ended(host) {
