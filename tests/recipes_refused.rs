@@ -242,32 +242,24 @@ async fn a_refused_acquisition_takes_no_release_along() {
 /// Who comes beside a release that is refused could not be taken out again: it has not come, either.
 #[tokio::test]
 async fn a_refused_release_makes_no_holder_that_nobody_knows() {
-    let server = RedisServer::options()
-        .user("user on >secret ~* &* +@all")
-        .start()
-        .await;
-    let mut control = server.connection().await;
-    let client = as_user(&server, "user").await;
     for layout in layouts::ALL {
-        let name = format!("stays-{layout:?}");
-        let semaphore = layout.make(&client, &name, Shape::new(3));
+        let (server, client) = limited("~* &* +@all").await;
+        let mut control = server.connection().await;
+        let semaphore = layout.make(&client, "subject", Shape::new(3));
         let held = semaphore.acquire().await.unwrap();
-        for command in ["zrem", "srem", "del"] {
-            set_user(&mut control, &["user", &format!("-{command}")]).await;
-        }
+        set_user(&mut control, &["app", "-zrem", "-srem", "-del"]).await;
         // The first call is under way, and the others travel together behind it.
         let (_, released, taken) = tokio::join!(
             semaphore.holders(),
             semaphore.release(held.id()),
             semaphore.try_acquire()
         );
-        set_user(&mut control, &["user", "+@all"]).await;
+        allow(&mut control, "+@all").await;
         let mut known: Vec<_> = taken.into_iter().flatten().collect();
         if released.is_err() {
             known.push(held);
         }
         let left = semaphore.holders().await.unwrap();
         assert_eq!(left.len(), known.len(), "{layout:?}: {left:?}, {known:?}");
-        semaphore.release_all().await.unwrap();
     }
 }

@@ -155,6 +155,12 @@ impl Actor {
         }
     }
 
+    /// A semaphore whose permits have ids and, by themselves, no end.
+    async fn expirable(&self, number: usize) -> RPermitExpirableSemaphore {
+        let key = Object::Recipe(number).key();
+        self.client().await.permit_expirable_semaphore(&key)
+    }
+
     /// What is renewed is to last longer all the same.
     async fn prolong(&self, number: usize, id: &str, call: &Call) {
         let Some(lasts) = self.guards_last(number) else {
@@ -163,8 +169,7 @@ impl Actor {
         let Some((Some(lease), _)) = call.nested else {
             return;
         };
-        let key = Object::Recipe(number).key();
-        let semaphore = self.client().await.permit_expirable_semaphore(&key);
+        let semaphore = self.expirable(number).await;
         let prolonging = semaphore.update_lease_time(id, Some(lease.max(lasts)));
         if let Err(error) = prolonging.await {
             self.judge().failed(self.host, "prolong", &error);
@@ -176,9 +181,7 @@ impl Actor {
         let recipe = &self.settings.recipes[number];
         let leased = match call.lease {
             Some(lease) if recipe.layout == Layout::Expirable && !recipe.endless => {
-                let key = Object::Recipe(number).key();
-                let client = self.client().await;
-                Some(client.permit_expirable_semaphore(&key).with_lease(lease))
+                Some(self.expirable(number).await.with_lease(lease))
             }
             _ => None,
         };
@@ -214,8 +217,7 @@ impl Actor {
             self.judge().lasts_until(held, end, false);
             let prolonged = match (recipe.layout, lasts) {
                 (Layout::Expirable, Some(lease)) => {
-                    let key = Object::Recipe(number).key();
-                    let semaphore = self.client().await.permit_expirable_semaphore(&key);
+                    let semaphore = self.expirable(number).await;
                     semaphore.update_lease_time(id, Some(lease)).await
                 }
                 _ => semaphore.refresh(id).await,
@@ -248,9 +250,7 @@ impl Actor {
     /// Somebody has several ids at once, if there are so many.
     async fn hold_several(&self, number: usize, call: &Call) {
         let recipe = &self.settings.recipes[number];
-        let semaphore = (self.client().await)
-            .permit_expirable_semaphore(&Object::Recipe(number).key())
-            .with_lease(recipe.timeout);
+        let semaphore = self.expirable(number).await.with_lease(recipe.timeout);
         let asking = semaphore.try_acquire_many(recipe.limit.min(2));
         let Some((_, several)) = self.wait(call, asking).await else {
             return;

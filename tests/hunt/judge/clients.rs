@@ -183,6 +183,11 @@ impl Judge {
         self.forbidden = self.forbidden.max(Some(until));
     }
 
+    /// Whether callers may be told so now.
+    pub(super) fn something_is_forbidden(&self) -> bool {
+        self.forbidden.is_some_and(|until| Instant::now() < until)
+    }
+
     /// A call has failed.
     pub fn failed(&mut self, host: Host, call: &str, error: &Error) {
         let unknown = error.effect() == Effect::Unknown;
@@ -198,7 +203,7 @@ impl Judge {
                 | Error::ShutDown { .. }
         ) || self.rules.meddled
             || (matches!(error, Error::PermissionDenied { .. }) || call == "connect")
-                && self.forbidden.is_some_and(|until| Instant::now() < until);
+                && self.something_is_forbidden();
         let told = matches!(error, Error::ShutDown { .. }) && !self.closing(host);
         let early = match error {
             Error::Unavailable { waited, .. } => *waited < self.rules.gives_up_after,

@@ -48,15 +48,13 @@ impl Judge {
             return;
         };
         let wanted = waiting.wanted;
-        // Within its client it may not be passed for long from the first time on.
-        let waited = match wanted.host == host {
-            true => waiting.first_since.elapsed(),
-            false => waiting.since.elapsed(),
-        };
+        let waited = waiting.first_since.elapsed();
         let (from, until) = STANDS_STILL;
         let passed = *other < number
             && wanted.permits > permits
-            && (waiting.always_first || wanted.host == host && !wanted.stalls)
+            && !wanted.stalls
+            // Where it was not the first from the beginning, others do not count from then on how long it is passed.
+            && (wanted.host == host || waiting.first_since == waiting.since)
             && waited > from
             && waited < until
             && !self.starving.may_have_stopped(object);

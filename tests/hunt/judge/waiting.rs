@@ -33,9 +33,7 @@ pub(super) struct Waiting {
     /// How often callers of other clients that came later have been served before it, since when.
     pub(super) passed: u32,
     passed_since: Instant,
-    /// Of all that its client waits for here it has been the first all the time, and nothing was wrong with it.
-    pub(super) always_first: bool,
-    /// Since when it is the first.
+    /// Since when it is the first of all that its client waits for here, and nothing was wrong with that.
     pub(super) first_since: Instant,
     /// How often it was passed when it should not have been any more.
     pub(super) passed_late: u32,
@@ -73,7 +71,6 @@ impl Judge {
             balanced,
             passed: 0,
             passed_since: since,
-            always_first: !wanted.stalls,
             first_since: since,
             passed_late: 0,
         };
@@ -144,8 +141,7 @@ impl Judge {
         // What somebody else of it has lost is on record of nobody until that time is over.
         let balanced = balanced && !self.has_lost_some(object, host);
         // Who may not listen is told so at once, before what no replica has confirmed has been given back.
-        let forbidden = self.forbidden.is_some_and(|until| Instant::now() < until);
-        let balanced = balanced && !(forbidden && self.rules.replicated);
+        let balanced = balanced && !(self.something_is_forbidden() && self.rules.replicated);
         if balanced && excess > 0 && !self.is_inexact(host) && !self.has_ended(host) {
             self.accuse(
                 "effects",
@@ -201,7 +197,7 @@ impl Judge {
             if wanted.object == object
                 && (!is_first || well.is_some_and(|well| waiting.since < well))
             {
-                (waiting.always_first, waiting.first_since) = (false, now);
+                waiting.first_since = now;
             }
             if !is_first || goes_on || unwell {
                 (waiting.passed, waiting.passed_since) = (0, now);
