@@ -23,6 +23,7 @@ do
       local permits, number, total = string.match(entry, '^(%d+) [^\n]*\n(%d+) (%d+)$')
       -- Replicas are asked for the last thing that this connection has written.
       local written = number == ARGV[2] and pcall('HSET', KEYS[4], ARGV[5], entry)
+      if type(written) == 'table' then return written end
       if written then return 'done -1 ' .. total .. ' 1 held:' .. permits end
     end
     KEYS[4], ARGV[5] = nil, nil

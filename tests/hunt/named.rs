@@ -97,6 +97,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             gives_back_without_replica(),
         ),
         (
+            "what has become of a call is asked of a server that has come to be a replica",
+            asked_of_a_replica(),
+        ),
+        (
             "a lock is given back by somebody who may neither publish nor let a key expire",
             gives_back_forbidden(),
         ),
@@ -603,6 +607,23 @@ fn renamed_in_vain() -> Plan {
             at(900, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
             at(900, What::Server(forbid)),
             at(1000, What::Admin(0, rename)),
+        ],
+    )
+}
+
+/// What was done stands with the permits on record, where nothing can be written just then.
+fn asked_of_a_replica() -> Plan {
+    let mut settings = Settings::plain(1, 2);
+    settings.watched = vec![true];
+    settings.latency = vec![Duration::from_millis(50)];
+    let read_only = ServerFault::ReadOnly(Duration::from_secs(1));
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, keeps(SEMAPHORE, 3000)),
+            at(1500, What::Link(0, LinkFault::LoseAnswer(Duration::ZERO))),
+            calls(1500, 0, keeps(SEMAPHORE, 10)),
+            at(1580, What::Server(read_only)),
         ],
     )
 }

@@ -68,8 +68,8 @@ impl Judge {
         self.overwritten.extend(hosts);
     }
 
-    /// Within one script it may have been open, whatever it is after that.
-    pub fn latch_is_set_again(&mut self) {
+    /// Somebody may see it open at this moment, whatever it is at others: within one script, at a master that has been replaced.
+    pub fn latch_may_be_open(&mut self) {
         self.open_at = Some(Instant::now());
     }
 

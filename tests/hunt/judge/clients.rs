@@ -70,6 +70,7 @@ impl Judge {
         // What it is granted there is on no record that counts, which it learns before what it holds would end.
         self.robs_records();
         self.takes_in_vain(host);
+        self.latch_may_be_open();
     }
 
     /// Something is wrong with the client, or its connections, just now.

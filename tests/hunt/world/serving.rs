@@ -24,7 +24,9 @@ impl World {
         let before = self.locked();
         self.has_written(node, None, &[]);
         self.nodes.node(node).overheard();
-        let reply = self.nodes.node(node).server.execute(connection, words);
+        let server = &mut self.nodes.node(node).server;
+        let reply = server.execute(connection, words);
+        let refused = server.refused_as_replica();
         self.has_written(node, Some(host), words);
         self.waits(number);
         let name = words[0].to_ascii_lowercase();
@@ -56,10 +58,8 @@ impl World {
         let is_call = name.starts_with(b"eval");
         let script = (is_call.then(|| scripts::name_of(words[1]))).flatten();
         if is_call {
-            let node_of_it = self.nodes.node(node);
-            let refused = node_of_it.server.refused_as_replica();
             // What was forbidden before that is what it says.
-            let refused = refused.filter(|_| !node_of_it.forbids_something());
+            let refused = refused.filter(|_| !self.nodes.node(node).forbids_something());
             let says = matches!(&reply, Some(Reply::Error(text))
                 if text.windows(8).any(|word| word == b"READONLY"));
             if let Some(refused) = refused.filter(|_| !says) {
@@ -88,7 +88,7 @@ impl World {
             self.judge().strays(host);
         }
         if is_call && says(b"down") && says(b"set") {
-            self.judge().latch_is_set_again();
+            self.judge().latch_may_be_open();
         }
         if is_call && (says(b"force") || says(b"clear")) {
             self.is_cleared(words);
