@@ -2,8 +2,8 @@
 --   refused it is undone, and the record taken back
 -- Counterpart: extension: the part behind record.lua of the scripts of src/engine/primitive. The primitive's, behind it, decides,
 --   puts its answer on record, tells others, and ends with `return carry_out(...)`. To the listeners all of that is one moment
--- KEYS[1] record: string, see record.lua
--- KEYS[2..] others: the object, its channel, and the object's further keys; `OBJECT` and `CHANNEL` to the primitive
+-- KEYS[1..] keys: the record, see record.lua; the object and its channel, `OBJECT` and `CHANNEL` to the primitive; the object's
+--   further keys
 -- ARGV[1..] those of record.lua; from `FIRST` on steps, as the primitive has them
 -- Returns: "done", and what the primitive answers; "unreadable <text>" for something that does not belong there;
 --   "refused <error>": nothing has changed, by any sending; what record.lua does. In an array where nothing has changed: there is
@@ -27,16 +27,6 @@ local function carry_out(words, changes, old, refusal)
     end
   end
   local answer, recorded = 'done ' .. words, changes[1] or ARGV[4] ~= '0'
-  if not refusal then return recorded and answer or { answer } end
-
-  answer = 'refused ' .. refusal
-  local stays = ARGV[4] ~= '0' and ARGV[4] ~= '3'
-  if changes[1] and not stays then
-    local taken_back = old and redis.pcall('SET', KEYS[1], old, 'PX', ARGV[3]) or redis.pcall('DEL', KEYS[1])
-    stays = type(taken_back) == 'table' and taken_back.err
-  end
-  -- What can't be taken back, or must keep earlier copies out, says that it was refused.
-  if not stays then return redis.error_reply(refusal) end
-  redis.pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
-  return answer
+  if refusal then return refuse(refusal, old, changes[1]) end
+  return recorded and answer or { answer }
 end

@@ -19,25 +19,11 @@ local command = { ARGV[5], KEYS[2] }
 if ARGV[6] == '1' then command[3] = KEYS[3] end
 for i = 7, #ARGV do command[#command + 1] = ARGV[i] end
 
-local function keep(answer)
-  return redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
-end
 local answer = redis.pcall(unpack(command))
-if type(answer) == 'table' and answer.err then
-  if ARGV[4] ~= '0' then
-    -- An error would say nothing of the earlier copy.
-    keep('refused ' .. answer.err)
-    return 'refused ' .. answer.err
-  elseif old then
-    redis.call('SET', KEYS[1], old, 'PX', ARGV[3])
-  elseif type(redis.pcall('DEL', KEYS[1])) == 'table' then
-    keep('refused ' .. answer.err)
-  end
-  return answer
-end
+if type(answer) == 'table' and answer.err then return refuse(answer.err, old, true) end
 
 local text = type(answer) == 'table' and answer.ok or tostring(answer)
-keep(text)
+redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. text, 'PX', ARGV[3])
 
 -- Where that is forbidden they are found by those who look, as if another client had done it.
 local content = KEYS[4] and text ~= '0' and redis.pcall('GET', KEYS[3])

@@ -7,7 +7,7 @@
 --   "2": the same, and a later number that stands there now is not by this client; "3": this call takes back what the one of this
 --   number has done, if that stands there; else "0"; from ARGV[5] on the call: without one it is asked what has become of this number
 -- Returns: to a question what is on record; "none" where that is nothing: the call will do nothing from now on, which is also said
---   where there is nothing to take back. To a call nothing by itself; it defines `on_record`
+--   where there is nothing to take back. To a call nothing by itself; it defines `on_record` and `refuse`
 -- Publishes: nothing
 -- Repeat-safe: yes, that is what it is for
 -- Invariant: the record of a later call stays
@@ -51,6 +51,20 @@ local function on_record(answer, changes)
   change('SET', KEYS[1], old, 'PX', ARGV[3])
   -- One that is sent for the first time can't be there: somebody else has written that, or this is a late copy.
   return last == sequence and ARGV[4] == '1' and string.sub(old, #ARGV[2] + 2) or 'stale'
+end
+
+-- What a call answers that was refused, behind which nothing has changed. `recorded`: it is on record, in place of `old`, and is taken off.
+local function refuse(refusal, old, recorded)
+  local stays = ARGV[4] ~= '0' and ARGV[4] ~= '3'
+  if recorded and not stays then
+    local taken_off = old and redis.pcall('SET', KEYS[1], old, 'PX', ARGV[3]) or redis.pcall('DEL', KEYS[1])
+    stays = type(taken_off) == 'table' and taken_off.err
+  end
+  -- What can't be taken off, or must keep earlier copies out, says that it was refused.
+  if not stays then return redis.error_reply(refusal) end
+  local answer = 'refused ' .. refusal
+  redis.pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3])
+  return answer
 end
 
 if not ARGV[5] then return on_record('none', true) or 'none' end
