@@ -1,27 +1,52 @@
 -- Purpose: keeps a line of clients that take turns, ordered by arrival; src/engine/turns tells the rule, and what is stored
 -- Counterpart: extension: a part of scripts that serve clients in turn, behind engine/change.lua; it knows nothing of what
---   they wait for. All is kept in tables: Redis takes long to make a function that refers to local variables around it
--- Returns: nothing by itself; where there is a `LINE`, it defines PATIENCE, the shortest, and `open_line(line)`, which makes one of a
---   table, times in microseconds of the server's clock. `key`: the zset; `notes`: the hash; `publish`: the command; `id`: the client that
---   runs this; `now`; `asks`: its callers ask now, else it stands where it stood; `count`: how many stand there; `life` of both keys,
---   in milliseconds; `slack` and `part` of a wait that do not count between two clients. Where these are: `mine`: the patience with
---   this client, which then is not learned, and nobody is far; `fits(want, left)`: what a client takes of what is left, or nothing, then
---   nobody stops the line; `settling`: for how long after it has asked a client need not listen yet; `strict`: what can't be published is
---   an error. The line has
---   `before(since)`: who came by then comes before one who came at `since`; `limit(all)`: who came by then comes before the next in
---   line; everybody does before one that does not stop the line, if `all` may. `keep(left)`: how many of the `left` permits the next in
---   line keeps, and is told of. `stops_at(since, ticket)`: whether the first of those who ask stops the line, as what is
---   free does not do for it. `wait(rest)`: somebody is waited for. `note(field, value)`: to be written, too. `stands`: this client does
---   already. `close(left, own)`: tells the others whom they fit, writes it all down, and returns how
---   much is left then, nothing if it may not be written. `own`: `since`, `want` and `ticket` (the same number for the same
---   caller) of the first who waits on, if one `waits`; it `stops` the line; there are `others` of ours; `passes`: those
---   are served who came then, or 0; `reach`: how much is free now, or may be soon; nothing where nobody asks for `first`.
---   Then `unheard`: somebody could not be told; `told`: this client looks whether others come; `kept_before`: some have been told in an earlier script, and may come still;
---   `pause` and `last`: when it is to be seen, or 0, and when all have come or are out; `first`: who came later needs a look here; `gone`: how many have been taken out
--- Publishes: "turn" to "<key>:<client id>" of each whose turn it is, "own" to that of the client that runs this; "new" to "<key>" by the first in line: come, all
+--   they wait for
+-- Returns: nothing by itself; where there is a `LINE`, it defines PATIENCE, the shortest, and `open_line(line)`
+-- Publishes: "turn" to "<key>:<client id>" of each whose turn it is, "own" to that of the client that runs this; "new" to "<key>" by the
+--   first in line: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
 -- Invariant: what is stored decides who comes first, and nothing else; what can't be read counts as missing; both keys
 --   vanish when they have not been used for a while
+
+-- `open_line` makes a line of a table. Times are in microseconds of the server's clock.
+--   key, notes    the zset and the hash
+--   life          of both, in milliseconds
+--   publish       the command
+--   strict        what can't be published is an error
+--   id            the client that runs this
+--   asks          its callers ask now; else it stands where it stood
+--   now
+--   count         how many stand there
+--   slack, part   of a wait, that do not count between two clients
+--   settling      for how long after it has asked a client need not listen yet, or nothing
+--   mine          the patience with this client, which then is not learned, and nobody is far; or nothing
+--   fits          what a client takes of what is left by (want, left), or nothing; then nobody stops the line. Where there is none it
+--                 takes all that it wants
+-- First it is asked who comes before whom, then what is kept for whom; it is closed, and says what is to be seen to.
+--   before(since)             who came by then comes before one who came at `since`
+--   limit(all)                who came by then comes before the next in line; everybody does before one that does not stop the line,
+--                             if `all` may
+--   keep(left)                how many of the `left` permits the next in line keeps, and is told of
+--   stops_at(since, ticket)   whether the first of those who ask stops the line, as what is free does not do for it
+--   wait(rest)                somebody is waited for
+--   note(field, value)        is to be written, too
+--   stands                    this client does already
+--   close(left, own)          tells the others whom they fit, writes it all down, and returns how much is left then, nothing if it may
+--                             not be written
+-- `own`, of the callers of this client:
+--   waits                     one does; `since`, `want` and `ticket` (the same number for the same caller) are those of the first
+--   stops                     it stops the line
+--   others                    there are others of ours
+--   passes                    those are served who came then, or 0
+--   reach                     how much is free now, or may be soon; nothing where nobody asks for `first`
+-- What is known then:
+--   told                      this client looks whether others come
+--   unheard                   somebody could not be told
+--   kept_before               some have been told in an earlier script, and may come still
+--   pause, last               when it is to be seen, or 0, and when all have come or are out
+--   first                     who came later needs a look here
+--   gone                      how many have been taken out
+-- All is kept in tables: Redis takes long to make a function that refers to local variables around it.
 
 local PATIENCE = 5000
 

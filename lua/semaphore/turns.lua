@@ -5,21 +5,38 @@
 --   and its notes, see engine/line.lua, without which nothing is done here. Those who take part listen to a channel that is
 --   called like the line
 -- ARGV[1] publish command
--- ARGV[2..] those of batch.lua; the last nine, where there is a line: for how many microseconds the first in line
---   has waited, and the last of those who ask now; how many ask, and how many wait; the first one's ticket; 0: this
---   client does not know that it listens, 1: it does, 2: to the line's channel, too, 3: and has heard of others, who need not listen; 1: nobody
---   may pass the first in line; how many callers were served without Redis, and how many messages of strangers were heard, meanwhile
--- Returns: nothing by itself; it defines for batch.lua `listeners`, `steps_end`, `strict` and, where others listen,
---   `turn`, `due` and `close_turn`, behind which `turn.told` says that all know of what is free who are to, `turn.silent` that strangers are
---   not to hear of it, `turn.sign` what stands before what they hear, `turn.near` who stands first in line, and whose
---   word is "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>": 1 if callers were held back from what
---   is free; for how many microseconds this client is to see to it that those come who were told of it, or 0; after how many it
---   is to be seen whether they came, 0 if nobody is waited for; for how long a caller must have waited by now to be served within its process (may be less than nothing), "-"
---   for none; how many strangers listen; how many clients stand in line; 1 if this client is one of the first three. Or "turn:off": the server does not let the line be kept
+-- ARGV[2..] those of batch.lua, and nine more where there is a line, see below
+-- Returns: nothing by itself; it defines `listeners`, `steps_end`, `strict` and, where others listen, `turn`, `due` and
+--   `close_turn`, whose word is told below. "turn:off": the server does not let the line be kept
 -- Publishes: "soon" to whoever has come among the first three in line, and "turn" to these where strangers may be faster than
 --   one; to those who take part "+" and this client's id where permits were added that nobody can use, and "all" where no line may be kept
 -- Repeat-safe: yes, by envelope.lua; a batch that leaves no record has changed nothing but the line
 -- Invariant: nobody gets more than there is
+
+-- What a batch says of this client's callers, times in microseconds:
+--   1  for how long the first in line has waited
+--   2  and the last of those who ask now
+--   3  how many ask
+--   4  how many wait
+--   5  the first one's ticket
+--   6  0: this client does not know that it listens, 1: it does, 2: to the line's channel, too, 3: and has heard of others, who need
+--      not listen
+--   7  1: nobody may pass the first in line
+--   8  how many were served without Redis meanwhile
+--   9  how many messages of strangers were heard meanwhile
+-- What it is told: "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>"
+--   held       1 if callers were held back from what is free
+--   told       for how long this client is to see to it that those come who were told of it, or 0
+--   pause      after how long it is to be seen whether they came, 0 if nobody is waited for
+--   keep       how long a caller must have waited by now to be served within its process (may be less than nothing), "-" for none
+--   strangers  how many of them listen
+--   clients    how many stand in line
+--   near       1 if this client is one of the first three
+-- Behind `close_turn` the batch may ask `turn`:
+--   told       all know of what is free who are to
+--   silent     strangers are not to hear of it
+--   sign       what stands before what they hear
+--   near       who stands first in line
 
 local turn
 local listeners, ours, steps_end = -1, 0, #ARGV
