@@ -117,6 +117,7 @@ fn rules(plan: &Plan) -> Rules {
             && round_trip < Duration::from_millis(4)
             && !settings.without_turns.contains(&true),
         fair_locks: !far && round_trip < Duration::from_millis(60),
+        orderly: settings.orderly,
         most_passed: MOST_PASSED * hand_overs(settings),
         meddled: is(|what| matches!(what, What::Meddle(_))),
         // A replica that takes over may lack what nobody was told of.
@@ -168,8 +169,7 @@ fn is_object(name: &str) -> bool {
 /// What is kept is put off, and who waits at a recipe looks again; each of them twice, as their client may be told in between.
 fn looks(settings: &Settings) -> f64 {
     let in_a_second = |period: Duration| 2.0 / period.as_secs_f64();
-    let polled = |recipe: &&Recipe| recipe.layout != Layout::Expirable;
-    let recipes = settings.recipes.iter().filter(polled);
+    let recipes = settings.recipes.iter().filter(|recipe| recipe.is_polled());
     let recipes: f64 = recipes.map(|recipe| in_a_second(recipe.check)).sum();
     in_a_second(settings.watchdog / 3) + recipes
 }
@@ -233,6 +233,10 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     judge.lock().unwrap().are_all_served();
     if plan.settings.crowd {
         judge.lock().unwrap().judge_crowd();
+    }
+    if let Some(object) = plan.settings.orderly {
+        let polled = plan.settings.is_polled(object);
+        judge.lock().unwrap().judge_orderly(polled);
     }
     // Once more, as nobody may have been there when the last of them came; or when a server lost what had been given back.
     sleep(LATE).await;

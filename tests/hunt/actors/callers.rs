@@ -106,6 +106,7 @@ impl Actor {
         };
         match answer {
             Ok(Ok(Some(granted))) => {
+                self.judge().serves(number);
                 waiting.ends("is served");
                 Some((number, granted))
             }

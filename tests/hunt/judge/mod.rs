@@ -7,6 +7,7 @@ mod clients;
 mod crowd;
 mod handed_out;
 mod locks;
+mod order;
 mod permits;
 mod recipes;
 mod replicas;
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use self::clients::Client;
 use self::crowd::Crowd;
 use self::locks::HeldLock;
+use self::order::Order;
 use self::permits::Ledger;
 use self::recipes::Recipes;
 pub use self::recipes::{Standing, Term};
@@ -111,6 +113,8 @@ pub struct Rules {
     /// Everybody is near enough, and keeps to turns.
     pub fair_semaphores: bool,
     pub fair_locks: bool,
+    /// Whoever comes first is served first.
+    pub orderly: Option<Object>,
     /// Nobody is passed by more who came later.
     pub most_passed: u32,
     /// Somebody writes into the records: what was in doubt stays so.
@@ -202,6 +206,7 @@ pub struct Judge {
     replicas: Replicas,
     starving: Starving,
     crowd: Crowd,
+    order: Order,
     /// The highest token of each lock.
     tokens: BTreeMap<usize, u64>,
     /// Since when there is what those want who wait for something else than permits of semaphores.
@@ -246,6 +251,7 @@ impl Judge {
             replicas: Replicas::default(),
             starving: Starving::default(),
             crowd: Crowd::default(),
+            order: Order::default(),
             tokens: BTreeMap::new(),
             free_since: BTreeMap::new(),
         }

@@ -12,6 +12,7 @@ mod large;
 mod meddling;
 mod mood;
 mod nested;
+mod orderly;
 mod overtaken;
 mod quiet;
 mod recipes;
@@ -229,6 +230,7 @@ impl Plan {
         together::they_count_down(seed, &mut events);
         forbidden::is_something(seed, &mut settings, &mut events);
         starving::beside_small_ones(seed, &mut settings, &mut events);
+        orderly::come_by_and_by(seed, &mut settings, &mut events);
         events.sort_by_key(|event| event.at);
         Plan {
             seed,

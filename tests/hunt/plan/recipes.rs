@@ -88,6 +88,11 @@ impl Recipe {
         (!endless).then_some(self.timeout)
     }
 
+    /// Whoever waits looks again and again.
+    pub fn is_polled(&self) -> bool {
+        self.layout != Layout::Expirable
+    }
+
     /// The key of a peer's lock.
     pub fn peers_lock(&self, key: &str) -> Option<String> {
         (self.layout == Layout::FairUnderLock).then(|| format!("lock:{key}"))

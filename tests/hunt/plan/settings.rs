@@ -34,6 +34,8 @@ pub struct Settings {
     pub recipes: Vec<Recipe>,
     /// All want the same, and nothing goes wrong.
     pub crowd: bool,
+    /// Whoever comes first is served first, here, and nothing goes wrong.
+    pub orderly: Option<Object>,
     /// There is a latch.
     pub latch: bool,
     pub jvms: usize,
@@ -129,6 +131,11 @@ impl Settings {
             .min(farthest(self.connect_timeout, self.round_trip(second) * 2))
     }
 
+    /// Whoever waits there looks again and again.
+    pub fn is_polled(&self, object: Object) -> bool {
+        matches!(object, Object::Recipe(number) if self.recipes[number].is_polled())
+    }
+
     /// The clients that keep to turns.
     pub(super) fn with_turns(&self) -> Vec<usize> {
         let keeps = |place: &usize| !self.without_turns[*place];
@@ -157,6 +164,7 @@ impl Settings {
             fenced: false,
             recipes: Vec::new(),
             crowd: false,
+            orderly: None,
             latch: false,
             jvms: 0,
             latency: vec![Duration::from_millis(1); clients],
@@ -210,6 +218,7 @@ impl Settings {
                 .map(|_| Recipe::random(rng))
                 .collect(),
             crowd: false,
+            orderly: None,
             latch: chance(rng, 25),
             jvms: pick(rng, &[0, 0, 1, 2]),
             latency: (0..clients)

@@ -1,0 +1,92 @@
+//! Whether whoever comes first is served first, where nothing goes wrong, and what that costs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::waiting::Waiting;
+use super::{Host, Judge};
+
+/// What clients may differ by of a wait, and what messages take, and what one hands over within itself.
+const PART: f64 = 0.15;
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// Who waits alone stands in no line until it has heard of others.
+const MOST: u32 = 2;
+
+/// Before anybody is served.
+const AT_FIRST: f64 = 20.0;
+/// For each grant.
+const MOST_SCRIPTS: f64 = 4.5;
+/// The same, to all clients.
+const MOST_MESSAGES: f64 = 4.0;
+
+/// Since when each client's first caller in line is that; how often callers were served before somebody who came before them, and waits, when
+/// last.
+#[derive(Default)]
+pub(super) struct Order {
+    since: BTreeMap<Host, Instant>,
+    passed: BTreeMap<u64, (u32, Instant)>,
+}
+
+impl Judge {
+    /// A caller gets what it has waited for. Whoever has come long before it, and has been the first of its client for a while, gets
+    /// some at the same time.
+    pub fn serves(&mut self, number: u64) {
+        let Some(object) = self.rules.orderly else {
+            return;
+        };
+        self.order.passed.remove(&number);
+        let Some(served) = self.waiting.get(&number) else {
+            return;
+        };
+        let (host, since) = (served.wanted.host, served.since);
+        if served.wanted.object != object {
+            return;
+        }
+        let first_since = |waiting: &Waiting| {
+            let first = self.order.since.get(&waiting.wanted.host);
+            waiting.since.max(first.copied().unwrap_or(waiting.since))
+        };
+        let now = Instant::now();
+        let mut late = None;
+        for (other, waiting) in &self.waiting {
+            let slack = MOMENT + waiting.since.elapsed().mul_f64(PART);
+            let is_earlier = waiting.wanted.object == object
+                && waiting.wanted.host != host
+                && waiting.since + slack < since
+                && first_since(waiting).elapsed() > MOMENT;
+            if is_earlier {
+                let (times, last) = self.order.passed.entry(*other).or_insert((0, now));
+                if *times >= MOST && last.elapsed() > MOMENT {
+                    late = Some((*other, waiting.wanted.host, waiting.since.elapsed(), *times));
+                }
+                (*times, *last) = (*times + 1, now);
+            }
+        }
+        self.order.since.insert(host, now);
+        if let Some((other, of, waited, times)) = late {
+            let detail = format!(
+                "#{number} of c{host} is served before #{other} of c{of}, which has waited for {waited:?}, and was passed {times} times before"
+            );
+            self.accuse("order", detail);
+        }
+    }
+}
+
+impl Judge {
+    /// Everybody has been served. `polled`: whoever waits looks again and again.
+    pub fn judge_orderly(&mut self, polled: bool) {
+        let served = self.crowd.waits.len() as f64;
+        let each = |count: u64| (count as f64 - AT_FIRST) / served;
+        let (scripts, messages) = (each(self.crowd.scripts), each(self.crowd.messages));
+        if scripts > MOST_SCRIPTS && !polled {
+            self.accuse("cost", format!("{scripts:.1} scripts for each grant"));
+        }
+        if messages > MOST_MESSAGES {
+            let detail = format!("{messages:.1} messages are sent for each grant");
+            self.accuse("cost", detail);
+        }
+    }
+}

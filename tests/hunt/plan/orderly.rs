@@ -1,0 +1,62 @@
+//! Nothing goes wrong, and callers of several clients want the same: whoever comes first is served first.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::calls::{Ask, Call};
+use super::chance::{chance, millis, pick};
+use super::recipes::{Layout, Recipe};
+use super::settings::Settings;
+use super::{Event, What};
+use crate::judge::Object;
+
+/// A few callers of each client come by and by, for moments or for long, so that there is a line at times, and then nobody again.
+/// Nobody looks by chance. Drawn apart.
+pub(super) fn come_by_and_by(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
+    let rng = &mut Rng::with_seed(seed ^ 0x6f72_6465_726c_7921);
+    let turns = settings.with_turns();
+    let others = settings.jvms > 0 || settings.replication.is_some();
+    if !chance(rng, 12) || turns.len() < 2 || others {
+        return;
+    }
+    let object = match rng.u32(..10) {
+        0..6 => settings.one_more_semaphore(rng.i64(1..4)),
+        number => {
+            let layout = match number {
+                6..9 => Layout::Expirable,
+                _ => pick(rng, &[Layout::Fair, Layout::Timestamp, Layout::Set]),
+            };
+            settings.recipes.push(Recipe {
+                layout,
+                limit: rng.u32(1..4),
+                timeout: Duration::from_secs(10),
+                check: Duration::from_millis(100),
+                endless: false,
+            });
+            Object::Recipe(settings.recipes.len() - 1)
+        }
+    };
+    settings.orderly = Some(object);
+    (settings.jitter, settings.stops) = (0.0, Duration::ZERO);
+    settings.safety_interval = Duration::from_secs(600);
+    settings
+        .latency
+        .fill(Duration::from_micros(rng.u64(100..1500)));
+    events.clear();
+    let longest = pick(rng, &[30, 300, 2000]);
+    for place in turns {
+        for _ in 0..rng.u32(1..5) {
+            let call = Call {
+                ask: Ask::Wait,
+                hold: millis(rng, 1..longest),
+                rounds: rng.u32(1..9),
+                pause: millis(rng, 1..longest),
+                ..Call::looking_in(object)
+            };
+            let what = What::Call(place, call);
+            let at = millis(rng, 300..6000);
+            events.push(Event { at, what });
+        }
+    }
+}
