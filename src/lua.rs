@@ -71,7 +71,11 @@ pub(crate) const SETTLE: &str = lua!("semaphore/settle");
 pub(crate) const NUDGE: &str = lua!("semaphore/nudge");
 pub(crate) const LOOK: &str = lua!("semaphore/look");
 
-pub(crate) const LOCK: &str = lua!("engine/change", "lock/batch");
+pub(crate) const LOCK: &str = concat!(
+    lua!("semaphore/announce", "engine/change", "lock/state"),
+    line!(),
+    lua!("semaphore/strangers", "semaphore/turns", "lock/batch"),
+);
 pub(crate) const TAKE: &str = lua!("lock/take");
 pub(crate) const GIVE: &str = lua!("lock/give");
 pub(crate) const RENEW_LOCKS: &str = lua!("lock/renew");

@@ -1,40 +1,40 @@
 -- Purpose: carries out, once, the calls that the owners of one client made on one lock: in order, as if
 --   their single scripts had run back to back; so an unlock and the next local owner's turn cost one call.
--- Counterpart: RLock.tryLock, unlock, forceUnlock; RFencedLock.tryLockAndGetToken; the part behind engine/change.lua
+-- Counterpart: RLock.tryLock, unlock, forceUnlock; RFencedLock.tryLockAndGetToken; the part behind state.lua and
+--   semaphore/turns.lua
 -- KEYS[1] lock: hash, the owner that holds it -> how often
--- KEYS[2] channel: where waiters of every client listen
--- KEYS[3] fence: string, a number of this client in sixteen digits, what it sent before that is refused; and " forced"
---   if the call with this number took the lock away from somebody
--- KEYS[4] next: string, which client is next, as its callers have been passed for long: for how many milliseconds the
---   others leave the free lock to it, since when it has been passed, and its fence; with a time to live
--- KEYS[5] token: string, the last fencing token; where a step asks for one
+-- KEYS[2..] others: the channel where waiters of every client listen; the fence: string, a number of this client in sixteen digits,
+--   what it sent before that is refused, and " forced" if the call with this number took the lock away from somebody; the line and its
+--   notes, where turns are kept, see engine/line.lua; the last fencing token: string, where a step asks for one
 -- ARGV[1] publish command: PUBLISH or SPUBLISH
 -- ARGV[2] number of this sending, rising within a client
 -- ARGV[3] time to live of the fence in milliseconds
 -- ARGV[4] "0", or the number of this call's first sending: that one may have been carried out, or may still arrive
 -- ARGV[5] a fence that somebody else must have written, as it is ahead of this client: it does not count, nor does
 --   anything that does not look like a fence. It is replaced
--- ARGV[6] "0", or this client is to be next if it finds the lock held, and nobody is who has been passed for longer: for how
---   many milliseconds it is left free then, and for how many this client has been passed
--- ARGV[7..] steps of four: kind, owner, how often it held the lock before, as its client knows (-1: not any more, but
+-- ARGV[6..] steps of four: kind, owner, how often it held the lock before, as its client knows (-1: not any more, but
 --   what it held may be left over), lease in milliseconds
 --   acquire: also by the owner that holds it       acquire_fenced: the same, with a token
---   wait, wait_fenced: the same, but the lock is left to the client that is next
+--   wait, wait_fenced: the same, by the rule of turns, where those are kept
 --   release: one hold; the lease is that of those which are left
---   force: whoever holds it
+--   force: whoever holds it; the only one
+--   tend: nothing, but what the turns need
+--   Where turns are kept, nine numbers follow, see semaphore/turns.lua
 -- Returns: "done", listeners (-1: unknown), then two numbers for each step. acquire: how often the owner holds it now,
---   and the token, or 0 and the remaining time to live (-1: none), or for how long the lock is left to others, or -4 and
---   the time to live if this client is next now, or -3 and 0 if the owner does not hold it, though it did. release: how many holds are left, -1 if there was none, and 0. force: 1 or 0, and 0. A step that is refused:
---   -2, of how many words the error is, and these.
+--   and the token, or 0 and the remaining time to live (-1: none), or -4 and 0 if it is the turn of others, or -3 and 0 if the owner
+--   does not hold it, though it did. release: how many holds are left, -1 if there was none, and 0. force: 1 or 0, and 0. tend: 0, and 0.
+--   A step that is refused: -2, of how many words the error is, and these. Where others listen and turns are kept, a last word, see
+--   semaphore/turns.lua.
 --   "stale" and the fence for a sending older than that. In an array where the lock is as it was: there is nothing that
 --   replicas could confirm. An error, and nothing has changed, where the server takes no
 --   changes at the time
--- Publishes: "0" when the lock has become free
+-- Publishes: "0" when the lock has become free. With "+" before it where turns are kept, as those who take part are told in another
+--   way; nothing then if no other listens, or is to hear of it
 -- Repeat-safe: yes, a repeated step sets the owner's count to the same as before, force sees by the fence that it has
 --   been carried out, and the fence keeps late copies out
 -- Invariant: at most one owner; always with a time to live; an owner's count is what the results say
 
-local lock, token = KEYS[1], KEYS[5]
+local lock, token = KEYS[1], KEYS[LINE and 6 or 4]
 local doubtful = ARGV[4] ~= '0'
 
 local fence, forced = redis.call('GET', KEYS[3]), false
@@ -59,11 +59,11 @@ elseif last_token and tonumber(last_token) >= 9007199254740991 then
 end
 if no_token then
   local only_taken = true
-  for i = 7, #ARGV, 4 do only_taken = only_taken and ARGV[i] ~= 'release' and ARGV[i] ~= 'force' end
+  for i = FIRST, steps_end, 4 do only_taken = only_taken and ARGV[i] ~= 'release' and ARGV[i] ~= 'force' end
   if only_taken then return no_token end
 end
 
-local listeners, answer = -1, {}
+local answer, word = {}, nil
 -- The owner that has given the lock back in this call, when nobody has followed yet, and how often it held it; and whether it is
 -- taken out already, as the one that was to follow could not be entered.
 local leaving, left_of_it, gone
@@ -77,6 +77,13 @@ local function is_of_the_step(text)
   return OF_THE_STEP[string.match(string.gsub(text, '^@[^ ]+ %d+: %-?', ''), '^%a+')]
 end
 
+-- Tells those who wait that the lock is free; how many hear it.
+local function tell_all()
+  if turn then word = close_turn(1, true) end
+  if turn and (turn.told or turn.silent) then return listeners end
+  return redis.pcall(ARGV[1], CHANNEL, (turn and turn.sign or '') .. '0')
+end
+
 -- Frees the lock, which holds what is `held`, and tells the listeners; where either is refused, neither happens, unless
 -- what would take the first back is forbidden, too: nobody may hold it for ever, and -1 listeners were told then. To them it
 -- is one moment. With `force`, the fence has the mark.
@@ -87,7 +94,7 @@ local function free(held, force)
   if type(deleted) == 'table' then return deleted end
   -- Without memory nothing may be written but behind what needs none.
   local done = force and redis.pcall('SET', KEYS[3], ARGV[2] .. ' forced', 'PX', ARGV[3])
-  if not (done and done.err) then done = redis.pcall(ARGV[1], KEYS[2], '0') end
+  if not (done and done.err) then done = tell_all() end
   if type(done) ~= 'table' then return done end
   local kept = redis.pcall('HSET', lock, unpack(held))
   if type(kept) ~= 'table' and ttl >= 0 then kept = redis.pcall('PEXPIRE', lock, ttl) end
@@ -99,36 +106,7 @@ local function free(held, force)
   return done
 end
 
--- Who is next. What nobody of ours has written there is nobody.
-local settled = redis.pcall('GET', KEYS[4])
-local patience, passed_since, first = string.match(type(settled) == 'string' and settled or '', '^(%d+) (%d+) (.*)$')
-if settled and not first then change('DEL', KEYS[4]) end
-
--- For how long those who wait leave the free lock to another client, whose time begins when the first of them sees it.
-local function left_to_another()
-  if not first or first == KEYS[3] then return nil end
-  local most = math.min(tonumber(patience), 2000)
-  local left = redis.call('PTTL', KEYS[4])
-  if left < 0 or left > most then
-    redis.call('PEXPIRE', KEYS[4], most)
-    left = most
-  end
-  return left
-end
-
--- This client is next from now on, unless one is that has been passed for longer; whether it is.
-local function come_next()
-  local left_free, passed_for = string.match(ARGV[6], '^(%d+) (%d+)$')
-  if not left_free then return false end
-  local time = redis.pcall('TIME')
-  if time.err then return false end
-  local since = time[1] * 1000 + math.floor(time[2] / 1000) - passed_for
-  if first and first ~= KEYS[3] and tonumber(passed_since) <= since then return false end
-  local set = change('SET', KEYS[4], string.format('%s %.0f %s', left_free, math.max(0, since), KEYS[3]), 'PX', 5000)
-  return not set.err
-end
-
-for i = 7, #ARGV, 4 do
+for i = FIRST, steps_end, 4 do
   local kind, owner, expected, lease = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3]
   local result, extra = 0, 0
   if kind == 'force' then
@@ -136,7 +114,8 @@ for i = 7, #ARGV, 4 do
     if result == 1 and not forced then
       local told = free(redis.call('HGETALL', lock), true)
       if type(told) == 'table' then return told end
-      listeners, changed = told, true
+      if not LINE then listeners = told end
+      changed = true
     end
     leaving = nil
   elseif kind == 'release' then
@@ -159,20 +138,17 @@ for i = 7, #ARGV, 4 do
         end
       end
     end
-  else
+  elseif kind ~= 'tend' then
     local ttl = not leaving and redis.call('PTTL', lock) or -2
     local held = ttl ~= -2 and redis.call('HGET', lock, owner)
     local count = math.max(expected, 0) + 1
     local waits, fenced = string.sub(kind, 1, 4) == 'wait', string.sub(kind, -7) == '_fenced'
-    local left = waits and ttl == -2 and left_to_another()
-    if left then
-      extra = left
-    elseif ttl ~= -2 and not held then
-      extra = ttl
-      if waits then
-        result = come_next() and -4 or 0
-        counts = true
-      end
+    -- Who has it already does not wait for it.
+    local is_due = not (waits and turn) or held or due(ttl == -2 and 1 or 0, 1, 1) == 1
+    if ttl ~= -2 and not held then
+      extra, counts = ttl, counts or waits
+    elseif not is_due then
+      result = -4
     elseif not held and expected > 0 then
       -- Taken now, a repetition could not tell it from what was lost.
       result = -3
@@ -212,10 +188,7 @@ for i = 7, #ARGV, 4 do
       else
         result, extra = count, given
         changed = true
-        if waits and first == KEYS[3] then
-          redis.call('DEL', KEYS[4])
-          first = nil
-        end
+        if waits and turn and held then turn.asked, turn.served = turn.asked + 1, turn.served + 1 end
         if leaving then leaving, counts = nil, true end
       end
     end
@@ -224,18 +197,20 @@ for i = 7, #ARGV, 4 do
   answer[#answer + 1] = result .. ' ' .. extra
 end
 
+local told
 if leaving and gone then
-  local told = redis.pcall(ARGV[1], KEYS[2], '0')
-  listeners = type(told) == 'number' and told or -1
+  told = tell_all()
+  if type(told) == 'table' then told = -1 end
 elseif leaving then
-  local told = free({ leaving, left_of_it }, false)
+  told = free({ leaving, left_of_it }, false)
   if type(told) == 'table' then return told end
-  listeners = told
-elseif counts then
-  local counting = ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
-  local counted = redis.pcall('PUBSUB', counting, KEYS[2])
-  if not counted.err then listeners = counted[2] end
+elseif turn and not word then
+  word = close_turn(1 - redis.call('EXISTS', lock), false)
+end
+if not LINE then
+  listeners = told or listeners
+  if not told and counts then listeners = count_listeners(CHANNEL) end
 end
 
-local said = 'done ' .. listeners .. ' ' .. table.concat(answer, ' ')
+local said = 'done ' .. listeners .. ' ' .. table.concat(answer, ' ') .. (word or '')
 return (changed or doubtful) and said or { said }

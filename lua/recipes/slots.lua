@@ -99,7 +99,7 @@ function store.list(setting, from)
   for slot = start, last do
     if store.ids[slot] then
       local size = #list
-      list[size + 1], list[size + 2] = store.ids[slot], tostring(redis.call('PTTL', KEYS[3 + slot]))
+      list[size + 1], list[size + 2] = store.ids[slot], string.format('%.0f', redis.call('PTTL', KEYS[3 + slot]))
       list[size + 3] = tostring(slot)
     end
   end
@@ -109,7 +109,7 @@ end
 -- How long a string lock is held, and a mark of who holds it; nothing if nobody does.
 function store.holder()
   if not store.ids[1] then return end
-  return math.max(0, redis.call('PTTL', KEYS[4])) .. ':' .. string.sub(redis.sha1hex(store.ids[1]), 1, 8)
+  return string.format('%.0f:', math.max(0, redis.call('PTTL', KEYS[4]))) .. string.sub(redis.sha1hex(store.ids[1]), 1, 8)
 end
 
 function store.clear(setting)

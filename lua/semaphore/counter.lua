@@ -2,14 +2,14 @@
 -- Counterpart: extension: the part behind envelope.lua of the script that ends with batch.lua
 -- KEYS[1..] keys: those of envelope.lua; where turns are kept, the line and its notes follow
 -- Returns: a refusal of batch.lua, or what the record has instead; else nothing, it goes on with the next part.
---   It defines `text` and `before`, the counter as it is in Redis and as a number; `LINE` and `NOTES`, where turns are kept
+--   It defines `text` and `before`, the counter as it is in Redis and as a number; `CLIENT`, this client's id, and `LINE` and `NOTES`, where turns are kept
 -- Publishes: nothing
 -- Repeat-safe: yes, a refusal of what may be repeated is put on record
 -- Invariant: the counter is not changed
 
 -- Who holds how many is kept by holders.lua, where that is a part of the script.
 local holders
-local LINE, NOTES = KEYS[4], KEYS[5]
+local LINE, NOTES, CLIENT = KEYS[4], KEYS[5], string.sub(KEYS[1], -36)
 
 -- Below 10^14 a Lua number and its text are both exact. Only a text that Redis itself would write is an
 -- integer to it.

@@ -1,9 +1,9 @@
 -- Purpose: whose turn it is among callers of several clients: how many of those who ask may take permits;
 --   src/engine/turns has the rule and its reasons
--- Counterpart: extension: the part behind counter.lua, announce.lua, engine/line.lua and strangers.lua, and before batch.lua
--- KEYS[1..] keys: those of counter.lua; the first ends with this client's id. `LINE` and `NOTES`, of the part before, are the line
---   and its notes, see engine/line.lua, without which nothing is done here. Those who take part listen to a channel that is
---   called like the line
+-- Counterpart: extension: the part behind counter.lua, announce.lua, engine/line.lua and strangers.lua, and before batch.lua. Of
+--   counter.lua it has `before`, how many permits there are, `CHANNEL`, where all listen, `CLIENT`, this client's id, and `LINE` and
+--   `NOTES`, the line and its notes, without which nothing is done here. Those who take part listen to a channel that is called like
+--   the line
 -- ARGV[1] publish command
 -- ARGV[2..] those of batch.lua, and nine more where there is a line, see below
 -- Returns: nothing by itself; it defines `listeners`, `steps_end`, `strict` and, where others listen, `turn`, `due` and
@@ -58,10 +58,9 @@ elseif NOTES then
 end
 if time and not time.err then
   local now, first = time[1] * 1000000 + time[2], steps_end + 1
-  local clients, named = redis.pcall('ZCARD', LINE), ARGV[first + 2] + 0
-  clients = type(clients) == 'number' and clients or 0
+  local clients, named = length_of(LINE), ARGV[first + 2] + 0
   local line = open_line({
-    key = LINE, notes = NOTES, publish = ARGV[1], id = string.sub(KEYS[1], -36), now = now, asks = named > 0, count = clients,
+    key = LINE, notes = NOTES, publish = ARGV[1], id = CLIENT, now = now, asks = named > 0, count = clients,
     life = '60000', slack = 5000, part = 0.1,
   })
   clients = math.max(1, math.min(ours, clients))

@@ -272,9 +272,7 @@ impl ClientBuilder {
     /// permits taken away by others (`add_permits` with a negative number) are noticed that much later,
     /// that a missing key is not created by it, and that a question which the caller had on its way may take permits
     /// for the length of a round trip, before they are given back. While others wait for permits it is for callers whose turn it
-    /// is, and for four times as long. Zero switches it off.
-    ///
-    /// It is also how long a lock may come back to this client before it is left to others that listen for it.
+    /// is, and for four times as long. Zero switches it off. A lock goes from one owner to the next by Redis in any case.
     pub fn local_hand_over(mut self, window: Duration) -> Self {
         self.config.local_hand_over = window;
         self

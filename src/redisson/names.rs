@@ -20,18 +20,17 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
         .with_holders(held, alive)
 }
 
-/// The names of a lock. Beside it stand: which client is next, where that is settled, and the counter of fencing tokens.
+/// The names of a lock. Beside it stands the counter of fencing tokens.
 pub(crate) fn of_lock(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
     let object = mapper.map(name);
     let channel = prefixed("redisson_lock__channel", &object);
     let fence = format!("{}:{client_id}", beside("redisson_lock_fence", &object));
-    let (next, token) = (
-        beside("redisson_lock_next", &object),
-        of_lock_token(&object),
-    );
+    let token = of_lock_token(&object);
+    let line = beside("redisson_lock_turns", &object);
+    let notes = beside("redisson_lock_turns_notes", &object);
     Keys::new(name, object, "hash", channel, fence)
-        .with_beside(next, "string")
         .with_beside(token, "string")
+        .with_turns(line, notes, client_id)
 }
 
 /// The names of a count-down latch. Its channel has braces of its own, whatever stands in the name.
@@ -120,10 +119,10 @@ mod tests {
         assert_eq!(&**lock.record(), "redisson_lock_fence:{door}:id");
         assert_eq!(of_lock_token("door"), "redisson_lock_token:{door}");
         assert_eq!(of_lock_token("a{b}"), "redisson_lock_token:a{b}");
-        for (name, next) in [("door", ":{door}"), ("{door}", "::{door}")] {
+        for (name, line) in [("door", ":{door}"), ("{door}", "::{door}")] {
             let lock = of_lock(name, &NameMapper::default(), "id");
-            let next = format!("redisson_lock_next{next}");
-            assert_eq!(lock.beside().next().map(|key| &**key), Some(&*next));
+            let line = format!("redisson_lock_turns{line}");
+            assert_eq!(lock.turns().map(|keys| &*keys.line), Some(&*line));
         }
         for (name, permits, record) in [
             ("jobs", "{jobs}:timeout", ":{jobs}:id"),

@@ -8,9 +8,11 @@ use std::time::Duration;
 use redisson_semaphore::outside::simulate;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::judge::{Fault, Judge, Rules};
+use super::judge::{Fault, Judge, Object, Rules};
 use super::net::Doings;
-use super::plan::{AdminCall, Death, Layout, LinkFault, Plan, Recipe, Settings, Subject, What};
+use super::plan::{
+    AdminCall, Call, Death, Layout, LinkFault, Plan, Recipe, Settings, Subject, What,
+};
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 
@@ -185,6 +187,17 @@ fn tasks() -> usize {
     metrics.num_alive_tasks()
 }
 
+/// How long it takes until all have had their lock one behind the other, if all want the same.
+fn longest_held(plan: &Plan) -> Duration {
+    const NESTED: u32 = 3;
+    let calls = plan.events.iter().filter_map(|event| match &event.what {
+        What::Call(_, call) if matches!(call.object, Object::Lock(_)) => Some(call),
+        _ => None,
+    });
+    let times = |call: &Call| call.rounds * if call.nested.is_some() { NESTED } else { 1 };
+    calls.map(|call| call.hold * times(call)).sum()
+}
+
 /// Healing, liveness, quiet, and the end.
 async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     let began = Instant::now();
@@ -193,7 +206,7 @@ async fn last_act(world: &RefCell<World>, judge: &Mutex<Judge>, plan: &Plan) {
     judge.lock().unwrap().heals();
     // What the dead had on record comes back as long as somebody uses it.
     world.borrow().look_in();
-    let limit = Instant::now() + LIVENESS;
+    let limit = Instant::now() + LIVENESS.max(longest_held(plan));
     let mut next_look = Instant::now() + LATE;
     loop {
         sleep(Duration::from_millis(500)).await;

@@ -29,6 +29,7 @@ pub(super) async fn examine(looker: &Looker, user: Option<&str>, uses: &Uses) ->
         (Kind::Semaphore, &uses.semaphores),
         (Kind::Turns, &uses.semaphores),
         (Kind::Lock, &uses.locks),
+        (Kind::LockTurns, &uses.locks),
     ] {
         let any = [ANY.to_owned()];
         let names: &[String] = if given.is_empty() { &any } else { given };
@@ -66,6 +67,8 @@ enum Kind {
     /// Of a semaphore, between processes. It works without.
     Turns,
     Lock,
+    /// The same of a lock.
+    LockTurns,
 }
 
 impl Kind {
@@ -74,6 +77,7 @@ impl Kind {
             Kind::Semaphore => "semaphore",
             Kind::Turns => "turns at semaphore",
             Kind::Lock => "lock",
+            Kind::LockTurns => "turns at lock",
         }
     }
 
@@ -81,7 +85,7 @@ impl Kind {
     fn channel(&self, name: &str) -> String {
         match self {
             Kind::Semaphore | Kind::Turns => names::semaphore_channel(name),
-            Kind::Lock => names::lock_channel(name),
+            Kind::Lock | Kind::LockTurns => names::lock_channel(name),
         }
     }
 
@@ -101,39 +105,17 @@ impl Kind {
                 all.push(words(&["INCRBY", name, "1"]));
                 all
             }
-            Kind::Turns => {
-                let (turns, notes) = (names::turns(name), names::turns_notes(name));
-                let own_channel = format!("{turns}:{ANY}");
-                vec![
-                    words(&["TIME"]),
-                    words(&["ZADD", &turns, "1", "m"]),
-                    words(&["ZRANGE", &turns, "0", "1"]),
-                    words(&["ZREM", &turns, "m"]),
-                    words(&["ZCARD", &turns]),
-                    words(&["HLEN", &notes]),
-                    words(&["HGET", &notes, "f"]),
-                    words(&["HSET", &notes, "f", "1"]),
-                    words(&["HDEL", &notes, "f"]),
-                    words(&["PEXPIRE", &turns, "1"]),
-                    words(&["PEXPIRE", &notes, "1"]),
-                    words(&["SUBSCRIBE", &turns]),
-                    words(&["PUBLISH", &own_channel, "1"]),
-                ]
-            }
+            Kind::Turns => turns(&names::turns(name), &names::turns_notes(name)),
+            Kind::LockTurns => turns(&names::lock_turns(name), &names::lock_turns_notes(name)),
             Kind::Lock => {
                 let (fence, token) = (names::lock_fence(name, ANY), names::fencing_token(name));
-                let next = names::lock_next(name);
                 let mut all = around(&self.channel(name));
                 all.extend([
                     words(&["GET", &fence]),
                     words(&["SET", &fence, "1"]),
                     words(&["GET", &token]),
                     words(&["INCR", &token]),
-                    words(&["TIME"]),
-                    words(&["GET", &next]),
-                    words(&["SET", &next, "1"]),
-                    words(&["DEL", &next]),
-                    words(&["EXISTS", name, &fence, &next]),
+                    words(&["EXISTS", name, &fence]),
                     words(&["DEL", name]),
                     words(&["HSET", name, "f", "1"]),
                     words(&["HGET", name, "f"]),
@@ -162,13 +144,33 @@ impl Kind {
                 format!("~redisson_sc*:{inside}*"),
                 format!("&redisson_sc*:{inside}*"),
             ],
-            Kind::Lock => vec![
+            Kind::Lock | Kind::LockTurns => vec![
                 format!("~{name}"),
                 format!("~redisson_lock_*:{inside}*"),
-                format!("&redisson_lock__channel:{inside}"),
+                format!("&redisson_lock_*:{inside}*"),
             ],
         }
     }
+}
+
+/// What keeps turns, by the names of a line and its notes.
+fn turns(line: &str, notes: &str) -> Vec<Vec<String>> {
+    let own_channel = format!("{line}:{ANY}");
+    vec![
+        words(&["TIME"]),
+        words(&["ZADD", line, "1", "m"]),
+        words(&["ZRANGE", line, "0", "1"]),
+        words(&["ZREM", line, "m"]),
+        words(&["ZCARD", line]),
+        words(&["HLEN", notes]),
+        words(&["HGET", notes, "f"]),
+        words(&["HSET", notes, "f", "1"]),
+        words(&["HDEL", notes, "f"]),
+        words(&["PEXPIRE", line, "1"]),
+        words(&["PEXPIRE", notes, "1"]),
+        words(&["SUBSCRIBE", line]),
+        words(&["PUBLISH", &own_channel, "1"]),
+    ]
 }
 
 /// What every object needs.
@@ -243,7 +245,7 @@ impl Missing {
         let grants = grants.join(" ");
         let advice = format!("ACL SETUSER {user} {grants}");
         match kind {
-            Kind::Turns => {
+            Kind::Turns | Kind::LockTurns => {
                 let found =
                     format!("{what}: some are missing: who is near and busy is served first");
                 Finding::note(ABOUT, found, advice)

@@ -28,14 +28,15 @@ pub(crate) fn permit_leases(name: &str) -> String {
 }
 
 /// Keys of this crate alone, one beside each object that has it.
-const SINGLE: [&str; 7] = [
+const SINGLE: [&str; 8] = [
     "redisson_sc_turns",
     "redisson_sc_turns_notes",
     "redisson_sc_held",
     "redisson_sc_alive",
     "redisson_sc_leased_turns",
     "redisson_sc_leased_turns_notes",
-    "redisson_lock_next",
+    "redisson_lock_turns",
+    "redisson_lock_turns_notes",
 ];
 /// Those of which each client has its own.
 const OF_CLIENTS: [&str; 4] = [
@@ -86,18 +87,23 @@ pub(crate) fn watched_by_alive(key: &str) -> Option<&str> {
     }
 }
 
+/// Who waits for turns at a semaphore.
 pub(crate) fn turns(name: &str) -> String {
     beside("redisson_sc_turns", name)
 }
 
-/// What is known of those who wait for their turns.
+/// What is known of those who do.
 pub(crate) fn turns_notes(name: &str) -> String {
     beside("redisson_sc_turns_notes", name)
 }
 
-/// Who of those who wait for a lock is next.
-pub(crate) fn lock_next(name: &str) -> String {
-    beside("redisson_lock_next", name)
+/// The same at a lock.
+pub(crate) fn lock_turns(name: &str) -> String {
+    beside("redisson_lock_turns", name)
+}
+
+pub(crate) fn lock_turns_notes(name: &str) -> String {
+    beside("redisson_lock_turns_notes", name)
 }
 
 /// A client's last call on a semaphore.

@@ -46,7 +46,7 @@ pub(super) struct Inner<P: Primitive> {
     timer: Timer,
     /// Counted as busy in the core.
     pub(super) busy: bool,
-    /// While a call is to be made later: it is, though the last handle may have gone.
+    /// While a call is to be made later, or what is known of others counts: the last handle may have gone.
     kept: Option<Arc<Line<P>>>,
     /// The channels that were heard when the last batch departed that was answered.
     heard: Vec<String>,
@@ -327,7 +327,8 @@ impl<P: Primitive> Line<P> {
 
     /// Ends a change after which something may be due earlier than before.
     pub(super) fn unlock(&self, mut inner: Locked<'_, P>) {
-        if inner.state.waiters.is_empty() && !inner.state.has_plans() && inner.kept.is_none() {
+        let stays = inner.state.has_plans() || inner.state.remembers().is_some();
+        if inner.state.waiters.is_empty() && !stays && inner.kept.is_none() {
             return;
         }
         self.keep_as_needed(&mut inner);
@@ -340,9 +341,9 @@ impl<P: Primitive> Line<P> {
         }
     }
 
-    /// Others may depend on a call that is to be made later. Whoever calls holds the line, too.
+    /// Others may depend on a call that is to be made later; or on what is known of them. Whoever calls holds the line, too.
     pub(super) fn keep_as_needed(&self, inner: &mut Inner<P>) {
-        inner.kept = match inner.state.has_plans() {
+        inner.kept = match inner.state.has_plans() || inner.state.remembers().is_some() {
             true => self.itself.upgrade(),
             false => None,
         };

@@ -177,11 +177,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         None
     }
 
-    /// Until when nobody asks but those whose time is up, whatever the reason: others are to be served before.
-    fn rests(&self, _now: Instant) -> Option<Instant> {
-        None
-    }
-
     /// What is known of a call that would depart with `batch`, so that it need not be sent. It was made at `since`.
     fn settled(
         &mut self,
@@ -332,6 +327,12 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         false
     }
 
+    /// Until when it is worth something what is known of others, though the last handle may have gone: another one may be made for the
+    /// next call.
+    fn remembers(&self) -> Option<Instant> {
+        None
+    }
+
     /// What is to be done when nothing is locked any more: those are told who wait for what the objects of a client share.
     fn after(&mut self) -> Option<fn(&Arc<Line<Self>>)> {
         None
@@ -349,8 +350,6 @@ pub(crate) enum Look {
     Now,
     /// When so much time has passed.
     After(Duration),
-    /// The same, and not when an earlier reason said.
-    Instead(Duration),
 }
 
 /// What travels together: the calls in their order, then the questions of those who wait.

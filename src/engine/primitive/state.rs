@@ -225,7 +225,7 @@ impl<P: Primitive> State<P> {
         self.note(look, now);
         let asks = look != Look::No;
         let ticket = self.waiters.join(want, reply, deadline, asks, now);
-        if matches!(look, Look::After(_) | Look::Instead(_)) {
+        if matches!(look, Look::After(_)) {
             // An earlier answer says so, and it is to hear when that is over; it is told of an outage as who has not been answered.
             self.waits_unasked = true;
             self.told = ticket + 1;
@@ -332,13 +332,18 @@ impl<P: Primitive> State<P> {
                 let earlier = self.look_at.into_iter().chain(then).min();
                 self.look_at = earlier;
             }
-            Look::Instead(time) => self.look_at = now.checked_add(time),
         }
     }
 
     /// Whether a call is to be made though nobody asks for it.
     pub(super) fn has_plans(&self) -> bool {
         self.later.is_some() || self.aside.is_some()
+    }
+
+    /// Until when the line is kept for what is known of others.
+    pub(super) fn remembers(&self) -> Option<Instant> {
+        let until = self.primitive.remembers().filter(|_| !self.closed);
+        until.filter(|until| *until > Instant::now())
     }
 
     /// When something is to be done though nothing happens.
@@ -348,7 +353,7 @@ impl<P: Primitive> State<P> {
         let deadline = self.waiters.first_deadline();
         let aside = self.aside.as_ref().map(|aside| aside.until);
         let all = look.into_iter().chain(deadline).chain(later).chain(aside);
-        all.min()
+        all.chain(self.remembers()).min()
     }
 
     /// That time may have come.
@@ -491,12 +496,7 @@ impl<P: Primitive> State<P> {
 
     /// Lets those travel along who have a reason to.
     fn ask(&mut self, batch: &mut Batch<P>) {
-        let now = batch.departed.timer();
-        let mut looks = std::mem::take(&mut self.look);
-        if looks && let Some(until) = self.primitive.rests(now) {
-            self.note(Look::After(until.saturating_duration_since(now)), now);
-            looks = false;
-        }
+        let looks = std::mem::take(&mut self.look);
         let State {
             primitive, waiters, ..
         } = self;

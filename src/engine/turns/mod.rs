@@ -55,6 +55,10 @@
 //! Who only tries (`try_acquire`) takes what is free; and so does a client's first call on an object, as it has not heard yet that anybody
 //! waits: beside processes that live for one call each a large request may wait for ever.
 //!
+//! To all this a lock is a semaphore of one permit, of which its owner's unlock is the release.
+//!
+//! What a client knows of others it keeps for 5 s behind the last handle: another one may be made for each call.
+//!
 //! # What is stored
 //!
 //! Written by `lua/engine/line.lua` and, field `*`, `lua/semaphore/strangers.lua` where others listen, and only then. It vanishes within a minute
@@ -62,7 +66,7 @@
 //!
 //! | Where | What |
 //! |---|---|
-//! | zset `redisson_sc_turns:{name}` (`redisson_sc_turns::name` where the name has braces of its own) | the line: a client's id; when its first caller came |
+//! | zset `redisson_sc_turns:{name}` (`redisson_sc_turns::name` where the name has braces of its own; of locks `redisson_lock_turns:{name}`) | the line: a client's id; when its first caller came |
 //! | hash `redisson_sc_turns_notes:{name}`, field of a client's id | six numbers: how many permits its first caller wants; when it last asked; since when it has been told, or 0; its patience; since when, or from when on, it stops the line, or 0; its first caller's ticket |
 //! | field `+` | when somebody who is far away may be told again |
 //! | field `=` | when somebody may stop the line again |
@@ -73,7 +77,7 @@
 //!
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
 //! callers; permits and answers do not depend on it: once-only execution has a key of its own
-//! ([`once`](super::once)). As long as a key of another type stands in the line's place there are no turns. Where the server does not let it be written, or expire, there are no turns, and callers take
+//! ([`once`](super::once)). A key of another type in the line's place, or the notes', is deleted by the next who waits. Where the server does not let it be written, or expire, there are no turns, and callers take
 //! what is free; every ten seconds that is tried again. A script reads the first 64 of a line at the most. The notes hold
 //! 10,000 clients: the next one that comes deletes line and notes, and all come anew.
 //!
@@ -157,7 +161,7 @@ pub(crate) struct Turns {
     told_until: Option<Instant>,
     /// It does not hear any more when its turn has come, as the line might not be kept.
     has_left: bool,
-    /// When it looks at a message that others were to answer.
+    /// It looks later at a message that others were to answer; when that was heard.
     late_look: Option<Instant>,
 }
 
@@ -204,6 +208,13 @@ impl Turns {
     /// Whether the rule is to be kept.
     pub(crate) fn others_listen(&self) -> bool {
         !self.off && self.others > 0
+    }
+
+    /// Until when that counts where no caller is there.
+    pub(crate) fn remembers(&self) -> Option<Instant> {
+        self.learned
+            .filter(|_| self.others_listen())
+            .map(|learned| learned + COMPANY)
     }
 
     /// Whether a release may serve callers of this process without Redis, the first of whom came at `came`
@@ -332,9 +343,8 @@ impl Turns {
         if self.late_look.is_some() {
             return Look::No;
         }
-        let delay = self.late(now);
-        self.late_look = Some(now + delay);
-        Look::After(delay)
+        self.late_look = Some(now);
+        Look::After(self.late(now))
     }
 
     /// Of those who were counted fewer may be left with each second.
@@ -411,6 +421,10 @@ impl Turns {
         if asked {
             self.near = false;
             self.held = false;
+            // The answer may be older than the message, and the others may not be there any more.
+            if let Some(heard) = self.late_look.take_if(|heard| *heard > sent) {
+                self.missed = Some(heard).filter(|_| waiting);
+            }
             self.late_look = None;
             // A question that was under way may have been answered before the line began.
             let in_line = self.in_line;

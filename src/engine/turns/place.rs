@@ -35,6 +35,8 @@ pub(crate) struct Place {
     hears: bool,
     /// It is about to leave the line of all clients.
     leaves: bool,
+    /// Strangers announce everything by a zero.
+    zeros: bool,
 }
 
 /// What the server has said of a batch.
@@ -80,7 +82,16 @@ impl Place {
             listened: false,
             hears: false,
             leaves: false,
+            zeros: false,
         })
+    }
+
+    /// The same where all that strangers announce is a zero; else one follows the announcement of several permits.
+    pub(crate) fn of_zeros(self) -> Self {
+        Place {
+            zeros: true,
+            ..self
+        }
     }
 
     /// From now on this client takes what it can get.
@@ -91,6 +102,11 @@ impl Place {
     /// Whether the clients that wait take turns, and this one with them.
     pub(crate) fn is_kept(&self, now: Instant) -> bool {
         self.turns.takes_part(now)
+    }
+
+    /// The line, if this client may stand in it.
+    pub(crate) fn line(&self, now: Instant) -> Option<&Arc<str>> {
+        self.is_kept(now).then_some(&self.names.line)
     }
 
     /// Who is taken for somebody who does not take part costs less than one who is not known to listen: so the channel of all
@@ -148,8 +164,7 @@ impl Place {
                 }
             }
             Wake::Message(payload) => {
-                // A zero follows the announcement of the same permits.
-                if payload != b"0" {
+                if self.zeros || payload != b"0" {
                     self.turns.heard();
                 }
                 self.turns.message(now)
@@ -166,6 +181,11 @@ impl Place {
             }
             Wake::Look | Wake::Refused(_) => Look::No,
         }
+    }
+
+    /// Until when it counts what is known of others, though nobody may wait.
+    pub(crate) fn remembers(&self) -> Option<Instant> {
+        self.turns.remembers()
     }
 
     /// Who can't be told can't take part. Whether that is what `channel` is for.

@@ -280,6 +280,31 @@ fn who_leaves_a_message_to_others_looks_later_and_once() {
 }
 
 #[test]
+fn an_answer_that_is_older_than_a_message_is_no_answer_to_it() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    let crowd = || verdict("turn:0:0:0:0:0:1000000000:0");
+    turns.answered(crowd(), true, true, now, now);
+    let (sent, heard) = (now + PATIENCE, now + 2 * PATIENCE);
+    assert!(matches!(turns.message(heard), Look::After(_)));
+    turns.answered(crowd(), true, true, sent, heard);
+    assert!(turns.is_called(), "it asks once more");
+    turns.answered(crowd(), true, true, heard, heard);
+    assert!(!turns.is_called());
+    assert!(matches!(turns.message(heard), Look::After(_)));
+    turns.answered(crowd(), true, true, heard, heard);
+    assert!(!turns.is_called(), "that one was newer");
+}
+
+#[test]
+fn what_is_known_of_others_counts_for_a_while() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.seen(0, now);
+    assert_eq!(turns.remembers(), None, "alone");
+    turns.seen(1, now);
+    assert_eq!(turns.remembers(), Some(now + COMPANY));
+}
+
+#[test]
 fn a_count_is_worth_less_with_each_second() {
     let (mut turns, now) = (Turns::default(), Instant::now());
     turns.answered(verdict("turn:0:0:0:0:0:1000000000:0"), true, true, now, now);

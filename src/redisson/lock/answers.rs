@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::primitive::{Held, Lock, renewed};
-use super::steps::{Claim, Granted, Known, Reply, Step, StepAnswer};
+use super::steps::{Answer, Claim, Granted, Known, Reply, Step, StepAnswer};
 use crate::api::Hold;
 use crate::engine::holds::{Count, Term};
 use crate::engine::once::{refused, refused_in_doubt};
 use crate::engine::primitive::{Batch, Done, Got, Look, Verdict};
+use crate::engine::turns::{Said, Standing};
 use crate::error::{Error, Result};
 use crate::transport::Refusal;
 
@@ -19,8 +20,6 @@ struct Seen {
     freed: bool,
     /// An owner did not hold what it gave back, or nobody held what was to be taken away.
     lost: bool,
-    /// Others have it.
-    busy: bool,
     /// In what time it comes to its end, if nobody renews it or gives it back.
     ends: Option<Duration>,
 }
@@ -32,26 +31,41 @@ impl Seen {
             StepAnswer::Released(0) | StepAnswer::Forced(true) => self.freed = true,
             StepAnswer::Released(_) => self.ends = Some(known.lease),
             StepAnswer::NotHeld | StepAnswer::Forced(false) => self.lost = true,
-            StepAnswer::Busy { .. } => self.busy = true,
             _ => {}
         }
     }
 }
 
 impl Lock {
-    /// Notes what the server has answered to the steps of `batch`, and how many hear the channel, where that was learned.
+    /// Notes what the server has answered to the steps of `batch`; `None` where the word about turns makes no sense.
     pub(super) fn arrive(
         &mut self,
         batch: &Batch<Self>,
-        listeners: Option<u64>,
-        answers: Vec<StepAnswer>,
-    ) -> Verdict<Self> {
+        answer: Answer<'_>,
+    ) -> Option<Verdict<Self>> {
         let (under_way, now) = (std::mem::take(&mut self.under_way), batch.answered);
-        self.round_trip = now.saturating_duration_since(batch.sent.timer());
-        if let Some(listeners) = listeners {
-            let own = u64::from(batch.hears_at_last(self.keys.channel()));
-            self.sharing.told(listeners.saturating_sub(own));
-        }
+        let Answer {
+            listeners,
+            steps: answers,
+            turn,
+        } = answer;
+        let served = answers.iter().skip(batch.calls.len()).zip(&batch.asks);
+        let served =
+            served.filter(|(answer, ask)| !ask.last && matches!(answer, StepAnswer::Taken(..)));
+        let Standing {
+            held: left_to_others,
+            comes,
+            look: tend,
+            ..
+        } = self.place.answered(Said {
+            listeners,
+            word: turn,
+            asked: batch.asks.iter().any(|ask| !ask.last),
+            waiting: self.report(batch).waiting > served.count(),
+            again: batch.unanswered.is_some(),
+            sent: batch.departed.timer(),
+            now,
+        })?;
         let forced = answers.contains(&StepAnswer::Forced(true));
         if doubtful(batch) || forced {
             // It has left a fence.
@@ -70,7 +84,7 @@ impl Lock {
                 return Done::Again;
             }
             seen.note(&answer, &known);
-            is_taken = matches!(answer, StepAnswer::Busy { .. } | StepAnswer::Taken(..));
+            is_taken = matches!(answer, StepAnswer::Busy(_) | StepAnswer::Taken(..));
             match self.settle(batch, step, answer, &known) {
                 Ok(reply) => Done::Reply(reply),
                 Err(error) => Done::Failed(error.into()),
@@ -78,22 +92,13 @@ impl Lock {
         });
         let replies: Vec<_> = replies.collect();
         self.taken = (is_taken && !again).then_some(batch.sent.timer());
-        let grants = batch.asks.iter().zip(&mut answers);
-        let grants = grants.map(|(ask, ((step, known), answer))| {
-            match answer {
-                StepAnswer::Busy { next, .. } => self.herd.lost(self.sharing.others(), next),
-                StepAnswer::Taken(..) => self.herd.won(),
-                _ => {}
-            }
+        let grants = answers.map(|((step, known), answer)| {
             if self.is_to_be_asked_again(&step, &answer, &known) {
                 return Got::Again;
             }
             seen.note(&answer, &known);
-            if let StepAnswer::Busy { ttl, .. } = answer {
+            if let StepAnswer::Busy(ttl) = answer {
                 seen.ends = ttl;
-            }
-            if ask.last || matches!(answer, StepAnswer::Taken(..)) {
-                self.last_seen = Some(now);
             }
             match self.settle(batch, step, answer, &known) {
                 Ok(Reply::Taken(granted)) => Got::Granted(granted),
@@ -103,32 +108,26 @@ impl Lock {
         });
         let grants: Vec<_> = grants.collect();
         let held = self.holds.is_held(self.keys.object());
-        if under_way.echo && !forced && (held || !seen.freed) {
-            self.sharing.no_echo();
-        }
         // A millisecond that Redis rounds off, and the way there.
         let ends = seen.ends.map(|ends| ends + Duration::from_millis(1));
         self.held = ends.filter(|_| held).map(|ends| Held {
             fresh_until: now + self.times.window,
             ends: now + ends,
         });
-        let mut look = ends.map_or(Look::No, Look::Instead);
-        if seen.busy && !held {
-            self.sharing.others_have_it();
-        } else if (seen.freed || seen.lost) && !held {
-            if seen.freed {
-                self.sharing.freed(now, self.times.window);
-            }
-            look = self.look_when_others_had_it(now);
-        }
-        Verdict {
+        let look = if comes || (seen.freed || seen.lost) && !held && !left_to_others {
+            Look::Now
+        } else {
+            // All who wait know when it comes to its end: not all look then.
+            ends.map_or(Look::No, |ends| Look::After(ends + self.place.delay(now)))
+        };
+        Some(Verdict {
             replies,
             grants,
             look,
             stopped: None,
-            later: None,
+            later: tend.map(|pause| (pause, Step::Tend)),
             owed: None,
-        }
+        })
     }
 
     /// Whether nothing was done, and another sending will do.
@@ -158,13 +157,14 @@ impl Lock {
         let doubtful = doubtful(batch);
         let (holds, key, until) = (&self.holds, self.keys.object(), batch.sent + known.lease);
         match (step, answer) {
-            (Step::Acquire(claim), StepAnswer::Taken(count, token)) => Ok(Reply::Taken(
-                self.granted(batch, claim, count, token, known),
-            )),
-            (Step::Acquire(claim), StepAnswer::Busy { .. }) => {
+            (Step::Acquire(claim), StepAnswer::Taken(_, token)) => {
+                Ok(Reply::Taken(self.granted(batch, claim, token, known)))
+            }
+            (Step::Acquire(claim), StepAnswer::Busy(_) | StepAnswer::Left) => {
                 holds.lost(key, &claim.owner);
                 Ok(Reply::Busy)
             }
+            (Step::Tend, StepAnswer::Tended) => Ok(Reply::Tended),
             (Step::Release(owner, _), StepAnswer::Released(left)) => {
                 holds.released(key, &owner, known.number, (left > 0).then_some(until));
                 Ok(Reply::Released)
@@ -213,22 +213,11 @@ impl Lock {
     }
 
     /// Notes that `claim`'s owner has taken the lock.
-    fn granted(
-        &mut self,
-        batch: &Batch<Self>,
-        claim: Claim,
-        count: u32,
-        token: u64,
-        known: &Known,
-    ) -> Granted {
+    fn granted(&mut self, batch: &Batch<Self>, claim: Claim, token: u64, known: &Known) -> Granted {
         let Claim { owner, term, .. } = claim;
         let (key, until) = (self.keys.object(), batch.sent + known.lease);
         let renewing = renewed(self.times.watchdog);
         let (lease, id) = self.holds.taken(key, &owner, term, until, renewing);
-        if count == 1 {
-            self.sharing.granted(batch.answered, self.times.window);
-            self.unserved_since = Some(batch.answered);
-        }
         self.taken_by = Some(Arc::clone(&owner));
         self.renews |= term == Term::Watched;
         let token = claim.fenced.then_some(token);

@@ -3,9 +3,7 @@
 mod answers;
 mod fenced;
 mod handle;
-mod herd;
 mod primitive;
-mod sharing;
 mod steps;
 mod under_way;
 
@@ -13,6 +11,8 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use self::steps::{Claim, Reply, Step};
 pub use fenced::RFencedLock;
@@ -60,30 +60,27 @@ static STEPS: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOCK));
 ///
 /// # Waiting
 ///
-/// The callers of one client are served in the order of their arrival, and only the first of them asks Redis. It is
-/// woken by the channel, by this client's own unlocks, when the holder's time to live has ended, when the
+/// Callers are served in the order of their arrival, to within a few milliseconds, in whichever client of this crate they wait, and
+/// JVMs are given an equal share: a lock is a semaphore of one permit to the [rule of turns](crate::guide::turns). Of a client only the
+/// first asks Redis. It is woken when it is its turn, when the holder's time to live has ended, when the
 /// subscription was made anew, and looks by itself every few seconds
-/// ([`safety_interval`](crate::ClientBuilder::safety_interval)). When an owner of this client unlocks, the
-/// next one takes the lock in the same script.
+/// ([`safety_interval`](crate::ClientBuilder::safety_interval)). When an owner of this client unlocks, and the next one is of this
+/// client, too, that one takes the lock in the same script.
 ///
-/// A client that wants the lock all the time leaves it to others that listen for it: when it has come back to this client
-/// for [`local_hand_over`](crate::ClientBuilder::local_hand_over), the next turns are theirs, as many as they are. They
-/// have 5 ms to take each, up to 80 ms where nobody was that fast, and if they do not, they are offered fewer for a while.
-/// A client whose callers have waited in vain for five seconds is next: those who wait in other clients leave the free lock to it for
-/// three of its round trips and 20 ms, up to 2 s. `try_lock`, and the last try of a timed call, take the lock whenever it is free,
-/// and JVMs know nothing of it.
+/// `try_lock`, and the last try of a timed call, take the lock whenever it is free.
 ///
 /// # In Redis
 ///
 /// | | |
 /// |---|---|
 /// | key `name` | hash: the owner that holds the lock, `<client id>:<number>`, and how often it does; with a time to live |
-/// | channel `redisson_lock__channel:{name}` | `0` when the lock has become free |
+/// | channel `redisson_lock__channel:{name}` | `0` when the lock has become free; `+0`, which JVMs read as 0, where clients of this crate take turns |
 /// | key `redisson_lock_fence:{name}:<client id>` | string: left behind only by a call that had to be repeated, so that copies of it which arrive late do no harm, and by one that forced the lock open; vanishes after ten minutes, or four retry windows where that is longer, or is deleted some seconds later, where no copy can arrive |
-/// | key `redisson_lock_next:{name}` | string: which client is next, as its callers have been passed for five seconds; vanishes when it has had the lock, or after five seconds |
+/// | keys `redisson_lock_turns:{name}`, `redisson_lock_turns_notes:{name}` | zset, hash: whose callers wait since when; vanish a minute after their last use |
+/// | channels `redisson_lock_turns:{name}`, `redisson_lock_turns:{name}:<client id>` | whose turn it is |
 ///
-/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the last two keys begin with
-/// `redisson_lock_fence::` and `redisson_lock_next::`. Scripts: `lua/lock/`.
+/// `name` is the mapped name; where it contains a `{`, no braces are put around it, and the names of fence and turns begin with
+/// `redisson_lock_fence::` and so on. Scripts: `lua/lock/`.
 ///
 /// # Errors
 ///
@@ -251,6 +248,7 @@ impl RLock {
             term,
             fenced: self.fenced,
             waits: false,
+            since: Instant::now(),
         };
         let call = Call::new(self.name(), "lock", wait.into(), Dropped::Withdrawn)
             .about(self.line.keys().object());

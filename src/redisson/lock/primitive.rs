@@ -1,9 +1,9 @@
 //! The lock as a primitive: who asks, and when those who wait look again.
 //!
 //! Callers that wait for the lock stand in a queue of the process, of which only the first one ever asks Redis. When a local
-//! owner unlocks, the next one's turn travels in the same script, which writes the new owner: it costs no round trip more,
-//! and nobody sees the lock free in between. Others get their turn; see [`sharing`](super::sharing). Who only tries does not
-//! wait: it is a call.
+//! owner unlocks, the next one asks in the same script, which writes the new owner where it is its turn: it costs no round trip more,
+//! and nobody sees the lock free in between. Whose turn it is among clients, see [`turns`](crate::engine::turns). Who only tries does
+//! not wait: it is a call.
 //!
 //! # Once only
 //!
@@ -22,15 +22,6 @@
 //!
 //! The usual cases (nobody holds the lock; its owner holds it once) travel as shorter scripts, which need neither
 //! number nor count: they do nothing while there is a fence.
-//!
-//! # Who is next
-//!
-//! A client leaves the lock to others for a time, in which those who are far away may come too late every
-//! time. Once its callers have waited for five seconds, the question of the first one says so, and if it finds the lock
-//! held, and no client is next that has been passed for longer, the key `redisson_lock_next:{name}` names this client: those who
-//! wait in other clients leave the free lock to it then, for three of its round trips and a little. That time begins when the
-//! first of them sees the free lock, so a client that has died costs it once. Calls that do not wait, and JVMs, take the lock all
-//! the same.
 
 use std::str::SplitAsciiWhitespace;
 use std::sync::{Arc, LazyLock};
@@ -38,8 +29,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::herd::Herd;
-use super::sharing::Sharing;
 use super::steps::{self, Claim, Granted, Reply, Step};
 use super::under_way::UnderWay;
 use crate::config::Config;
@@ -49,6 +38,7 @@ use crate::engine::primitive::{
     Ask, Batch, Line, Look, Primitive, Short, Ticket, Verdict, Waiters, Wire,
 };
 use crate::engine::request::{Arg, Request, Script};
+use crate::engine::turns::{Place, Report};
 use crate::engine::wakeups::Wake;
 use crate::error::{Error, Result};
 use crate::lua;
@@ -58,13 +48,6 @@ static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_LOCKS
 /// A script call takes this many steps at the most.
 const MOST_STEPS: usize = 64;
 
-/// Others are served before a client for so long, then it is next.
-const LONGEST_PASSED: Duration = Duration::from_secs(5);
-/// Who comes back within this time has not been away.
-const LONGEST_ABSENCE: Duration = Duration::from_secs(1);
-/// Nobody is waited for longer than this.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(2);
-
 /// What is known of a lock here.
 pub(super) struct Lock {
     pub(super) keys: Keys,
@@ -72,19 +55,16 @@ pub(super) struct Lock {
     pub(super) holds: Arc<Holds>,
     pub(super) times: Times,
     pub(super) under_way: UnderWay,
-    pub(super) sharing: Sharing,
-    pub(super) herd: Herd,
-    /// Since when those who wait have done so in vain, these or those before them; and when somebody last came or left.
-    pub(super) unserved_since: Option<Instant>,
-    pub(super) last_seen: Option<Instant>,
+    /// In the line of all clients.
+    pub(super) place: Place,
+    /// When the caller came who is first when the one that asks has been served.
+    pub(super) next_since: Option<Instant>,
     /// The server has just said that somebody of this client has the lock.
     pub(super) held: Option<Held>,
     /// The last answer says that the lock was taken; to a batch that was sent then or later.
     pub(super) taken: Option<Instant>,
     /// Who has taken it by the last answer.
     pub(super) taken_by: Option<Arc<str>>,
-    /// How long the last answer took.
-    pub(super) round_trip: Duration,
     /// A fence has been left that is there until then.
     pub(super) fenced_until: Option<Instant>,
     /// Something has been taken that is to be renewed.
@@ -122,15 +102,16 @@ pub(super) fn renewed(lease: Duration) -> Renewing {
     }
 }
 
-/// How long the lock is left free for a client to which everything takes so long: it hears of that, and asks.
-fn patience(round_trip: Duration) -> Duration {
-    (3 * round_trip + Duration::from_millis(20)).min(LONGEST_PATIENCE)
-}
-
 fn has_owner(batch: &Batch<Lock>, owner: &str) -> bool {
     let calls = batch.calls.iter().filter_map(|queued| queued.call.owner());
     let asks = batch.asks.iter().map(|ask| &ask.want.owner);
     calls.chain(asks).any(|other| **other == *owner)
+}
+
+/// Who is to have it then is told in the same step.
+fn has_force(batch: &Batch<Lock>) -> bool {
+    let mut calls = batch.calls.iter();
+    calls.any(|queued| matches!(queued.call, Step::Force))
 }
 
 impl Lock {
@@ -144,14 +125,13 @@ impl Lock {
                 record_life: config.record_life(),
             },
             under_way: UnderWay::default(),
-            sharing: Sharing::default(),
-            herd: Herd::default(),
-            unserved_since: None,
-            last_seen: None,
+            place: Place::of(keys, config.safety_interval)
+                .expect("its clients keep turns")
+                .of_zeros(),
+            next_since: None,
             held: None,
             taken: None,
             taken_by: None,
-            round_trip: Duration::ZERO,
             fenced_until: None,
             renews: false,
         }
@@ -169,16 +149,15 @@ impl Lock {
         self.holds.count(self.keys.object(), owner)
     }
 
-    /// For how long others have been served, where that is too long.
-    pub(super) fn passed(&self, now: Instant) -> Option<Duration> {
-        let passed = now.saturating_duration_since(self.unserved_since?);
-        (passed >= LONGEST_PASSED).then_some(passed)
-    }
-
-    /// The lock is free: those who wait look, at once or when others have had their time.
-    pub(super) fn look_when_others_had_it(&self, now: Instant) -> Look {
-        let until = self.sharing.gives_way(now);
-        until.map_or(Look::Now, |until| Look::Instead(until - now))
+    /// What the others are to know of those who wait here. Of these one asks; the next one stands in its place then.
+    pub(super) fn report(&self, batch: &Batch<Self>) -> Report {
+        let report = Report::of(batch, |claim| claim.since);
+        let next = self.next_since.filter(|_| report.named > 0);
+        let waited = |since| batch.departed.timer().saturating_duration_since(since);
+        Report {
+            last: next.map_or(report.last, waited),
+            ..report
+        }
     }
 }
 
@@ -206,13 +185,13 @@ impl Primitive for Lock {
     }
 
     fn is_owed(call: &Step) -> bool {
-        matches!(call, Step::Release(..))
+        matches!(call, Step::Release(..) | Step::Tend)
     }
 
     fn frees(&self, call: &Step) -> bool {
         match call {
             Step::Release(owner, _) => matches!(self.count(owner), Count::Held(..=1) | Count::Over),
-            Step::Force => true,
+            Step::Force | Step::Tend => true,
             Step::Acquire(_) => false,
         }
     }
@@ -223,33 +202,21 @@ impl Primitive for Lock {
 
     /// What a repeated step goes by is its owner's count before it: one step an owner.
     fn fits(&self, batch: &mut Batch<Self>, call: &Step) -> bool {
-        let forces = |call: &Step| matches!(call, Step::Force);
         batch.calls.len() < MOST_STEPS
-            && !forces(call)
-            && !batch.calls.iter().any(|queued| forces(&queued.call))
+            && !matches!(call, Step::Force)
+            && !has_force(batch)
             && !call.owner().is_some_and(|owner| has_owner(batch, owner))
     }
 
     /// There is always room for one: no call waits for another round because of those who wait.
     fn fits_ask(&self, batch: &mut Batch<Self>, ask: &Ask<Self>) -> bool {
         let has_room = batch.asks.is_empty() || batch.calls.len() + batch.asks.len() < MOST_STEPS;
-        has_room && !has_owner(batch, &ask.want.owner)
+        has_room && !has_owner(batch, &ask.want.owner) && !has_force(batch)
     }
 
     /// Behind others there is no reason to ask: whatever wakes the first one leads to all. Who holds the lock already does
     /// not wait for it.
     fn joins(&mut self, want: &Claim, others: &Waiters<Self>, now: Instant) -> Look {
-        if others.is_empty() {
-            self.sharing.wanted_again(now);
-            self.herd.rest();
-            // A caller that comes back has waited all the while.
-            let is_back = |seen| now < seen + LONGEST_ABSENCE;
-            if !self.last_seen.is_some_and(is_back) {
-                self.unserved_since = None;
-            }
-        }
-        self.unserved_since.get_or_insert(now);
-        self.last_seen = Some(now);
         if matches!(self.count(&want.owner), Count::Held(1..) | Count::Over) {
             return Look::Now;
         }
@@ -257,13 +224,9 @@ impl Primitive for Lock {
             return Look::No;
         }
         match self.held.as_ref().filter(|held| now < held.fresh_until) {
-            Some(held) => Look::Instead(held.ends.saturating_duration_since(now)),
-            None => self.look_when_others_had_it(now),
+            Some(held) => Look::After(held.ends.saturating_duration_since(now)),
+            None => Look::Now,
         }
-    }
-
-    fn rests(&self, now: Instant) -> Option<Instant> {
-        self.sharing.gives_way(now)
     }
 
     fn settled(
@@ -279,6 +242,11 @@ impl Primitive for Lock {
                 let is_gone = self.holds.is_gone(key, owner, id.number());
                 is_gone.then(|| Err(self.not_held(owner)))
             }
+            Step::Tend => {
+                let now = batch.departed.timer();
+                let in_vain = !self.place.would_report(now, batch.first_is_known);
+                in_vain.then_some(Ok(Reply::Tended))
+            }
             // There was no room for it in the last batch, and its answer is known.
             Step::Acquire(claim) => {
                 let was_there = self.taken.is_some_and(|sent| since <= sent);
@@ -290,21 +258,22 @@ impl Primitive for Lock {
     }
 
     /// The first; who waits as the owner that holds the lock does not have to wait: it is the first. Nobody, where the lock
-    /// is given back, and others are to have it.
+    /// is given back by a client that takes no turns: others see it free in between.
     fn asks<'a>(
         &mut self,
         batch: &Batch<Self>,
         waiters: &'a Waiters<Self>,
     ) -> Vec<(Ticket, &'a Claim)> {
         let frees = batch.calls.iter().any(|queued| self.frees(&queued.call));
-        let now = batch.departed.timer();
-        if frees && !self.sharing.may_keep(now, self.times.window) {
+        if frees && !self.place.is_kept(batch.departed.timer()) {
             return Vec::new();
         }
         let holder = self.holds.holder(self.keys.object());
         let as_holder = |(_, claim): &(Ticket, &Claim)| Some(&claim.owner) == holder.as_ref();
         let before_others = holder.as_ref().and_then(|_| waiters.iter().find(as_holder));
         let first = before_others.or_else(|| waiters.iter().next());
+        let behind = |(ticket, _): &(Ticket, &Claim)| first.is_some_and(|first| first.0 != *ticket);
+        self.next_since = waiters.iter().find(behind).map(|(_, claim)| claim.since);
         first.into_iter().collect()
     }
 
@@ -339,17 +308,18 @@ impl Primitive for Lock {
         let now = batch.departed.timer();
         let fenced = batch.doubtful || self.fenced_until.is_some_and(|until| now < until);
         match &*self.under_way.steps {
-            [(step, known)] if !fenced && self.under_way.passed.is_none() => {
-                steps::usual(step, known, wire.keys).map(Short::Script)
+            [(step, known)] if !fenced && !self.place.reports() => {
+                let listens = batch.hears(self.keys.channel());
+                let line = self.place.line(now).map(|line| (line, listens));
+                steps::usual(step, known, wire.keys, line).map(Short::Script)
             }
             _ => None,
         }
     }
 
-    fn request(&mut self, _: &Batch<Self>, wire: &Wire<'_>) -> Request {
-        let passed = self.under_way.passed;
-        let passed = passed.map(|passed| (passed, patience(self.round_trip)));
-        steps::request(wire, &self.under_way.steps, passed)
+    fn request(&mut self, batch: &Batch<Self>, wire: &Wire<'_>) -> Request {
+        let departed = batch.departed.timer();
+        steps::request(wire, &self.under_way.steps, &self.place, departed)
     }
 
     fn disown(request: &mut Request, number: u64, found: &str) {
@@ -365,8 +335,8 @@ impl Primitive for Lock {
         batch: &Batch<Self>,
         words: &mut SplitAsciiWhitespace<'_>,
     ) -> Option<Verdict<Self>> {
-        let (listeners, answers) = steps::read(words, &self.under_way.steps)?;
-        Some(self.arrive(batch, listeners, answers))
+        let answer = steps::read(words, &self.under_way.steps)?;
+        self.arrive(batch, answer)
     }
 
     fn give_back(granted: Granted) -> Option<Step> {
@@ -380,28 +350,25 @@ impl Primitive for Lock {
         }
     }
 
-    fn left(&mut self, _: Ticket, _: &Claim, _: &Waiters<Self>, now: Instant) -> Option<Step> {
-        self.last_seen = Some(now);
-        None
+    /// A place in the line that nobody stands in holds others up.
+    fn rest(&mut self) -> Option<Step> {
+        self.place.leaves().then_some(Step::Tend)
     }
 
-    /// Of many that wait a few ask at once.
-    fn heard(&mut self, _: &str, wake: &Wake, now: Instant) -> Look {
-        match wake {
-            Wake::Message(_) => {
-                self.sharing.heard(now);
-                let late = self.herd.heard(self.sharing.others_left(), now);
-                return late.map_or(Look::Now, |late| Look::Instead(late - now));
-            }
-            Wake::Look => {}
-            _ => self.sharing.forget_echoes(),
-        }
-        Look::Now
+    fn channels(&self, _own: &str, _waiters: &Waiters<Self>) -> Vec<String> {
+        self.place.channels()
     }
 
-    fn does_without(&mut self, _: &str) -> bool {
-        self.sharing.forget_echoes();
-        false
+    fn heard(&mut self, channel: &str, wake: &Wake, now: Instant) -> Look {
+        self.place.heard(channel, wake, now)
+    }
+
+    fn remembers(&self) -> Option<Instant> {
+        self.place.remembers()
+    }
+
+    fn does_without(&mut self, channel: &str) -> bool {
+        self.place.does_without(channel)
     }
 
     fn after(&mut self) -> Option<fn(&Arc<Line<Self>>)> {

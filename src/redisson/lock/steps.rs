@@ -5,11 +5,14 @@ use std::str::SplitAsciiWhitespace;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::api::{Hold, HoldId};
 use crate::engine::holds::{Count, Term};
 use crate::engine::keys::Keys;
 use crate::engine::primitive::Wire;
 use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
+use crate::engine::turns::Place;
 use crate::lua;
 use crate::transport::Refusal;
 
@@ -32,8 +35,10 @@ pub(super) struct Claim {
     pub(super) term: Term,
     /// Asks for a fencing token.
     pub(super) fenced: bool,
-    /// Leaves the free lock to a client that is next.
+    /// By the rule of turns.
     pub(super) waits: bool,
+    /// When its caller came.
+    pub(super) since: Instant,
 }
 
 /// What a caller asks for.
@@ -43,6 +48,8 @@ pub(super) enum Step {
     /// One hold of an owner: this one and no other, or whichever.
     Release(Arc<str>, Option<HoldId>),
     Force,
+    /// Looks whether those come whose turn it is, or leaves the line of all clients.
+    Tend,
 }
 
 impl Step {
@@ -52,6 +59,7 @@ impl Step {
             Step::Acquire(_) => "lock",
             Step::Release(..) => "unlock",
             Step::Force => "force_unlock",
+            Step::Tend => "lock",
         }
     }
 
@@ -59,7 +67,7 @@ impl Step {
         match self {
             Step::Acquire(claim) => Some(&claim.owner),
             Step::Release(owner, _) => Some(owner),
-            Step::Force => None,
+            Step::Force | Step::Tend => None,
         }
     }
 
@@ -77,6 +85,7 @@ pub(super) enum Reply {
     Released,
     /// Whether there was anything to take away.
     Forced(bool),
+    Tended,
 }
 
 /// What an owner has taken.
@@ -116,13 +125,18 @@ pub(super) struct Known {
     pub(super) number: Option<u64>,
 }
 
-/// The short form of `step` alone, where it is a usual case.
-pub(super) fn usual(step: &Step, known: &Known, keys: &Keys) -> Option<Request> {
+/// The short form of `step` alone, where it is a usual case. `line`: that of the clients with whom this one takes turns, and whether it
+/// is one of those who listen.
+pub(super) fn usual(
+    step: &Step,
+    known: &Known,
+    keys: &Keys,
+    line: Option<(&Arc<str>, bool)>,
+) -> Option<Request> {
     let (lock, fence, channel) = (keys.object(), keys.record(), keys.channel());
     let (script, script_keys, args) = match step {
         Step::Acquire(claim) if known.holds == Count::Held(0) && !claim.fenced => {
-            let next = keys.beside().next()?;
-            let mut script_keys = vec![Arc::clone(lock), Arc::clone(fence), Arc::clone(next)];
+            let mut script_keys = vec![Arc::clone(lock), Arc::clone(fence)];
             let mut args = vec![
                 Arg::Text(Arc::clone(&claim.owner)),
                 Arg::millis(known.lease),
@@ -130,6 +144,10 @@ pub(super) fn usual(step: &Step, known: &Known, keys: &Keys) -> Option<Request> 
             if claim.waits {
                 script_keys.push(Arc::clone(channel));
                 args.push(Arg::Publish);
+                if let Some((line, listens)) = line {
+                    script_keys.push(Arc::clone(line));
+                    args.push(Arg::Number(listens.into()));
+                }
             }
             (&TAKE, script_keys, args)
         }
@@ -143,37 +161,33 @@ pub(super) fn usual(step: &Step, known: &Known, keys: &Keys) -> Option<Request> 
     Some(Request::script(script, script_keys, args))
 }
 
-/// The request for any steps. `passed`: the client has been passed for so long that it is to be next, and the lock is left free
-/// for it for the second time.
+/// The request for any steps, in which the report of `place` travels along, where it has one.
 pub(super) fn request(
     wire: &Wire<'_>,
     steps: &[(Step, Known)],
-    passed: Option<(Duration, Duration)>,
+    place: &Place,
+    departed: Instant,
 ) -> Request {
     let keys = wire.keys;
-    let mut beside = keys.beside();
     let mut script_keys = vec![
         Arc::clone(keys.object()),
         Arc::clone(keys.channel()),
         Arc::clone(keys.record()),
     ];
-    script_keys.extend(beside.next().cloned());
+    script_keys.extend(place.keys().cloned());
     if steps.iter().any(|(step, _)| step.is_fenced()) {
-        script_keys.extend(beside.next().cloned());
+        script_keys.extend(keys.beside().cloned());
     }
-    let patience = passed.map_or(Arg::Number(0), |(passed, patience)| {
-        Arg::Text(format!("{} {}", patience.as_millis(), passed.as_millis()).into())
-    });
-    let mut args = Vec::with_capacity(6 + 4 * steps.len());
+    let mut args = Vec::with_capacity(14 + 4 * steps.len());
     args.extend([
         Arg::Publish,
         Arg::Number(0),
         Arg::millis(wire.record_life),
         Arg::Number(0),
         Arg::Word(""),
-        patience,
     ]);
     write(steps, &mut args);
+    place.write(departed, &mut args);
     let forces = |(step, _): &(Step, Known)| matches!(step, Step::Force);
     Request::Script(ScriptCall {
         script: wire.script,
@@ -203,6 +217,7 @@ pub(super) fn write(steps: &[(Step, Known)], args: &mut Vec<Arg>) {
             },
             Step::Release(..) => "release",
             Step::Force => "force",
+            Step::Tend => "tend",
         };
         args.push(Arg::Word(word));
         args.push(match step.owner() {
@@ -240,16 +255,16 @@ fn count(holds: i64) -> Option<u32> {
 pub(super) enum StepAnswer {
     /// How often the owner holds it now, and the token.
     Taken(u32, u64),
-    /// How long the other one may keep it; `None` where it has no time to live. Whether this client is next.
-    Busy {
-        ttl: Option<Duration>,
-        next: bool,
-    },
+    /// How long the other one may keep it; `None` where it has no time to live.
+    Busy(Option<Duration>),
+    /// It is free, and it is the turn of others.
+    Left,
     /// Nothing was done: the owner does not hold it any more.
     Lost,
     Released(u32),
     NotHeld,
     Forced(bool),
+    Tended,
     Refused(String),
 }
 
@@ -261,24 +276,37 @@ impl StepAnswer {
 }
 
 /// Somebody else has it, for so many milliseconds, or without an end.
-fn held_for(millis: i64, next: bool) -> StepAnswer {
-    let ttl = u64::try_from(millis).ok().map(Duration::from_millis);
-    StepAnswer::Busy { ttl, next }
+fn held_for(millis: i64) -> StepAnswer {
+    StepAnswer::Busy(u64::try_from(millis).ok().map(Duration::from_millis))
 }
 
-/// How many hear the channel, where that was learned, and the answers to `steps`. `None` for an answer that
-/// makes no sense.
-pub(super) fn read(
-    words: &mut SplitAsciiWhitespace<'_>,
+/// What a batch was answered.
+#[derive(Debug)]
+pub(super) struct Answer<'a> {
+    /// How many hear the channel, where that was learned.
+    pub(super) listeners: Option<u64>,
+    /// To its steps.
+    pub(super) steps: Vec<StepAnswer>,
+    /// The word about turns.
+    pub(super) turn: Option<&'a str>,
+}
+
+/// Reads the answer to `steps`. `None` for one that makes no sense.
+pub(super) fn read<'a>(
+    words: &mut SplitAsciiWhitespace<'a>,
     steps: &[(Step, Known)],
-) -> Option<(Option<u64>, Vec<StepAnswer>)> {
+) -> Option<Answer<'a>> {
     let listeners = number(words)?;
     let mut answers = Vec::with_capacity(steps.len());
     for (step, _) in steps {
         answers.push(read_step(step, words)?);
     }
-    let all = words.next().is_none();
-    all.then_some((u64::try_from(listeners).ok(), answers))
+    let turn = words.next();
+    words.next().is_none().then(|| Answer {
+        listeners: u64::try_from(listeners).ok(),
+        steps: answers,
+        turn,
+    })
 }
 
 fn number(words: &mut SplitAsciiWhitespace<'_>) -> Option<i64> {
@@ -293,7 +321,8 @@ fn read_step(step: &Step, words: &mut SplitAsciiWhitespace<'_>) -> Option<StepAn
         return (error.len() == length).then(|| StepAnswer::Refused(error.join(" ")));
     }
     Some(match step {
-        Step::Acquire(_) if result == 0 || result == -4 => held_for(extra, result == -4),
+        Step::Acquire(_) if result == 0 => held_for(extra),
+        Step::Acquire(_) if result == -4 => StepAnswer::Left,
         Step::Acquire(_) if result == -3 => StepAnswer::Lost,
         Step::Acquire(_) => {
             let count = count(result).filter(|count| *count > 0)?;
@@ -302,6 +331,7 @@ fn read_step(step: &Step, words: &mut SplitAsciiWhitespace<'_>) -> Option<StepAn
         Step::Release(..) if result == -1 => StepAnswer::NotHeld,
         Step::Release(..) => StepAnswer::Released(count(result)?),
         Step::Force => StepAnswer::Forced(result == 1),
+        Step::Tend => StepAnswer::Tended,
     })
 }
 
@@ -315,6 +345,7 @@ mod tests {
             term: Term::Watched,
             fenced: false,
             waits: false,
+            since: Instant::now(),
         })
     }
 
@@ -325,7 +356,8 @@ mod tests {
             number: None,
         };
         let steps: Vec<_> = steps.iter().map(|step| (step.clone(), known)).collect();
-        super::read(&mut text.split_ascii_whitespace(), &steps)
+        let answer = super::read(&mut text.split_ascii_whitespace(), &steps)?;
+        Some((answer.listeners, answer.steps))
     }
 
     #[test]
@@ -339,20 +371,20 @@ mod tests {
             [
                 StepAnswer::Released(0),
                 StepAnswer::Taken(2, 17),
-                held_for(250, false),
+                held_for(250),
                 StepAnswer::Forced(true)
             ]
         );
         let (listeners, answers) = read("-1 -1 0 0 -1", &steps[..2]).unwrap();
         assert_eq!(listeners, None);
-        assert_eq!(answers, [StepAnswer::NotHeld, held_for(-1, false)]);
+        assert_eq!(answers, [StepAnswer::NotHeld, held_for(-1)]);
         let (_, answers) = read("5 -4 20", &steps[1..2]).unwrap();
-        assert_eq!(answers, [held_for(20, true)]);
+        assert_eq!(answers, [StepAnswer::Left]);
         let (_, answers) = read("-1 -3 0", &steps[1..2]).unwrap();
         assert_eq!(answers, [StepAnswer::Lost]);
         let (_, answers) = read("-1 -2 3 ERR no memory 0 0", &steps[1..3]).unwrap();
         let refused = StepAnswer::Refused("ERR no memory".to_owned());
-        assert_eq!(answers, [refused, held_for(0, false)]);
+        assert_eq!(answers, [refused, held_for(0)]);
     }
 
     #[test]
@@ -361,7 +393,7 @@ mod tests {
             "",
             "-1",
             "-1 1",
-            "-1 1 0 1",
+            "-1 1 0 1 1",
             "-1 -7 0",
             "-1 1 -5",
             "-1 -2 -1",

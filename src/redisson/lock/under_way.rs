@@ -1,41 +1,28 @@
 //! What is noted when a batch departs, and when there is no answer to it.
 
-use std::time::Duration;
-
 use super::primitive::Lock;
 use super::steps::{Claim, Known, Step};
 use crate::engine::holds::{Count, Term};
-use crate::engine::primitive::{Batch, Primitive};
+use crate::engine::primitive::Batch;
 
 /// What was known when the batch under way departed.
 #[derive(Default)]
 pub(super) struct UnderWay {
     /// The calls, then the questions.
     pub(super) steps: Vec<(Step, Known)>,
-    /// If it frees the lock, this client hears of it.
-    pub(super) echo: bool,
-    /// The client has been passed for so long that it is to be next.
-    pub(super) passed: Option<Duration>,
 }
 
 impl Lock {
     pub(super) fn depart(&mut self, batch: &Batch<Self>) {
-        let now = batch.departed.timer();
         self.taken = None;
-        let wants = |call: &Step| matches!(call, Step::Acquire(_));
-        if batch.waiting == 0 && batch.calls.iter().any(|queued| wants(&queued.call)) {
-            self.sharing.wanted_again(now);
+        if batch
+            .calls
+            .iter()
+            .any(|queued| matches!(queued.call, Step::Tend))
+        {
+            self.place.looks();
         }
-        let frees = batch.calls.iter().any(|queued| self.frees(&queued.call));
-        let echo = frees && batch.hears(self.keys.channel());
-        if echo {
-            self.sharing.expect_echo();
-        }
-        let mut passed = None;
-        if batch.asks.iter().any(|ask| !ask.last) {
-            self.herd.is_due(now);
-            passed = self.passed(now);
-        }
+        self.place.departs(batch, self.report(batch));
         let calls = batch.calls.iter().map(|queued| queued.call.clone());
         let asks = batch.asks.iter().map(|ask| {
             Step::Acquire(Claim {
@@ -52,8 +39,6 @@ impl Lock {
         });
         self.under_way = UnderWay {
             steps: steps.collect(),
-            echo,
-            passed,
         };
     }
 
@@ -75,13 +60,13 @@ impl Lock {
             Step::Release(owner, _) => holds
                 .term_without(key, owner, number)
                 .map_or(self.times.watchdog, lease),
-            Step::Force => self.times.watchdog,
+            Step::Force | Step::Tend => self.times.watchdog,
         };
         Known {
             holds: match step {
                 Step::Acquire(claim) => self.count(&claim.owner),
                 Step::Release(owner, _) => holds.count_with(key, owner, number),
-                Step::Force => Count::Held(0),
+                Step::Force | Step::Tend => Count::Held(0),
             },
             lease,
             number,
@@ -100,7 +85,7 @@ impl Lock {
                     holds.departs(key, owner, until, known.lease);
                 }
             }
-            Step::Force => {}
+            Step::Force | Step::Tend => {}
         }
     }
 
@@ -144,9 +129,6 @@ impl Lock {
         let under_way = std::mem::take(&mut self.under_way);
         for (step, known) in &under_way.steps {
             note(self, step, known);
-        }
-        if under_way.echo {
-            self.sharing.no_echo();
         }
     }
 }

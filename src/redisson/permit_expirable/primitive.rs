@@ -272,6 +272,10 @@ impl Primitive for PermitExpirable {
         self.place.heard(channel, wake, now)
     }
 
+    fn remembers(&self) -> Option<Instant> {
+        self.place.remembers()
+    }
+
     fn does_without(&mut self, channel: &str) -> bool {
         self.place.does_without(channel)
     }

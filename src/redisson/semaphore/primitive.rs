@@ -348,6 +348,10 @@ impl Primitive for Permits {
         look
     }
 
+    fn remembers(&self) -> Option<Instant> {
+        self.place.remembers()
+    }
+
     fn does_without(&mut self, channel: &str) -> bool {
         self.place.does_without(channel)
     }

@@ -21,7 +21,11 @@ pub(super) fn come_by_and_by(seed: u64, settings: &mut Settings, events: &mut Ve
         return;
     }
     let object = match rng.u32(..10) {
-        0..6 => settings.one_more_semaphore(rng.i64(1..4)),
+        0..5 => settings.one_more_semaphore(rng.i64(1..4)),
+        5 => {
+            settings.locks = settings.locks.max(1);
+            Object::Lock(0)
+        }
         number => {
             let layout = match number {
                 6..9 => Layout::Expirable,

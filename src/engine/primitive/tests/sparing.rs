@@ -25,7 +25,6 @@ struct Seat {
     in_vain: Option<Instant>,
     /// A place that is left is known to be somebody else's.
     lost: bool,
-    rests: Option<Instant>,
     serves: bool,
     /// A call serves the first who waits.
     hands_over: bool,
@@ -117,10 +116,6 @@ impl Primitive for Seat {
 
     fn joins(&mut self, _: &u32, _: &Waiters<Self>, _: Instant) -> Look {
         self.joins.unwrap_or(Look::Now)
-    }
-
-    fn rests(&self, now: Instant) -> Option<Instant> {
-        self.rests.filter(|until| now < *until)
     }
 
     fn settled(&mut self, _: &Batch<Self>, call: &Call, since: Instant) -> Option<Result<bool>> {
@@ -253,22 +248,7 @@ fn what_is_known_is_not_sent() {
 }
 
 #[test]
-fn who_rests_asks_afterwards_unless_its_time_is_up() {
-    let (mut state, now) = line();
-    let until = now + 10 * SECOND;
-    state.primitive.rests = Some(until);
-    let _first = join(&mut state, now);
-    assert!(state.depart(Moment::now()).is_none());
-    assert!(!state.has_work());
-    assert!(state.alarm().is_some_and(|alarm| alarm <= until));
-    let (reply, _last) = oneshot::channel();
-    state.join(0, reply, Some(now), now);
-    let batch = depart(&mut state);
-    assert!(batch.asks.len() == 1 && batch.asks[0].last);
-}
-
-#[test]
-fn a_time_may_replace_an_earlier_one() {
+fn the_earliest_time_counts() {
     let (mut state, now) = line();
     state.primitive.joins = Some(Look::After(SECOND));
     let _waiter = join(&mut state, now);
@@ -276,8 +256,6 @@ fn a_time_may_replace_an_earlier_one() {
     assert_eq!(state.alarm(), Some(now + SECOND));
     state.note(Look::After(2 * SECOND), now);
     assert_eq!(state.alarm(), Some(now + SECOND));
-    state.note(Look::Instead(2 * SECOND), now);
-    assert_eq!(state.alarm(), Some(now + 2 * SECOND));
 }
 
 #[test]
