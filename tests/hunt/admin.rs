@@ -307,7 +307,7 @@ impl Ledger {
     /// A script of `host` about this has been carried out at `now`: what it has done may come to nothing.
     pub fn is_asked(&mut self, host: Host, now: i64) {
         /// Where so much may have happened nothing is told apart any more.
-        const MOST_WORLDS: usize = 64;
+        const MOST_WORLDS: usize = 4096;
         let state = self.state;
         let Some(client) = self.clients.get_mut(&host) else {
             return;

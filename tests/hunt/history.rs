@@ -10,9 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::judge::{Fault, Judge, Object, Rules};
 use super::net::Doings;
-use super::plan::{
-    AdminCall, Call, Death, Layout, LinkFault, Plan, Recipe, Settings, Subject, What,
-};
+use super::plan::{AdminCall, Call, Death, LinkFault, Plan, Settings, Subject, What};
 use super::trace::Trace;
 use super::world::{self, Sky, World};
 

@@ -228,7 +228,8 @@ impl Judge {
         let now = Instant::now();
         let recorded = &self.ledgers[object].recorded;
         let on_record = &mut self.watched.on_record;
-        on_record.retain(|(number, host), _| *number != object || recorded.contains_key(host));
+        // It is looked as long as somebody is there.
+        on_record.retain(|(number, _), _| *number != object || !recorded.is_empty());
         for host in recorded.keys() {
             on_record.entry((object, *host)).or_insert(now);
         }

@@ -1,4 +1,4 @@
-//! A lock that is held twice, and an unlock whose answer is lost.
+//! A lock that is held twice or again, and an unlock whose answer is lost, or that arrives once more.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{Event, What};
 use crate::judge::Object;
 
 /// Somebody takes a lock of its own twice, and the answer to what it asks about when it lets go for the first time is lost; others wait
-/// for that lock. Drawn apart.
+/// for that lock. Or it takes it again and again, and the first unlock arrives once more. Drawn apart.
 pub(super) fn is_let_go(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x006e_6573_7465_6400);
     if !chance(rng, 8) {
@@ -32,8 +32,24 @@ pub(super) fn is_let_go(seed: u64, settings: &mut Settings, events: &mut Vec<Eve
         let at = begins + after;
         events.push(Event { at, what });
     };
+    let there_and_back = settings.latency[place] * 2;
+    if rng.bool() {
+        let again = Call {
+            rounds: 3,
+            one_owner: true,
+            ..call
+        };
+        happens(Duration::ZERO, What::Call(place, again));
+        let unlocks = hold + there_and_back.mul_f64(rng.f64());
+        let copy = LinkFault::LateCopy(millis(rng, 20..200));
+        happens(unlocks, What::Link(place, copy));
+        return;
+    }
+    // What ends first is not to end the other.
+    settings.watchdog = settings.watchdog.max(Duration::from_secs(3));
+    let lease = rng.bool().then(|| millis(rng, 100..900));
     let twice = Call {
-        nested: Some((None, rng.bool())),
+        nested: Some((lease, rng.bool())),
         give: pick(rng, &[Give::Call, Give::Drop]),
         ..call.clone()
     };
@@ -41,7 +57,6 @@ pub(super) fn is_let_go(seed: u64, settings: &mut Settings, events: &mut Vec<Eve
     let waits = What::Call(rng.usize(..settings.clients), call);
     happens(millis(rng, 20..100), waits);
     // It takes the lock in two round trips, and holds it then.
-    let there_and_back = settings.latency[place] * 2;
     let lets_go = hold + there_and_back.mul_f64(2.0 * rng.f64());
     let lost = LinkFault::LoseAnswer(millis(rng, 0..300));
     happens(lets_go, What::Link(place, lost));

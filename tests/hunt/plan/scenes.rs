@@ -97,10 +97,31 @@ pub(super) fn busy_peers(rng: &mut Rng, settings: &mut Settings) -> Vec<Event> {
     events
 }
 
-/// What a client sends arrives when its caller has gone.
+/// What a client has sent arrives once more behind its end.
+fn behind_the_end(rng: &mut Rng, place: usize, begins: Duration) -> Vec<Event> {
+    let copy = LinkFault::LateCopy(millis(rng, 500..2000));
+    let ends = Life::ShutDown {
+        drop_callers: true,
+        limit: None,
+    };
+    let mut events = vec![
+        event(begins, What::Link(place, copy)),
+        event(begins + millis(rng, 100..400), What::Life(place, ends)),
+    ];
+    for _ in 0..6 {
+        let call = What::Call(place, Call::looking_in(Object::Semaphore(0)));
+        events.push(event(begins + millis(rng, 0..150), call));
+    }
+    events
+}
+
+/// What a client sends arrives when its caller has gone, or the client.
 pub(super) fn late(rng: &mut Rng, settings: &Settings) -> Vec<Event> {
     let place = rng.usize(..settings.clients);
     let begins = millis(rng, 500..14_000);
+    if rng.bool() {
+        return behind_the_end(rng, place, begins);
+    }
     let stall = LinkFault::Stall {
         up: true,
         down: rng.bool(),
