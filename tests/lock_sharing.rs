@@ -128,6 +128,31 @@ async fn a_client_that_is_far_away_has_its_turns() {
     }
 }
 
+/// The others wait for a client that is so far away once its caller has waited for long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_very_far_away_has_some() {
+    let server = RedisServer::start().await;
+    let near = [connect(server.url()).await, connect(server.url()).await];
+    let way = Proxy::start(&server).await;
+    way.set_round_trip(Duration::from_millis(300));
+    let far = connect(way.url()).await;
+    let hold = Duration::from_millis(1);
+    let crowds = near
+        .each_ref()
+        .map(|client| LockCrowd::start(client, 2, Way::Lock, hold));
+    let far = LockCrowd::start(&far, 1, Way::Lock, hold);
+    until("it has some turns", LIMIT, async || far.grants() >= 3).await;
+    let others: u64 = crowds.iter().map(LockCrowd::grants).sum();
+    assert!(
+        others > 50 * far.grants(),
+        "{others}: they wait for it all the time"
+    );
+    far.stop().await;
+    for crowd in crowds {
+        crowd.stop().await;
+    }
+}
+
 const LINE: &str = "redisson_lock_turns:{door}";
 const NOTES: &str = "redisson_lock_turns_notes:{door}";
 

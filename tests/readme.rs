@@ -334,7 +334,7 @@ async fn what_permits_with_ids_need() {
 
 #[tokio::test]
 async fn what_locks_need() {
-    const THESE: &[&str] = &["For locks:"];
+    const THESE: &[&str] = &["For locks,"];
     let server = RedisServer::start().await;
     let mut control = server.connection().await;
     user(&mut control, "app", THESE).await;
@@ -356,24 +356,29 @@ async fn what_locks_need() {
         door.unlock().await.unwrap();
         served(task).await;
     }
-    // Who has waited for five seconds is to be next.
-    let looks = builder(server.url_as("app", "secret")).safety_interval(Duration::from_secs(1));
-    let looks = looks.connect().await.unwrap();
+    // And to the first of several clients that wait.
+    let third = connect(&server, "app").await;
     door.lock().await.unwrap();
-    let task = waits(looks.lock("door"));
-    until("it is to be next", LIMIT, async || {
-        statistics(&mut control).await.contains("cmdstat_time:")
+    let tasks = [&other, &third].map(|client| waits(client.lock("door")));
+    until("both stand in line", LIMIT, async || {
+        control
+            .zcard::<_, u64>("redisson_lock_turns:{door}")
+            .await
+            .unwrap()
+            == 2
     })
     .await;
     door.unlock().await.unwrap();
-    served(task).await;
+    for task in tasks {
+        served(task).await;
+    }
     client.fenced_lock("door").lock().await.unwrap();
     assert_eq!(other.lock("door").try_lock_for(SHORT).await, Ok(false));
     assert_eq!(door.hold_count().await, Ok(0));
     door.remaining_ttl().await.unwrap();
     assert_eq!(other.lock("door").force_unlock().await, Ok(true));
     assert_eq!(door.is_locked().await, Ok(false));
-    let clients = [client, other, looks];
+    let clients = [client, other, third];
     what_was_granted_was_enough_and_needed(&mut control, clients, THESE).await;
 }
 

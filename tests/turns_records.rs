@@ -142,7 +142,7 @@ async fn what_is_deleted_is_made_anew() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_left_alone() {
+async fn a_key_of_another_type_stops_nobody() {
     for key in [LINE, NOTES] {
         disturbed(
             async |connection| {
@@ -585,8 +585,8 @@ async fn where_no_line_may_be_kept_messages_are_for_everybody() {
     let clients = clients(&server).await;
     let mut connection = server.connection().await;
     clients[2].drain_permits().await.unwrap();
-    let () = redis::cmd("SET")
-        .arg(&[LINE, "7"])
+    let () = redis::cmd("ACL")
+        .arg(&["SETUSER", "default", "-zadd"])
         .query_async(&mut connection)
         .await
         .unwrap();
@@ -619,12 +619,36 @@ async fn where_no_line_may_be_kept_messages_are_for_everybody() {
             .expect("served by that message")
             .unwrap();
     }
-    let life: i64 = redis::cmd("PTTL")
-        .arg(LINE)
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    assert_eq!(life, -1, "what others keep there is left alone");
+}
+
+/// What is of another type in the place of one of them is nobody's.
+#[tokio::test]
+async fn a_key_of_another_type_is_out_of_the_way_before_long() {
+    for key in [LINE, NOTES] {
+        let server = RedisServer::start().await;
+        let clients = clients(&server).await;
+        let mut connection = server.connection().await;
+        clients[2].drain_permits().await.unwrap();
+        let () = connection.set(key, "7").await.unwrap();
+        let waiting = [&clients[0], &clients[1]].map(|client| {
+            let client = client.clone();
+            tokio::spawn(async move { client.acquire(1).await.unwrap() })
+        });
+        until("both stand in line", PATIENCE, async || {
+            publish(&mut connection).await;
+            // Until then it is an error.
+            let standing: redis::RedisResult<u64> = connection.zcard(LINE).await;
+            standing.is_ok_and(|standing| standing == 2)
+        })
+        .await;
+        clients[2].release(2).await.unwrap();
+        for task in waiting {
+            tokio::time::timeout(PATIENCE, task)
+                .await
+                .expect("served")
+                .unwrap();
+        }
+    }
 }
 
 /// How many clients stand in line.

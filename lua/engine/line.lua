@@ -15,6 +15,7 @@
 --   strict        what can't be published is an error
 --   id            the client that runs this
 --   asks          its callers ask now; else it stands where it stood
+--   since         when the first of those came who ask; now where there is none
 --   now
 --   count         how many stand there
 --   slack, part   of a wait, that do not count between two clients
@@ -68,7 +69,7 @@ local open_line = LINE and function(line)
   line.told, line.pause, line.first, line.gone, line.place, line.loaded, line.broken = false, 0, false, 0, 1, 0, false
   line.last = 0
   line.places, line.fields, line.instants = {}, {}, {}
-  line.far, line.longest = line.mine and math.huge or 20000, line.mine and 250000 or 150000
+  line.far, line.longest, line.longest_ever = line.mine and math.huge or 20000, line.mine and 250000 or 150000, 2000000
 
   line.note = function(line, field, value)
     local n = #line.fields
@@ -84,6 +85,10 @@ local open_line = LINE and function(line)
     line.instants[field] = line.instants[field] or tonumber(redis.pcall('HGET', line.notes, field)) or 0
     return line.instants[field]
   end
+  -- How long the others wait at the most for a client whose first caller came at `since`.
+  line.longest_for = function(line, since)
+    return not line.mine and line.now - since >= 5000000 and line.longest_ever or line.longest
+  end
   line.set_instant = function(line, field, time)
     line.instants[field] = time
     line:note(field, string.format('%.0f', time))
@@ -95,9 +100,10 @@ local open_line = LINE and function(line)
       string.match(type(noted) == 'string' and noted or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
     if not want then want, seen, told, patience, stops, ticket = 1, 0, 0, 0, 0, 0 end
     local now, max, min = line.now, math.max, math.min
+    since = max(now - 3600000000, min(now, since))
     return {
-      id = id, since = max(now - 3600000000, min(now, since)), want = max(1, want), seen = min(now, seen), ticket = ticket + 0,
-      told = told + 0 <= now and told + 0 or 0, patience = max(PATIENCE, min(line.longest, patience)),
+      id = id, since = since, want = max(1, want), seen = min(now, seen), ticket = ticket + 0,
+      told = told + 0 <= now and told + 0 or 0, patience = max(PATIENCE, min(line:longest_for(since), patience)),
       stops = stops + 0 <= now + 60000000 and stops + 0 or 0, changed = false, gone = false,
     }
   end
@@ -131,7 +137,7 @@ local open_line = LINE and function(line)
   line.charge = function(line, time, rest) line:set_instant('+', line.now + time + 3 * rest) end
   line.rests = function(line)
     local again = line:instant('+')
-    return line.now < again and again <= line.now + 4 * line.longest
+    return line.now < again and again <= line.now + 4 * line.longest_ever
   end
 
   line.tell = function(line, e, again)
@@ -269,14 +275,15 @@ local open_line = LINE and function(line)
 
   local now, asks, max, min = line.now, line.asks, math.max, math.min
   if not line.mine then line.noted = redis.pcall('HGET', line.notes, line.id) end
-  local me = line:read(line.id, now, line.noted)
+  local me = line:read(line.id, line.since or now, line.noted)
   line.me, line.asked, line.without_me, line.stands = me, me.seen, asks, type(line.noted) == 'string'
   me.patience = max(me.patience, min(line.longest, line.mine or 0))
   -- Who comes late shows how far away it is; much later, that something held it up.
   if asks and me.told > 0 then
     local delay = now - me.told
     if me.patience > line.far then line:charge(0, delay > line.far and min(delay, me.patience) or 0) end
-    if delay <= line.longest then me.patience = max(PATIENCE, 0.6 * me.patience, min(line.longest, 1.5 * delay)) end
+    local longest = line:longest_for(me.since)
+    if delay <= longest then me.patience = max(PATIENCE, 0.6 * me.patience, min(longest, 1.5 * delay)) end
     me.told = 0
   end
   return line

@@ -32,15 +32,15 @@
 //!
 //! | | recipes | lock | the semaphore |
 //! |---|---|---|---|
-//! | `Call` | release, clear, list, and what the line of all clients needs | try, release, force | release, add, drain, try_set, try, available, and what the line of all clients needs |
-//! | `Want` | how long it lasts; whether it only tries: a wait that ends at once | owner, term | permits, whether they are on record |
+//! | `Call` | release, clear, list, and what the line of all clients needs | try, release, force, and the same | release, add, drain, try_set, try, available, and what the line of all clients needs |
+//! | `Want` | how long it lasts; whether it only tries: a wait that ends at once | owner, term, since when | permits, whether they are on record |
 //! | `Grant` | id, slot, until when | hold | permits |
 //! | `asks` | the first `limit + 1`, and who tries under a peer's lock | the first | as many as are served one behind the other, and whom it fits |
 //! | `serves` | - | - | a release serves who waits |
 //! | `give_back` | release of the id | release of this hold | release |
-//! | `rest` | its place in the line of all clients is given up | - | the same |
+//! | `rest` | its place in the line of all clients is given up | the same | the same |
 //! | `unknown` | release of the ids | the holds are given up | - (the record settles it) |
-//! | look `After` | first expiry, peers' lock, pace | the holder's end, the others' time | a pause for others |
+//! | look `After` | first expiry, peers' lock, pace | the holder's end | a pause for others |
 //! | short form | - | a script without a number | [with other semaphores'](super::coalesce); a look where nothing is free |
 
 mod aside;

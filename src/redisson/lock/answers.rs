@@ -43,7 +43,7 @@ impl Lock {
         batch: &Batch<Self>,
         answer: Answer<'_>,
     ) -> Option<Verdict<Self>> {
-        let (under_way, now) = (std::mem::take(&mut self.under_way), batch.answered);
+        let now = batch.answered;
         let Answer {
             listeners,
             steps: answers,
@@ -66,6 +66,7 @@ impl Lock {
             sent: batch.departed.timer(),
             now,
         })?;
+        let under_way = std::mem::take(&mut self.under_way);
         let forced = answers.contains(&StepAnswer::Forced(true));
         if doubtful(batch) || forced {
             // It has left a fence.

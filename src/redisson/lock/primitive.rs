@@ -74,7 +74,7 @@ pub(super) struct Lock {
 /// The client's settings.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
-    /// How long it keeps the lock to itself.
+    /// For so long it is taken for granted that what it has is not worth a question.
     pub(super) window: Duration,
     pub(super) watchdog: Duration,
     pub(super) record_life: Duration,
