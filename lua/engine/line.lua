@@ -1,7 +1,7 @@
 -- Purpose: keeps a line of clients that take turns, ordered by arrival; src/engine/turns tells the rule, and what is stored
 -- Counterpart: extension: a part of scripts that serve clients in turn, behind engine/change.lua; it knows nothing of what
 --   they wait for
--- Returns: nothing by itself; it defines PATIENCE, the shortest, `length_of(key)`, and, where there is a `LINE`, `open_line(line)`
+-- Returns: nothing by itself; where there is a `LINE`, it defines PATIENCE, the shortest, and `open_line(line)`
 -- Publishes: "turn" to "<key>:<client id>" of each whose turn it is, "own" to that of the client that runs this; "new" to "<key>" by the
 --   first in line: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
@@ -55,14 +55,6 @@ local PATIENCE = 5000
 local function number(...)
   local answer = change(...)
   return type(answer) == 'number' and answer or nil
-end
-
--- How many stand in the line `key`. What is of another type is nobody's, and in the way.
-local function length_of(key)
-  local count = redis.pcall('ZCARD', key)
-  if type(count) == 'number' then return count end
-  if string.find(count.err, 'WRONGTYPE', 1, true) then change('DEL', key) end
-  return 0
 end
 
 local open_line = LINE and function(line)
