@@ -134,7 +134,8 @@ async fn missing_grants_are_named_so_that_they_can_be_given() {
             "note persistence",
             "wrong grants",
             "note grants",
-            "wrong grants"
+            "wrong grants",
+            "note grants"
         ]
     );
     assert_eq!(
@@ -162,15 +163,15 @@ async fn missing_grants_are_named_so_that_they_can_be_given() {
     }
 }
 
-/// A lock has more beside it than its fence, and its callers ask for the time.
+/// A lock has more beside it than its fence, and its turns ask for the time.
 #[tokio::test]
 async fn a_lock_needs_all_that_stands_beside_it() {
     let all = "app on >p +@all ~door ~redisson_lock_fence:{door}:* ~redisson_lock_token:{door} \
-        &redisson_lock__channel:{door}";
+        &redisson_lock__channel:{door} &redisson_lock_turns:{door}*";
     for (more, missing) in [
-        ("~redisson_lock_next:{door} -time", Some("+time")),
+        ("~redisson_lock_turns*:{door} -time", Some("+time")),
         ("", Some("~redisson_lock_*:{door}*")),
-        ("~redisson_lock_next:{door}", None),
+        ("~redisson_lock_turns*:{door}", None),
     ] {
         let rules = format!("{all} {more}");
         let server = RedisServer::options().user(&rules).start().await;
@@ -199,7 +200,7 @@ fn granted_by_the_guide() -> BTreeSet<String> {
     };
     let needed = [
         part("For semaphores,", "For [watched]"),
-        part("For locks:", "For latches:"),
+        part("For locks,", "For latches:"),
     ];
     let words = needed.iter().flat_map(|part| part.split_whitespace());
     words
