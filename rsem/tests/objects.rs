@@ -420,7 +420,7 @@ async fn permits_with_ids_are_not_counted_twice() {
 #[tokio::test]
 async fn a_service_may_take_its_lock_away() {
     let guide = include_str!("../../src/guide/operations.md");
-    let (_, grants) = guide.split_once("For locks:").expect("the chapter");
+    let (_, grants) = guide.split_once("For locks,").expect("the chapter");
     let grants = grants.split("```").nth(1).expect("its rules");
     let grants = grants
         .split_whitespace()
