@@ -194,6 +194,7 @@ async fn who_comes_first_has_it_first() {
             } else {
                 until_subscribers(&mut redis, CHANNEL, 1).await;
             }
+            // Those who come at almost the same time may pass each other.
             tokio::time::sleep(Duration::from_millis(60)).await;
         }
         door.unlock().await.unwrap();

@@ -3,7 +3,7 @@
 //! | Chapter | What it is about |
 //! |---|---|
 //! | [`promises`] | what holds whatever happens, and where it ends; errors, time limits, the end of a process |
-//! | [`locks`] | owners, renewal, losses, sharing |
+//! | [`locks`] | owners, renewal, losses, turns |
 //! | [`recipes`] | the classic recipes beside Python and Java services that write them by hand |
 //! | [`turns`] | who is next when many processes wait for one semaphore |
 //! | [`operations`] | versions, settings, permissions, keys, TLS, sentinels, clusters, metrics, logs, the tool `rsem` |

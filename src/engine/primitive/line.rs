@@ -327,8 +327,7 @@ impl<P: Primitive> Line<P> {
 
     /// Ends a change after which something may be due earlier than before.
     pub(super) fn unlock(&self, mut inner: Locked<'_, P>) {
-        let stays = inner.state.has_plans() || inner.state.remembers().is_some();
-        if inner.state.waiters.is_empty() && !stays && inner.kept.is_none() {
+        if inner.state.waiters.is_empty() && !inner.state.stays() && inner.kept.is_none() {
             return;
         }
         self.keep_as_needed(&mut inner);
@@ -343,7 +342,7 @@ impl<P: Primitive> Line<P> {
 
     /// Others may depend on a call that is to be made later; or on what is known of them. Whoever calls holds the line, too.
     pub(super) fn keep_as_needed(&self, inner: &mut Inner<P>) {
-        inner.kept = match inner.state.has_plans() || inner.state.remembers().is_some() {
+        inner.kept = match inner.state.stays() {
             true => self.itself.upgrade(),
             false => None,
         };

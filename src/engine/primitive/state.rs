@@ -346,6 +346,11 @@ impl<P: Primitive> State<P> {
         until.filter(|until| *until > Instant::now())
     }
 
+    /// Whether the line is to stay though its last handle may have gone.
+    pub(super) fn stays(&self) -> bool {
+        self.has_plans() || self.remembers().is_some()
+    }
+
     /// When something is to be done though nothing happens.
     pub(super) fn alarm(&self) -> Option<Instant> {
         let look = self.look_at.filter(|_| !self.waiters.is_empty());

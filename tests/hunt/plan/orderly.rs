@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::calls::{Ask, Call};
-use super::chance::{chance, millis, pick};
+use super::chance::{millis, pick};
 use super::recipes::{Layout, Recipe};
 use super::settings::Settings;
 use super::{Event, What};
@@ -15,11 +15,9 @@ use crate::judge::Object;
 /// Nobody looks by chance. Drawn apart.
 pub(super) fn come_by_and_by(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x6f72_6465_726c_7921);
-    let turns = settings.with_turns();
-    let others = settings.jvms > 0 || settings.replication.is_some();
-    if !chance(rng, 12) || turns.len() < 2 || others {
+    let Some(turns) = settings.turns_alone(rng, 12) else {
         return;
-    }
+    };
     let object = match rng.u32(..10) {
         0..5 => settings.one_more_semaphore(rng.i64(1..4)),
         5 => {
@@ -42,12 +40,8 @@ pub(super) fn come_by_and_by(seed: u64, settings: &mut Settings, events: &mut Ve
         }
     };
     settings.orderly = Some(object);
-    (settings.jitter, settings.stops) = (0.0, Duration::ZERO);
     settings.safety_interval = Duration::from_secs(600);
-    settings
-        .latency
-        .fill(Duration::from_micros(rng.u64(100..1500)));
-    events.clear();
+    settings.is_calm(Duration::from_micros(rng.u64(100..1500)), events);
     let longest = pick(rng, &[30, 300, 2000]);
     for place in turns {
         for _ in 0..rng.u32(1..5) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::Event;
 use super::chance::{chance, millis, pick};
 use super::recipes::{Layout, Recipe};
 use super::replication::Replication;
@@ -140,6 +141,20 @@ impl Settings {
     pub(super) fn with_turns(&self) -> Vec<usize> {
         let keeps = |place: &usize| !self.without_turns[*place];
         (0..self.clients).filter(keeps).collect()
+    }
+
+    /// The same, where the seed chooses so at that rate: several, beside nobody else, and no replicas.
+    pub(super) fn turns_alone(&self, rng: &mut Rng, percent: u32) -> Option<Vec<usize>> {
+        let turns = self.with_turns();
+        let others = self.jvms > 0 || self.replication.is_some();
+        (chance(rng, percent) && turns.len() > 1 && !others).then_some(turns)
+    }
+
+    /// From now on nothing goes wrong: everybody is as near, and what was to happen does not.
+    pub(super) fn is_calm(&mut self, latency: Duration, events: &mut Vec<Event>) {
+        (self.jitter, self.stops) = (0.0, Duration::ZERO);
+        self.latency.fill(latency);
+        events.clear();
     }
 
     /// A semaphore of so many permits that nothing else is about.

@@ -16,17 +16,13 @@ const SMALL_ONES: u32 = 12;
 /// again, so that it never finds them all where nobody leaves them to it. Drawn apart.
 pub(super) fn beside_small_ones(seed: u64, settings: &mut Settings, events: &mut Vec<Event>) {
     let rng = &mut Rng::with_seed(seed ^ 0x7374_6172_7665_7321);
-    let turns = settings.with_turns();
-    let others = settings.jvms > 0 || settings.replication.is_some();
-    if !chance(rng, 10) || turns.len() < 2 || others {
+    let Some(turns) = settings.turns_alone(rng, 10) else {
         return;
-    }
+    };
     let permits = rng.u32(2..9);
     let object = settings.one_more_semaphore(permits.into());
     let large = pick(rng, &turns);
-    (settings.jitter, settings.stops) = (0.0, Duration::ZERO);
-    settings.latency.fill(Duration::from_micros(200));
-    events.clear();
+    settings.is_calm(Duration::from_micros(200), events);
     // Whoever wants more is given the time for shorter ones by and by.
     let hold = pick(rng, &[350, 500, 800]);
     let mut comes = |place: usize, at: Duration, permits: u32, rounds: u32, hold: Duration| {
