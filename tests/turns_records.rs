@@ -141,6 +141,25 @@ async fn what_is_deleted_is_made_anew() {
     }
 }
 
+/// Once, and nothing else calls those whose places are gone.
+#[tokio::test]
+async fn who_stood_in_a_line_that_is_deleted_stands_in_the_next_one() {
+    let server = RedisServer::start().await;
+    let clients = clients(&server).await;
+    let crowds: Vec<Crowd> = clients
+        .iter()
+        .map(|client| Crowd::start(client, 8, 1, HOLD))
+        .collect();
+    let mut connection = server.connection().await;
+    for _ in 0..60 {
+        let () = connection.del(LINE).await.unwrap();
+        for crowd in &crowds {
+            crowd.until_served(10).await;
+        }
+    }
+    futures::future::join_all(crowds.into_iter().map(Crowd::stop)).await;
+}
+
 #[tokio::test]
 async fn a_key_of_another_type_is_left_alone() {
     for key in [LINE, NOTES] {

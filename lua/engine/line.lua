@@ -2,8 +2,8 @@
 -- Counterpart: extension: a part of scripts that serve clients in turn, behind engine/change.lua; it knows nothing of what
 --   they wait for
 -- Returns: nothing by itself; where there is a `LINE`, it defines PATIENCE, the shortest, and `open_line(line)`
--- Publishes: "turn" to "<key>:<client id>" of each whose turn it is, "own" to that of the client that runs this; "new" to "<key>" by the
---   first in line: come, all
+-- Publishes: "turn" to "<key>:<client id>" of each whose turn it is, "own" to that of the client that runs this; "new" and its id to "<key>"
+--   by the first in line: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
 -- Invariant: what is stored decides who comes first, and nothing else; what can't be read counts as missing; both keys
 --   vanish when they have not been used for a while
@@ -261,7 +261,7 @@ local open_line = LINE and function(line)
     local comes = line.asks and own.waits
     local kept = line:write(comes)
     -- Who stood in another line, waited when there was none, or came before this client could be counted, is to come.
-    if kept and comes and own.others and line.count == 1 then redis.pcall(line.publish, line.key, 'new') end
+    if kept and comes and own.others and line.count == 1 then redis.pcall(line.publish, line.key, 'new' .. line.id) end
     return kept and left or nil
   end
 

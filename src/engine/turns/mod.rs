@@ -14,8 +14,8 @@
 //!
 //! *Alone nobody stands in line.* Who asks while nobody else listens takes what there may have been of a line away, and begins none, unless it has
 //! heard in the last 5 s from somebody who gave permits back: who always finds enough never waits, and would pass for ever whoever does.
-//! Who finds itself alone in line calls the others, each time it asks: `new`. Whoever hears that while its callers
-//! wait asks, once what it has asked before has been answered by anything but a place in line; and who begins to wait without having
+//! Who finds itself alone in line calls the others, each time it asks: `new`. Whoever hears that from another while its callers
+//! wait asks, even if it has just been told that it stands there, as that place may have been lost with the line before; and who begins to wait without having
 //! told so, believing that nobody listens, asks at once whether that is still so.
 //!
 //! *Nothing is kept for ever.* Who was told and does not come in its *patience*, 5 ms, is taken out of the line; it enters
@@ -73,7 +73,7 @@
 //! | field `!` | of permits with ids: when the one that was given back last would have ended, in milliseconds; 0 once somebody has taken one |
 //! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (1/32 to 1; less where permits are kept longer, or they are more than the clients); since when permits are kept for them, or 0; how many they have taken and not announced; for how long permits are kept for them |
 //! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come, `own` where it has found that itself; `soon`: it has come among the first three |
-//! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new`, a line begins: whoever waits is to come; `all`, it may not be kept: the same; `+` and a client's id: nobody in line can use what that one has set free |
+//! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new` and a client's id: that one stands there alone, whoever waits is to come; `all`, it may not be kept: the same; `+` and a client's id: nobody in line can use what that one has set free |
 //!
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
 //! callers; permits and answers do not depend on it: once-only execution has a key of its own
@@ -137,9 +137,8 @@ pub(crate) struct Turns {
     clients: u32,
     /// When they were counted.
     counted: Option<Instant>,
-    /// It was called into a line, and no answer to a later question has come since, or one that says that it stands there.
-    called: Option<Instant>,
-    /// By then it may have missed that its turn has come, or that something is free, and no later question has been answered.
+    /// By then it may have missed that a line has begun, that its turn has come, or that something is free, and no later question has
+    /// been answered.
     missed: Option<Instant>,
     /// This client is one of the first of them.
     near: bool,
@@ -169,7 +168,6 @@ impl Turns {
     /// From now on this client takes what it can get.
     pub(crate) fn switch_off(&mut self) {
         self.off = true;
-        self.called = None;
         self.missed = None;
     }
 
@@ -190,7 +188,7 @@ impl Turns {
 
     /// Whether the next batch carries a report. `answered`: the server has told some that they have to wait.
     pub(crate) fn wants_report(&self, now: Instant, answered: bool) -> bool {
-        let reason = self.in_line || self.is_called() || self.others > 0;
+        let reason = self.in_line || self.is_to_ask() || self.others > 0;
         self.are_kept(now) && (reason || answered && !self.knows(now))
     }
 
@@ -269,27 +267,19 @@ impl Turns {
         self.near = true;
     }
 
-    /// A line has begun: whoever waits is to stand in it. Or it can't use what is free: some of `all` are to look. `asks`: a
-    /// question is under way whose answer tells whether this client stands there.
-    pub(crate) fn call(&mut self, all: bool, asks: bool, now: Instant) -> Look {
-        if !all && self.in_line && !self.answers(now) {
+    /// Somebody has set free what nobody in line can use: some of all who wait are to look.
+    pub(crate) fn left_over(&mut self, asks: bool, now: Instant) -> Look {
+        if self.in_line && !self.answers(now) {
             return self.looks_late(now);
         }
-        // Perhaps it is this client who has begun it.
-        if all && self.in_line && self.knows(now) {
-            return Look::No;
-        }
-        if !all {
-            return self.asks_once_more(asks, now);
-        }
-        // Where no line is kept, no answer would ever count for it.
-        self.called = self.are_kept(now).then_some(now);
-        if asks { Look::No } else { Look::Now }
+        self.asks_once_more(asks, now)
     }
 
-    /// It has begun to hear when its turn has come, and may have been told so before; or it has just heard that something is free. It asks
-    /// once more: what is on its way may be older, whatever it says of its place.
+    /// It has begun to hear when its turn has come, and may have been told so before; or it has just heard that something is free, or that
+    /// another client finds itself alone in line. It asks once more: what is on its way may be older, whatever it says of its place.
+    /// `asks`: that is a question whose answer says so.
     pub(crate) fn asks_once_more(&mut self, asks: bool, now: Instant) -> Look {
+        // Where no line is kept, no answer would ever count for it.
         self.missed = self.are_kept(now).then_some(now);
         if asks { Look::No } else { Look::Now }
     }
@@ -303,8 +293,8 @@ impl Turns {
     }
 
     /// Whether it is still to ask for one of these reasons.
-    pub(crate) fn is_called(&self) -> bool {
-        self.called.is_some() || self.missed.is_some()
+    pub(crate) fn is_to_ask(&self) -> bool {
+        self.missed.is_some()
     }
 
     /// Completes what a batch reports; `own` is [`Report::own`].
@@ -426,14 +416,10 @@ impl Turns {
                 self.missed = Some(heard).filter(|_| waiting);
             }
             self.late_look = None;
-            // A question that was under way may have been answered before the line began.
-            let in_line = self.in_line;
-            self.called.take_if(|at| in_line || *at <= sent || !waiting);
         }
         let seen = match verdict? {
             Verdict::Off => {
                 self.refused_until = Some(now + REFUSED);
-                self.called = None;
                 self.missed = None;
                 self.in_line = false;
                 self.has_left = true;

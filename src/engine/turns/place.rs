@@ -151,7 +151,11 @@ impl Place {
             }
             Wake::Message(_) if *channel == *self.names.own_channel => Look::Now,
             _ if *channel == *self.names.own_channel => Look::No,
-            Wake::Message(payload) if of_all => self.called(!payload.starts_with(FOR_OTHERS), now),
+            Wake::Message(payload) if of_all && payload.starts_with(FOR_OTHERS) => {
+                self.turns.left_over(self.asks(), now)
+            }
+            Wake::Message(payload) if of_all && self.is_alone_itself(payload) => Look::No,
+            Wake::Message(_) if of_all => self.turns.asks_once_more(self.asks(), now),
             Wake::Confirmed | Wake::ConfirmedAgain if of_all => {
                 self.turns.asks_once_more(self.asks(), now)
             }
@@ -200,16 +204,23 @@ impl Place {
 
     /// Whether a message about turns is one that another client has sent: that it is this one's turn, or that something is free.
     fn is_of_another(&self, channel: &str, payload: &[u8]) -> bool {
-        let own = &self.names.own_channel;
         match payload.strip_prefix(FOR_OTHERS) {
-            Some(sender) => *channel == *self.names.line && !own.as_bytes().ends_with(sender),
-            None => *channel == **own && payload == b"turn",
+            Some(sender) => *channel == *self.names.line && !self.is_own_id(sender),
+            None => *channel == *self.names.own_channel && payload == b"turn",
         }
     }
 
-    /// A message for all who take part.
-    fn called(&mut self, all: bool, now: Instant) -> Look {
-        self.turns.call(all, self.asks(), now)
+    /// Whether it is this client that calls the others into line.
+    fn is_alone_itself(&self, payload: &[u8]) -> bool {
+        payload
+            .strip_prefix(b"new")
+            .is_some_and(|sender| self.is_own_id(sender))
+    }
+
+    /// Its own channel is called like the line and this client.
+    fn is_own_id(&self, sender: &[u8]) -> bool {
+        let of_line = self.names.own_channel.as_bytes().strip_suffix(sender);
+        of_line.is_some_and(|line| line.ends_with(b":"))
     }
 
     /// Whether a question is under way whose answer tells how it stands.
@@ -237,7 +248,7 @@ impl Place {
             (true, true) if self.turns.has_company(now) => 3,
             (true, true) => 2,
         };
-        let called = self.woken || self.turns.is_called();
+        let called = self.woken || self.turns.is_to_ask();
         let nobody_ends = batch.asks.len() == of_waiters.named;
         let known = self.first.take() == Some(of_waiters.ticket);
         self.tells_nothing = known && nobody_ends && !called;
@@ -294,7 +305,7 @@ impl Place {
             _ => None,
         };
         Some(Standing {
-            comes: believes || said.waiting && self.turns.is_called(),
+            comes: believes || said.waiting && self.turns.is_to_ask(),
             held: seen.is_some_and(|seen| seen.held),
             strangers: seen.map(|seen| seen.strangers),
             look: look.map(|at| at.saturating_duration_since(now)),
@@ -308,7 +319,7 @@ impl Place {
             self.first = Some(report.ticket);
             self.turns.is_idle(report);
         }
-        self.turns.is_called()
+        self.turns.is_to_ask()
     }
 
     /// That look is made.

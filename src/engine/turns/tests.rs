@@ -126,31 +126,28 @@ fn of_a_crowd_a_few_answer_what_is_for_all() {
 }
 
 #[test]
-fn who_is_called_asks_until_an_answer_counts_for_that() {
+fn who_is_called_asks_until_a_later_question_is_answered() {
     let now = Instant::now();
     let later = now + Duration::from_millis(1);
     let mut turns = Turns::default();
     turns.seen(0, later);
-    assert_eq!(turns.call(true, false, now), Look::Now);
+    assert_eq!(turns.asks_once_more(false, now), Look::Now);
     assert!(turns.wants_report(later, false), "whatever is believed");
     turns.answered(None, false, true, later, later);
-    assert!(turns.is_called(), "nobody has asked");
+    assert!(turns.is_to_ask(), "nobody has asked");
     turns.answered(None, true, true, now, later);
-    assert!(!turns.is_called(), "nobody is there any more");
-    let look = turns.call(true, true, later);
+    assert!(!turns.is_to_ask(), "nobody is there any more");
+    let look = turns.asks_once_more(true, later);
     assert_eq!(look, Look::No, "a question is under way");
-    turns.answered(None, true, true, now, later);
-    assert!(turns.is_called(), "it was answered before");
     turns.answered(kept(0), true, true, now, later);
-    assert!(!turns.is_called() && turns.is_in_line());
+    assert!(turns.is_to_ask(), "its place may have been lost since");
+    turns.answered(kept(0), true, true, later, later);
+    assert!(!turns.is_to_ask() && turns.is_in_line());
     assert_eq!(
-        turns.call(true, false, later),
-        Look::No,
-        "by itself, perhaps"
+        turns.asks_once_more(false, later),
+        Look::Now,
+        "that one too"
     );
-    assert!(!turns.is_called());
-    assert_eq!(turns.call(true, false, later + FRESH), Look::Now);
-    assert!(turns.is_called());
 }
 
 /// The answer to a question that was under way says that it stands in line, and not that something has become free since.
@@ -161,11 +158,11 @@ fn what_nobody_in_line_can_use_is_asked_for_behind_the_question_under_way() {
     let mut turns = Turns::default();
     turns.answered(kept(0), true, true, now, now);
     turns.comes_near();
-    assert_eq!(turns.call(false, true, heard), Look::No);
+    assert_eq!(turns.left_over(true, heard), Look::No);
     turns.answered(kept(0), true, true, now, heard);
-    assert!(turns.is_in_line() && turns.is_called());
+    assert!(turns.is_in_line() && turns.is_to_ask());
     turns.answered(kept(0), true, true, later, later);
-    assert!(!turns.is_called());
+    assert!(!turns.is_to_ask());
 }
 
 #[test]
@@ -226,20 +223,20 @@ fn who_begins_to_hear_asks_once_more_even_if_it_stands_in_line() {
         "a question is on its way"
     );
     turns.answered(verdict("turn:0:0:0:-:1:1:1"), true, true, asked, again);
-    assert!(turns.is_called(), "it was sent before");
+    assert!(turns.is_to_ask(), "it was sent before");
     turns.answered(None, false, true, again, again);
-    assert!(turns.is_called(), "that was no question");
+    assert!(turns.is_to_ask(), "that was no question");
     turns.answered(verdict("turn:0:0:0:-:1:1:1"), true, true, again, again);
-    assert!(!turns.is_called());
+    assert!(!turns.is_to_ask());
     assert_eq!(turns.asks_once_more(false, again), Look::Now);
     turns.answered(None, false, false, again, again);
-    assert!(!turns.is_called(), "nobody waits");
+    assert!(!turns.is_to_ask(), "nobody waits");
     turns.asks_once_more(true, again);
     turns.answered(verdict("turn:off"), true, true, asked, again);
-    assert!(!turns.is_called(), "no line is kept");
+    assert!(!turns.is_to_ask(), "no line is kept");
     turns.asks_once_more(true, again + REFUSED);
     turns.switch_off();
-    assert!(!turns.is_called());
+    assert!(!turns.is_to_ask());
 }
 
 /// No answer would ever count for it: it would ask again at once, without end.
@@ -247,15 +244,15 @@ fn who_begins_to_hear_asks_once_more_even_if_it_stands_in_line() {
 fn who_is_called_where_no_line_is_kept_has_nothing_to_ask_for() {
     let (mut turns, now) = (Turns::default(), Instant::now());
     turns.seen(1, now);
-    turns.call(true, true, now);
+    turns.asks_once_more(true, now);
     turns.answered(verdict("turn:off"), true, true, now, now);
-    assert!(!turns.is_called(), "called before the answer");
-    assert_eq!(turns.call(true, false, now), Look::Now, "it looks once");
-    assert!(!turns.is_called(), "called behind it");
-    turns.call(true, true, now + REFUSED);
-    assert!(turns.is_called(), "it is tried again");
+    assert!(!turns.is_to_ask(), "called before the answer");
+    assert_eq!(turns.asks_once_more(false, now), Look::Now, "it looks once");
+    assert!(!turns.is_to_ask(), "called behind it");
+    turns.asks_once_more(true, now + REFUSED);
+    assert!(turns.is_to_ask(), "it is tried again");
     turns.switch_off();
-    assert!(!turns.is_called());
+    assert!(!turns.is_to_ask());
 }
 
 #[test]
@@ -267,14 +264,10 @@ fn who_leaves_a_message_to_others_looks_later_and_once() {
         panic!("left to others: {look:?}");
     };
     assert_eq!(turns.message(now), Look::No, "it looks anyway");
-    assert_eq!(
-        turns.call(false, false, now),
-        Look::No,
-        "so it does for this"
-    );
+    assert_eq!(turns.left_over(false, now), Look::No, "so it does for this");
     assert!(pause <= LATE * 1_000_000_000);
     turns.looks_now();
-    assert!(matches!(turns.call(false, false, now), Look::After(_)));
+    assert!(matches!(turns.left_over(false, now), Look::After(_)));
     turns.comes_near();
     assert_eq!(turns.message(now), Look::Now);
 }
@@ -287,12 +280,12 @@ fn an_answer_that_is_older_than_a_message_is_no_answer_to_it() {
     let (sent, heard) = (now + PATIENCE, now + 2 * PATIENCE);
     assert!(matches!(turns.message(heard), Look::After(_)));
     turns.answered(crowd(), true, true, sent, heard);
-    assert!(turns.is_called(), "it asks once more");
+    assert!(turns.is_to_ask(), "it asks once more");
     turns.answered(crowd(), true, true, heard, heard);
-    assert!(!turns.is_called());
+    assert!(!turns.is_to_ask());
     assert!(matches!(turns.message(heard), Look::After(_)));
     turns.answered(crowd(), true, true, heard, heard);
-    assert!(!turns.is_called(), "that one was newer");
+    assert!(!turns.is_to_ask(), "that one was newer");
 }
 
 #[test]
