@@ -109,8 +109,8 @@ impl Place {
         self.is_kept(now).then_some(&self.names.line)
     }
 
-    /// Who is taken for somebody who does not take part costs less than one who is not known to listen: so the channel of all
-    /// comes last, and its own first.
+    /// The channel of all comes last, behind which it asks once more: then it hears when its turn has come. Until then it is taken for
+    /// somebody who takes no turns, which costs less than one who is not known to listen.
     pub(crate) fn channels(&self) -> Vec<String> {
         if !self.is_kept(Instant::now()) {
             return vec![self.object.to_string()];

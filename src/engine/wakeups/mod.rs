@@ -9,6 +9,7 @@ mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub(crate) struct Wakeups {
 
 struct Registry {
     channels: Mutex<BTreeMap<String, Channel>>,
+    /// How many have been wanted so far.
+    count: AtomicU64,
     /// The set of wanted channels has changed, or of those that are heard.
     changed: Followed<()>,
     /// The connection leads to the wrong server.
@@ -73,6 +76,8 @@ struct Channel {
     /// Since when nobody waits; `None` while somebody does.
     idle_since: Option<Instant>,
     next_check: Instant,
+    /// How many were wanted before it.
+    number: u64,
 }
 
 struct Member {
@@ -109,6 +114,7 @@ impl Wakeups {
     pub(crate) fn new(layout: Follower<Layout>, safety_interval: Duration) -> Self {
         let registry = Arc::new(Registry {
             channels: Mutex::default(),
+            count: AtomicU64::new(0),
             changed: Followed::new(()),
             moved: Notify::new(),
             safety_interval,
@@ -139,6 +145,7 @@ impl Wakeups {
             lost: false,
             idle_since: None,
             next_check,
+            number: self.registry.count.fetch_add(1, Ordering::Relaxed),
         };
         wanted.set_waiting(listener, true);
         channels.insert(channel.to_owned(), wanted);
@@ -203,8 +210,9 @@ impl Registry {
         tell(channel, known, wake);
     }
 
-    /// What to subscribe and what to unsubscribe on a server, seen from what is subscribed there: in order, so that of
-    /// the channels that belong together `redisson_sc:` comes first, and goes last. `here` are those at home there.
+    /// What to subscribe and what to unsubscribe on a server, seen from what is subscribed there; `here` are those at home there.
+    /// Channels come in the order in which they were asked for. They go in that of their names: of those that belong together
+    /// `redisson_sc:` goes first, as who hears that one alone is taken for somebody who takes no turns.
     fn difference(
         &self,
         subscribed: &BTreeSet<String>,
@@ -212,17 +220,16 @@ impl Registry {
     ) -> (Vec<String>, Vec<String>) {
         let channels = self.lock();
         // One that was dropped and is wanted again is subscribed once more, for the confirmation's sake.
-        let missing = |(name, known): (&String, &Channel)| {
-            (!known.confirmed && here(name)).then(|| name.clone())
-        };
-        let mut wanted: Vec<String> = channels.iter().filter_map(missing).collect();
-        wanted.sort_unstable();
+        let missing = channels
+            .iter()
+            .filter(|(name, known)| !known.confirmed && here(name));
+        let mut missing: Vec<(&String, &Channel)> = missing.collect();
+        missing.sort_unstable_by_key(|(_, known)| known.number);
+        let wanted = missing.into_iter().map(|(name, _)| name.clone()).collect();
         let gone = subscribed
             .iter()
             .filter(|name| !channels.contains_key(*name) || !here(name));
-        let mut gone: Vec<String> = gone.cloned().collect();
-        gone.sort_unstable_by(|one, two| two.cmp(one));
-        (wanted, gone)
+        (wanted, gone.cloned().collect())
     }
 
     fn confirm(&self, names: &[String]) {
@@ -330,7 +337,7 @@ async fn check(registry: Arc<Registry>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
     use crate::transport::{Connection, Endpoint};
