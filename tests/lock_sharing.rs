@@ -238,6 +238,7 @@ async fn who_makes_a_handle_for_each_call_leaves_it_to_others_too() {
 async fn whatever_stands_in_the_line_somebody_has_it() {
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
+    let clients = [connect(server.url()).await, connect(server.url()).await];
     let order = Arc::<Mutex<Vec<usize>>>::default();
     let holder = connect(server.url()).await.lock("door");
     let wrongs: [&[&str]; 6] = [
@@ -259,8 +260,6 @@ async fn whatever_stands_in_the_line_somebody_has_it() {
     ];
     for wrong in wrongs {
         holder.lock().await.unwrap();
-        // Those of before may take no turns for a while.
-        let clients = [connect(server.url()).await, connect(server.url()).await];
         let all: Vec<_> = (0..)
             .zip(&clients)
             .map(|(number, client)| waits(client, number, &order))
@@ -282,8 +281,19 @@ async fn whatever_stands_in_the_line_somebody_has_it() {
             "{wrong:?}"
         );
         until_subscribers(&mut redis, CHANNEL, 0).await;
-        let _: () = redis.del(&[LINE, NOTES]).await.unwrap();
     }
+    let types: (String, String) = redis::pipe()
+        .cmd("TYPE")
+        .arg(LINE)
+        .cmd("TYPE")
+        .arg(NOTES)
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert!(
+        ["none", "zset"].contains(&&*types.0) && ["none", "hash"].contains(&&*types.1),
+        "{types:?}"
+    );
 }
 
 /// Clients of one caller each, who are all the same.

@@ -161,7 +161,7 @@ async fn who_stood_in_a_line_that_is_deleted_stands_in_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_left_alone() {
+async fn a_key_of_another_type_stops_nobody() {
     for key in [LINE, NOTES] {
         disturbed(
             async |connection| {
@@ -641,6 +641,36 @@ async fn where_no_line_may_be_kept_messages_are_for_everybody() {
             .await
             .expect("served by that message")
             .unwrap();
+    }
+}
+
+/// What is of another type in the place of one of them is nobody's.
+#[tokio::test]
+async fn a_key_of_another_type_is_out_of_the_way_before_long() {
+    for key in [LINE, NOTES] {
+        let server = RedisServer::start().await;
+        let clients = clients(&server).await;
+        let mut connection = server.connection().await;
+        clients[2].drain_permits().await.unwrap();
+        let () = connection.set(key, "7").await.unwrap();
+        let waiting = [&clients[0], &clients[1]].map(|client| {
+            let client = client.clone();
+            tokio::spawn(async move { client.acquire(1).await.unwrap() })
+        });
+        until("both stand in line", PATIENCE, async || {
+            publish(&mut connection).await;
+            // Until then it is an error.
+            let standing: redis::RedisResult<u64> = connection.zcard(LINE).await;
+            standing.is_ok_and(|standing| standing == 2)
+        })
+        .await;
+        clients[2].release(2).await.unwrap();
+        for task in waiting {
+            tokio::time::timeout(PATIENCE, task)
+                .await
+                .expect("served")
+                .unwrap();
+        }
     }
 }
 

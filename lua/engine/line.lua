@@ -1,7 +1,7 @@
 -- Purpose: keeps a line of clients that take turns, ordered by arrival; src/engine/turns tells the rule, and what is stored
 -- Counterpart: extension: a part of scripts that serve clients in turn, behind engine/change.lua; it knows nothing of what
 --   they wait for
--- Returns: nothing by itself; where there is a `LINE`, it defines PATIENCE, the shortest, and `open_line(line)`
+-- Returns: nothing by itself; it defines PATIENCE, the shortest, `length_of(key)`, and, where there is a `LINE`, `open_line(line)`
 -- Publishes: "turn" to "<key>:<client id>" of each whose turn it is, "own" to that of the client that runs this; "new" and its id to "<key>"
 --   by the first in line: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
@@ -55,6 +55,19 @@ local PATIENCE = 5000
 local function number(...)
   local answer = change(...)
   return type(answer) == 'number' and answer or nil
+end
+
+-- Takes `key` away if `answer` says that it is of another type: it is nobody's then, and in the way. Whether it did.
+local function cleared(key, answer)
+  local wrong = type(answer) == 'table' and string.find(answer.err, 'WRONGTYPE', 1, true)
+  return wrong and number('DEL', key)
+end
+
+-- How many stand in the line `key`.
+local function length_of(key)
+  local count = redis.pcall('ZCARD', key)
+  cleared(key, count)
+  return type(count) == 'number' and count or 0
 end
 
 local open_line = LINE and function(line)
@@ -216,11 +229,9 @@ local open_line = LINE and function(line)
       end
     end
     if #fields == 0 then return not line.broken end
-    local new = (added or not comes) and not line.broken and number('HSET', notes, unpack(fields))
-    if not new then
-      -- With what is no notes nobody could be passed who was told and does not come: that would be so for good.
-      local noted = redis.pcall('HLEN', notes)
-      if type(noted) == 'table' and string.find(noted.err, 'WRONGTYPE') then change('DEL', notes) end
+    local new = (added or not comes) and not line.broken and change('HSET', notes, unpack(fields))
+    if cleared(notes, new) then new = number('HSET', notes, unpack(fields)) end
+    if type(new) ~= 'number' then
       if added == 1 then redis.pcall('ZREM', key, line.id) end
       return false
     end

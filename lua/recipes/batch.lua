@@ -205,9 +205,8 @@ local function work()
   local asking = batch.named + tries
   -- As in the originals, those who hold need no lock.
   batch.lock = setting.locked and batch.waiting + tries > 0 and peer_s_lock()
-  -- Where nobody waits there is no line. A key of another type is left alone: nobody is known to stand there.
-  local size = redis.pcall('ZCARD', OBJECT)
-  batch.size = type(size) == 'number' and size or 0
+  -- Where nobody waits there is no line.
+  batch.size = length_of(OBJECT)
   if batch.size > 0 then stand_in_line() end
 
   -- Where there is room for all beforehand, they come before the others go: nobody can tell, and a zset that is

@@ -58,8 +58,7 @@ elseif NOTES then
 end
 if time and not time.err then
   local now, first = time[1] * 1000000 + time[2], steps_end + 1
-  local clients, named = redis.pcall('ZCARD', LINE), ARGV[first + 2] + 0
-  clients = type(clients) == 'number' and clients or 0
+  local clients, named = length_of(LINE), ARGV[first + 2] + 0
   local line = open_line({
     key = LINE, notes = NOTES, publish = ARGV[1], id = CLIENT, now = now, asks = named > 0, since = now - ARGV[first], count = clients,
     life = '60000', slack = 5000, part = 0.1,

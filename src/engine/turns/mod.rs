@@ -77,7 +77,7 @@
 //!
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
 //! callers; permits and answers do not depend on it: once-only execution has a key of its own
-//! ([`once`](super::once)). As long as a key of another type stands in the line's place there are no turns. Where the server does not let it be written, or expire, there are no turns, and callers take
+//! ([`once`](super::once)). A key of another type in the line's place, or the notes', is deleted by the next who waits. Where the server does not let it be written, or expire, there are no turns, and callers take
 //! what is free; every ten seconds that is tried again. A script reads the first 64 of a line at the most. The notes hold
 //! 10,000 clients: the next one that comes deletes line and notes, and all come anew.
 //!
