@@ -74,7 +74,7 @@ local open_line = LINE and function(line)
   line.told, line.pause, line.first, line.gone, line.place, line.loaded, line.broken = false, 0, false, 0, 1, 0, false
   line.last = 0
   line.places, line.fields, line.instants = {}, {}, {}
-  line.far, line.longest, line.longest_ever = line.mine and math.huge or 20000, line.mine and 250000 or 150000, 2000000
+  line.far, line.longest, line.longest_ever = line.mine and math.huge or 20000, line.mine and 250000 or 150000, 1000000
 
   line.note = function(line, field, value)
     local n = #line.fields

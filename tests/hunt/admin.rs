@@ -267,6 +267,9 @@ impl Ledger {
             _ => false,
         };
         let seen = client.seen.remove(&number).unwrap_or_default();
+        if call == AdminCall::CountDown && ended == Ended::Done && must {
+            client.may_be(number);
+        }
         match ended {
             Ended::Done if must => client.worlds.retain(|world| world.contains(&number)),
             Ended::Changed(true) if call.shows() => {
@@ -450,6 +453,25 @@ impl Client {
 
     /// The one that stands for all that are the same from now on: of calls that do the same, and of which nobody will hear, the first
     /// have taken effect, and what became of those that have ended is settled.
+    /// Where one like it has been carried out that nobody has been told of, it may be this one that was.
+    fn may_be(&mut self, number: u64) {
+        let alike = |other: &&u64| {
+            let count_down = self.made.get(other) == Some(&AdminCall::CountDown);
+            count_down && !self.unheard.contains(other)
+        };
+        let with = |world: &World| {
+            let mut world = world.clone();
+            if !world.contains(&number)
+                && let Some(other) = world.iter().find(alike).copied()
+            {
+                world.remove(&other);
+                world.insert(number);
+            }
+            world
+        };
+        self.worlds = self.worlds.iter().map(with).collect();
+    }
+
     fn same(&self, world: &World) -> World {
         let mut left: Vec<(AdminCall, usize)> = Vec::new();
         let mut same = World::new();

@@ -31,8 +31,8 @@ const LIVENESS: Duration = Duration::from_secs(300);
 const OTHERS: usize = 5;
 /// What was sent by somebody who is dead has arrived after this.
 const LATE: Duration = Duration::from_secs(30);
-/// Whoever waits while there is enough is served within this.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Whoever waits while there is enough is served within this: so long others may be waited for who are far away, and half a second.
+const PATIENCE: Duration = Duration::from_millis(1500);
 /// How long a timed call may take besides its wait, unless that is set.
 const TIMED_CALL: Duration = Duration::from_secs(5);
 /// So often somebody is passed at the most where clients hand over to their own for as long as is usual.
@@ -97,6 +97,8 @@ fn rules(plan: &Plan) -> Rules {
         _ => None,
     });
     let crossing = settings.crossing(distances.fold(farthest, Duration::max));
+    // Some scripts may have to be sent first, one behind the other.
+    let loads = (crossing - settings.round_trip(farthest).min(crossing)) * 3;
     let leases = plan.events.iter().filter_map(|event| match &event.what {
         What::Call(_, call) => call.lease.max(call.nested.and_then(|(lease, _)| lease)),
         _ => None,
@@ -106,11 +108,11 @@ fn rules(plan: &Plan) -> Rules {
         exact: (settings.watched.iter())
             .map(|watched| *watched && !settings.mixed && settings.jvms == 0 && !tampered)
             .collect(),
-        patience: PATIENCE,
+        patience: PATIENCE + loads,
         safety_interval: settings.safety_interval,
         patience_at_the_latch: match is(names_the_latch) {
-            true => settings.safety_interval + PATIENCE,
-            false => PATIENCE,
+            true => settings.safety_interval + PATIENCE + loads,
+            false => PATIENCE + loads,
         },
         fair_semaphores: !far
             && settings.jvms == 0

@@ -24,6 +24,8 @@ pub struct Done {
     pub dials: Vec<Dial>,
     /// The connections that were written to, or closed.
     pub touched: Vec<usize>,
+    /// Those that take no more for now.
+    pub full: Vec<usize>,
 }
 
 /// Somebody wants to connect.
@@ -176,6 +178,7 @@ impl AsyncWrite for End {
             .min(bytes.len());
         if room == 0 && !bytes.is_empty() {
             state.writer = Some(cx.waker().clone());
+            self.doings.note(|done| done.full.push(self.wire.number));
             return Poll::Pending;
         }
         state.under_way += room;

@@ -261,10 +261,14 @@ impl Holding {
 
     /// It ends at `until` or later, the server says, and no step has come in between.
     pub(super) fn lasts(&mut self, until: Moment) {
-        self.until = self.until.later(until);
-        // Whenever a step arrives that sets no shorter lease than a renewal, the end is put off by it.
-        self.pending
-            .take_if(|steps| steps.unanswered || !steps.shortens);
+        let end = self.end();
+        // Whenever a step arrives that sets no shorter lease than a renewal, the end is put off by it; not to when it was before, perhaps.
+        let settles = |steps: &mut Pending| steps.unanswered || !steps.shortens;
+        let before = match self.pending.take_if(settles) {
+            Some(_) => end,
+            None => self.until,
+        };
+        self.until = before.later(until);
         self.show_end();
     }
 
@@ -297,10 +301,14 @@ impl Holding {
         }
     }
 
-    fn show_end(&self) {
+    /// When it ends at the earliest.
+    fn end(&self) -> Moment {
         let pending = self.pending.as_ref();
-        let end = pending.map_or(self.until, |steps| steps.end.earlier(self.until));
+        pending.map_or(self.until, |steps| steps.end.earlier(self.until))
+    }
+
+    fn show_end(&self) {
         // Who waits for it is told when nothing is locked.
-        self.lease.change(Change::Until(Some(end)));
+        self.lease.change(Change::Until(Some(self.end())));
     }
 }

@@ -222,6 +222,23 @@ async fn what_is_held_without_a_lease_is_renewed_until_it_leaves() {
     assert!(due(&holds).is_empty());
 }
 
+/// The answer to the release is not there yet, or never comes: all that is left may last for a shorter time than the hold that goes.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_does_not_bring_back_an_end_that_a_release_has_brought_nearer() {
+    for answered in [true, false] {
+        let holds = Holds::default();
+        take(&holds, Term::Watched, after(30));
+        let (lease, _) = take(&holds, LONG, after(60));
+        holds.departs("x", "a", after(30), WATCHDOG);
+        if !answered {
+            holds.is_not_answered("x", "a");
+        }
+        let renewals = due(&holds);
+        assert!(!holds.renewed(&renewals[0], true, after(35)));
+        assert_eq!(lease.remaining(), Some(35 * SECOND));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_not_held_any_more_when_it_is_to_be_renewed() {
     let holds = Holds::default();

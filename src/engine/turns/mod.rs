@@ -23,7 +23,7 @@
 //! nothing is free any more is the reading of a counter, and tells the next, until all have come or are out. As it may have seen that
 //! the permit was taken, and look no more, so does whoever makes one free again, or hears that a stranger has, meanwhile. Who does
 //! not listen any more is out at once. A client that comes late because it is far away is given the time it needed and half
-//! as much again, 150 ms at the most, or 2 s once its first caller has waited for 5 s. What is kept for it lies idle meanwhile: therefore those that need more than 20 ms
+//! as much again, 150 ms at the most, or 1 s once its first caller has waited for 5 s. What is kept for it lies idle meanwhile: therefore those that need more than 20 ms
 //! take turns in being told, and rest for three times as long as they have made others wait.
 //!
 //! *A large request* stops the line for 5 ms, or a sixteenth of its wait, and is then passed for four times as long. So it

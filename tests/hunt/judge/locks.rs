@@ -217,8 +217,11 @@ impl Judge {
         }
     }
 
-    /// A script has freed the lock, so that those who wait are told; or it is taken.
-    pub fn lock_is_freed(&mut self, object: usize, free: bool) {
+    /// A script of this client has freed the lock, so that those who wait are told; or it is taken.
+    pub fn lock_is_freed(&mut self, object: usize, host: Host, free: bool) {
+        if free && !self.free_since.contains_key(&Object::Lock(object)) {
+            self.freed_by.insert(object, host);
+        }
         self.is_free(Object::Lock(object), free);
     }
 

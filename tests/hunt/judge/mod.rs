@@ -211,6 +211,8 @@ pub struct Judge {
     tokens: BTreeMap<usize, u64>,
     /// Since when there is what those want who wait for something else than permits of semaphores.
     free_since: BTreeMap<Object, Instant>,
+    /// Who has freed each lock last.
+    freed_by: BTreeMap<usize, Host>,
 }
 
 impl Judge {
@@ -254,6 +256,7 @@ impl Judge {
             order: Order::default(),
             tokens: BTreeMap::new(),
             free_since: BTreeMap::new(),
+            freed_by: BTreeMap::new(),
         }
     }
 

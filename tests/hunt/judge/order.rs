@@ -28,9 +28,27 @@ const MOST_MESSAGES: f64 = 4.0;
 pub(super) struct Order {
     since: BTreeMap<Host, Instant>,
     passed: BTreeMap<u64, (u32, Instant)>,
+    anew: Anew,
+}
+
+/// When it has last been forgotten who came first.
+#[derive(Default)]
+enum Anew {
+    #[default]
+    Never,
+    /// Nobody has been served since.
+    Now,
+    /// Somebody was, then: its client may go on with all of its own who had come by then.
+    Since(Instant),
 }
 
 impl Judge {
+    /// Nobody knows any more who came first.
+    pub fn orders_anew(&mut self) {
+        self.order.passed.clear();
+        self.order.anew = Anew::Now;
+    }
+
     /// A caller gets what it has waited for. Whoever has come long before it, and has been the first of its client for a while, gets
     /// some at the same time.
     pub fn serves(&mut self, number: u64) {
@@ -50,6 +68,14 @@ impl Judge {
             waiting.since.max(first.copied().unwrap_or(waiting.since))
         };
         let now = Instant::now();
+        match self.order.anew {
+            Anew::Now => {
+                self.order.anew = Anew::Since(now);
+                return;
+            }
+            Anew::Since(then) if since < then + MOMENT => return,
+            Anew::Since(_) | Anew::Never => {}
+        }
         let mut late = None;
         for (other, waiting) in &self.waiting {
             let slack = MOMENT + waiting.since.elapsed().mul_f64(PART);
@@ -81,6 +107,10 @@ impl Judge {
         let served = self.crowd.waits.len() as f64;
         let each = |count: u64| (count as f64 - AT_FIRST) / served;
         let (scripts, messages) = (each(self.crowd.scripts), each(self.crowd.messages));
+        // Each time that a line is gone all come anew.
+        if self.rules.meddled {
+            return;
+        }
         if scripts > MOST_SCRIPTS && !polled {
             self.accuse("cost", format!("{scripts:.1} scripts for each grant"));
         }

@@ -317,8 +317,11 @@ impl Judge {
     pub fn is_owed_back(&mut self, recipe: usize, id: &str) -> bool {
         let by_somebody_else = self.recipes.peers_came || self.rules.forgetful;
         let hosts: Vec<Host> = self.clients.keys().copied().collect();
-        let lost =
-            |host: &Host| self.gives_up(*host) || self.has_ended(*host) && !self.is_settled(*host);
+        // What was refused when it shut down is lost.
+        let lost = |host: &Host| {
+            let refused = self.forbidden.is_some();
+            self.gives_up(*host) || self.has_ended(*host) && (refused || !self.is_settled(*host))
+        };
         let told = self.recipes.known.contains(id) || id.starts_with("peer");
         if told || by_somebody_else || self.rules.inexact() || hosts.iter().any(lost) {
             return false;

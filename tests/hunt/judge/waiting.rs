@@ -271,6 +271,9 @@ impl Judge {
                 let from = free.map(|free| (*free).max(*since).max(well.unwrap_or(*since)));
                 let patience = match wanted.object {
                     Object::Latch => self.rules.patience_at_the_latch,
+                    Object::Lock(lock) if self.is_freed_by_the_lost(lock) => {
+                        self.rules.patience + self.rules.safety_interval
+                    }
                     _ => self.rules.patience,
                 };
                 if from.is_some_and(|from| now > from + patience) {
@@ -325,12 +328,21 @@ impl Judge {
     /// is its turn, or somebody else who was dead, and nobody sees to that.
     fn is_left_by_the_lost(&self, object: usize) -> bool {
         let ledger = &self.ledgers[object];
-        let lost = |host: Host| {
-            let well = self.clients.get(&host).and_then(|client| client.well_since);
-            let dead = self.has_ended(host) && !self.is_settled(host);
-            dead || well > ledger.ample_since
-        };
+        let lost = |host| self.is_lost_since(host, ledger.ample_since);
         ledger.changed_by.is_some_and(lost)
+    }
+
+    /// The same of a lock, and who has freed it.
+    fn is_freed_by_the_lost(&self, lock: usize) -> bool {
+        let since = self.free_since.get(&Object::Lock(lock)).copied();
+        let freed_by = self.freed_by.get(&lock);
+        freed_by.is_some_and(|host| self.is_lost_since(*host, since))
+    }
+
+    fn is_lost_since(&self, host: Host, since: Option<Instant>) -> bool {
+        let well = self.clients.get(&host).and_then(|client| client.well_since);
+        let dead = self.has_ended(host) && !self.is_settled(host);
+        dead || well > since
     }
 
     /// The semaphores beside whose permits callers of JVMs sleep, for all that we know.

@@ -219,7 +219,12 @@ impl Judge {
         others.any(|((number, other), began)| {
             let looks = *number == object && !self.closing(*other);
             let well = self.clients.get(other).and_then(|other| other.well_since);
-            let from = due.max(*began).max(well.unwrap_or(due));
+            // Until when it was there may have been forgotten; then it has as long once more.
+            let again = match self.rules.evicts {
+                true => self.rules.watchdog,
+                false => Duration::ZERO,
+            };
+            let from = due.max(*began + again).max(well.unwrap_or(due));
             looks && now > from + period + LATE
         })
     }

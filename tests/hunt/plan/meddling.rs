@@ -28,6 +28,15 @@ pub enum Meddling {
     Forge(usize, &'static str),
     /// Hears everything.
     Eavesdrop,
+    /// Deletes all lines in which clients take turns, and their notes; or writes this in the place of one or the other.
+    Disorder(Option<(Turns, &'static str)>),
+}
+
+/// What is stored of turns.
+#[derive(Debug, Clone, Copy)]
+pub enum Turns {
+    Line,
+    Notes,
 }
 
 /// Texts that stand in nobody's records.
@@ -52,6 +61,14 @@ const FORGED: [&str; 7] = [
     "done 7",
     "done",
 ];
+
+pub(super) fn disorder(rng: &mut Rng) -> Meddling {
+    Meddling::Disorder(match rng.u32(..4) {
+        0 => Some((Turns::Line, pick(rng, &SCRIBBLES))),
+        1 => Some((Turns::Notes, pick(rng, &SCRIBBLES))),
+        _ => None,
+    })
+}
 
 pub(super) fn forged(rng: &mut Rng, place: usize) -> Meddling {
     Meddling::Forge(place, pick(rng, &FORGED))

@@ -1,4 +1,5 @@
-//! Nothing goes wrong, and callers of several clients want the same: whoever comes first is served first.
+//! Nothing goes wrong, and callers of several clients want the same: whoever comes first is served first. At the most somebody does
+//! away with what is known of that, once in a while.
 
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use fastrand::Rng;
 
 use super::calls::{Ask, Call};
 use super::chance::{millis, pick};
+use super::meddling::disorder;
 use super::recipes::{Layout, Recipe};
 use super::settings::Settings;
 use super::{Event, What};
@@ -54,6 +56,26 @@ pub(super) fn come_by_and_by(seed: u64, settings: &mut Settings, events: &mut Ve
             };
             let what = What::Call(place, call);
             let at = millis(rng, 300..6000);
+            events.push(Event { at, what });
+        }
+    }
+    if rng.u32(..3) == 0 {
+        // Some are always at work then.
+        for place in settings.with_turns() {
+            let call = Call {
+                ask: Ask::Wait,
+                hold: millis(rng, 1..12),
+                rounds: rng.u32(50..300),
+                pause: millis(rng, 0..3),
+                ..Call::looking_in(object)
+            };
+            let what = What::Call(place, call);
+            let at = millis(rng, 300..600);
+            events.push(Event { at, what });
+        }
+        for _ in 0..rng.u32(1..10) {
+            let at = millis(rng, 400..3000);
+            let what = What::Meddle(disorder(rng));
             events.push(Event { at, what });
         }
     }

@@ -67,6 +67,14 @@ impl World {
         self.happens(at, Happening::Connected(dial.answer, Ok(wire)));
     }
 
+    /// What a client writes to a connection stays with it: where nothing gets through that may be the first that it could notice of that.
+    pub(super) fn is_full(&mut self, number: usize) {
+        let conn = &self.wires[number];
+        if conn.mute_up {
+            self.unwell(conn.host, Duration::ZERO);
+        }
+    }
+
     /// A client has written to a connection, or closed it.
     pub(super) fn touched(&mut self, number: usize) {
         let now = Instant::now();

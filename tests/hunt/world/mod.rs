@@ -243,6 +243,9 @@ impl World {
         for number in done.touched {
             self.touched(number);
         }
+        for number in done.full {
+            self.is_full(number);
+        }
         let now = Instant::now();
         while let Some(entry) = self.queue.first_entry() {
             if entry.key().0 > now {

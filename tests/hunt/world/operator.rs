@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Happening, World};
 use crate::judge::Object;
-use crate::plan::{Meddling, Subject};
+use crate::plan::{Meddling, Subject, Turns};
 use crate::sim::server::Reply;
 
 /// So long something stands that was written into a record.
@@ -26,6 +26,7 @@ impl World {
         match meddling {
             Meddling::Scribble(which, text) => return self.scribble(which, text),
             Meddling::Forge(place, text) => return self.forge(place, text),
+            Meddling::Disorder(with) => return self.disorder(with),
             _ => {}
         }
         let nodes = &mut self.nodes;
@@ -74,7 +75,9 @@ impl World {
                 }
                 robbed = Some(Object::Lock(number));
             }
-            Meddling::Scribble(..) | Meddling::Forge(..) => unreachable!("done above"),
+            Meddling::Scribble(..) | Meddling::Forge(..) | Meddling::Disorder(_) => {
+                unreachable!("done above")
+            }
             Meddling::Eavesdrop => {
                 for node in 0..self.nodes.len() {
                     self.nodes.node(node).eavesdrop();
@@ -110,6 +113,26 @@ impl World {
             self.write_record(key, text);
             self.judge().overwrites(key);
         }
+    }
+
+    /// Does away with who comes first.
+    fn disorder(&mut self, with: Option<(Turns, &str)>) {
+        let lines = ["redisson*_turns:*", "redisson*_line:*"];
+        let notes = ["redisson*_notes:*"];
+        let (gone, written): (&[&str], _) = match with {
+            None => (&[lines[0], lines[1], notes[0]], None),
+            Some((Turns::Line, text)) => (&lines, Some(text)),
+            Some((Turns::Notes, text)) => (&notes, Some(text)),
+        };
+        for pattern in gone {
+            for key in self.keys_like(pattern) {
+                match written {
+                    Some(text) => self.ask(&["SET", &key, text, "PX", "60000"]),
+                    None => self.ask(&["DEL", &key]),
+                };
+            }
+        }
+        self.judge().orders_anew();
     }
 
     /// Answers a client's next call, in all its records.

@@ -33,7 +33,7 @@ impl World {
         let after = self.locked();
         for (lock, (before, after)) in before.into_iter().zip(after).enumerate() {
             if before || after {
-                self.judge().lock_is_freed(lock, !after);
+                self.judge().lock_is_freed(lock, host, !after);
             }
         }
         self.wires[number].listens |= name.ends_with(b"subscribe");
