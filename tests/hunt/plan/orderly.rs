@@ -59,21 +59,23 @@ pub(super) fn come_by_and_by(seed: u64, settings: &mut Settings, events: &mut Ve
             events.push(Event { at, what });
         }
     }
-    if rng.u32(..3) == 0 {
-        // Some are always at work then.
+    if rng.bool() {
+        // Some are always at work then, several of each client.
         for place in settings.with_turns() {
-            let call = Call {
-                ask: Ask::Wait,
-                hold: millis(rng, 1..12),
-                rounds: rng.u32(50..300),
-                pause: millis(rng, 0..3),
-                ..Call::looking_in(object)
-            };
-            let what = What::Call(place, call);
-            let at = millis(rng, 300..600);
-            events.push(Event { at, what });
+            for _ in 0..rng.u32(1..6) {
+                let call = Call {
+                    ask: Ask::Wait,
+                    hold: millis(rng, 1..12),
+                    rounds: rng.u32(50..200),
+                    pause: millis(rng, 0..3),
+                    ..Call::looking_in(object)
+                };
+                let what = What::Call(place, call);
+                let at = millis(rng, 300..600);
+                events.push(Event { at, what });
+            }
         }
-        for _ in 0..rng.u32(1..10) {
+        for _ in 0..rng.u32(1..40) {
             let at = millis(rng, 400..3000);
             let what = What::Meddle(disorder(rng));
             events.push(Event { at, what });
