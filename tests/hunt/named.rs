@@ -97,6 +97,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             gives_back_without_replica(),
         ),
         (
+            "an inner hold with a longer lease is given back without a replica, and then its client is cut off",
+            inner_hold_unconfirmed(),
+        ),
+        (
             "what has become of a call is asked of a server that has come to be a replica",
             asked_of_a_replica(),
         ),
@@ -473,6 +477,25 @@ fn gives_back_without_replica() -> Plan {
         events.push(calls(1000, 0, both(LOCK)));
     }
     plan(with_a_replica(), events)
+}
+
+fn inner_hold_unconfirmed() -> Plan {
+    let mut settings = with_a_replica();
+    settings.watchdog = Duration::from_secs(1);
+    let twice = Call {
+        guard: true,
+        nested: Some((Some(Duration::from_secs(8)), false)),
+        ..keeps(LOCK, 500)
+    };
+    let cut = LinkFault::CutRequest(Duration::from_secs(3));
+    plan(
+        settings,
+        vec![
+            calls(1000, 0, twice),
+            at(1300, What::Part(0, Duration::from_secs(10))),
+            at(3000, What::Link(0, cut)),
+        ],
+    )
 }
 
 fn lost_for_long() -> Plan {

@@ -247,6 +247,10 @@ impl Judge {
 
     /// Nothing is owed any more. `well`: nothing was wrong to the end.
     pub(super) fn settle(&mut self, host: Host, well: bool) {
+        // What is refused then is lost.
+        if self.something_is_forbidden() {
+            return;
+        }
         self.is_to_balance(host, well, "been shut down");
     }
 
