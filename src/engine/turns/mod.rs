@@ -189,7 +189,7 @@ impl Turns {
     /// Whether the next batch carries a report. `answered`: the server has told some that they have to wait.
     pub(crate) fn wants_report(&self, now: Instant, answered: bool) -> bool {
         let reason = self.in_line || self.is_to_ask() || self.others > 0;
-        self.are_kept(now) && (reason || answered && !self.knows(now))
+        self.are_kept(now) && (reason || self.may_have_told || answered && !self.knows(now))
     }
 
     /// Whether a question asked without a report at `now` leaves nothing open: nobody else listens, or turns are not kept.
@@ -417,10 +417,13 @@ impl Turns {
             }
             self.late_look = None;
         }
+        // Nobody else listens.
+        self.may_have_told &= verdict.is_some();
         let seen = match verdict? {
             Verdict::Off => {
                 self.refused_until = Some(now + REFUSED);
                 self.missed = None;
+                self.may_have_told = false;
                 self.in_line = false;
                 self.has_left = true;
                 self.look_at = None;

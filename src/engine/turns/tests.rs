@@ -168,7 +168,10 @@ fn what_nobody_in_line_can_use_is_asked_for_behind_the_question_under_way() {
 #[test]
 fn who_may_have_told_others_looks_until_nobody_is_waited_for() {
     let (mut turns, now) = (Turns::default(), Instant::now());
+    turns.seen(0, now);
+    assert!(!turns.wants_report(now, false));
     turns.may_have_told(now);
+    assert!(turns.wants_report(now, false), "or it could not look");
     let due = turns.look_at().expect("a look");
     assert!(turns.is_due(due));
     let told_before = verdict("turn:0:0:45000:-:0:2:0");
@@ -207,6 +210,16 @@ fn who_has_told_several_looks_until_each_has_come_or_is_out() {
         None,
         "others have told it"
     );
+}
+
+#[test]
+fn who_may_have_told_others_has_nothing_to_see_to_when_nobody_listens() {
+    for alone in [None, verdict("turn:off")] {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        turns.may_have_told(now);
+        turns.answered(alone, false, false, now, now);
+        assert!(!turns.wants_report(now + REFUSED, false));
+    }
 }
 
 /// What told it of its turn meanwhile was heard by nobody.
