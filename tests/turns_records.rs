@@ -389,6 +389,28 @@ async fn served(waits: JoinHandle<redisson_semaphore::Result<()>>) {
     served.expect("somebody looked").unwrap().unwrap();
 }
 
+/// Whoever releases finds that the one it has told does not come; who waits has lost its place meanwhile.
+#[tokio::test]
+async fn who_has_lost_its_place_is_called_when_the_one_before_it_does_not_come() {
+    for lost_before in [true, false] {
+        let server = RedisServer::start().await;
+        let mut connection = server.connection().await;
+        let mut ear = pubsub(&server).await;
+        let (holder, waits) = before_one_who_waits(&server, &mut connection, &mut ear).await;
+        let place: Vec<String> = connection.zrange(LINE, 0, -1).await.unwrap();
+        let told = note(1, now(&mut connection).await);
+        ghost(&mut connection, &mut ear, GHOST, &told).await;
+        if lost_before {
+            let () = connection.zrem(LINE, &place).await.unwrap();
+        }
+        holder.release(1).await.unwrap();
+        if !lost_before {
+            let () = connection.del(LINE).await.unwrap();
+        }
+        served(waits).await;
+    }
+}
+
 /// It may be a permit that was taken back by whoever told the ghost of it, and is free again before the ghost is passed.
 #[tokio::test]
 async fn who_releases_looks_whether_one_comes_that_others_have_told() {

@@ -9,7 +9,7 @@
 -- Returns: nothing by itself; it defines `listeners`, `steps_end`, `strict` and, where others listen, `turn`, `due` and
 --   `close_turn`, whose word is told below. "turn:off": the server does not let the line be kept
 -- Publishes: "soon" to whoever has come among the first three in line, and "turn" to these where strangers may be faster than
---   one; to those who take part "+" and this client's id where permits were added that nobody can use, and "all" where no line may be kept
+--   one; to those who take part "+" and this client's id where there are permits that nobody can use, and "all" where no line may be kept
 -- Repeat-safe: yes, by envelope.lua; a batch that leaves no record has changed nothing but the line
 -- Invariant: nobody gets more than there is
 
@@ -128,8 +128,10 @@ local function close_turn(total, announces)
     ticket = turn.refused and turn.ticket or 0, stops = turn.stops, waits = turn.waiting > turn.served,
     others = turn.ours > math.max(turn.own - 1, 0), passes = grants > 0 and head or 0, reach = total + (turn.amount or 1),
   })
-  -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line.
-  if announces and left ~= 0 then
+  -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line. So it is where who looks finds that those it
+  -- has told have not come: who has lost its place is called by nobody else.
+  local looks = turn.named == 0 and total > 0 and total == before
+  if (announces or looks) and left ~= 0 then
     local heard = redis.pcall(ARGV[1], LINE, left and '+' .. line.id or 'all')
     line.unheard = line.unheard or type(heard) == 'table'
   end

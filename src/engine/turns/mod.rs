@@ -73,7 +73,7 @@
 //! | field `!` | of permits with ids: when the one that was given back last would have ended, in milliseconds; 0 once somebody has taken one |
 //! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (1/32 to 1; less where permits are kept longer, or they are more than the clients); since when permits are kept for them, or 0; how many they have taken and not announced; for how long permits are kept for them |
 //! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come, `own` where it has found that itself; `soon`: it has come among the first three |
-//! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new` and a client's id: that one stands there alone, whoever waits is to come; `all`, it may not be kept: the same; `+` and a client's id: nobody in line can use what that one has set free |
+//! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new` and a client's id: that one stands there alone, whoever waits is to come; `all`, it may not be kept: the same; `+` and a client's id: nobody in line can use what that one has set free, or has found free when it looked |
 //!
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
 //! callers; permits and answers do not depend on it: once-only execution has a key of its own
