@@ -121,7 +121,10 @@ local open_line = LINE and function(line)
       local found = redis.pcall('ZRANGE', line.key, rank, rank, 'WITHSCORES')
       local id = found[1]
       line.broken, line.loaded = line.broken or found.err, id and line.loaded + 1 or MOST
-      if id and not (line.without_me and id == line.id) then
+      if id == line.id and line.without_me then
+        -- Whatever is noted of it, it stands there.
+        line.noted = line.noted or nil
+      elseif id then
         places[#places + 1] = line:read(id, tonumber(found[2]) or line.now, redis.pcall('HGET', line.notes, id))
       end
     end
