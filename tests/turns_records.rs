@@ -411,6 +411,36 @@ async fn who_has_lost_its_place_is_called_when_the_one_before_it_does_not_come()
     }
 }
 
+/// There is something free that is too little for all who wait, and whoever only asks for it does not look after them.
+#[tokio::test]
+async fn who_asks_how_many_are_free_calls_nobody() {
+    let server = RedisServer::start().await;
+    let clients = clients(&server).await;
+    let mut connection = server.connection().await;
+    clients[2].acquire(2).await.unwrap();
+    let waiting = [&clients[0], &clients[1]].map(|client| {
+        let client = client.clone();
+        tokio::spawn(async move { client.acquire(3).await })
+    });
+    until("both stand in line", PATIENCE, async || {
+        publish(&mut connection).await;
+        in_line(&mut connection).await == 2
+    })
+    .await;
+    let mut monitor = Monitor::start(&server).await;
+    for _ in 0..20 {
+        assert_eq!(clients[0].available_permits().await.unwrap(), 1);
+        assert!(!clients[0].try_acquire(2).await.unwrap());
+    }
+    let commands = monitor.until_marker().await;
+    let calls = commands
+        .iter()
+        .filter(|command| command.name == "PUBLISH" && command.args[0] == LINE)
+        .count();
+    assert!(calls < 10, "{calls} for 40 questions");
+    waiting.iter().for_each(JoinHandle::abort);
+}
+
 /// It may be a permit that was taken back by whoever told the ghost of it, and is free again before the ghost is passed.
 #[tokio::test]
 async fn who_releases_looks_whether_one_comes_that_others_have_told() {

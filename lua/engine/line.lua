@@ -15,6 +15,7 @@
 --   strict        what can't be published is an error
 --   id            the client that runs this
 --   asks          its callers ask now; else it stands where it stood
+--   stood         it has been told that it stands there
 --   since         when the first of those came who ask; now where there is none
 --   now
 --   count         how many stand there
@@ -121,10 +122,7 @@ local open_line = LINE and function(line)
       local found = redis.pcall('ZRANGE', line.key, rank, rank, 'WITHSCORES')
       local id = found[1]
       line.broken, line.loaded = line.broken or found.err, id and line.loaded + 1 or MOST
-      if id == line.id and line.without_me then
-        -- Whatever is noted of it, it stands there.
-        line.noted = line.noted or nil
-      elseif id then
+      if id and not (line.without_me and id == line.id) then
         places[#places + 1] = line:read(id, tonumber(found[2]) or line.now, redis.pcall('HGET', line.notes, id))
       end
     end
@@ -270,7 +268,7 @@ local open_line = LINE and function(line)
     end
     if not own.waits then
       me.told = 0
-      if line.noted ~= false then line:leave(me) end
+      if line.noted ~= false or line.stood then line:leave(me) end
     end
     local comes = line.asks and own.waits
     local kept = line:write(comes)

@@ -21,7 +21,8 @@
 --   5  the first one's ticket
 --   6  0: this client does not know that it listens, 1: it does, 2: to the line's channel, too, 3: and has heard of others, who need
 --      not listen
---   7  1: nobody may pass the first in line
+--   7  the sum of 1: nobody may pass the first in line, 2: this client looks whether those have come whom it has told, and 4: it stands
+--      in line, as it has been told
 --   8  how many were served without Redis meanwhile
 --   9  how many messages of strangers were heard meanwhile
 -- What it is told: "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>"
@@ -46,7 +47,8 @@ if NOTES then
   own = ARGV[steps_end + 6] + 0
   listeners, ours = count_listeners(CHANNEL, LINE)
 end
-local strict = NOTES and ARGV[steps_end + 7] == '1'
+local what = NOTES and ARGV[steps_end + 7] + 0 or 0
+local strict = what % 2 == 1
 
 local time
 if NOTES and listeners > (own < 3 and math.min(own, 1) or 0) then
@@ -61,13 +63,13 @@ if time and not time.err then
   local clients, named = length_of(LINE), ARGV[first + 2] + 0
   local line = open_line({
     key = LINE, notes = NOTES, publish = ARGV[1], id = CLIENT, now = now, asks = named > 0, since = now - ARGV[first], count = clients,
-    life = '60000', slack = 5000, part = 0.1,
+    stood = what >= 4, life = '60000', slack = 5000, part = 0.1,
   })
   clients = math.max(1, math.min(ours, clients))
   turn = {
     line = line, strangers = math.max(0, listeners - ours), clients = clients, ours = ours, own = math.min(own, 2),
     head = now - ARGV[first], last = now - ARGV[first + 1], named = named, waiting = ARGV[first + 3] + 0,
-    ticket = ARGV[first + 4] + 0, handed_over = ARGV[first + 7] + 0, heard = ARGV[first + 8] + 0, asked = 0, served = 0, kept = 0, held = false, near = {},
+    ticket = ARGV[first + 4] + 0, looks = what % 4 >= 2, handed_over = ARGV[first + 7] + 0, heard = ARGV[first + 8] + 0, asked = 0, served = 0, kept = 0, held = false, near = {},
   }
   if turn.strangers > 0 then
     turn.account = open_account(line, turn.strangers, clients, before, turn.heard)
@@ -106,6 +108,9 @@ local function due(total, amount, count)
   if result < count then turn.want = turn.want or amount end
   if turn.asked == 0 then
     turn.amount, turn.refused = amount, result == 0
+    -- Where one who came before stops the line for what is too little for this one as well, that one does.
+    while turn.refused and total > kept and line:limit() < turn.head do kept = kept + line:keep(total - kept) end
+    turn.kept = kept
     turn.stops = result == 0 and total - kept > 0 and line:stops_at(turn.head, turn.ticket)
   end
   turn.asked, turn.served = turn.asked + count, turn.served + result
@@ -130,8 +135,7 @@ local function close_turn(total, announces)
   })
   -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line. So it is where who looks finds that those it
   -- has told have not come: who has lost its place is called by nobody else.
-  local looks = turn.named == 0 and total > 0 and total == before
-  if (announces or looks) and left ~= 0 then
+  if (announces or turn.looks and turn.named == 0 and total > 0) and left ~= 0 then
     local heard = redis.pcall(ARGV[1], LINE, left and '+' .. line.id or 'all')
     line.unheard = line.unheard or type(heard) == 'table'
   end

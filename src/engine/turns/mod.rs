@@ -299,10 +299,13 @@ impl Turns {
 
     /// Completes what a batch reports; `own` is [`Report::own`].
     pub(crate) fn report(&mut self, of_waiters: Report, own: u64) -> Report {
+        let stood = self.in_line;
         // It leaves with it; if that fails, it is not tried again: who is told in vain is out.
         self.in_line &= of_waiters.waiting > 0;
         Report {
             own,
+            looks: self.looking,
+            stood,
             handed_over: std::mem::take(&mut self.handed_over),
             heard: std::mem::take(&mut self.heard),
             ..of_waiters

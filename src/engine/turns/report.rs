@@ -27,6 +27,10 @@ pub(crate) struct Report {
     pub(crate) own: u64,
     /// Nobody may pass the first in line.
     pub(crate) strict: bool,
+    /// It looks whether those have come whom it has told.
+    pub(crate) looks: bool,
+    /// It stands in line, as it has been told.
+    pub(crate) stood: bool,
     /// How many callers were served without Redis since the last report.
     pub(crate) handed_over: i64,
     /// How many messages of strangers were heard since then.
@@ -71,7 +75,9 @@ impl Report {
             count(self.waiting),
             Arg::Number(self.ticket.cast_signed()),
             Arg::Number(self.own.cast_signed()),
-            Arg::Number(self.strict.into()),
+            Arg::Number(
+                i64::from(self.strict) + 2 * i64::from(self.looks) + 4 * i64::from(self.stood),
+            ),
             Arg::Number(self.handed_over),
             Arg::Number(self.heard),
         ]);

@@ -212,7 +212,7 @@ fn stand_in_line(rng: &mut Rng, keys: &mut Vec<String>, arguments: &mut Vec<Stri
         choose(rng, &["9000", "25000"]),
         choose(rng, &["0", "4000"]),
     ]));
-    arguments.extend([4, 6, 3, 3, 2, 3, 3].map(|most| number(rng, most)));
+    arguments.extend([4, 6, 3, 3, 8, 3, 3].map(|most| number(rng, most)));
 }
 
 fn sequence(rng: &mut Rng, mood: &mut Mood) -> String {
