@@ -30,7 +30,7 @@
 //! is served when it has waited some twenty times as long as permits are held. When it has waited for 5 s, it stops the line for
 //! 5 s and a quarter of its wait, of a minute at the most, and is passed for as long as it has waited, or a minute: a request for more than there ever is costs the
 //! other clients a part of their time, and no more; its own client's callers wait behind it, as it does not know how many there are. Who stops the line must have come since it began to, and is told again every
-//! 20 ms: who does not come then in its patience stops it no more.
+//! 20 ms: who does not come then in its patience stops it no more. One stops it at a time, the earliest of those whom it does not do for.
 //!
 //! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which
 //! Java reads as 8): clients that take part pass it over. Any other message there is a stranger's release, and is answered by
