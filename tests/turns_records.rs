@@ -77,6 +77,12 @@ async fn stand(connection: &mut MultiplexedConnection, member: &[u8], score: &st
         .unwrap();
 }
 
+/// A crowd of each client at work.
+fn crowds(clients: &[RSemaphore]) -> Vec<Crowd> {
+    let start = |client| Crowd::start(client, 8, 1, HOLD);
+    clients.iter().map(start).collect()
+}
+
 /// Lets crowds work while `disturb` goes on in a loop, until so many have been served of `each`, or in all.
 async fn disturbed(
     disturb: impl AsyncFn(&mut MultiplexedConnection),
@@ -85,10 +91,7 @@ async fn disturbed(
 ) {
     let server = RedisServer::start().await;
     let clients = clients(&server).await;
-    let crowds: Vec<Crowd> = clients
-        .iter()
-        .map(|client| Crowd::start(client, 8, 1, HOLD))
-        .collect();
+    let crowds = crowds(&clients);
     let mut connection = server.connection().await;
     until(
         "they are served beside the disturbance",
@@ -146,10 +149,7 @@ async fn what_is_deleted_is_made_anew() {
 async fn who_stood_in_a_line_that_is_deleted_stands_in_the_next_one() {
     let server = RedisServer::start().await;
     let clients = clients(&server).await;
-    let crowds: Vec<Crowd> = clients
-        .iter()
-        .map(|client| Crowd::start(client, 8, 1, HOLD))
-        .collect();
+    let crowds = crowds(&clients);
     let mut connection = server.connection().await;
     for _ in 0..60 {
         let () = connection.del(LINE).await.unwrap();
@@ -422,11 +422,7 @@ async fn who_asks_how_many_are_free_calls_nobody() {
         let client = client.clone();
         tokio::spawn(async move { client.acquire(3).await })
     });
-    until("both stand in line", PATIENCE, async || {
-        publish(&mut connection).await;
-        in_line(&mut connection).await == 2
-    })
-    .await;
+    until_in_line(&mut connection, 2).await;
     let mut monitor = Monitor::start(&server).await;
     for _ in 0..20 {
         assert_eq!(clients[0].available_permits().await.unwrap(), 1);
@@ -600,11 +596,7 @@ async fn who_is_served_when_nobody_else_listens_leaves_no_place_behind() {
         let client = client.clone();
         tokio::spawn(async move { client.acquire(1).await.unwrap() })
     });
-    until("both stand in line", PATIENCE, async || {
-        publish(&mut connection).await;
-        in_line(&mut connection).await == 2
-    })
-    .await;
+    until_in_line(&mut connection, 2).await;
     let [first, second] = waiting;
     first.abort();
     support::waiters::until_subscribers(&mut connection, "redisson_sc:{recorded}", 1).await;
@@ -624,11 +616,7 @@ async fn messages_are_for_those_who_do_not_take_part() {
         let client = clients[number].clone();
         tokio::spawn(async move { client.acquire(1).await.unwrap() })
     });
-    until("all stand in line", PATIENCE, async || {
-        publish(&mut connection).await;
-        in_line(&mut connection).await == 3
-    })
-    .await;
+    until_in_line(&mut connection, 3).await;
     // It has heard that others listen.
     knows.abort();
     until("one has left", PATIENCE, async || {
@@ -726,6 +714,15 @@ async fn a_key_of_another_type_is_out_of_the_way_before_long() {
     }
 }
 
+/// Returns when so many clients stand in line.
+async fn until_in_line(connection: &mut MultiplexedConnection, count: u64) {
+    until(&format!("{count} stand in line"), PATIENCE, async || {
+        publish(connection).await;
+        in_line(connection).await == count
+    })
+    .await;
+}
+
 /// How many clients stand in line.
 async fn in_line(connection: &mut MultiplexedConnection) -> u64 {
     redis::cmd("ZCARD")
@@ -758,11 +755,7 @@ async fn who_gives_up_waiting_leaves_the_line() {
                 tokio::spawn(async move { client.acquire(3).await })
             })
             .collect();
-        until("both stand in line", PATIENCE, async || {
-            publish(&mut connection).await;
-            in_line(&mut connection).await == 2
-        })
-        .await;
+        until_in_line(&mut connection, 2).await;
         // What is under way would take it along: it comes to rest before.
         for _ in 0..2 {
             clients[0].available_permits().await.unwrap();
@@ -786,11 +779,7 @@ async fn who_is_held_back_comes_in_the_end_whatever_else_its_client_does() {
     let mut connection = server.connection().await;
     clients[2].drain_permits().await.unwrap();
     let waiting = two_ask(&clients);
-    until("both stand in line", PATIENCE, async || {
-        publish(&mut connection).await;
-        in_line(&mut connection).await == 2
-    })
-    .await;
+    until_in_line(&mut connection, 2).await;
     let _ear = two_permits_and_a_ghost(&server, &mut connection).await;
     publish(&mut connection).await;
     // Both look, are held back, and are asked all the time what is free.
@@ -819,10 +808,7 @@ async fn of_a_long_line_the_first_few_are_read() {
         .await;
         write(&mut connection, member.as_bytes(), note(1, time).as_bytes()).await;
     }
-    let crowds: Vec<Crowd> = clients
-        .iter()
-        .map(|client| Crowd::start(client, 8, 1, HOLD))
-        .collect();
+    let crowds = crowds(&clients);
     let mut monitor = Monitor::start(&server).await;
     for crowd in &crowds {
         crowd.until_served(100).await;

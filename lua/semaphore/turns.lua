@@ -103,17 +103,15 @@ local function due(total, amount, count)
       kept = kept + line:keep(left)
     end
   end
-  turn.kept = kept
   turn.held = turn.held or result < count and total - result * amount >= amount
   if result < count then turn.want = turn.want or amount end
   if turn.asked == 0 then
     turn.amount, turn.refused = amount, result == 0
     -- Where one who came before stops the line for what is too little for this one as well, that one does.
     while turn.refused and total > kept and line:limit() < turn.head do kept = kept + line:keep(total - kept) end
-    turn.kept = kept
     turn.stops = result == 0 and total - kept > 0 and line:stops_at(turn.head, turn.ticket)
   end
-  turn.asked, turn.served = turn.asked + count, turn.served + result
+  turn.kept, turn.asked, turn.served = kept, turn.asked + count, turn.served + result
   return result
 end
 

@@ -451,8 +451,6 @@ impl Client {
         self.same(&world.iter().copied().chain(done).collect())
     }
 
-    /// The one that stands for all that are the same from now on: of calls that do the same, and of which nobody will hear, the first
-    /// have taken effect, and what became of those that have ended is settled.
     /// Where one like it has been carried out that nobody has been told of, it may be this one that was.
     fn may_be(&mut self, number: u64) {
         let alike = |other: &&u64| {
@@ -472,6 +470,8 @@ impl Client {
         self.worlds = self.worlds.iter().map(with).collect();
     }
 
+    /// The one that stands for all that are the same from now on: of calls that do the same, and of which nobody will hear, the first
+    /// have taken effect, and what became of those that have ended is settled.
     fn same(&self, world: &World) -> World {
         let mut left: Vec<(AdminCall, usize)> = Vec::new();
         let mut same = World::new();

@@ -99,6 +99,7 @@ fn rules(plan: &Plan) -> Rules {
     let crossing = settings.crossing(distances.fold(farthest, Duration::max));
     // Some scripts may have to be sent first, one behind the other.
     let loads = (crossing - settings.round_trip(farthest).min(crossing)) * 3;
+    let patience = PATIENCE + loads;
     let leases = plan.events.iter().filter_map(|event| match &event.what {
         What::Call(_, call) => call.lease.max(call.nested.and_then(|(lease, _)| lease)),
         _ => None,
@@ -108,11 +109,11 @@ fn rules(plan: &Plan) -> Rules {
         exact: (settings.watched.iter())
             .map(|watched| *watched && !settings.mixed && settings.jvms == 0 && !tampered)
             .collect(),
-        patience: PATIENCE + loads,
+        patience,
         safety_interval: settings.safety_interval,
         patience_at_the_latch: match is(names_the_latch) {
-            true => settings.safety_interval + PATIENCE + loads,
-            false => PATIENCE + loads,
+            true => settings.safety_interval + patience,
+            false => patience,
         },
         fair_semaphores: !far
             && settings.jvms == 0
