@@ -272,9 +272,7 @@ async fn without_turns_no_record_is_kept_and_nobody_gives_way() {
     assert_eq!(keys(&server).await, Vec::<String>::new());
     let again = clients[0].clone();
     drop(clients);
-    // The one that hands its permits round serves the other by stopping.
-    for crowd in crowds {
-        crowd.stop().await;
-    }
+    // The one that hands its permits round, whichever it is, serves the other by stopping.
+    join_all(crowds.into_iter().map(Crowd::stop)).await;
     assert_eq!(again.available_permits().await.unwrap(), 2);
 }

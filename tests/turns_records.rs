@@ -585,6 +585,37 @@ async fn who_stops_the_line_is_asked_again_and_again_whether_it_is_there() {
     }
 }
 
+/// It would take a third of everybody's time for ever, if it stopped the line again and again.
+#[tokio::test]
+async fn who_has_stopped_the_line_in_vain_for_long_is_passed_for_minutes() {
+    let server = RedisServer::start().await;
+    let clients = clients(&server).await;
+    let mut connection = server.connection().await;
+    clients[2].drain_permits().await.unwrap();
+    let waiting = two_ask(&clients);
+    support::waiters::until_subscribers(&mut connection, "redisson_sc:{recorded}", 2).await;
+    let _ear = two_permits_and_a_ghost(&server, &mut connection).await;
+    let time = now(&mut connection).await;
+    let (since, began) = (time - 3_600_000_000, time - 25_000_000);
+    let note = format!("1000 {time} 0 5000 {began} 1");
+    stand(&mut connection, GHOST.as_bytes(), &since.to_string()).await;
+    write(&mut connection, GHOST.as_bytes(), note.as_bytes()).await;
+    publish(&mut connection).await;
+    for task in waiting {
+        let served = tokio::time::timeout(PATIENCE, task).await;
+        served.expect("it has been passed").unwrap();
+    }
+    let note: String = connection.hget(NOTES, GHOST).await.unwrap();
+    let passed_until: i64 = note.split(' ').nth(4).unwrap().parse().unwrap();
+    let another_stops: i64 = connection.hget(NOTES, "=").await.unwrap();
+    let seconds = |until: i64| (until - time) / 1_000_000;
+    assert!((500..=660).contains(&seconds(passed_until)), "{note}");
+    assert!(
+        (1..=120).contains(&seconds(another_stops)),
+        "{another_stops}"
+    );
+}
+
 /// Where nobody else waits any more there is no line to stand in.
 #[tokio::test]
 async fn who_is_served_when_nobody_else_listens_leaves_no_place_behind() {

@@ -239,6 +239,30 @@ async fn a_request_for_more_than_there_ever_is_does_not_stop_the_others() {
     }
 }
 
+/// Something is free, and too little for each of them, who came at the same time: one stops the line, and few look whether that goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_stands_still_costs_little_whoever_stands_in_it() {
+    const CLIENTS: usize = 20;
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let in_vain: Vec<_> = semaphores(&server, 2, CLIENTS)
+        .await
+        .into_iter()
+        .map(|client| tokio::spawn(async move { client.acquire(3).await }))
+        .collect();
+    until_in_line(&mut connection, CLIENTS).await;
+    // From five seconds on the line is stopped for more than five at a time.
+    let mut dearest = 0;
+    for _ in 0..5 {
+        let before = scripts(&mut connection).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        dearest = dearest.max(scripts(&mut connection).await - before);
+    }
+    assert!(dearest > 10, "nobody has stopped it: {dearest}");
+    assert!(dearest < 300, "{dearest} scripts in three seconds");
+    assert!(in_vain.iter().all(|waits| !waits.is_finished()));
+}
+
 /// However many they are, and whenever they came.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_for_more_than_there_ever_is_do_not_stop_the_others_in_turn() {

@@ -28,6 +28,7 @@
 --   before(since)             who came by then comes before one who came at `since`
 --   limit(all)                who came by then comes before the next in line; everybody does before one that does not stop the line,
 --                             if `all` may
+--   is_behind(since)          whether the next in line came before that, be it by a moment
 --   keep(left)                how many of the `left` permits the next in line keeps, and is told of
 --   stops_at(since, ticket)   whether the first of those who ask stops the line, as what is free does not do for it
 --   wait(rest)                somebody is waited for
@@ -76,6 +77,7 @@ local open_line = LINE and function(line)
   line.last = 0
   line.places, line.fields, line.instants = {}, {}, {}
   line.far, line.longest, line.longest_ever = line.mine and math.huge or 20000, line.mine and 250000 or 150000, 1000000
+  line.longest_pass = 600000000
 
   line.note = function(line, field, value)
     local n = #line.fields
@@ -110,7 +112,7 @@ local open_line = LINE and function(line)
     return {
       id = id, since = since, want = max(1, want), seen = min(now, seen), ticket = ticket + 0,
       told = told + 0 <= now and told + 0 or 0, patience = max(PATIENCE, min(line:longest_for(since), patience)),
-      stops = stops + 0 <= now + 60000000 and stops + 0 or 0, changed = false, gone = false,
+      stops = stops + 0 <= now + line.longest_pass and stops + 0 or 0, changed = false, gone = false,
     }
   end
   -- The i-th place, or nothing. So many are read, and so many clients are looked at where some are taken out.
@@ -178,10 +180,12 @@ local open_line = LINE and function(line)
     local long = waited >= PASSING
     local rest = e.stops + (long and PASSING + waited / 4 or max(PATIENCE, waited / 16)) - now
     if rest > 0 then line:wait(rest) return true end
-    e.stops, e.changed = now + (long and min(MOST, now - e.since) or max(PASS, (now - e.since) / 4)), true
-    line:set_instant('=', e.stops)
+    e.stops, e.changed = now + (long and min(line.longest_pass, now - e.since) or max(PASS, (now - e.since) / 4)), true
+    line:set_instant('=', min(now + MOST, e.stops))
     return false
   end
+  -- For how long who stops the line is believed to be there: for a part of what that has cost already.
+  line.alive = function(line, e) return math.max(20000, math.min(250000, (line.now - e.stops) / 8)) end
   line.stops_at = function(line, since, ticket)
     local me = line.me
     if me.ticket ~= ticket then me.ticket, me.stops = ticket, 0 end
@@ -198,8 +202,12 @@ local open_line = LINE and function(line)
     local e = line:at(line.place)
     return e and not (all and e.stops == 0) and line:before(e.since) or math.huge
   end
+  line.is_behind = function(line, since)
+    local e = line:at(line.place)
+    return e and e.since < since
+  end
   line.keep = function(line, left)
-    local ALIVE, now, e = 20000, line.now, line:at(line.place)
+    local now, e = line.now, line:at(line.place)
     line.place = line.place + 1
     if e.told > 0 and now - e.told >= e.patience then return line:leave(e) end
     local fits = line:part_of(e, left)
@@ -211,8 +219,8 @@ local open_line = LINE and function(line)
       line.spared = line.spared or e
       return 0
     -- Who stops the line must have come since it began to, and must keep coming, as those see who wait.
-    elseif not fits and e.seen >= e.stops and now - e.seen < ALIVE then
-      line:wait(e.seen + ALIVE - now)
+    elseif not fits and e.seen >= e.stops and now - e.seen < line:alive(e) then
+      line:wait(e.seen + line:alive(e) - now)
     elseif line:tell(e, not fits and e.seen >= e.stops) == 0 then
       return 0
     end

@@ -108,7 +108,7 @@ local function due(total, amount, count)
   if turn.asked == 0 then
     turn.amount, turn.refused = amount, result == 0
     -- Where one who came before stops the line for what is too little for this one as well, that one does.
-    while turn.refused and total > kept and line:limit() < turn.head do kept = kept + line:keep(total - kept) end
+    while turn.refused and total > kept and line:is_behind(turn.head) do kept = kept + line:keep(total - kept) end
     turn.stops = result == 0 and total - kept > 0 and line:stops_at(turn.head, turn.ticket)
   end
   turn.kept, turn.asked, turn.served = kept, turn.asked + count, turn.served + result

@@ -28,9 +28,11 @@
 //!
 //! *A large request* stops the line for 5 ms, or a sixteenth of its wait, and is then passed for four times as long. So it
 //! is served when it has waited some twenty times as long as permits are held. When it has waited for 5 s, it stops the line for
-//! 5 s and a quarter of its wait, of a minute at the most, and is passed for as long as it has waited, or a minute: a request for more than there ever is costs the
-//! other clients a part of their time, and no more; its own client's callers wait behind it, as it does not know how many there are. Who stops the line must have come since it began to, and is told again every
-//! 20 ms: who does not come then in its patience stops it no more. One stops it at a time, the earliest of those whom it does not do for.
+//! 5 s and a quarter of its wait, of a minute at the most, and is passed for as long as it has waited, or ten minutes; behind a minute of these another one may
+//! stop it. So a request for more than there ever is costs the other clients less and less of their time, 20 s of ten minutes in the end;
+//! its own client's callers wait behind it, as it does not know how many there are. Who stops the line must have come since it began to, and is told again
+//! after an eighth of the time for which it has, or 20 ms, or 250 ms at the most: who does not come then in its patience stops it no more. One stops it at a
+//! time, the earliest of those whom it does not do for, if only by a moment: a line that stands still costs some 50 scripts a second, whoever stands in it.
 //!
 //! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which
 //! Java reads as 8): clients that take part pass it over. Any other message there is a stranger's release, and is answered by
