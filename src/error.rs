@@ -203,7 +203,7 @@ pub enum Error {
     PermitNotHeld {
         /// The semaphore.
         name: String,
-        /// The id; of several, the first one given.
+        /// The id; of several, the first that is not held.
         id: String,
     },
 

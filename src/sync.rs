@@ -1,18 +1,20 @@
-//! [`Mutex`]: the one kind of mutex that this crate uses; and [`Followed`].
+//! [`Mutex`]: the one kind of mutex that this crate uses; [`unlocked`], and [`Followed`].
 
 mod followed;
+mod later;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 
 pub(crate) use self::followed::{Followed, Follower};
-
+use self::later::Counted;
+pub(crate) use self::later::unlocked;
 use crate::outside::Locking;
 
 /// A mutex that no panic makes unusable.
 ///
 /// What it guards must make sense between any two steps, so that whoever comes next can go on with it; nothing that
-/// others have written (wakers, loggers, name mappers) is called while it is locked.
+/// others have written (wakers, loggers, name mappers) is called while it is locked; [`unlocked`] does that later.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 
@@ -26,6 +28,7 @@ impl<T> Mutex<T> {
         let locking = Locking::begin();
         MutexGuard {
             guard: self.0.lock().unwrap_or_else(PoisonError::into_inner),
+            _counted: Counted::begin(),
             _locking: locking,
         }
     }
@@ -35,7 +38,9 @@ impl<T> Mutex<T> {
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T> {
     guard: std::sync::MutexGuard<'a, T>,
-    /// Dropped behind the other one: a simulation may let others run then.
+    /// Dropped behind it: what was to wait for that is done then.
+    _counted: Counted,
+    /// The same: a simulation may let others run then.
     _locking: Locking,
 }
 

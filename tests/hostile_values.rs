@@ -482,6 +482,41 @@ async fn a_fence_that_somebody_else_has_written_keeps_nobody_out() {
     }
 }
 
+/// What is sent for the first time finds a number of its own or a later one on record, and a second time, too.
+#[tokio::test]
+async fn a_record_that_somebody_else_has_written_keeps_nothing_from_being_done() {
+    let server = RedisServer::start().await;
+    let mut control = server.connection().await;
+    let client = connect(&server).await;
+    let (shelf, jobs) = (
+        client.semaphore("shelf"),
+        client.permit_expirable_semaphore("jobs"),
+    );
+    let hour = Duration::from_secs(3600);
+    for text in ["9000000000000000 1", "9000000000000000 done 1"] {
+        assert!(shelf.try_set_permits(1).await.unwrap());
+        assert!(jobs.try_set_permits(1).await.unwrap());
+        let write = async |control: &mut MultiplexedConnection| {
+            for kind in ["sc", "sc_leased"] {
+                let records = format!("redisson_{kind}_once:*");
+                let found: Vec<String> = control.keys(records).await.unwrap();
+                assert!(!found.is_empty(), "{kind}");
+                for record in found {
+                    let _: () = control.set(record, text).await.unwrap();
+                }
+            }
+        };
+        write(&mut control).await;
+        assert_eq!(shelf.expire(hour, None).await, Ok(true), "{text}");
+        assert_eq!(jobs.expire(hour, None).await, Ok(true), "{text}");
+        write(&mut control).await;
+        let moved = shelf.rename("moved").await.unwrap();
+        assert_eq!(moved.delete().await, Ok(true), "{text}");
+        write(&mut control).await;
+        assert_eq!(jobs.delete().await, Ok(true), "{text}");
+    }
+}
+
 /// A lock of which nobody could tell that its token rises is not taken, and the counter stays as it is.
 #[tokio::test]
 async fn a_counter_of_tokens_that_nobody_of_ours_has_written() {

@@ -281,6 +281,31 @@ async fn forced_open_once() {
     second.unlock().await.unwrap();
 }
 
+/// Its caller has been told that nobody knows what became of it. Whoever takes the lock later keeps it.
+#[tokio::test]
+async fn what_has_never_arrived_does_not_force_the_lock_from_who_has_it_later() {
+    let (server, proxy) = start().await;
+    let forcing = builder(proxy.url()).retry_window(Duration::from_millis(200));
+    let forcing = forcing.connect().await.unwrap();
+    let later = connect(server.url()).await.lock("forced-late");
+    proxy.blackhole();
+    let told = forcing.lock("forced-late").force_unlock().await;
+    assert!(
+        matches!(told, Err(Error::OutcomeUnknown { .. })),
+        "{told:?}"
+    );
+    later.lock().await.unwrap();
+    let before = proxy.scripts();
+    proxy.clear();
+    // It is asked about all the same, so that a copy which is still on its way comes too late.
+    timeout(LIMIT, proxy.until_scripts(before + 1))
+        .await
+        .unwrap();
+    assert_eq!(forcing.lock("forced-late").is_locked().await, Ok(true));
+    assert!(later.is_held().await.unwrap(), "it was taken away");
+    later.unlock().await.unwrap();
+}
+
 /// The first sending gives one of two holds back, and the other is lost before its repetition arrives.
 #[tokio::test]
 async fn given_back_before_the_rest_was_lost() {

@@ -5,12 +5,15 @@ mod support;
 
 use std::time::Duration;
 
+use redis::AsyncCommands;
 use redisson_semaphore::{Client, Effect};
-use support::clients::{LIMIT, builder};
+use support::acl::set_user;
+use support::clients::{LIMIT, builder, connect, until_stored};
 use support::log::{self, record};
 use support::proxy::Fate;
 use support::sequence::start;
 use support::server::RedisServer;
+use support::waiters::until;
 use tokio::time::timeout;
 use tracing::Level;
 
@@ -40,6 +43,7 @@ async fn permits_whose_fate_stays_unknown_are_named() {
         .await
         .unwrap();
     let id = slot.id().to_owned();
+    log::ask_at_each(client.clone());
     proxy.blackhole();
     let waiting = {
         let taken = taken.clone();
@@ -62,6 +66,46 @@ async fn permits_whose_fate_stays_unknown_are_named() {
     let told = |line: &String| line.contains(&format!("release({id})"));
     assert!(lines.iter().any(told), "{id} in {lines:#?}");
     assert!(waiting.await.unwrap().is_err());
+    assert!(lines_with(log::LOCKED).is_empty());
+}
+
+/// Whatever a subscriber does with an event: it may ask the client that has logged it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_locked_where_something_is_logged() {
+    record();
+    let server = RedisServer::options()
+        .user("app on >secret ~* &* +@all")
+        .start()
+        .await;
+    let mut control = server.connection().await;
+    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+    let client = connect(url).await;
+    log::ask_at_each(client.clone());
+    let (plain, watched) = (
+        client.semaphore("locked-plain"),
+        client.semaphore("locked-watched").watched(),
+    );
+    assert!(plain.try_set_permits(2).await.unwrap());
+    assert!(watched.try_set_permits(2).await.unwrap());
+    let first = plain.permit(1).await.unwrap();
+    let second = watched.permit(1).await.unwrap();
+    set_user(&mut control, &["app", "resetkeys", "~other"]).await;
+    drop(first);
+    until("it is put aside", LIMIT, async || {
+        !log::lines(Level::WARN, "tried again").is_empty()
+    })
+    .await;
+    set_user(&mut control, &["app", "~*"]).await;
+    until_stored(&server, "locked-plain", 2).await;
+    // Somebody deletes what says that it is held.
+    let held: Vec<String> = control.keys("*locked-watched*").await.unwrap();
+    let _: () = control.del(held).await.unwrap();
+    let _ = second.release().await;
+    until("the loss is told", LIMIT, async || {
+        !log::lines(Level::WARN, "lost").is_empty()
+    })
+    .await;
+    assert!(lines_with(log::LOCKED).is_empty());
 }
 
 #[test]

@@ -166,6 +166,40 @@ fn who_was_on_the_way_is_not_told_that_nothing_was_sent() {
     );
 }
 
+/// A call that travels alone was sent by a task of the runtime that ends.
+#[test]
+fn whose_command_was_on_the_way_is_not_told_that_nothing_was_sent() {
+    let outside = runtime();
+    let (server, proxy) = outside.block_on(sequence::start());
+    let inside = runtime();
+    let semaphore = inside.block_on(async {
+        let client = sequence::builder(proxy.url()).response_timeout(Duration::from_secs(60));
+        let semaphore = client.connect().await.unwrap().semaphore("deleted");
+        semaphore.try_set_permits(1).await.unwrap();
+        semaphore
+    });
+    proxy.at_script(1, Fate::HoldReply);
+    let before = proxy.scripts();
+    let mut call = Box::pin(semaphore.delete());
+    inside.block_on(async { assert!(call.as_mut().now_or_never().is_none()) });
+    // Whoever comes second sees to it that it goes on without its caller.
+    let other = semaphore.clone();
+    inside.spawn(async move { other.exists().await });
+    outside.block_on(async {
+        proxy.until_scripts(before + 1).await;
+        until("it is carried out", LIMIT, async || {
+            ask::<i64>(&server, &["EXISTS", "deleted"]).await == 0
+        })
+        .await;
+    });
+    drop(inside);
+    let told = outside.block_on(call);
+    assert!(
+        matches!(told, Err(Error::OutcomeUnknown { .. })),
+        "it has been deleted: {told:?}"
+    );
+}
+
 struct Unparks(Thread);
 
 impl Wake for Unparks {

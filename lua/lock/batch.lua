@@ -17,12 +17,12 @@
 --   acquire: also by the owner that holds it       acquire_fenced: the same, with a token
 --   wait, wait_fenced: the same, by the rule of turns, where those are kept
 --   release: one hold; the lease is that of those which are left
---   force: whoever holds it; the only one
+--   force: whoever holds it; the only one          forced: nothing; whether that was done, as nobody wants it any more
 --   tend: nothing, but what the turns need
 --   Where turns are kept, nine numbers follow, see semaphore/turns.lua
 -- Returns: "done", listeners (-1: unknown), then two numbers for each step. acquire: how often the owner holds it now,
 --   and the token, or 0 and the remaining time to live (-1: none), or -4 and 0 if it is the turn of others, or -3 and 0 if the owner
---   does not hold it, though it did. release: how many holds are left, -1 if there was none, and 0. force: 1 or 0, and 0. tend: 0, and 0.
+--   does not hold it, though it did. release: how many holds are left, -1 if there was none, and 0. force and forced: 1 or 0, and 0. tend: 0, and 0.
 --   A step that is refused: -2, of how many words the error is, and these. Where others listen and turns are kept, a last word, see
 --   semaphore/turns.lua.
 --   "stale" and the fence for a sending older than that. In an array where the lock is as it was: there is nothing that
@@ -109,9 +109,10 @@ end
 for i = FIRST, steps_end, 4 do
   local kind, owner, expected, lease = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3]
   local result, extra = 0, 0
-  if kind == 'force' then
-    result = (forced or redis.call('HLEN', lock) > 0) and 1 or 0
-    if result == 1 and not forced then
+  if kind == 'force' or kind == 'forced' then
+    local takes = kind == 'force' and not forced and redis.call('HLEN', lock) > 0
+    result = (forced or takes) and 1 or 0
+    if takes then
       local told = free(redis.call('HGETALL', lock), true)
       if type(told) == 'table' then return told end
       if not LINE then listeners = told end

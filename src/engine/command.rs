@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::keys::Keys;
-use super::once::{Ending, Patience, Trouble, refused};
+use super::once::{Ending, MOST_DISOWNED, Patience, RUNTIME_ENDED, Trouble, refused};
 use super::request::Request;
 use crate::error::{Error, Result};
 use crate::transport::{Refusal, Value};
@@ -102,6 +102,19 @@ impl Caller {
     }
 }
 
+/// The caller of a request that is being carried out. Dropped with its runtime, it can't tell any more what has become of that.
+struct Waiting<'a> {
+    caller: Caller,
+    name: &'a str,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.caller
+            .give_up(self.name, &Trouble::unknown(RUNTIME_ENDED));
+    }
+}
+
 impl Core {
     /// Carries `command` on the object with these `keys` out and answers its caller; `false` if copies of it may
     /// still reach the server and change something, or replicas may not have it. `others` sees to those who wait behind it.
@@ -113,23 +126,38 @@ impl Core {
     ) -> bool {
         let Command {
             mut request,
-            mut caller,
+            caller,
         } = command;
         let name = keys.name();
+        let mut waiting = Waiting { caller, name };
+        let caller = &mut waiting.caller;
         let due = caller.since + self.config.retry_window;
         let mut unanswered = false;
-        let callers = |trouble: &Trouble<'_>| {
-            unanswered |= trouble.doubtful;
-            others(trouble);
-            if !trouble.is_over(due) && !caller.has_gone() {
-                return Patience::Until(due);
-            }
-            caller.give_up(name, trouble);
-            Patience::Forgotten
-        };
         request.number(self.next_sequence());
+        let mut disowned = 0;
+        let ending = loop {
+            let callers = |trouble: &Trouble<'_>| {
+                unanswered |= trouble.doubtful;
+                others(trouble);
+                if !trouble.is_over(due) && !caller.has_gone() {
+                    return Patience::Until(due);
+                }
+                caller.give_up(name, trouble);
+                Patience::Forgotten
+            };
+            match self.carry_out(&mut request, callers).await {
+                // Sent for the first time, it can't be there: that is nothing of this client's.
+                Ending::Answer(value)
+                    if is_stale(&value) && !unanswered && disowned < MOST_DISOWNED =>
+                {
+                    request.disown_record(self.next_sequence());
+                    disowned += 1;
+                }
+                ending => break ending,
+            }
+        };
         let mut settled = true;
-        let answer = match self.carry_out(&mut request, callers).await {
+        let answer = match ending {
             // Somebody else has written over what would tell.
             Ending::Answer(value) | Ending::Unconfirmed(value)
                 if unanswered && is_stale(&value) =>
@@ -158,7 +186,7 @@ impl Core {
                 name: name.to_owned(),
             }),
         };
-        if let Some(reply) = caller.reply {
+        if let Some(reply) = caller.reply.take() {
             let _ = reply.send(answer);
         }
         settled

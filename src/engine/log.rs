@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, unlocked};
 
 /// How long the log is silent while nothing changes.
 pub(crate) const SILENCE: Duration = Duration::from_secs(60);
@@ -41,8 +41,9 @@ pub(crate) fn list_of(calls: impl Iterator<Item = (impl Display, usize)>) -> Str
 }
 
 /// `calls` on the object called `name` were sent, and their answers will never be known.
-pub(crate) fn unknown(name: &str, calls: &str) {
-    tracing::error!(name, calls, "the outcome of these calls stays unknown");
+pub(crate) fn unknown(name: &str, calls: String) {
+    let name = name.to_owned();
+    unlocked(move || tracing::error!(name, calls, "the outcome of these calls stays unknown"));
 }
 
 /// The runtime has ended before `calls`, which are owed, were sent.

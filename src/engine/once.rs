@@ -213,6 +213,7 @@ impl Core {
                 let last =
                     self.is_finished() || first_sent.is_some_and(|sent| self.is_too_late(sent));
                 let now = Instant::now();
+                let departing = self.sent.departs(request.keys());
                 let patience = callers(&Trouble {
                     doubtful: first_sent.is_some(),
                     reason,
@@ -228,7 +229,7 @@ impl Core {
                 {
                     return Ending::Unconfirmed(answer);
                 }
-                let next_look = match (patience, first_sent) {
+                let next_look = match (&patience, first_sent) {
                     _ if last => return Ending::Unknown,
                     (Patience::Nobody | Patience::Forgotten, None) => return Ending::NotSent,
                     // Nobody wants to know, and those behind it are not held up.
@@ -241,9 +242,12 @@ impl Core {
                         self.note_unsettled();
                         return Ending::Unknown;
                     }
-                    (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
+                    (Patience::Until(instant), _) => (*instant).min(now + LOOK_AFTER),
                     _ => now + LOOK_AFTER,
                 };
+                if patience == Patience::Nobody {
+                    request.withdraw();
+                }
                 // Nothing comes between the last look at the callers, and at the clock, and the sending.
                 if now >= not_before
                     && let Ok(route) = self.connection.route(request.key())
@@ -262,6 +266,7 @@ impl Core {
                         Err(failure) => break failure,
                     }
                 }
+                drop(departing);
                 tokio::time::sleep_until(next_look.min(not_before)).await;
                 if let Err(refusal) = self.connection.until_up(request.key(), next_look).await {
                     break Failure::NoConnection(refusal);

@@ -54,7 +54,8 @@ impl Refusing {
 
     /// A request has been carried out that it had refused.
     pub(crate) fn end(&self, server: &str) {
-        if let Some(episode) = self.episode.lock().take() {
+        let episode = self.episode.lock().take();
+        if let Some(episode) = episode {
             let after = episode.began.elapsed();
             tracing::info!(%server, ?after, "the server accepts again");
         }

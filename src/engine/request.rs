@@ -72,6 +72,9 @@ pub(crate) struct ScriptCall {
     pub(crate) question: Option<Question>,
     /// Where it is put on record.
     pub(crate) record: Option<RecordKey>,
+    /// Where it is repeated although nobody wants it any more: which argument is another word then, so that it tells what has been done, and
+    /// does nothing.
+    pub(crate) withdrawn: Option<(usize, &'static str)>,
     /// It puts ends off, and does nothing else: replicas are not waited for.
     pub(crate) only_renews: bool,
 }
@@ -110,6 +113,7 @@ impl Request {
             renumbered: false,
             question: None,
             record: None,
+            withdrawn: None,
             only_renews: false,
         })
     }
@@ -234,6 +238,18 @@ impl Request {
             if let Some(flag) = call.record_flag.take() {
                 call.args[flag] = Arg::Number(3);
             }
+        }
+    }
+
+    /// Nobody wants it any more: what has not been done by now is not to be.
+    pub(crate) fn withdraw(&mut self) {
+        if let Request::Script(ScriptCall {
+            args,
+            withdrawn: Some((place, word)),
+            ..
+        }) = self
+        {
+            args[*place] = Arg::Word(word);
         }
     }
 

@@ -3,6 +3,7 @@
 //!
 //! Objects that share a place are taken for one: then something may count as sent that was not, never the reverse.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::few::Few;
@@ -65,28 +66,21 @@ impl Sent {
 
     /// `request` is about to be sent, for callers.
     pub(crate) fn begin(&self, request: &Request) -> UnderWay<'_> {
-        let mut former = None;
-        let tags = request.keys().iter().map(|key| hash_tag(key));
-        let tags = tags.filter(|tag| former.replace(*tag) != Some(*tag));
-        let mut about = Few::default();
-        about.extend(tags.map(|tag| self.place(tag)));
-        let mut under_way = UnderWay {
-            about_any: &self.about_any,
-            about,
-            number: 0,
-            refused: false,
-        };
         // In this order: who counts it in has seen it under way.
-        under_way.places().for_each(Place::begin);
+        let mut under_way = self.departs(request.keys());
         under_way.number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
+        under_way.refused = false;
         under_way
     }
 
-    /// Calls on the object with this key leave their line, and are about to be sent: until that has begun, or is not to be, what their
-    /// callers are told must not be that nothing was.
-    pub(crate) fn departs(&self, key: &str) -> UnderWay<'_> {
+    /// Calls on the objects with these keys are about to be sent. Until that has begun, or is not to be, what their callers are told must
+    /// not be that nothing was: so this comes before the last look whether they are still there.
+    pub(crate) fn departs(&self, keys: &[Arc<str>]) -> UnderWay<'_> {
+        let mut former = None;
+        let tags = keys.iter().map(|key| hash_tag(key));
+        let tags = tags.filter(|tag| former.replace(*tag) != Some(*tag));
         let mut about = Few::default();
-        about.extend([self.place(hash_tag(key))]);
+        about.extend(tags.map(|tag| self.place(tag)));
         let under_way = UnderWay {
             about_any: &self.about_any,
             about,

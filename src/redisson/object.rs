@@ -342,6 +342,7 @@ impl<L: Commands> Object<'_, L> {
                 index: RECORD_KEY,
                 always: true,
             }),
+            withdrawn: None,
             only_renews: false,
         });
         let read = |value| match &value {

@@ -1,8 +1,10 @@
 //! What the code under test logs, recorded for the whole test program.
 
 use std::fmt::{self, Write as _};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock, mpsc};
+use std::time::Duration;
 
+use redisson_semaphore::Client;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -16,6 +18,15 @@ pub struct Line {
 
 static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
 static STARTED: OnceLock<()> = OnceLock::new();
+static CURIOUS: Mutex<Vec<Client>> = Mutex::new(Vec::new());
+
+/// What is recorded where that can't be answered.
+pub const LOCKED: &str = "something is locked at the event";
+
+/// From now on, whatever is logged, this client is asked for its figures at that moment, which no log line may be in the way of.
+pub fn ask_at_each(client: Client) {
+    CURIOUS.lock().expect("nobody panics here").push(client);
+}
 
 /// Records from now on.
 pub fn record() {
@@ -42,6 +53,22 @@ impl Subscriber for Recorder {
     }
 
     fn event(&self, event: &Event<'_>) {
+        let curious = CURIOUS.lock().expect("nobody panics here").clone();
+        for client in curious {
+            let (tell, told) = mpsc::channel();
+            std::thread::spawn(move || {
+                let _ = client.stats();
+                let _ = tell.send(());
+            });
+            if told.recv_timeout(Duration::from_secs(5)).is_err() {
+                let message = event.metadata().name();
+                let text = format!("{LOCKED} {message}");
+                lock().push(Line {
+                    level: Level::ERROR,
+                    text,
+                });
+            }
+        }
         let mut text = Text(String::new());
         event.record(&mut text);
         lock().push(Line {

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::state::{Item, MOST_COMPARED, State};
 use super::{Primitive, Queued};
 use crate::error::Error;
+use crate::sync::unlocked;
 
 /// Behind this it is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -43,11 +44,14 @@ impl<P: Primitive> State<P> {
             return Some(queued);
         }
         let call = P::name(&queued.call);
-        if self.aside.is_none() && !queued.probes {
-            tracing::warn!(%error, call, "refused; it is tried again for five minutes");
-        } else {
-            tracing::debug!(%error, call, "refused; it is tried again");
-        }
+        let (first, why) = (self.aside.is_none() && !queued.probes, error.clone());
+        unlocked(move || {
+            if first {
+                tracing::warn!(error = %why, call, "refused; it is tried again for five minutes");
+            } else {
+                tracing::debug!(error = %why, call, "refused; it is tried again");
+            }
+        });
         queued.probes = false;
         let aside = self.aside.get_or_insert_with(|| Aside {
             until: now + PAUSE,

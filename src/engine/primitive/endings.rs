@@ -9,6 +9,7 @@ use super::{Batch, Done, Got, Outcome, Primitive, Queued, Refused, Ticket, Told,
 use crate::engine::few::Few;
 use crate::engine::once::{CLIENT_CLOSED, Patience, RUNTIME_ENDED, Trouble};
 use crate::error::{Error, Result};
+use crate::sync::unlocked;
 use crate::transport::Reason;
 
 /// A shutdown waits so long behind the last call of a caller for those that the answers ask for.
@@ -506,12 +507,13 @@ impl<P: Primitive> Told<P> {
 
 /// Nobody waits for `queued` who could be told of this `error`.
 fn not_carried_out<P: Primitive>(queued: &Queued<P>, error: &Error) {
+    let (error, call) = (error.clone(), P::name(&queued.call));
     if matches!(error, Error::NotHeld { .. }) {
-        tracing::debug!(%error, "lost before it was given back");
+        unlocked(move || tracing::debug!(%error, "lost before it was given back"));
     } else if !P::is_owed(&queued.call) {
-        tracing::debug!(%error, call = P::name(&queued.call), "refused, and nobody wants to know");
+        unlocked(move || tracing::debug!(%error, call, "refused, and nobody wants to know"));
     } else if let Some(call) = details::<P>(&queued.call) {
-        tracing::error!(%error, call, "not carried out");
+        unlocked(move || tracing::error!(%error, call, "not carried out"));
     }
 }
 

@@ -82,6 +82,7 @@ fn call(
         renumbered: false,
         question: None,
         record: None,
+        withdrawn: None,
         only_renews: false,
     }
 }

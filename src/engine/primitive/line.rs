@@ -161,6 +161,7 @@ impl<P: Primitive> Line<P> {
         };
         if inner.state.closed && self.core.is_finished() {
             let (error, call) = (self.shut_down(), P::details(&call));
+            drop(inner);
             tracing::error!(%error, call, "not carried out");
             return;
         }
@@ -396,7 +397,7 @@ impl<P: Primitive> Commands for Line<P> {
 
     async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
         let (command, mut answer) = Command::new(operation, request);
-        self.begin(|state| state.push(Item::Command(command)))?;
+        self.begin(|state| state.push(Item::Command(Box::new(command))))?;
         let answer = answer_of(&mut self.drive(), &mut answer).await;
         answer.unwrap_or_else(|| Err(self.shut_down()))
     }

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::Primitive;
 use super::line::{Inner, Line};
-use crate::sync::MutexGuard;
+use crate::sync::{MutexGuard, unlocked};
 
 /// What a line's lock guards, while it is locked. Once it is not, it is done what is to be done [then](Primitive::after).
 pub(super) struct Locked<'a, P: Primitive> {
@@ -43,7 +43,8 @@ impl<P: Primitive> Drop for Locked<'_, P> {
         if let Some(after) = after
             && let Some(line) = self.line.itself()
         {
-            after(&line);
+            // Whoever asks may have locked something else, too.
+            unlocked(move || after(&line));
         }
     }
 }

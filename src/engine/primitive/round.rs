@@ -1,5 +1,6 @@
 //! One round: what departs is carried out, and its outcome told.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -353,7 +354,7 @@ impl<P: Primitive> Line<P> {
                 told
             }
             Ended::Unknown => {
-                log::unknown(name, &batch.contents());
+                log::unknown(name, batch.contents());
                 return state.give_up(&batch, now);
             }
         };
@@ -417,7 +418,7 @@ impl<P: Primitive> Line<P> {
         let done = envelope::is_done(value);
         let waited = batch.unanswered.or(done.then_some(Duration::ZERO));
         if done {
-            log::unknown(self.keys.name(), &batch.contents());
+            log::unknown(self.keys.name(), batch.contents());
         }
         Ended::Failed {
             error: unexpected_answer(self.name(), value, None),
@@ -472,7 +473,7 @@ impl<P: Primitive> Rounds for Line<P> {
             let mut short = None;
             let (task, departing) = {
                 let mut inner = self.lock();
-                let departing = self.core.sent.departs(self.keys.object());
+                let departing = self.core.sent.departs(from_ref(self.keys.object()));
                 let mut task = inner.state.depart(Moment::now());
                 if let Some(Task::Batch(batch)) = &mut task {
                     batch.heard = inner.channels.heard();
@@ -491,7 +492,7 @@ impl<P: Primitive> Rounds for Line<P> {
             match task {
                 Some(Task::Batch(batch)) => self.carry_out_batch(batch, short, departing).await,
                 Some(Task::Command(command)) => {
-                    Box::pin(self.carry_out_command(command, departing)).await;
+                    Box::pin(self.carry_out_command(*command, departing)).await;
                 }
                 None => {}
             }

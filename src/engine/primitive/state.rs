@@ -24,13 +24,13 @@ const SHORT: usize = 1024;
 pub(super) enum Task<P: Primitive> {
     /// In one place from here to its end.
     Batch(Box<Batch<P>>),
-    Command(Command),
+    Command(Box<Command>),
 }
 
 /// Something that waits for its round.
 pub(super) enum Item<P: Primitive> {
     Call(Queued<P>),
-    Command(Command),
+    Command(Box<Command>),
 }
 
 impl<P: Primitive> Queued<P> {

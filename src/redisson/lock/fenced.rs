@@ -93,7 +93,7 @@ impl RFencedLock {
     ///
     /// # Errors
     ///
-    /// [`Error::Server`] where the counter is something else than a whole number from 0 on.
+    /// [`Error::NotANumber`] where the counter is no whole number, and [`Error::Server`] where it is below zero.
     pub async fn token(&self) -> Result<Option<u64>> {
         let key = names::of_lock_token(self.0.line.keys().object());
         let command = Command::new("GET").key(&key.into());

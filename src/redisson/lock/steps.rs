@@ -27,6 +27,10 @@ const DOUBTFUL: usize = 3;
 const FENCE_KEY: usize = 2;
 /// Where a fence stands that somebody else has written.
 const DISOWNED: usize = 4;
+/// And the first step's word.
+const FIRST_STEP: usize = 5;
+/// What `force` is where nobody wants it any more.
+const FORCED: &str = "forced";
 
 /// Who takes the lock, and how.
 #[derive(Debug, Clone)]
@@ -188,7 +192,7 @@ pub(super) fn request(
     ]);
     write(steps, &mut args);
     place.write(departed, &mut args);
-    let forces = |(step, _): &(Step, Known)| matches!(step, Step::Force);
+    let forces = matches!(steps, [(Step::Force, _)]);
     Request::Script(ScriptCall {
         script: wire.script,
         keys: script_keys,
@@ -199,8 +203,9 @@ pub(super) fn request(
         question: None,
         record: Some(RecordKey {
             index: FENCE_KEY,
-            always: steps.iter().any(forces),
+            always: forces,
         }),
+        withdrawn: forces.then_some((FIRST_STEP, FORCED)),
         only_renews: false,
     })
 }

@@ -78,7 +78,9 @@ impl Lock {
         let (holds, key) = (&self.holds, self.keys.object());
         let until = batch.departed + known.lease;
         match step {
-            Step::Acquire(claim) => holds.departs(key, &claim.owner, until, known.lease),
+            Step::Acquire(claim) => {
+                holds.departs(key, &claim.owner, until, known.lease);
+            }
             Step::Release(owner, _) => {
                 holds.leaves(key, owner, known.number, true);
                 if holds.term_without(key, owner, known.number).is_some() {
@@ -93,7 +95,7 @@ impl Lock {
     pub(super) fn note_refusal(&self, step: &Step, known: &Known) {
         let (holds, key) = (&self.holds, self.keys.object());
         let Some(owner) = step.owner() else { return };
-        holds.stays(key, owner);
+        holds.stays(key, owner, None);
         // A guard is spent when its unlock has failed; nobody else would give that hold back.
         if let Step::Release(owner, None) = step {
             holds.leaves(key, owner, known.number, false);
@@ -121,7 +123,7 @@ impl Lock {
         if let (Step::Release(..), Some(number)) = (step, known.number) {
             holds.spend(key, owner, number);
         }
-        holds.is_not_answered(key, owner);
+        holds.is_not_answered(key, owner, None);
     }
 
     /// There is no answer to what was under way.

@@ -9,7 +9,7 @@ use super::ids::{self, Id};
 use crate::api::Held;
 use crate::clock::Moment;
 use crate::engine::command::Commands;
-use crate::engine::holds::{Kept, Renewing, Term};
+use crate::engine::holds::{Kept, Renewing, Term, Version};
 use crate::engine::request::{Arg, Script};
 use crate::error::{Effect, Result};
 use crate::lease::Lease;
@@ -116,11 +116,12 @@ impl RPermitExpirableSemaphore {
         let until = now.checked_add(lease).unwrap_or(now + AGES);
         let id = ids::to_hex(id);
         let holds = &self.core.holds;
-        holds.departs(self.permits_key(), &id, until, lease);
+        let step = holds.departs(self.permits_key(), &id, until, lease);
         self.core.holds.tell();
         Prolonging {
             semaphore: self,
             id,
+            step,
             until,
             answered: false,
         }
@@ -132,6 +133,7 @@ impl RPermitExpirableSemaphore {
 pub(super) struct Prolonging<'a> {
     semaphore: &'a RPermitExpirableSemaphore,
     id: Arc<str>,
+    step: Option<Version>,
     until: Moment,
     answered: bool,
 }
@@ -142,9 +144,9 @@ impl Prolonging<'_> {
         let semaphore = self.semaphore;
         let (key, id, holds) = (semaphore.permits_key(), &self.id, &semaphore.core.holds);
         match held {
-            Ok(true) => holds.ends(key, id, self.until, semaphore.renewal()),
+            Ok(true) => holds.ends(key, id, self.step, self.until, semaphore.renewal()),
             Ok(_) => holds.lost(key, id),
-            Err(error) if error.effect() == Effect::None => holds.stays(key, id),
+            Err(error) if error.effect() == Effect::None => holds.stays(key, id, self.step),
             Err(_) => return,
         }
         self.answered = true;
@@ -156,7 +158,7 @@ impl Drop for Prolonging<'_> {
     fn drop(&mut self) {
         if !self.answered {
             let (key, core) = (self.semaphore.permits_key(), &self.semaphore.core);
-            core.holds.is_not_answered(key, &self.id);
+            core.holds.is_not_answered(key, &self.id, self.step);
             let place = (Arc::clone(key), Arc::clone(&self.id));
             core.renew_now(place, self.semaphore.renewal().lease);
         }

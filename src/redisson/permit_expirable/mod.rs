@@ -557,7 +557,7 @@ impl RPermitExpirableSemaphore {
         self.run(Call::release(bytes), read).await
     }
 
-    /// `first` is the first of `ids`.
+    /// `released` reads how many were given back, or which one is not held.
     async fn give_back_together<T>(
         &self,
         ids: &[impl AsRef<str> + Sync],

@@ -13,6 +13,7 @@ use crate::engine::Core;
 use crate::engine::primitive::Line;
 use crate::engine::watchdog::{Balance, Entry, Life, OnRecord, Owner, Renewal};
 use crate::lease::Lease;
+use crate::sync::unlocked;
 
 /// What is known of the record.
 #[derive(Default)]
@@ -176,8 +177,9 @@ impl Record {
 }
 
 fn tell_of_loss(name: &str, life: &Life) {
-    if life.holds() > 0 {
-        tracing::warn!(name, permits = life.holds(), "lost");
+    let (name, permits) = (name.to_owned(), life.holds());
+    if permits > 0 {
+        unlocked(move || tracing::warn!(name, permits, "lost"));
     }
 }
 
