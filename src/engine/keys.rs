@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::api::{flaw_of_name, shortened};
 use crate::error::{Error, Result};
 use crate::transport::hash_tag;
 
@@ -190,32 +191,6 @@ impl Keys {
     }
 }
 
-/// So many bytes a name may have, as it stands in Redis. Requests that name hundreds of objects must stay small, as all calls
-/// of a client share a connection.
-pub(crate) const MOST_NAME_BYTES: usize = 64 * 1024;
-pub(crate) const TOO_LONG: &str = "it is longer than 65536 bytes";
-
-/// A name for an error's text.
-pub(crate) fn shortened(name: &str) -> String {
-    const MOST: usize = 100;
-    if name.len() <= MOST_NAME_BYTES {
-        return name.to_owned();
-    }
-    let beginning: String = name.chars().take(MOST).collect();
-    format!("{beginning}...")
-}
-
-/// Refuses the id of a holder that no server should be sent.
-pub(crate) fn check_id(id: &str) -> Result<()> {
-    if id.len() <= MOST_NAME_BYTES {
-        return Ok(());
-    }
-    Err(Error::InvalidName {
-        name: shortened(id),
-        reason: TOO_LONG,
-    })
-}
-
 /// What makes a name unusable.
 fn flaw(object: &str, channel: &str) -> Option<&'static str> {
     // Redisson asks only whether there is a `{`, and such objects break when the Redis they live in
@@ -224,11 +199,4 @@ fn flaw(object: &str, channel: &str) -> Option<&'static str> {
         "in a cluster its braces would put the object and its channel into different slots",
     );
     flaw_of_name(object).or(apart)
-}
-
-fn flaw_of_name(object: &str) -> Option<&'static str> {
-    if object.is_empty() {
-        return Some("it is empty");
-    }
-    (object.len() > MOST_NAME_BYTES).then_some(TOO_LONG)
 }

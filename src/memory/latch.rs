@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::check_name;
 use super::faults::{Faults, fault_switch};
 use crate::api;
+use crate::api::check_name;
 use crate::error::Result;
 
 /// A count-down latch inside this process.

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::check_name;
 use super::faults::fault_switch;
 use super::leases::{Leases, Shared};
+use crate::api::check_name;
 use crate::api::{self, Held, Holder, MAX_PERMITS};
 use crate::error::{Error, Result};
 use crate::lease::Lease;

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::check_name;
 use super::faults::{Faults, fault_switch};
 use super::looks::Looks;
+use crate::api::check_name;
 use crate::api::{self, Hold, HoldId, RemainingTtl};
 use crate::error::{Error, Result};
 use crate::lease::{Change, Lease};

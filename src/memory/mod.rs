@@ -5,7 +5,8 @@
 //!
 //! [`Semaphore`] behaves as the one in Redis does, to the error: a counter that may be missing or
 //! negative and fits signed 32 bits, a time to live, waiting in the order of arrival. Its clones share
-//! the permits; nothing outside of the process sees them. [`Lock`] is the reentrant lock.
+//! the permits; nothing outside of the process sees them. [`Lock`] is the reentrant lock. Only names are taken whose braces would
+//! part an object's keys in a cluster.
 //!
 //! # Trouble on purpose
 //!
@@ -66,16 +67,3 @@ pub use latch::CountDownLatch;
 pub use leased::LeasedSemaphore;
 pub use lock::Lock;
 pub use semaphore::Semaphore;
-
-use crate::error::{Error, Result};
-
-/// Refuses the name that no object in Redis has.
-fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() {
-        return Err(Error::InvalidName {
-            name: String::new(),
-            reason: "it is empty",
-        });
-    }
-    Ok(())
-}

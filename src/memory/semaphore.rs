@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::check_name;
 use super::faults::fault_switch;
 use super::line::Wakers;
 use super::state::State;
 use super::wait::{Shared, Wait, wake};
+use crate::api::check_name;
 use crate::api::{MAX_PERMITS, Permit, check_millis, semaphore_by_inherent_methods};
 use crate::error::{Error, Result};
 use crate::stats::Counters;

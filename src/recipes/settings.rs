@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::api::{MOST_NAME_BYTES, TOO_LONG, shortened};
 use crate::config::NameMapper;
-use crate::engine::keys::{MOST_NAME_BYTES, TOO_LONG, shortened};
 use crate::error::{Error, Result};
 use crate::units::Units;
 

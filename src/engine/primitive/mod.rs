@@ -14,7 +14,8 @@
 //!   not been granted.
 //! - **At its deadline** a waiter keeps its ticket: the next question that names it is its last, and the answer to
 //!   that is its answer.
-//! - **What was sent and not answered** is asked about by its number (that of a lock is sent again, which comes to the same). If the server has not seen it, it never will, and
+//! - **What was sent and not answered** is asked about by its number (that of a lock is sent again, which comes to the same: what nobody wants any more only tells then
+//!   whether it was done). If the server has not seen it, it never will, and
 //!   those calls are made again that somebody still wants, or that are owed.
 //! - **A refusal is what the script says it is.** `refused` means that no sending has done anything. An error of the
 //!   server's means that for this sending only: behind an unanswered one the outcome is unknown. Where several travel
@@ -42,6 +43,9 @@
 //! | `unknown` | release of the ids | the holds are given up | - (the record settles it) |
 //! | look `After` | first expiry, peers' lock, pace | the holder's end | a pause for others |
 //! | short form | - | a script without a number | [with other semaphores'](super::coalesce); a look where nothing is free |
+//!
+//! Permits with ids grant ids, which `unknown` and `give_back` release; their turns are the semaphore's. Who waits for a latch takes nothing:
+//! all ask at once, by a command that only reads, and nothing is given back.
 
 mod aside;
 mod channels;

@@ -287,8 +287,20 @@ async fn times_to_live_that_cannot_be_kept_are_refused() {
 }
 
 #[tokio::test]
-async fn the_empty_name_is_refused_by_every_operation() {
-    let nameless = Semaphore::new("");
+async fn a_name_that_no_object_can_have_is_refused_by_every_operation() {
+    for name in ["", &"n".repeat(64 * 1024 + 1)] {
+        refuses_all(name).await;
+    }
+    assert_eq!(
+        Semaphore::new("n".repeat(64 * 1024))
+            .available_permits()
+            .await,
+        Ok(0)
+    );
+}
+
+async fn refuses_all(name: &str) {
+    let nameless = Semaphore::new(name);
     macro_rules! assert_refused {
         ($($call:expr),* $(,)?) => {
             $(assert!(
@@ -313,7 +325,7 @@ async fn the_empty_name_is_refused_by_every_operation() {
         nameless.permit_for(0, MOMENT),
         nameless.try_permit(0),
     );
-    let nameless = Lock::new("");
+    let nameless = Lock::new(name);
     assert_refused!(
         nameless.lock(),
         nameless.try_lock(),
@@ -329,7 +341,7 @@ async fn the_empty_name_is_refused_by_every_operation() {
         nameless.guard_for(MOMENT),
         nameless.try_guard(),
     );
-    let nameless = LeasedSemaphore::new("", 1, None);
+    let nameless = LeasedSemaphore::new(name, 1, None);
     assert_refused!(
         nameless.acquire(),
         nameless.try_acquire(),
@@ -342,7 +354,7 @@ async fn the_empty_name_is_refused_by_every_operation() {
         nameless.permit_for(MOMENT),
         nameless.try_permit(),
     );
-    let nameless = CountDownLatch::new("");
+    let nameless = CountDownLatch::new(name);
     assert_refused!(
         nameless.try_set_count(1),
         nameless.count_down(),

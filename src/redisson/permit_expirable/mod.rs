@@ -15,10 +15,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::names;
+use crate::api::shortened;
 use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
-use crate::engine::keys::shortened;
 use crate::engine::once::in_part;
 use crate::engine::primitive::{Line, Primitive};
 use crate::engine::request::Script;

@@ -62,13 +62,16 @@ pub async fn together(all: Vec<(&'static str, LocalBoxFuture<'static, ()>)>) {
 fn no_primitive_is_left_out() {
     let manifest = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &str| std::fs::read_to_string(manifest.join(path)).expect("it is there");
-    let client = read("src/client/mod.rs");
-    let makes = |line: &&str| line.contains("pub fn ") && line.contains("(&self, name: &str");
-    let names = client.lines().filter(makes).map(|line| {
-        let (_, rest) = line.split_once("pub fn ").expect("seen just now");
-        rest.split('(').next().expect("there is a name")
-    });
-    let names: Vec<_> = names.collect();
+    // However they are wrapped.
+    let client = read("src/client/mod.rs")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    let makes = |part: &&str| part.replace("( ", "(").contains("(&self, name: &str");
+    let parts = client.split("pub fn ").skip(1);
+    let signatures = parts.filter_map(|part| part.split(" {").next());
+    let names = signatures.filter(makes);
+    let names: Vec<_> = names.filter_map(|part| part.split('(').next()).collect();
     assert!(names.len() >= 10, "{names:?}");
     let folder = manifest.join("tests/hazards/subjects");
     let mut subjects = read("tests/layouts/mod.rs");
