@@ -9,19 +9,13 @@ use crate::engine::call::{Call, Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::keys::Keys;
 use crate::engine::once::refused;
-use crate::engine::request::{Arg, RecordKey, Request, Script, ScriptCall};
+use crate::engine::primitive::alone;
+use crate::engine::request::{Arg, Request, Script};
 use crate::error::{Error, Result};
 use crate::lua;
 use crate::transport::{Command, Refusal, Value};
 
 static ONCE: LazyLock<Script> = LazyLock::new(|| Script::new(lua::ONCE));
-
-/// Where in the script's arguments the sequence number stands.
-const SEQUENCE: usize = 1;
-/// And whether an error must be put on record.
-const RECORD_FLAG: usize = 3;
-/// Which of its keys is the record.
-const RECORD_KEY: usize = 0;
 
 /// What a repeated call is answered whose first copy ended with an error.
 const REFUSED: &[u8] = b"refused ";
@@ -318,33 +312,12 @@ impl<L: Commands> Object<'_, L> {
     ) -> Result<T> {
         self.line.keys().check()?;
         let record_life = self.line.core().config.record_life();
-        let mut script_args = vec![
-            Arg::Publish,
-            Arg::Number(0),
-            Arg::millis(record_life),
-            Arg::Number(0),
-            Arg::Word(command),
-            Arg::Number(second.is_some().into()),
-        ];
-        script_args.extend_from_slice(args);
+        let mut steps = vec![Arg::Word(command), Arg::Number(second.is_some().into())];
+        steps.extend_from_slice(args);
         let keys = self.line.keys();
         let mut script_keys = vec![Arc::clone(keys.record()), Arc::clone(keys.object())];
         script_keys.extend(second.into_iter().chain(announced).map(Arc::clone));
-        let request = Request::Script(ScriptCall {
-            script: &ONCE,
-            keys: script_keys,
-            args: script_args,
-            sequence: Some(SEQUENCE),
-            record_flag: Some(RECORD_FLAG),
-            renumbered: false,
-            question: None,
-            record: Some(RecordKey {
-                index: RECORD_KEY,
-                always: true,
-            }),
-            withdrawn: None,
-            only_renews: false,
-        });
+        let request = alone(&ONCE, script_keys, record_life, steps);
         let read = |value| match &value {
             Value::BulkString(bytes) if bytes.starts_with(REFUSED) => {
                 let error = String::from_utf8_lossy(&bytes[REFUSED.len()..]);

@@ -46,7 +46,7 @@ impl Wire<'_> {
 
 /// What one operation is sent in that travels alone, in its turn, and is repeated as it is: a script of its own behind the
 /// envelope, whose first keys are the record, the object, a channel, and what the script needs.
-pub(super) fn alone(
+pub(crate) fn alone(
     script: &'static LazyLock<Script>,
     keys: Vec<Arc<str>>,
     record_life: Duration,

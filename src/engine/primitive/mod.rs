@@ -70,7 +70,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-pub(crate) use envelope::Wire;
+pub(crate) use envelope::{Wire, alone};
 pub(crate) use line::Line;
 pub(crate) use round::Short;
 
