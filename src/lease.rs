@@ -35,6 +35,28 @@ enum State {
     Lost,
 }
 
+/// The lease of what an owner has held last, as far as its handles have seen.
+#[derive(Clone, Default)]
+pub(crate) struct LastLease(Arc<Mutex<Option<Lease>>>);
+
+impl LastLease {
+    /// It holds something by `lease` from now on.
+    pub(crate) fn note(&self, lease: &Lease) {
+        let former = self.0.lock().replace(lease.clone());
+        drop(former);
+    }
+
+    /// What there is to show: what it holds, or that it has lost what it held last; else one that is over.
+    pub(crate) fn show(&self, held: Option<Lease>) -> Lease {
+        if let Some(held) = held {
+            self.note(&held);
+            return held;
+        }
+        let last = self.0.lock().clone();
+        last.filter(Lease::is_lost).unwrap_or_else(Lease::ended)
+    }
+}
+
 impl Lease {
     /// A lease that has been granted and ends at `until`.
     pub(crate) fn until(until: Option<impl Into<Moment>>) -> Self {

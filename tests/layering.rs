@@ -64,6 +64,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "lua",
             "outside",
             "stats",
+            "sync",
             "transport",
         ],
     ),

@@ -527,3 +527,22 @@ async fn a_token_of_another_type_is_named() {
     }
     assert!(!lock.is_locked().await.unwrap());
 }
+
+/// Whoever locks without a guard asks the handle, which nobody has asked before.
+#[tokio::test]
+async fn a_handle_tells_a_loss_that_a_renewal_has_found() {
+    let server = start().await;
+    let mut control = server.connection().await;
+    let client = connect(server.url(), WATCHDOG).await;
+    for door in [client.lock("door"), client.lock("other-door")] {
+        door.lock().await.unwrap();
+        let _: () = control.del(door.name()).await.unwrap();
+        until("the loss is known", LIMIT, async || door.lease().is_lost()).await;
+        timeout(LIMIT, door.lease().lost()).await.unwrap();
+        assert!(!door.with_owner(7).lease().is_lost());
+        door.lock().await.unwrap();
+        assert!(!door.lease().is_lost());
+        door.unlock().await.unwrap();
+        assert!(!door.lease().is_lost());
+    }
+}

@@ -200,6 +200,38 @@ fn whose_command_was_on_the_way_is_not_told_that_nothing_was_sent() {
     );
 }
 
+/// What a guard holds that is dropped behind the end of the client's runtime, or just before, is not given back, and not passed over.
+#[test]
+fn a_shutdown_behind_the_end_tells_what_has_not_been_given_back() {
+    for dropped_before in [true, false] {
+        let outside = runtime();
+        let mut server = outside.block_on(support::server::RedisServer::start());
+        let inside = Builder::new_current_thread().enable_all().build().unwrap();
+        let (client, permit) = inside.block_on(async {
+            let client = Client::connect(server.url()).await.unwrap();
+            let semaphore = client.semaphore("ended");
+            semaphore.try_set_permits(5).await.unwrap();
+            (client, semaphore.permit(2).await.unwrap())
+        });
+        let mut permit = Some(permit);
+        if dropped_before {
+            server.freeze();
+            inside.block_on(async {
+                drop(permit.take());
+                tokio::task::yield_now().await;
+            });
+        }
+        drop(inside);
+        server.thaw();
+        drop(permit);
+        let ended = outside.block_on(client.shutdown());
+        assert!(
+            matches!(ended, Err(Error::Unfinished { .. })),
+            "{dropped_before}: {ended:?}"
+        );
+    }
+}
+
 struct Unparks(Thread);
 
 impl Wake for Unparks {

@@ -616,6 +616,121 @@ async fn who_has_stopped_the_line_in_vain_for_long_is_passed_for_minutes() {
     );
 }
 
+/// Those who would look first are frozen themselves.
+#[tokio::test]
+async fn those_who_stop_the_line_and_are_frozen_cost_the_others_moments() {
+    const FROZEN: usize = 15;
+    let server = RedisServer::start().await;
+    let clients = clients(&server).await;
+    let mut connection = server.connection().await;
+    let mut ear = pubsub(&server).await;
+    clients[2].drain_permits().await.unwrap();
+    let waiting = two_ask(&clients);
+    support::waiters::until_subscribers(&mut connection, "redisson_sc:{recorded}", 2).await;
+    let time = now(&mut connection).await;
+    // They have waited for ten seconds, stop the line for another minute or so, and were there just now.
+    for number in 0..FROZEN {
+        let id = format!("{number:036}");
+        ear.subscribe(format!("{LINE}:{id}")).await.unwrap();
+        let since = time - 10_000_000 - i64::try_from(number).unwrap();
+        stand(&mut connection, id.as_bytes(), &since.to_string()).await;
+        let note = format!("1000 {time} 0 5000 {} 1", time - 100_000);
+        write(&mut connection, id.as_bytes(), note.as_bytes()).await;
+    }
+    let () = connection.set("recorded", 2).await.unwrap();
+    let began = std::time::Instant::now();
+    publish(&mut connection).await;
+    for task in waiting {
+        let served = tokio::time::timeout(PATIENCE, task).await;
+        served.expect("somebody looks").unwrap();
+    }
+    // They would have stopped it for seven seconds.
+    let waited = began.elapsed();
+    assert!(waited < Duration::from_secs(4), "{waited:?}");
+}
+
+/// A permit is free that is kept for another client, by an order that may not be written down any more.
+#[tokio::test]
+async fn who_is_held_back_by_a_line_that_may_not_be_kept_takes_what_is_free() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let mut ear = pubsub(&server).await;
+    let (_holder, waits) = before_one_who_waits(&server, &mut connection, &mut ear).await;
+    let told = note(1, now(&mut connection).await);
+    ghost(&mut connection, &mut ear, GHOST, &told).await;
+    let () = redis::cmd("ACL")
+        .arg(&["SETUSER", "default", "-zadd"])
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    let () = connection.set("recorded", 1).await.unwrap();
+    publish(&mut connection).await;
+    served(waits).await;
+}
+
+/// A request for more than there was has been passed, and has gone: the next large one does not wait for its sake.
+#[tokio::test]
+async fn who_has_stopped_the_line_and_leaves_lets_others_stop_it() {
+    let server = RedisServer::start().await;
+    let clients = clients(&server).await;
+    let mut connection = server.connection().await;
+    let waiting = [&clients[0], &clients[1]].map(|client| {
+        let client = client.clone();
+        tokio::spawn(async move { client.acquire(PERMITS + 1).await })
+    });
+    until_in_line(&mut connection, 2).await;
+    let own_id = |line: Vec<String>| line.into_iter().next().expect("two stand there");
+    let first = own_id(connection.zrange(LINE, 0, 0).await.unwrap());
+    let time = now(&mut connection).await;
+    let later = time + 30_000_000;
+    let passed = format!("{} {time} 0 5000 {later} 1", PERMITS + 1);
+    write(&mut connection, first.as_bytes(), passed.as_bytes()).await;
+    let () = connection.hset(NOTES, "=", later).await.unwrap();
+    for task in waiting {
+        task.abort();
+    }
+    until("they have left", PATIENCE, async || {
+        in_line(&mut connection).await == 0
+    })
+    .await;
+    let again: i64 = connection.hget(NOTES, "=").await.unwrap();
+    assert!(again < later, "for another half minute");
+}
+
+/// Behind a hundred clients who want more than there is stand those who are served.
+#[tokio::test]
+async fn those_behind_many_whom_it_does_not_do_for_are_told() {
+    const IN_VAIN: usize = 100;
+    let server = RedisServer::start().await;
+    let clients = clients(&server).await;
+    let mut connection = server.connection().await;
+    let mut ear = pubsub(&server).await;
+    clients[2].drain_permits().await.unwrap();
+    let time = now(&mut connection).await;
+    for number in 0..IN_VAIN {
+        let id = format!("{number:036}");
+        ear.subscribe(format!("{LINE}:{id}")).await.unwrap();
+        let since = time - 1_000_000 - i64::try_from(number).unwrap();
+        stand(&mut connection, id.as_bytes(), &since.to_string()).await;
+        // Passed for a while.
+        let note = format!("1000 {time} 0 5000 {} 1", time + 30_000_000);
+        write(&mut connection, id.as_bytes(), note.as_bytes()).await;
+    }
+    let waiting = two_ask(&clients);
+    until_in_line(&mut connection, IN_VAIN as u64 + 2).await;
+    let mut monitor = Monitor::start(&server).await;
+    clients[2].release(2).await.unwrap();
+    for task in waiting {
+        let served = tokio::time::timeout(PATIENCE, task).await;
+        served.expect("it has been told").unwrap();
+    }
+    let commands = monitor.until_marker().await;
+    let called = |command: &&support::monitor::Command| {
+        command.name == "PUBLISH" && command.args[0] == LINE && command.args[1].starts_with('+')
+    };
+    assert_eq!(commands.iter().filter(called).count(), 0, "all are called");
+}
+
 /// Where nobody else waits any more there is no line to stand in.
 #[tokio::test]
 async fn who_is_served_when_nobody_else_listens_leaves_no_place_behind() {

@@ -31,7 +31,7 @@
 --   is_behind(since)          whether the next in line came before that, be it by a moment
 --   keep(left)                how many of the `left` permits the next in line keeps, and is told of
 --   stops_at(since, ticket)   whether the first of those who ask stops the line, as what is free does not do for it
---   wait(rest)                somebody is waited for
+--   see(rest)                 it is to be seen then how it stands; wait(rest): somebody who has been told is waited for
 --   note(field, value)        is to be written, too
 --   stands                    this client does already
 --   close(left, own)          tells the others whom they fit, writes it all down, and returns how much is left then, nothing if it may
@@ -74,7 +74,7 @@ end
 
 local open_line = LINE and function(line)
   line.told, line.pause, line.first, line.gone, line.place, line.loaded, line.broken = false, 0, false, 0, 1, 0, false
-  line.last = 0
+  line.last, line.ended = 0, false
   line.places, line.fields, line.instants = {}, {}, {}
   line.far, line.longest, line.longest_ever = line.mine and math.huge or 20000, line.mine and 250000 or 150000, 1000000
   line.longest_pass = 600000000
@@ -83,8 +83,10 @@ local open_line = LINE and function(line)
     local n = #line.fields
     line.fields[n + 1], line.fields[n + 2] = field, value
   end
+  line.see = function(line, rest) line.pause = math.max(1, line.pause > 0 and math.min(line.pause, rest) or rest) end
   line.wait = function(line, rest)
-    line.pause, line.last = math.max(1, line.pause > 0 and math.min(line.pause, rest) or rest), math.max(line.last, rest)
+    line:see(rest)
+    line.last = math.max(line.last, rest)
   end
   line.before = function(line, since) return (since + line.slack + line.now * line.part) / (1 + line.part) end
 
@@ -115,18 +117,25 @@ local open_line = LINE and function(line)
       stops = stops + 0 <= now + line.longest_pass and stops + 0 or 0, changed = false, gone = false,
     }
   end
+  -- Reads the next `count` places of the line.
+  line.load = function(line, count)
+    -- Mostly it is the first: Redis takes long to write a number down.
+    local first = line.loaded == 0 and '0' or line.loaded
+    local found = redis.pcall('ZRANGE', line.key, first, count == 1 and first or first + count - 1, 'WITHSCORES')
+    line.broken, line.ended = line.broken or found.err, #found < 2 * count
+    for i = 1, #found, 2 do
+      local id = found[i]
+      line.loaded = line.loaded + 1
+      if not (line.without_me and id == line.id) then
+        line.places[#line.places + 1] = line:read(id, tonumber(found[i + 1]) or line.now, redis.pcall('HGET', line.notes, id))
+      end
+    end
+  end
   -- The i-th place, or nothing. So many are read, and so many clients are looked at where some are taken out.
   line.at = function(line, i)
-    local MOST, MOST_LOOKED_AT, places = 64, 1000, line.places
-    while not places[i] and line.loaded < MOST and #places < MOST_LOOKED_AT do
-      -- Mostly it is the first: Redis takes long to write a number down.
-      local rank = line.loaded == 0 and '0' or line.loaded
-      local found = redis.pcall('ZRANGE', line.key, rank, rank, 'WITHSCORES')
-      local id = found[1]
-      line.broken, line.loaded = line.broken or found.err, id and line.loaded + 1 or MOST
-      if id and not (line.without_me and id == line.id) then
-        places[#places + 1] = line:read(id, tonumber(found[2]) or line.now, redis.pcall('HGET', line.notes, id))
-      end
+    local FEW, PAGE, MOST, MOST_LOOKED_AT, places = 4, 32, 256, 1000, line.places
+    while not places[i] and not line.ended and line.loaded < MOST and #places < MOST_LOOKED_AT do
+      line:load(line.loaded < FEW and 1 or PAGE)
     end
     return places[i]
   end
@@ -148,7 +157,7 @@ local open_line = LINE and function(line)
     return line.now < again and again <= line.now + 4 * line.longest_ever
   end
 
-  line.tell = function(line, e, again)
+  line.tell = function(line, e)
     if line.writable == nil then line.writable = number('PEXPIRE', line.key, line.life) or false end
     -- Where it can't be noted who was told, all would tell each other over and over: who looks now does so again.
     if not line.writable then
@@ -162,7 +171,7 @@ local open_line = LINE and function(line)
     if type(heard) == 'table' then line.unheard, heard = heard, 1 end
     local settles = line.now - e.seen < (line.settling or 0)
     if heard < 1 and not settles then return line:leave(e, true) end
-    e.told, e.changed, line.told = line.now, true, line.told or not again
+    e.told, e.changed, line.told = line.now, true, true
     if e.patience > line.far then line:charge(e.patience, e.patience) end
     line:wait(e.patience)
     return e.want
@@ -173,13 +182,15 @@ local open_line = LINE and function(line)
     local PASSING, MOST, PASS, now, max, min = 5000000, 60000000, 20000, line.now, math.max, math.min
     -- Several take no turns in it, or the line would always stand still.
     local again = line:instant('=')
-    local begins = max(e.stops == 0 and now or e.stops, again <= now + MOST and again or 0)
+    if again > now + MOST then again = 0 end
+    if now < again then return false end
+    local begins = max(e.stops == 0 and now or e.stops, again)
     if begins ~= e.stops then e.stops, e.changed = begins, true end
     if now < e.stops then return false end
     local waited = min(MOST, e.stops - e.since)
     local long = waited >= PASSING
     local rest = e.stops + (long and PASSING + waited / 4 or max(PATIENCE, waited / 16)) - now
-    if rest > 0 then line:wait(rest) return true end
+    if rest > 0 then line:see(rest) return true end
     e.stops, e.changed = now + (long and min(line.longest_pass, now - e.since) or max(PASS, (now - e.since) / 4)), true
     line:set_instant('=', min(now + MOST, e.stops))
     return false
@@ -220,8 +231,8 @@ local open_line = LINE and function(line)
       return 0
     -- Who stops the line must have come since it began to, and must keep coming, as those see who wait.
     elseif not fits and e.seen >= e.stops and now - e.seen < line:alive(e) then
-      line:wait(e.seen + line:alive(e) - now)
-    elseif line:tell(e, not fits and e.seen >= e.stops) == 0 then
+      line:see(e.seen + line:alive(e) - now)
+    elseif line:tell(e) == 0 then
       return 0
     end
     return fits or left
@@ -260,6 +271,7 @@ local open_line = LINE and function(line)
   end
   line.close = function(line, left, own)
     local me = line.me
+    local has_stopped = me.stops > 0
     me.since, me.want, me.seen = own.since, own.want, line.now
     if own.ticket ~= me.ticket then me.stops, me.ticket = 0, own.ticket end
     -- Who goes is not waited for.
@@ -277,6 +289,8 @@ local open_line = LINE and function(line)
     if not own.waits then
       me.told = 0
       if line.noted ~= false or line.stood then line:leave(me) end
+      -- It may have been for its sake that nobody else was to stop the line.
+      if has_stopped and line:instant('=') > line.now then line:set_instant('=', line.now) end
     end
     local comes = line.asks and own.waits
     local kept = line:write(comes)

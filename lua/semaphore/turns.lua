@@ -157,6 +157,6 @@ local function close_turn(total, announces)
   local told = line.told or line.kept_before and (total > before or turn.heard > 0)
   local keep = (account and account.owed > 0 or turn.stops) and '-'
     or string.format('%d', line.now - line:before(line.first or line.now))
-  return string.format(' turn:%d:%d:%d:%s:%d:%d:%d', turn.held and 1 or 0, told and math.max(1, line.last) or 0, line.pause, keep,
+  return string.format(' turn:%d:%d:%d:%s:%d:%d:%d', turn.held and 1 or 0, told and math.max(1, line.last > 0 and line.last or line.pause) or 0, line.pause, keep,
     turn.strangers, turn.clients, is_near and 1 or 0)
 end

@@ -76,7 +76,8 @@ pub trait Lock: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// How long it stays locked if nothing happens.
     async fn remaining_ttl(&self) -> Result<RemainingTtl>;
 
-    /// What is known here of this owner's hold, without asking anybody.
+    /// What is known here of this owner's hold, without asking anybody. Where there is none, whether what this handle has taken last was
+    /// lost.
     fn lease(&self) -> Lease;
 
     /// Counts what a guard holds.

@@ -181,7 +181,7 @@ impl Core {
         self.closing.get().is_some()
     }
 
-    /// A request has been given up by the shutdown; it may have been carried out.
+    /// A request has been given up by the shutdown, or with the runtime; it may have been carried out.
     pub(crate) fn note_unsettled(&self) {
         self.unsettled.fetch_add(1, Ordering::SeqCst);
     }

@@ -91,8 +91,8 @@ impl LeasedSemaphore {
     }
 
     /// Joins the line, and is served at once where there is a permit.
-    fn join(&self) -> Result<Waiting<'_>> {
-        let (ticket, granted) = self.change(Leases::join)?;
+    fn join(&self, deadline: Option<Instant>) -> Result<Waiting<'_>> {
+        let (ticket, granted) = self.change(|leases| leases.join(deadline))?;
         Ok(Waiting {
             shared: &self.shared,
             ticket,
@@ -166,7 +166,7 @@ impl api::LeasedSemaphore for LeasedSemaphore {
 
     async fn acquire(&self) -> Result<Held> {
         self.pass(None).await?;
-        Ok(self.join()?.served().await)
+        Ok(self.join(None)?.served().await)
     }
 
     async fn try_acquire(&self) -> Result<Option<Held>> {
@@ -179,8 +179,9 @@ impl api::LeasedSemaphore for LeasedSemaphore {
             return self.try_acquire().await;
         }
         self.pass(Some(wait)).await?;
-        let mut waiting = self.join()?;
-        let Some(deadline) = Instant::now().checked_add(wait) else {
+        let deadline = Instant::now().checked_add(wait);
+        let mut waiting = self.join(deadline)?;
+        let Some(deadline) = deadline else {
             return Ok(Some(waiting.served().await));
         };
         if let Ok(held) = timeout_at(deadline, waiting.served()).await {
@@ -193,6 +194,7 @@ impl api::LeasedSemaphore for LeasedSemaphore {
 
     async fn release(&self, id: &str) -> Result<bool> {
         self.check()?;
+        api::check_id(id)?;
         let (semaphore, id) = (self.clone(), id.to_owned());
         let release = move || semaphore.shared.change(|leases| leases.release(&id));
         let Shared { name, faults, .. } = &*self.shared;
@@ -200,6 +202,7 @@ impl api::LeasedSemaphore for LeasedSemaphore {
     }
 
     async fn refresh(&self, id: &str) -> Result<bool> {
+        api::check_id(id)?;
         self.pass(None).await?;
         self.change(|leases| leases.refresh(id))
     }

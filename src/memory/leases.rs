@@ -28,7 +28,7 @@ pub(super) struct Leases {
     limit: usize,
     lease: Option<Duration>,
     holders: HashMap<Arc<str>, Entry>,
-    waiting: BTreeMap<u64, oneshot::Sender<Held>>,
+    waiting: BTreeMap<u64, Waiter>,
     looks: Looks,
     /// Of those who wait, and of those who hold, in the order of their coming.
     next: u64,
@@ -103,19 +103,32 @@ impl Shared {
     }
 }
 
+/// Somebody who waits.
+pub(super) struct Waiter {
+    /// Behind that it is granted nothing, whether it has been polled since or not.
+    deadline: Option<Instant>,
+    grant: oneshot::Sender<Held>,
+}
+
+impl Waiter {
+    fn is_late(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline < now)
+    }
+}
+
 impl Leases {
-    /// Joins the line, and is served if it can be.
-    pub(super) fn join(&mut self) -> (u64, oneshot::Receiver<Held>) {
+    /// Joins the line until `deadline`, and is served if it can be.
+    pub(super) fn join(&mut self, deadline: Option<Instant>) -> (u64, oneshot::Receiver<Held>) {
         let (grant, granted) = oneshot::channel();
         let ticket = self.number();
-        self.waiting.insert(ticket, grant);
+        self.waiting.insert(ticket, Waiter { deadline, grant });
         self.serve();
         (ticket, granted)
     }
 
     /// Takes one who waits out of the line: to be dropped when the mutex is free, as its channel knows the waker.
     #[must_use]
-    pub(super) fn leave(&mut self, ticket: u64) -> Option<oneshot::Sender<Held>> {
+    pub(super) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
         self.waiting.remove(&ticket)
     }
 
@@ -130,18 +143,27 @@ impl Leases {
     /// Takes a permit if nobody waits for it.
     pub(super) fn try_take(&mut self) -> Option<Held> {
         self.serve();
-        let free = self.waiting.is_empty() && self.holders.len() < self.limit;
+        let free = self.first().is_none() && self.holders.len() < self.limit;
         free.then(|| self.take())
+    }
+
+    /// The first of those whose time is not over.
+    fn first(&self) -> Option<u64> {
+        let now = Instant::now();
+        let mut waiting = self.waiting.iter();
+        let first = waiting.find(|(_, waiter)| !waiter.is_late(now));
+        first.map(|(ticket, _)| *ticket)
     }
 
     /// Serves those who wait, in order, as far as there are permits.
     pub(super) fn serve(&mut self) {
         self.drop_expired();
         while self.holders.len() < self.limit
-            && let Some((_, grant)) = self.waiting.pop_first()
+            && let Some(first) = self.first()
+            && let Some(waiter) = self.waiting.remove(&first)
         {
             let held = self.take();
-            self.news.push(News::Granted(grant, held));
+            self.news.push(News::Granted(waiter.grant, held));
         }
     }
 

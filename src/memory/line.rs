@@ -6,6 +6,8 @@
 //! passed has been. Whoever stands before one that has been passed was passed at the same time or
 //! earlier, so it is enough to look at the first in line.
 //!
+//! Whose time is over stands aside, until its owner is polled again or goes.
+//!
 //! A ticket that does not wait any more has been served: nothing else takes one out but its owner.
 
 use std::collections::VecDeque;
@@ -30,6 +32,8 @@ struct Place {
     ticket: Ticket,
     permits: u32,
     passed_since: Option<Instant>,
+    /// When its time is over.
+    deadline: Option<Instant>,
     /// `None` when the place is empty: its owner was served or has gone.
     waker: Option<Waker>,
 }
@@ -39,6 +43,10 @@ pub(super) struct Line {
     /// In the order of the tickets; the first place is never empty.
     places: VecDeque<Place>,
     empty: usize,
+    /// Those whose time is over.
+    late: Vec<Place>,
+    /// Nobody's time is over before this.
+    first_deadline: Option<Instant>,
     /// Nobody in line wants fewer permits than this.
     smallest: u32,
     issued: u64,
@@ -49,7 +57,7 @@ impl Line {
         self.places.is_empty()
     }
 
-    pub(super) fn join(&mut self, permits: u32, waker: Waker) -> Ticket {
+    pub(super) fn join(&mut self, permits: u32, deadline: Option<Instant>, waker: Waker) -> Ticket {
         let ticket = Ticket(self.issued);
         self.issued += 1;
         self.smallest = if self.is_empty() {
@@ -61,19 +69,63 @@ impl Line {
             ticket,
             permits,
             passed_since: None,
+            deadline,
             waker: Some(waker),
         });
+        self.note_deadline(deadline);
         ticket
+    }
+
+    fn note_deadline(&mut self, deadline: Option<Instant>) {
+        let both = self.first_deadline.into_iter().chain(deadline);
+        self.first_deadline = both.min();
+    }
+
+    /// Takes those out of the order whose time is over.
+    pub(super) fn set_late_aside(&mut self) {
+        let Some(first) = self.first_deadline else {
+            return;
+        };
+        let now = Instant::now();
+        if now <= first {
+            return;
+        }
+        self.first_deadline = None;
+        for index in 0..self.places.len() {
+            let place = &mut self.places[index];
+            let Some(deadline) = place.deadline.filter(|_| place.waker.is_some()) else {
+                continue;
+            };
+            if deadline >= now {
+                self.note_deadline(Some(deadline));
+                continue;
+            }
+            let waker = place.waker.take();
+            let late = Place { waker, ..*place };
+            self.late.push(late);
+            self.empty += 1;
+        }
+        self.close_ranks();
+    }
+
+    fn late(&self, ticket: Ticket) -> Option<usize> {
+        self.late.iter().position(|place| place.ticket == ticket)
     }
 
     /// The waker of one who waits; `None` if he has been served.
     pub(super) fn waker(&mut self, ticket: Ticket) -> Option<&mut Waker> {
+        if let Some(late) = self.late(ticket) {
+            return self.late[late].waker.as_mut();
+        }
         let index = self.index(ticket)?;
         self.places[index].waker.as_mut()
     }
 
     /// Takes one who waits out of the line; `None` if he has been served.
     pub(super) fn leave(&mut self, ticket: Ticket) -> Option<Waker> {
+        if let Some(late) = self.late(ticket) {
+            return self.late.swap_remove(late).waker;
+        }
         let index = self.index(ticket)?;
         let waker = self.places[index].waker.take()?;
         self.empty += 1;
@@ -83,6 +135,7 @@ impl Line {
 
     /// Takes those out of the line whose turn it is with `available` permits, which become fewer.
     pub(super) fn serve(&mut self, available: &mut i64) -> Wakers {
+        self.set_late_aside();
         let mut wakers = Wakers::new();
         while let Some(first) = self.places.front_mut() {
             if i64::from(first.permits) > *available {

@@ -14,7 +14,7 @@ use super::looks::Looks;
 use crate::api::check_name;
 use crate::api::{self, Hold, HoldId, RemainingTtl};
 use crate::error::{Error, Result};
-use crate::lease::{Change, Lease};
+use crate::lease::{Change, LastLease, Lease};
 use crate::sync::Mutex;
 
 /// A reentrant lock inside one process, with the behaviour of [`RLock`](crate::RLock).
@@ -43,6 +43,8 @@ use crate::sync::Mutex;
 pub struct Lock {
     shared: Arc<Shared>,
     owner: Arc<str>,
+    /// What it has held last.
+    last: LastLease,
 }
 
 struct Shared {
@@ -98,6 +100,8 @@ struct Waiter {
     ticket: u64,
     owner: Arc<str>,
     term: Option<Duration>,
+    /// Behind that it has none of it, whether it has been polled since or not.
+    deadline: Option<Instant>,
     granted: oneshot::Sender<Hold>,
 }
 
@@ -114,6 +118,10 @@ impl State {
         if self.holding.is_none() {
             // The first one, and all who wait as the same owner: they do not wait for themselves.
             for waiter in std::mem::take(&mut self.waiters) {
+                if waiter.deadline.is_some_and(|deadline| deadline < now) {
+                    self.waiters.push_back(waiter);
+                    continue;
+                }
                 match self.take(&waiter.owner, waiter.term, fenced) {
                     Some(hold) => self.news.push_back(News::Granted(waiter, hold)),
                     None => self.waiters.push_back(waiter),
@@ -286,6 +294,7 @@ impl Lock {
         Lock {
             shared: Arc::new(shared),
             owner: "memory:0".into(),
+            last: LastLease::default(),
         }
     }
 
@@ -295,6 +304,7 @@ impl Lock {
         Lock {
             shared: Arc::clone(&self.shared),
             owner: format!("memory:{id}").into(),
+            last: LastLease::default(),
         }
     }
 
@@ -447,6 +457,8 @@ impl api::Lock for Lock {
     async fn hold(&self, wait: Option<Duration>, lease: Option<Duration>) -> Result<Option<Hold>> {
         self.pass(wait.filter(|wait| !wait.is_zero()), lease)
             .await?;
+        // A wait that the clock cannot express has no end.
+        let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
         let place = self.shared.with(|state| {
             if let Some(hold) = state.take(&self.owner, lease, self.shared.fenced) {
                 return Err(Some(hold));
@@ -461,6 +473,7 @@ impl api::Lock for Lock {
                 ticket,
                 owner: Arc::clone(&self.owner),
                 term: lease,
+                deadline,
                 granted: sender,
             });
             Ok(Place {
@@ -470,13 +483,12 @@ impl api::Lock for Lock {
                 taken: false,
             })
         });
-        let mut place = match place {
-            Ok(place) => place,
-            Err(hold) => return Ok(hold),
+        let hold = match place {
+            Ok(mut place) => place.granted(deadline).await,
+            Err(hold) => hold,
         };
-        // A wait that the clock cannot express has no end.
-        let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
-        Ok(place.granted(deadline).await)
+        hold.iter().for_each(|hold| self.last.note(&hold.lease));
+        Ok(hold)
     }
 
     async fn unlock(&self) -> Result<()> {
@@ -518,10 +530,12 @@ impl api::Lock for Lock {
     }
 
     fn lease(&self) -> Lease {
-        self.shared.with(|state| match &state.holding {
-            Some(held) if held.owner == self.owner => held.lease.clone(),
-            _ => Lease::ended(),
-        })
+        let held = self.shared.with(|state| {
+            let held = state.holding.as_ref();
+            let held = held.filter(|held| held.owner == self.owner);
+            held.map(|held| held.lease.clone())
+        });
+        self.last.show(held)
     }
 
     fn unlock_detached(&self) {

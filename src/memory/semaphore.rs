@@ -190,8 +190,9 @@ impl Semaphore {
         if self.shared.lock().take_in_turn(permits) {
             return Ok(true);
         }
-        let mut waiting = self.wait(permits);
-        let Some(deadline) = Instant::now().checked_add(wait) else {
+        let deadline = Instant::now().checked_add(wait);
+        let mut waiting = Wait::new(&self.shared, permits, deadline);
+        let Some(deadline) = deadline else {
             waiting.await;
             return Ok(true);
         };
@@ -358,7 +359,7 @@ impl Semaphore {
     }
 
     pub(super) fn wait(&self, permits: u32) -> Wait<'_> {
-        Wait::new(&self.shared, permits)
+        Wait::new(&self.shared, permits, None)
     }
 
     fn release_now(&self, permits: u32) -> Result<()> {

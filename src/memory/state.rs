@@ -95,6 +95,7 @@ impl State {
 
     /// Takes `permits` if they are there and nobody in line has been passed for too long.
     pub(super) fn take_in_turn(&mut self, permits: u32) -> bool {
+        self.line.set_late_aside();
         if self.line.is_empty() {
             return self.take(permits);
         }
@@ -107,8 +108,8 @@ impl State {
     }
 
     /// Puts a caller at the end of the line.
-    pub(super) fn join(&mut self, permits: u32, waker: Waker) -> Ticket {
-        self.line.join(permits, waker)
+    pub(super) fn join(&mut self, permits: u32, deadline: Option<Instant>, waker: Waker) -> Ticket {
+        self.line.join(permits, deadline, waker)
     }
 
     /// Whether the caller still waits; if so, `waker` is woken from now on. Returns the one that is not needed.

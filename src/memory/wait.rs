@@ -3,6 +3,8 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use tokio::time::Instant;
+
 use super::faults::Faults;
 use super::line::{Ticket, Wakers};
 use super::state::State;
@@ -42,15 +44,18 @@ pub(super) fn wake(wakers: Wakers) {
 pub(super) struct Wait<'a> {
     shared: &'a Shared,
     permits: u32,
+    /// Behind that it is granted nothing, whether it has been polled since or not.
+    deadline: Option<Instant>,
     /// Present from joining the line until the future is ready or gives up.
     ticket: Option<Ticket>,
 }
 
 impl<'a> Wait<'a> {
-    pub(super) fn new(shared: &'a Shared, permits: u32) -> Self {
+    pub(super) fn new(shared: &'a Shared, permits: u32, deadline: Option<Instant>) -> Self {
         Wait {
             shared,
             permits,
+            deadline,
             ticket: None,
         }
     }
@@ -84,7 +89,7 @@ impl Future for Wait<'_> {
                 drop(state);
                 return Poll::Ready(());
             }
-            this.ticket = Some(state.join(this.permits, waker));
+            this.ticket = Some(state.join(this.permits, this.deadline, waker));
             return Poll::Pending;
         };
         let (waits, unused) = state.waits(ticket, waker);

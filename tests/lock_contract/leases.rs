@@ -6,7 +6,9 @@ use futures::FutureExt;
 use redisson_semaphore::{Error, RemainingTtl};
 
 use super::Fixture;
-use super::support::{Handle, LIMIT, SHORT, assert_free, assert_held, assert_not_held, lock};
+use super::support::{
+    Handle, LIMIT, SHORT, assert_free, assert_held, assert_not_held, lock, within_limit,
+};
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -204,4 +206,40 @@ pub(crate) async fn without_a_lease_it_lasts_for_half_a_minute_at_a_time(fixture
     assert!(hold.lease().remaining().is_some_and(is_renewed));
     lock.unlock().await.unwrap();
     assert_eq!(hold.lease().remaining(), Some(Duration::ZERO));
+}
+
+pub(crate) async fn a_handle_tells_that_what_it_took_last_is_lost(fixture: &impl Fixture) {
+    let lock = fixture.fresh("told-last");
+    let other = fixture.neighbour(&lock);
+    assert!(!lock.lease().is_lost());
+    lock.lock_with_lease(SHORT).await.unwrap();
+    assert!(!lock.lease().is_lost());
+    within_limit(async { lock.lease().lost().await }).await;
+    // Who has it by now, and that it is known, make no difference.
+    within_limit(async { other.lock().await.unwrap() }).await;
+    let clone = lock.clone_handle();
+    for handle in [&lock, &clone] {
+        assert!(handle.lease().is_lost());
+        within_limit(async { handle.lease().lost().await }).await;
+        assert_eq!(handle.lease().remaining(), Some(Duration::ZERO));
+    }
+    other.unlock().await.unwrap();
+    assert!(!other.lease().is_lost());
+    lock.lock().await.unwrap();
+    assert!(!lock.lease().is_lost());
+    lock.unlock().await.unwrap();
+    assert!(!lock.lease().is_lost());
+}
+
+pub(crate) async fn who_is_not_polled_behind_its_time_gets_nothing(fixture: &impl Fixture) {
+    let lock = fixture.fresh("unpolled");
+    let (holder, other) = (fixture.stranger(&lock), fixture.neighbour(&lock));
+    holder.lock().await.unwrap();
+    let mut late = Box::pin(lock.try_lock_for(SHORT));
+    assert!(late.as_mut().now_or_never().is_none());
+    tokio::time::sleep(2 * SHORT).await;
+    holder.unlock().await.unwrap();
+    within_limit(async { other.lock().await.unwrap() }).await;
+    assert_eq!(late.await, Ok(false));
+    other.unlock().await.unwrap();
 }

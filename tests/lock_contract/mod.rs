@@ -64,6 +64,8 @@ macro_rules! lock_suite {
             ]
             leases: [
                 a_lease_ends,
+                a_handle_tells_that_what_it_took_last_is_lost,
+                who_is_not_polled_behind_its_time_gets_nothing,
                 a_lease_that_is_over_cannot_be_unlocked,
                 a_lease_shows_what_is_left,
                 without_a_lease_it_stays,

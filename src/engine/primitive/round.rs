@@ -522,6 +522,7 @@ impl<P: Primitive> Rounds for Line<P> {
             self.keep_as_needed(&mut inner);
             abandoned
         };
+        owed.iter().for_each(|_| self.core.note_unsettled());
         log::abandoned(
             self.name(),
             &log::list_of(owed.into_iter().map(|call| (call, 1))),
@@ -543,7 +544,11 @@ impl<P: Primitive> Carries for Line<P> {
     type Batch = Box<Batch<P>>;
 
     fn lose(&self, batch: Box<Batch<P>>) {
-        log::lost(self.name(), &batch.contents());
+        let contents = batch.contents();
+        if !contents.is_empty() {
+            self.core.note_unsettled();
+        }
+        log::lost(self.name(), &contents);
         let told = self.lock().state.lose(self.keys.name(), *batch);
         drop(told.tell());
     }

@@ -29,10 +29,11 @@
 //! *A large request* stops the line for 5 ms, or a sixteenth of its wait, and is then passed for four times as long. So it
 //! is served when it has waited some twenty times as long as permits are held. When it has waited for 5 s, it stops the line for
 //! 5 s and a quarter of its wait, of a minute at the most, and is passed for as long as it has waited, or ten minutes; behind a minute of these another one may
-//! stop it. So a request for more than there ever is costs the other clients less and less of their time, 20 s of ten minutes in the end;
-//! its own client's callers wait behind it, as it does not know how many there are. Who stops the line must have come since it began to, and is told again
-//! after an eighth of the time for which it has, or 20 ms, or 250 ms at the most: who does not come then in its patience stops it no more. One stops it at a
-//! time, the earliest of those whom it does not do for, if only by a moment: a line that stands still costs some 50 scripts a second, whoever stands in it.
+//! stop it. So one request for more than there ever is costs the other clients less and less of their time, 20 s of ten minutes in the end, and several 20 s of eighty;
+//! one that becomes possible late may wait as long again as it has until then. When who has stopped it leaves, another one may at once.
+//! Its own client's callers wait behind it, as it does not know how many there are. Who stops the line must have come since it began to, and is told again
+//! after an eighth of the time for which it has, or 20 ms, or 250 ms at the most: who does not come then in its patience stops it no more. Who could use what is free but
+//! for that looks, too, within 40 ms for each who stands there, as those who would look sooner may be frozen. One stops it at a time, the earliest of those whom it does not do for, if only by a moment: a line that stands still costs some 50 scripts a second, whoever stands in it.
 //!
 //! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which
 //! Java reads as 8): clients that take part pass it over. Any other message there is a stranger's release, and is answered by
@@ -80,7 +81,7 @@
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
 //! callers; permits and answers do not depend on it: once-only execution has a key of its own
 //! ([`once`](super::once)). A key of another type in the line's place, or the notes', is deleted by the next who waits. Where the server does not let it be written, or expire, there are no turns, and callers take
-//! what is free; every ten seconds that is tried again. A script reads the first 64 of a line at the most. The notes hold
+//! what is free; every ten seconds that is tried again. A script reads the first 256 of a line at the most. The notes hold
 //! 10,000 clients: the next one that comes deletes line and notes, and all come anew.
 //!
 //! | File | What it holds |
@@ -113,6 +114,8 @@ const COMPANY: Duration = Duration::from_secs(5);
 const FRESH: Duration = Duration::from_millis(20);
 /// So long those have time to come at least who were told.
 const PATIENCE: Duration = Duration::from_millis(5);
+/// Nobody looks sooner than this again.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(500);
 /// A line that may not be kept is tried again after this.
 const REFUSED: Duration = Duration::from_secs(10);
 /// A message that is for everybody is answered by so many of those who wait, more or less.
@@ -459,14 +462,21 @@ impl Turns {
         };
         self.told_until = self.told_until.max(seen.told.map(|time| now + time));
         // One of those it has told may have come later than another, or have more time.
-        let goes_on = self.told_until.filter(|until| looking && *until > now);
-        let due = goes_on.unwrap_or(now + pause);
-        // Whoever has told them does, and a few of those who wait, as that one may be gone.
+        let soonest = now + SHORTEST_PAUSE;
+        let goes_on = self.told_until.filter(|until| looking && *until > soonest);
+        let due = goes_on.unwrap_or(now + pause.max(SHORTEST_PAUSE));
+        // Whoever has told them does, and a few of those who wait, as that one may be gone. The others do later, if there is something
+        // for them as soon as nobody is waited for: those few may be gone, too.
         let looks = seen.told.is_some()
             || goes_on.is_some()
             || self.may_have_told
             || waiting && self.answers(now);
-        if !looks || self.look_at.is_some_and(|at| at <= due) {
+        let due = match looks {
+            true => due,
+            false if waiting && seen.held => due + self.late(now),
+            false => return None,
+        };
+        if self.look_at.is_some_and(|at| at <= due) {
             return None;
         }
         Some(*self.look_at.insert(due))

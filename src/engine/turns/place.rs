@@ -304,8 +304,10 @@ impl Place {
             Some(Verdict::Seen(seen)) => Some(seen),
             _ => None,
         };
+        // It was held back by the order of a line that may not be kept: without one it takes what is free.
+        let is_off = said.asked && matches!(verdict, Some(Verdict::Off));
         Some(Standing {
-            comes: believes || said.waiting && self.turns.is_to_ask(),
+            comes: believes || said.waiting && (is_off || self.turns.is_to_ask()),
             held: seen.is_some_and(|seen| seen.held),
             strangers: seen.map(|seen| seen.strangers),
             look: look.map(|at| at.saturating_duration_since(now)),

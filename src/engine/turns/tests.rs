@@ -54,11 +54,17 @@ fn beside_others_callers_are_served_within_the_process_until_theirs_are_older() 
 fn who_has_told_others_looks_whether_they_came_until_it_hears_that_they_did() {
     let (mut turns, now) = (Turns::default(), Instant::now());
     let told = verdict("turn:0:1:5000:0:0:2:0");
-    let waits = verdict("turn:1:0:4000:0:0:1000000000:0");
+    let waits = verdict("turn:0:0:4000:0:0:1000000000:0");
     assert_eq!(
         turns.answered(waits, true, true, now, now),
         None,
         "somebody else has told them"
+    );
+    let held = verdict("turn:1:0:4000:0:0:1000000000:0");
+    let late = turns.answered(held, true, true, now, now);
+    assert!(
+        late.is_some_and(|due| due > now + FRESH),
+        "those who have told them may be gone, too: {late:?}"
     );
     assert!(turns.is_held());
     let told_by_others = verdict("turn:1:0:4000:0:0:2:0");

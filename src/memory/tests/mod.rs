@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::time::advance;
 
 use super::{CountDownLatch, LeasedSemaphore, Lock, Semaphore};
@@ -195,7 +196,7 @@ async fn permits_granted_at_the_deadline_are_the_callers() {
     let wait = Duration::from_secs(1);
     let mut waiting = pin!(semaphore.try_acquire_for(2, wait));
     assert_waits!(waiting);
-    advance(wait + MOMENT).await;
+    advance(wait).await;
     semaphore.release(2).await.unwrap();
     assert!(answer!(waiting));
     assert_eq!(semaphore.available_permits().await.unwrap(), 0);
@@ -409,4 +410,34 @@ async fn futures_are_send() {
         .release()
         .await
         .unwrap();
+}
+
+/// Its time is over, and it has not been polled since.
+#[tokio::test(start_paused = true)]
+async fn who_is_not_polled_behind_its_time_is_granted_nothing() {
+    let semaphore = Semaphore::with_permits("late", 1);
+    semaphore.acquire(1).await.unwrap();
+    let mut late = Box::pin(semaphore.try_acquire_for(1, MOMENT));
+    let mut later = Box::pin(semaphore.try_acquire_for(1, 100 * MOMENT));
+    assert!(late.as_mut().now_or_never().is_none());
+    assert!(later.as_mut().now_or_never().is_none());
+    advance(2 * MOMENT).await;
+    semaphore.release(1).await.unwrap();
+    assert!(later.await.unwrap());
+    semaphore.release(1).await.unwrap();
+    assert!(semaphore.try_acquire(1).await.unwrap());
+    semaphore.release(1).await.unwrap();
+    assert!(!late.await.unwrap());
+    assert_eq!(semaphore.available_permits().await.unwrap(), 1);
+
+    let leased = LeasedSemaphore::new("late", 1, None);
+    let held = leased.acquire().await.unwrap();
+    let mut late = Box::pin(leased.try_acquire_for(MOMENT));
+    assert!(late.as_mut().now_or_never().is_none());
+    advance(2 * MOMENT).await;
+    assert!(leased.release(held.id()).await.unwrap());
+    let held = leased.try_acquire().await.unwrap().expect("it is free");
+    assert!(late.await.unwrap().is_none());
+    assert!(leased.release(held.id()).await.unwrap());
+    assert!(leased.try_acquire().await.unwrap().is_some());
 }

@@ -27,7 +27,7 @@ use crate::engine::holds::Term;
 use crate::engine::primitive::Line;
 use crate::engine::request::Script;
 use crate::error::Result;
-use crate::lease::Lease;
+use crate::lease::{LastLease, Lease};
 use crate::lua;
 use crate::stats::{Holding, What};
 
@@ -113,6 +113,8 @@ pub struct RLock {
     core: Arc<Core>,
     line: Arc<Line<primitive::Lock>>,
     owner: Arc<str>,
+    /// What it has held last.
+    last: LastLease,
     fenced: bool,
 }
 
@@ -124,6 +126,7 @@ impl RLock {
             core: Arc::clone(core),
             owner: owner(core, core.next_owner()),
             line: Line::of(core, keys, &STEPS, lock),
+            last: LastLease::default(),
             fenced: false,
         }
     }
@@ -136,6 +139,7 @@ impl RLock {
     pub fn with_owner(&self, id: u64) -> Self {
         RLock {
             owner: owner(&self.core, id),
+            last: LastLease::default(),
             ..self.clone()
         }
     }
@@ -153,14 +157,14 @@ impl RLock {
     }
 
     /// What is known here of this owner's hold, without asking Redis: whether it is lost, and how much is left.
-    /// The lease of a lock that is not held is over, but not lost.
+    /// Where it is not held, the lease is lost if what this handle, or a clone of it, has taken or shown last was lost; else it is over.
     #[must_use]
     pub fn lease(&self) -> Lease {
         let known = self
             .core
             .holds
             .lease(self.line.keys().object(), &self.owner);
-        known.unwrap_or_else(Lease::ended)
+        self.last.show(known)
     }
 
     /// Takes the lock, waiting until it is free; at once where this owner holds it already. It is renewed until it
@@ -261,7 +265,9 @@ impl RLock {
             } else {
                 self.line.wait(claim, wait).await?
             };
-            Ok(granted.map(|granted| granted.hold))
+            let hold = granted.map(|granted| granted.hold);
+            hold.iter().for_each(|hold| self.last.note(&hold.lease));
+            Ok(hold)
         };
         self.core
             .take(call, What::Lock, 1, pin!(Some(taking)))
