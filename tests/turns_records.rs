@@ -649,22 +649,43 @@ async fn those_who_stop_the_line_and_are_frozen_cost_the_others_moments() {
     assert!(waited < Duration::from_secs(4), "{waited:?}");
 }
 
-/// A permit is free that is kept for another client, by an order that may not be written down any more.
+/// A lock is free that is kept for another client, by an order that may not be written down any more.
 #[tokio::test]
 async fn who_is_held_back_by_a_line_that_may_not_be_kept_takes_what_is_free() {
+    const LOCK_LINE: &str = "redisson_lock_turns:{kept}";
+    const CHANNEL: &str = "redisson_lock__channel:{kept}";
     let server = RedisServer::start().await;
     let mut connection = server.connection().await;
     let mut ear = pubsub(&server).await;
-    let (_holder, waits) = before_one_who_waits(&server, &mut connection, &mut ear).await;
-    let told = note(1, now(&mut connection).await);
-    ghost(&mut connection, &mut ear, GHOST, &told).await;
+    for channel in [CHANNEL, LOCK_LINE, &format!("{LOCK_LINE}:{GHOST}")] {
+        ear.subscribe(channel).await.unwrap();
+    }
+    let client = Client::builder(server.url()).safety_interval(HOUR);
+    let client = client.connect().await.unwrap();
+    let () = connection.hset("kept", "somebody:1", 1).await.unwrap();
+    let () = connection.pexpire("kept", 3_600_000).await.unwrap();
+    let waits = tokio::spawn({
+        let lock = client.lock("kept");
+        async move { lock.lock().await }
+    });
+    until("it stands in line", PATIENCE, async || {
+        connection.zcard::<_, u64>(LOCK_LINE).await.unwrap() == 1
+    })
+    .await;
+    let time = now(&mut connection).await;
+    let () = connection
+        .zadd(LOCK_LINE, GHOST, time - 5_000_000)
+        .await
+        .unwrap();
+    let notes = "redisson_lock_turns_notes:{kept}";
+    let () = connection.hset(notes, GHOST, note(1, time)).await.unwrap();
     let () = redis::cmd("ACL")
         .arg(&["SETUSER", "default", "-zadd"])
         .query_async(&mut connection)
         .await
         .unwrap();
-    let () = connection.set("recorded", 1).await.unwrap();
-    publish(&mut connection).await;
+    let () = connection.del("kept").await.unwrap();
+    let () = connection.publish(CHANNEL, "0").await.unwrap();
     served(waits).await;
 }
 
