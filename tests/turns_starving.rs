@@ -165,7 +165,12 @@ async fn a_look_that_has_something_to_tell_tells_it_where_nothing_is_free() {
     asks.await.unwrap().unwrap();
     until_in_line(&mut held.connection, 3).await;
     let commands = monitor.until_marker().await;
-    assert!(!commands.iter().any(is_short_look), "{commands:?}");
+    // Where its channels have been left meanwhile it asks once more when it hears them again.
+    let mut scripts = commands.iter().filter(|one| one.name.starts_with("EVAL"));
+    assert!(
+        scripts.next().is_some_and(|first| !is_short_look(first)),
+        "{commands:?}"
+    );
     release_as_redisson(&mut held.connection, NAME, 1).await;
     served(comes).await;
 }

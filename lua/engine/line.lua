@@ -195,6 +195,16 @@ local open_line = LINE and function(line)
     line:set_instant('=', min(now + MOST, e.stops))
     return false
   end
+  -- Who has stopped the line since `begins`, or was to do so then, leaves in vain: the others pass as long as they would have if that had ended
+  -- now, and not for its sake when it has ended before.
+  line.stops_no_more = function(line, begins)
+    local MOST, SOON, now, again = 60000000, 5000000, line.now, line:instant('=')
+    if begins <= now then
+      line:set_instant('=', math.max(again, now + math.min(MOST, 4 * (now - begins))))
+    elseif again > now + SOON then
+      line:set_instant('=', now + SOON)
+    end
+  end
   -- For how long who stops the line is believed to be there: for a part of what that has cost already.
   line.alive = function(line, e) return math.max(20000, math.min(250000, (line.now - e.stops) / 8)) end
   line.stops_at = function(line, since, ticket)
@@ -271,7 +281,7 @@ local open_line = LINE and function(line)
   end
   line.close = function(line, left, own)
     local me = line.me
-    local has_stopped = me.stops > 0
+    local stops = me.stops
     me.since, me.want, me.seen = own.since, own.want, line.now
     if own.ticket ~= me.ticket then me.stops, me.ticket = 0, own.ticket end
     -- Who goes is not waited for.
@@ -281,16 +291,17 @@ local open_line = LINE and function(line)
     if left > 0 and line.spared then left = left - line:tell(line.spared) end
     if own.reach then
       line:at(1)
-      for _, e in ipairs(line.places) do
-        if not line.first and not e.gone
+      -- Not those who have been read along with others.
+      for i = 1, line.place do
+        local e = line.places[i]
+        if e and not line.first and not e.gone
           and (e.want <= own.reach or (e.since < own.passes or e.stops > 0) and line:stops(e)) then line.first = e.since end
       end
     end
     if not own.waits then
       me.told = 0
       if line.noted ~= false or line.stood then line:leave(me) end
-      -- It may have been for its sake that nobody else was to stop the line.
-      if has_stopped and line:instant('=') > line.now then line:set_instant('=', line.now) end
+      if stops > 0 and own.passes == 0 then line:stops_no_more(stops) end
     end
     local comes = line.asks and own.waits
     local kept = line:write(comes)

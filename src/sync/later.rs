@@ -1,6 +1,7 @@
 //! What is done as soon as its thread has nothing locked any more.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
 type Deed = Box<dyn FnOnce()>;
 
@@ -9,7 +10,7 @@ thread_local! {
     static LOCKED: Cell<u32> = const { Cell::new(0) };
     /// Whether there is something to be done behind that.
     static WAITS: Cell<bool> = const { Cell::new(false) };
-    static DEEDS: RefCell<Vec<Deed>> = const { RefCell::new(Vec::new()) };
+    static DEEDS: RefCell<VecDeque<Deed>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Does `deed`, which may call what others have written (wakers, loggers, whatever spawns): now, or when this thread has unlocked
@@ -21,7 +22,7 @@ pub(crate) fn unlocked(deed: impl FnOnce() + 'static) {
     let deed: Deed = Box::new(deed);
     // A thread that ends has no place for it any more: it is left undone, as is what its tasks were about.
     if DEEDS
-        .try_with(|deeds| deeds.borrow_mut().push(deed))
+        .try_with(|deeds| deeds.borrow_mut().push_back(deed))
         .is_ok()
     {
         WAITS.set(true);
@@ -51,11 +52,14 @@ impl Drop for Counted {
     }
 }
 
+/// One after the other: behind one that panics the others wait for the next time.
 #[cold]
 fn do_all() {
+    let next = || DEEDS.try_with(|deeds| deeds.borrow_mut().pop_front());
+    while let Ok(Some(deed)) = next() {
+        deed();
+    }
     WAITS.set(false);
-    let deeds = DEEDS.try_with(RefCell::take).unwrap_or_default();
-    deeds.into_iter().for_each(|deed| deed());
 }
 
 #[cfg(test)]
@@ -84,5 +88,20 @@ mod tests {
         assert_eq!(*locked, 1);
         drop(locked);
         assert_eq!(*outer.lock(), 3);
+    }
+
+    #[test]
+    fn what_waits_behind_a_panic_is_done_the_next_time() {
+        let done = Arc::new(Mutex::new(0));
+        let first = std::panic::catch_unwind(|| {
+            let other = Mutex::new(());
+            let _other = other.lock();
+            unlocked(|| panic!("on purpose"));
+            let done = Arc::clone(&done);
+            unlocked(move || *done.lock() += 1);
+        });
+        assert!(first.is_err());
+        drop(Mutex::new(()).lock());
+        assert_eq!(*done.lock(), 1);
     }
 }

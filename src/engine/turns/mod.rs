@@ -30,10 +30,11 @@
 //! is served when it has waited some twenty times as long as permits are held. When it has waited for 5 s, it stops the line for
 //! 5 s and a quarter of its wait, of a minute at the most, and is passed for as long as it has waited, or ten minutes; behind a minute of these another one may
 //! stop it. So one request for more than there ever is costs the other clients less and less of their time, 20 s of ten minutes in the end, and several 20 s of eighty;
-//! one that becomes possible late may wait as long again as it has until then. When who has stopped it leaves, another one may at once.
+//! one that becomes possible late may wait as long again as it has until then. Who leaves while it stops it is passed for four times as long all the
+//! same, by all others; behind one that has stopped it before another one may in 5 s.
 //! Its own client's callers wait behind it, as it does not know how many there are. Who stops the line must have come since it began to, and is told again
 //! after an eighth of the time for which it has, or 20 ms, or 250 ms at the most: who does not come then in its patience stops it no more. Who could use what is free but
-//! for that looks, too, within 40 ms for each who stands there, as those who would look sooner may be frozen. One stops it at a time, the earliest of those whom it does not do for, if only by a moment: a line that stands still costs some 50 scripts a second, whoever stands in it.
+//! for that looks, too, within 40 ms for each who stands there, as those who would look sooner may be frozen. One stops it at a time, the earliest of those whom it does not do for, if only by a moment: a line that stands still costs some 50 to 150 scripts a second, whoever stands in it.
 //!
 //! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which
 //! Java reads as 8): clients that take part pass it over. Any other message there is a stranger's release, and is answered by
