@@ -13,7 +13,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, RSemaphore};
+use redisson_semaphore::{Client, RSemaphore, Result};
+use support::acl::set_user;
 use support::channel::Channel;
 use support::clients::release_as_redisson;
 use support::crowd::Crowd;
@@ -117,13 +118,12 @@ fn all(crowds: &[Crowd]) -> usize {
     crowds.iter().map(Crowd::served).sum()
 }
 
-/// The first two ask for a permit each.
-fn two_ask(clients: &[RSemaphore]) -> Vec<JoinHandle<()>> {
-    let ask = |client: &RSemaphore| {
+/// The first two ask for so many permits each.
+fn two_ask(clients: &[RSemaphore], permits: u32) -> [JoinHandle<Result<()>>; 2] {
+    [&clients[0], &clients[1]].map(|client| {
         let client = client.clone();
-        tokio::spawn(async move { client.acquire(1).await.unwrap() })
-    };
-    clients[..2].iter().map(ask).collect()
+        tokio::spawn(async move { client.acquire(permits).await })
+    })
 }
 
 #[tokio::test]
@@ -348,17 +348,12 @@ async fn before_one_who_waits(
     server: &RedisServer,
     connection: &mut MultiplexedConnection,
     ear: &mut redis::aio::PubSub,
-) -> (RSemaphore, JoinHandle<redisson_semaphore::Result<()>>) {
+) -> (RSemaphore, JoinHandle<Result<()>>) {
     let clients = clients(server).await;
     clients[0].drain_permits().await.unwrap();
-    for channel in ["redisson_sc:{recorded}", LINE] {
-        ear.subscribe(channel).await.unwrap();
-    }
+    hear_as_a_client(ear).await;
     let before = in_line(connection).await;
-    let [knows, waits] = [&clients[0], &clients[1]].map(|client| {
-        let client = client.clone();
-        tokio::spawn(async move { client.acquire(1).await })
-    });
+    let [knows, waits] = two_ask(&clients, 1);
     until("both stand in line", PATIENCE, async || {
         in_line(connection).await == before + 2
     })
@@ -371,6 +366,13 @@ async fn before_one_who_waits(
     (clients[0].clone(), waits)
 }
 
+/// From now on `ear` is one of those who listen and take part.
+async fn hear_as_a_client(ear: &mut redis::aio::PubSub) {
+    for channel in ["redisson_sc:{recorded}", LINE] {
+        ear.subscribe(channel).await.unwrap();
+    }
+}
+
 /// One that listens and does not come stands before all others, and this is noted of it.
 async fn ghost(
     connection: &mut MultiplexedConnection,
@@ -378,13 +380,24 @@ async fn ghost(
     id: &str,
     note: &str,
 ) {
-    ear.subscribe(format!("{LINE}:{id}")).await.unwrap();
     let since = now(connection).await - 5_000_000;
+    ghost_since(connection, ear, id, since, note).await;
+}
+
+/// The same of one that came then.
+async fn ghost_since(
+    connection: &mut MultiplexedConnection,
+    ear: &mut redis::aio::PubSub,
+    id: &str,
+    since: i64,
+    note: &str,
+) {
+    ear.subscribe(format!("{LINE}:{id}")).await.unwrap();
     stand(connection, id.as_bytes(), &since.to_string()).await;
     write(connection, id.as_bytes(), note.as_bytes()).await;
 }
 
-async fn served(waits: JoinHandle<redisson_semaphore::Result<()>>) {
+async fn served(waits: JoinHandle<Result<()>>) {
     let served = tokio::time::timeout(PATIENCE, waits).await;
     served.expect("somebody looked").unwrap().unwrap();
 }
@@ -418,10 +431,7 @@ async fn who_asks_how_many_are_free_calls_nobody() {
     let clients = clients(&server).await;
     let mut connection = server.connection().await;
     clients[2].acquire(2).await.unwrap();
-    let waiting = [&clients[0], &clients[1]].map(|client| {
-        let client = client.clone();
-        tokio::spawn(async move { client.acquire(3).await })
-    });
+    let waiting = two_ask(&clients, 3);
     until_in_line(&mut connection, 2).await;
     let mut monitor = Monitor::start(&server).await;
     for _ in 0..20 {
@@ -462,9 +472,7 @@ async fn who_hears_of_a_release_looks_whether_one_comes_that_others_have_told() 
         let now = now(&mut connection).await;
         for (id, patience) in [150_000, 5_000, 5_000].into_iter().enumerate() {
             let mut ear = pubsub(&server).await;
-            for channel in ["redisson_sc:{recorded}", LINE] {
-                ear.subscribe(channel).await.unwrap();
-            }
+            hear_as_a_client(&mut ear).await;
             let note = format!("1 {now} 0 {patience} 0 1");
             ghost(&mut connection, &mut ear, &format!("{id:036}"), &note).await;
             ears.push(ear);
@@ -523,9 +531,7 @@ async fn who_is_shut_down_does_not_look_for_ever_after_one_that_comes_again_and_
         .unwrap();
     let semaphore = client.semaphore("recorded");
     let mut ear = two_permits_and_a_ghost(&server, &mut connection).await;
-    for channel in ["redisson_sc:{recorded}", LINE] {
-        ear.subscribe(channel).await.unwrap();
-    }
+    hear_as_a_client(&mut ear).await;
     let mut ghost = server.connection().await;
     let ghost = tokio::spawn(async move {
         let own = format!("{LINE}:{GHOST}");
@@ -560,7 +566,7 @@ async fn who_stops_the_line_is_asked_again_and_again_whether_it_is_there() {
     let clients = clients(&server).await;
     let mut connection = server.connection().await;
     clients[2].drain_permits().await.unwrap();
-    let waiting = two_ask(&clients);
+    let waiting = two_ask(&clients, 1);
     support::waiters::until_subscribers(&mut connection, "redisson_sc:{recorded}", 2).await;
     let ear = two_permits_and_a_ghost(&server, &mut connection).await;
     let mut told = ear.into_on_message();
@@ -578,10 +584,7 @@ async fn who_stops_the_line_is_asked_again_and_again_whether_it_is_there() {
     })
     .await;
     for task in waiting {
-        tokio::time::timeout(PATIENCE, task)
-            .await
-            .expect("served without another message")
-            .unwrap();
+        served(task).await;
     }
 }
 
@@ -592,7 +595,7 @@ async fn who_has_stopped_the_line_in_vain_for_long_is_passed_for_minutes() {
     let clients = clients(&server).await;
     let mut connection = server.connection().await;
     clients[2].drain_permits().await.unwrap();
-    let waiting = two_ask(&clients);
+    let waiting = two_ask(&clients, 1);
     support::waiters::until_subscribers(&mut connection, "redisson_sc:{recorded}", 2).await;
     let _ear = two_permits_and_a_ghost(&server, &mut connection).await;
     let time = now(&mut connection).await;
@@ -602,8 +605,7 @@ async fn who_has_stopped_the_line_in_vain_for_long_is_passed_for_minutes() {
     write(&mut connection, GHOST.as_bytes(), note.as_bytes()).await;
     publish(&mut connection).await;
     for task in waiting {
-        let served = tokio::time::timeout(PATIENCE, task).await;
-        served.expect("it has been passed").unwrap();
+        served(task).await;
     }
     let note: String = connection.hget(NOTES, GHOST).await.unwrap();
     let passed_until: i64 = note.split(' ').nth(4).unwrap().parse().unwrap();
@@ -625,24 +627,21 @@ async fn those_who_stop_the_line_and_are_frozen_cost_the_others_moments() {
     let mut connection = server.connection().await;
     let mut ear = pubsub(&server).await;
     clients[2].drain_permits().await.unwrap();
-    let waiting = two_ask(&clients);
+    let waiting = two_ask(&clients, 1);
     support::waiters::until_subscribers(&mut connection, "redisson_sc:{recorded}", 2).await;
     let time = now(&mut connection).await;
     // They have waited for ten seconds, stop the line for another minute or so, and were there just now.
     for number in 0..FROZEN {
         let id = format!("{number:036}");
-        ear.subscribe(format!("{LINE}:{id}")).await.unwrap();
         let since = time - 10_000_000 - i64::try_from(number).unwrap();
-        stand(&mut connection, id.as_bytes(), &since.to_string()).await;
         let note = format!("1000 {time} 0 5000 {} 1", time - 100_000);
-        write(&mut connection, id.as_bytes(), note.as_bytes()).await;
+        ghost_since(&mut connection, &mut ear, &id, since, &note).await;
     }
     let () = connection.set("recorded", 2).await.unwrap();
     let began = std::time::Instant::now();
     publish(&mut connection).await;
     for task in waiting {
-        let served = tokio::time::timeout(PATIENCE, task).await;
-        served.expect("somebody looks").unwrap();
+        served(task).await;
     }
     // They would have stopped it for seven seconds.
     let waited = began.elapsed();
@@ -679,43 +678,43 @@ async fn who_is_held_back_by_a_line_that_may_not_be_kept_takes_what_is_free() {
         .unwrap();
     let notes = "redisson_lock_turns_notes:{kept}";
     let () = connection.hset(notes, GHOST, note(1, time)).await.unwrap();
-    let () = redis::cmd("ACL")
-        .arg(&["SETUSER", "default", "-zadd"])
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    set_user(&mut connection, &["default", "-zadd"]).await;
     let () = connection.del("kept").await.unwrap();
     let () = connection.publish(CHANNEL, "0").await.unwrap();
     served(waits).await;
 }
 
-/// A request for more than there was has been passed, and has gone: the next large one does not wait for its sake.
+/// A request for more than there was has gone: the next large one does not wait for its sake. Where it stopped the line until then, that
+/// one does not begin at once all the same, or those who come and go would stop it all the time.
 #[tokio::test]
-async fn who_has_stopped_the_line_and_leaves_lets_others_stop_it() {
-    let server = RedisServer::start().await;
-    let clients = clients(&server).await;
-    let mut connection = server.connection().await;
-    let waiting = [&clients[0], &clients[1]].map(|client| {
-        let client = client.clone();
-        tokio::spawn(async move { client.acquire(PERMITS + 1).await })
-    });
-    until_in_line(&mut connection, 2).await;
-    let own_id = |line: Vec<String>| line.into_iter().next().expect("two stand there");
-    let first = own_id(connection.zrange(LINE, 0, 0).await.unwrap());
-    let time = now(&mut connection).await;
-    let later = time + 30_000_000;
-    let passed = format!("{} {time} 0 5000 {later} 1", PERMITS + 1);
-    write(&mut connection, first.as_bytes(), passed.as_bytes()).await;
-    let () = connection.hset(NOTES, "=", later).await.unwrap();
-    for task in waiting {
-        task.abort();
+async fn who_has_stopped_the_line_and_leaves_lets_others_stop_it_before_long() {
+    const SECOND: i64 = 1_000_000;
+    // When it stops the line, or was to; when others may, as is noted; and when they may as soon as it has gone, all from now on.
+    for (stops, noted, least, most) in [(30, 30, 0, 6), (-6, -60, 20, 60)] {
+        let server = RedisServer::start().await;
+        let clients = clients(&server).await;
+        let mut connection = server.connection().await;
+        // Somebody else listens to the end, and nobody looks.
+        let mut ear = pubsub(&server).await;
+        hear_as_a_client(&mut ear).await;
+        clients[2].drain_permits().await.unwrap();
+        let waiting = two_ask(&clients, PERMITS + 1);
+        until_in_line(&mut connection, 2).await;
+        let line: Vec<String> = connection.zrange(LINE, 0, 0).await.unwrap();
+        let time = now(&mut connection).await;
+        let note = format!("{} {time} 0 5000 {} 1", PERMITS + 1, time + stops * SECOND);
+        write(&mut connection, line[0].as_bytes(), note.as_bytes()).await;
+        let noted = time + noted * SECOND;
+        let () = connection.hset(NOTES, "=", noted).await.unwrap();
+        waiting.iter().for_each(JoinHandle::abort);
+        until("they have left", PATIENCE, async || {
+            in_line(&mut connection).await == 0
+        })
+        .await;
+        let again: i64 = connection.hget(NOTES, "=").await.unwrap();
+        let range = time + least * SECOND..=time + most * SECOND;
+        assert!(range.contains(&again), "{}", again - time);
     }
-    until("they have left", PATIENCE, async || {
-        in_line(&mut connection).await == 0
-    })
-    .await;
-    let again: i64 = connection.hget(NOTES, "=").await.unwrap();
-    assert!(again < later, "for another half minute");
 }
 
 /// Behind a hundred clients who want more than there is stand those who are served.
@@ -727,27 +726,22 @@ async fn those_behind_many_whom_it_does_not_do_for_are_told() {
     let mut connection = server.connection().await;
     let mut ear = pubsub(&server).await;
     // Whoever asks while nobody else listens takes the line away.
-    for channel in ["redisson_sc:{recorded}", LINE] {
-        ear.subscribe(channel).await.unwrap();
-    }
+    hear_as_a_client(&mut ear).await;
     clients[2].drain_permits().await.unwrap();
     let time = now(&mut connection).await;
     for number in 0..IN_VAIN {
         let id = format!("{number:036}");
-        ear.subscribe(format!("{LINE}:{id}")).await.unwrap();
         let since = time - 1_000_000 - i64::try_from(number).unwrap();
-        stand(&mut connection, id.as_bytes(), &since.to_string()).await;
         // Passed for a while.
         let note = format!("1000 {time} 0 5000 {} 1", time + 30_000_000);
-        write(&mut connection, id.as_bytes(), note.as_bytes()).await;
+        ghost_since(&mut connection, &mut ear, &id, since, &note).await;
     }
-    let waiting = two_ask(&clients);
+    let waiting = two_ask(&clients, 1);
     until_in_line(&mut connection, IN_VAIN as u64 + 2).await;
     let mut monitor = Monitor::start(&server).await;
     clients[2].release(2).await.unwrap();
     for task in waiting {
-        let served = tokio::time::timeout(PATIENCE, task).await;
-        served.expect("it has been told").unwrap();
+        served(task).await;
     }
     let commands = monitor.until_marker().await;
     let called = |command: &&support::monitor::Command| {
@@ -763,16 +757,13 @@ async fn who_is_served_when_nobody_else_listens_leaves_no_place_behind() {
     let clients = clients(&server).await;
     let mut connection = server.connection().await;
     clients[2].drain_permits().await.unwrap();
-    let waiting = [&clients[0], &clients[1]].map(|client| {
-        let client = client.clone();
-        tokio::spawn(async move { client.acquire(1).await.unwrap() })
-    });
+    let waiting = two_ask(&clients, 1);
     until_in_line(&mut connection, 2).await;
     let [first, second] = waiting;
     first.abort();
     support::waiters::until_subscribers(&mut connection, "redisson_sc:{recorded}", 1).await;
     clients[2].release(1).await.unwrap();
-    second.await.unwrap();
+    second.await.unwrap().unwrap();
     assert_eq!(in_line(&mut connection).await, 0);
 }
 
@@ -819,15 +810,8 @@ async fn where_no_line_may_be_kept_messages_are_for_everybody() {
     let clients = clients(&server).await;
     let mut connection = server.connection().await;
     clients[2].drain_permits().await.unwrap();
-    let () = redis::cmd("ACL")
-        .arg(&["SETUSER", "default", "-zadd"])
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    let waiting = [&clients[0], &clients[1]].map(|client| {
-        let client = client.clone();
-        tokio::spawn(async move { client.acquire(1).await.unwrap() })
-    });
+    set_user(&mut connection, &["default", "-zadd"]).await;
+    let waiting = two_ask(&clients, 1);
     until("both have left its channels", PATIENCE, async || {
         publish(&mut connection).await;
         let listeners =
@@ -848,10 +832,7 @@ async fn where_no_line_may_be_kept_messages_are_for_everybody() {
         .await
         .unwrap();
     for task in waiting {
-        tokio::time::timeout(PATIENCE, task)
-            .await
-            .expect("served by that message")
-            .unwrap();
+        served(task).await;
     }
 }
 
@@ -949,7 +930,7 @@ async fn who_is_held_back_comes_in_the_end_whatever_else_its_client_does() {
     let clients = clients(&server).await;
     let mut connection = server.connection().await;
     clients[2].drain_permits().await.unwrap();
-    let waiting = two_ask(&clients);
+    let waiting = two_ask(&clients, 1);
     until_in_line(&mut connection, 2).await;
     let _ear = two_permits_and_a_ghost(&server, &mut connection).await;
     publish(&mut connection).await;

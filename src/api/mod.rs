@@ -17,7 +17,7 @@ pub use latch::CountDownLatch;
 pub use leased::{Held, Holder, LeasedPermit, LeasedSemaphore};
 pub(crate) use lock::HoldId;
 pub use lock::{Hold, Lock, LockGuard};
-pub(crate) use name::{MOST_NAME_BYTES, TOO_LONG, check_id, check_name, flaw_of_name, shortened};
+pub(crate) use name::{check_id, check_name, flaw_of_name, refuse, shortened};
 pub use semaphore::{MAX_PERMITS, Permit, Semaphore};
 pub(crate) use semaphore::{OnRecord, PASSING_LIMIT, semaphore_by_inherent_methods};
 pub use ttl::RemainingTtl;

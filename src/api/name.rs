@@ -4,20 +4,19 @@ use crate::error::{Error, Result};
 
 /// So many bytes a name may have, as it stands in Redis. Requests that name hundreds of objects must stay small, as all calls
 /// of a client share a connection.
-pub(crate) const MOST_NAME_BYTES: usize = 64 * 1024;
-pub(crate) const TOO_LONG: &str = "it is longer than 65536 bytes";
+const MOST_NAME_BYTES: usize = 64 * 1024;
 
 /// What makes a name unusable, whatever stands beside the object.
 pub(crate) fn flaw_of_name(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("it is empty");
     }
-    (name.len() > MOST_NAME_BYTES).then_some(TOO_LONG)
+    too_long(name)
 }
 
-/// Refuses a name with such a flaw.
-pub(crate) fn check_name(name: &str) -> Result<()> {
-    match flaw_of_name(name) {
+/// Refuses a name with a `flaw`.
+pub(crate) fn refuse(name: &str, flaw: Option<&'static str>) -> Result<()> {
+    match flaw {
         None => Ok(()),
         Some(reason) => Err(Error::InvalidName {
             name: shortened(name),
@@ -26,15 +25,18 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// Refuses the id of a holder that no server should be sent.
+/// Refuses a name that no object can have, whatever stands beside it.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    refuse(name, flaw_of_name(name))
+}
+
+/// Refuses the id of a holder, or what stands in its place, that no server should be sent.
 pub(crate) fn check_id(id: &str) -> Result<()> {
-    if id.len() <= MOST_NAME_BYTES {
-        return Ok(());
-    }
-    Err(Error::InvalidName {
-        name: shortened(id),
-        reason: TOO_LONG,
-    })
+    refuse(id, too_long(id))
+}
+
+fn too_long(name: &str) -> Option<&'static str> {
+    (name.len() > MOST_NAME_BYTES).then_some("it is longer than 65536 bytes")
 }
 
 /// A name for an error's text.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::api::{flaw_of_name, shortened};
-use crate::error::{Error, Result};
+use crate::api::{flaw_of_name, refuse};
+use crate::error::Result;
 use crate::transport::hash_tag;
 
 /// A key, and the type that it has where it exists.
@@ -181,13 +181,7 @@ impl Keys {
 
     /// Refuses names that no object can have.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.flaw {
-            None => Ok(()),
-            Some(reason) => Err(Error::InvalidName {
-                name: shortened(&self.object),
-                reason,
-            }),
-        }
+        refuse(&self.object, self.flaw)
     }
 }
 

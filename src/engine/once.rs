@@ -229,7 +229,10 @@ impl Core {
                 {
                     return Ending::Unconfirmed(answer);
                 }
-                let next_look = match (&patience, first_sent) {
+                if patience == Patience::Nobody {
+                    request.withdraw();
+                }
+                let next_look = match (patience, first_sent) {
                     _ if last => return Ending::Unknown,
                     (Patience::Nobody | Patience::Forgotten, None) => return Ending::NotSent,
                     // Nobody wants to know, and those behind it are not held up.
@@ -242,12 +245,9 @@ impl Core {
                         self.note_unsettled();
                         return Ending::Unknown;
                     }
-                    (Patience::Until(instant), _) => (*instant).min(now + LOOK_AFTER),
+                    (Patience::Until(instant), _) => instant.min(now + LOOK_AFTER),
                     _ => now + LOOK_AFTER,
                 };
-                if patience == Patience::Nobody {
-                    request.withdraw();
-                }
                 // Nothing comes between the last look at the callers, and at the clock, and the sending.
                 if now >= not_before
                     && let Ok(route) = self.connection.route(request.key())

@@ -10,8 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::faults::fault_switch;
 use super::leases::{Leases, Shared};
-use crate::api::check_name;
-use crate::api::{self, Held, Holder, MAX_PERMITS};
+use crate::api::{self, Held, Holder, MAX_PERMITS, check_name};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
 

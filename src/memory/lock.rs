@@ -11,8 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::faults::{Faults, fault_switch};
 use super::looks::Looks;
-use crate::api::check_name;
-use crate::api::{self, Hold, HoldId, RemainingTtl};
+use crate::api::{self, Hold, HoldId, RemainingTtl, check_name};
 use crate::error::{Error, Result};
 use crate::lease::{Change, LastLease, Lease};
 use crate::sync::Mutex;

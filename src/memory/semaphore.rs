@@ -10,8 +10,7 @@ use super::faults::fault_switch;
 use super::line::Wakers;
 use super::state::State;
 use super::wait::{Shared, Wait, wake};
-use crate::api::check_name;
-use crate::api::{MAX_PERMITS, Permit, check_millis, semaphore_by_inherent_methods};
+use crate::api::{MAX_PERMITS, Permit, check_millis, check_name, semaphore_by_inherent_methods};
 use crate::error::{Error, Result};
 use crate::stats::Counters;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::{MOST_NAME_BYTES, TOO_LONG, shortened};
+use crate::api::check_id;
 use crate::config::NameMapper;
 use crate::error::{Error, Result};
 use crate::units::Units;
@@ -161,12 +161,8 @@ impl Settings {
                 reason: "it, or the name of one of its keys, is empty",
             });
         }
-        let too_long = |name: &&String| name.len() > MOST_NAME_BYTES;
-        if let Some(name) = names.into_iter().flatten().find(too_long) {
-            return Err(Error::InvalidName {
-                name: shortened(name),
-                reason: TOO_LONG,
-            });
+        for name in names.into_iter().flatten() {
+            check_id(name)?;
         }
         let most = match self.layout {
             Layout::Slots => MOST_SLOTS,

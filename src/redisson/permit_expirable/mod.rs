@@ -15,8 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::names;
-use crate::api::shortened;
-use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis};
+use crate::api::{Held, Holder, LeasedPermit, MAX_PERMITS, RemainingTtl, check_millis, shortened};
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
 use crate::engine::once::in_part;
