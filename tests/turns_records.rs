@@ -717,10 +717,10 @@ async fn who_has_stopped_the_line_and_leaves_lets_others_stop_it_before_long() {
     }
 }
 
-/// Behind a hundred clients who want more than there is stand those who are served.
+/// Behind hundreds of clients who want more than there is stand those who are served.
 #[tokio::test]
 async fn those_behind_many_whom_it_does_not_do_for_are_told() {
-    const IN_VAIN: usize = 100;
+    const IN_VAIN: usize = 700;
     let server = RedisServer::start().await;
     let clients = clients(&server).await;
     let mut connection = server.connection().await;

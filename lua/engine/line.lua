@@ -34,6 +34,7 @@
 --   see(rest)                 it is to be seen then how it stands; wait(rest): somebody who has been told is waited for
 --   note(field, value)        is to be written, too
 --   stands                    this client does already
+--   skip(count)               so many of the first are not looked at, if nobody has been yet
 --   close(left, own)          tells the others whom they fit, writes it all down, and returns how much is left then, nothing if it may
 --                             not be written
 -- `own`, of the callers of this client:
@@ -49,6 +50,7 @@
 --   pause, last               when it is to be seen, or 0, and when all have come or are out
 --   first                     who came later needs a look here
 --   gone                      how many have been taken out
+--   more                      what is left may do for those who stand behind the first `loaded`, who have not been looked at
 -- All is kept in tables: Redis takes long to make a function that refers to local variables around it.
 
 local PATIENCE = 5000
@@ -73,7 +75,8 @@ local function length_of(key)
 end
 
 local open_line = LINE and function(line)
-  line.told, line.pause, line.first, line.gone, line.place, line.loaded, line.broken = false, 0, false, 0, 1, 0, false
+  line.told, line.pause, line.first, line.gone, line.place, line.broken = false, 0, false, 0, 1, false
+  line.from, line.loaded = 0, 0
   line.last, line.ended = 0, false
   line.places, line.fields, line.instants = {}, {}, {}
   line.far, line.longest, line.longest_ever = line.mine and math.huge or 20000, line.mine and 250000 or 150000, 1000000
@@ -117,6 +120,10 @@ local open_line = LINE and function(line)
       stops = stops + 0 <= now + line.longest_pass and stops + 0 or 0, changed = false, gone = false,
     }
   end
+  -- So many of the first are not looked at, if nobody has been; then nobody stops the line.
+  line.skip = function(line, count)
+    if line.loaded == 0 then line.from, line.loaded = count, count end
+  end
   -- Reads the next `count` places of the line.
   line.load = function(line, count)
     -- Mostly it is the first: Redis takes long to write a number down.
@@ -134,7 +141,7 @@ local open_line = LINE and function(line)
   -- The i-th place, or nothing. So many are read, and so many clients are looked at where some are taken out.
   line.at = function(line, i)
     local FEW, PAGE, MOST, MOST_LOOKED_AT, places = 4, 32, 256, 1000, line.places
-    while not places[i] and not line.ended and line.loaded < MOST and #places < MOST_LOOKED_AT do
+    while not places[i] and not line.ended and line.loaded < line.from + MOST and #places < MOST_LOOKED_AT do
       line:load(line.loaded < FEW and 1 or PAGE)
     end
     return places[i]
@@ -183,7 +190,7 @@ local open_line = LINE and function(line)
     -- Several take no turns in it, or the line would always stand still.
     local again = line:instant('=')
     if again > now + MOST then again = 0 end
-    if now < again then return false end
+    if now < again or line.from > 0 then return false end
     local begins = max(e.stops == 0 and now or e.stops, again)
     if begins ~= e.stops then e.stops, e.changed = begins, true end
     if now < e.stops then return false end
@@ -287,6 +294,7 @@ local open_line = LINE and function(line)
     -- Who goes is not waited for.
     line.without_me = line.asks or not own.waits
     while line:goes_on(left, own) do left = left - line:keep(left) end
+    line.more = left > 0 and not line.ended and not line.places[line.place]
     -- Nobody else can use it.
     if left > 0 and line.spared then left = left - line:tell(line.spared) end
     if own.reach then

@@ -5,7 +5,7 @@
 --   `NOTES`, the line and its notes, without which nothing is done here. Those who take part listen to a channel that is called like
 --   the line
 -- ARGV[1] publish command
--- ARGV[2..] those of batch.lua, and nine more where there is a line, see below
+-- ARGV[2..] those of batch.lua, and ten more where there is a line, see below
 -- Returns: nothing by itself; it defines `listeners`, `steps_end`, `strict` and, where others listen, `turn`, `due` and
 --   `close_turn`, whose word is told below. "turn:off": the server does not let the line be kept
 -- Publishes: "soon" to whoever has come among the first three in line, and "turn" to these where strangers may be faster than
@@ -25,7 +25,8 @@
 --      in line, as it has been told
 --   8  how many were served without Redis meanwhile
 --   9  how many messages of strangers were heard meanwhile
--- What it is told: "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>"
+--   10 its look goes on behind so many who stand in line
+-- What it is told: "turn:<held>:<told>:<pause>:<keep>:<strangers>:<clients>:<near>:<from>"
 --   held       1 if callers were held back from what is free
 --   told       for how long this client is to see to it that those come who were told of it, or 0
 --   pause      after how long it is to be seen whether they came, 0 if nobody is waited for
@@ -33,6 +34,7 @@
 --   strangers  how many of them listen
 --   clients    how many stand in line
 --   near       1 if this client is one of the first three
+--   from       this client goes on behind so many, for whom what is free does not do; or 0
 -- Behind `close_turn` the batch may ask `turn`:
 --   told       all know of what is free who are to
 --   silent     strangers are not to hear of it
@@ -43,7 +45,7 @@ local turn
 local listeners, ours, steps_end = -1, 0, #ARGV
 local own
 if NOTES then
-  steps_end = steps_end - 9
+  steps_end = steps_end - 10
   own = ARGV[steps_end + 6] + 0
   listeners, ours = count_listeners(CHANNEL, LINE)
 end
@@ -69,7 +71,7 @@ if time and not time.err then
   turn = {
     line = line, strangers = math.max(0, listeners - ours), clients = clients, ours = ours, own = math.min(own, 2),
     head = now - ARGV[first], last = now - ARGV[first + 1], named = named, waiting = ARGV[first + 3] + 0,
-    ticket = ARGV[first + 4] + 0, looks = what % 4 >= 2, handed_over = ARGV[first + 7] + 0, heard = ARGV[first + 8] + 0, asked = 0, served = 0, kept = 0, held = false, near = {},
+    ticket = ARGV[first + 4] + 0, looks = what % 4 >= 2, handed_over = ARGV[first + 7] + 0, heard = ARGV[first + 8] + 0, from = ARGV[first + 9] + 0, asked = 0, served = 0, kept = 0, held = false, near = {},
   }
   if turn.strangers > 0 then
     turn.account = open_account(line, turn.strangers, clients, before, turn.heard)
@@ -126,6 +128,7 @@ local function close_turn(total, announces)
   local line, account, grants = turn.line, turn.account, turn.served + turn.handed_over
   if account then close_account(line, account, total, grants) end
   local head, part = turn.head, math.min(1, turn.served / math.max(1, turn.named - 1))
+  if turn.named == 0 and not announces then line:skip(turn.from) end
   local left = line:close(math.max(0, total - turn.kept), {
     since = turn.refused and head or head + (turn.last - head) * part, want = turn.want or turn.amount or 1,
     ticket = turn.refused and turn.ticket or 0, stops = turn.stops, waits = turn.waiting > turn.served,
@@ -133,7 +136,13 @@ local function close_turn(total, announces)
   })
   -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line. So it is where who looks finds that those it
   -- has told have not come: who has lost its place is called by nobody else.
-  if (announces or turn.looks and turn.named == 0 and total > 0) and left ~= 0 then
+  local calls = left ~= 0 and (announces or turn.looks and total > 0 and (turn.named == 0 or turn.from > 0))
+  local from = 0
+  if calls and left and line.more then
+    -- No script is to last long: this client looks after the others in another one, at once.
+    from, line.told = announces and line.loaded or math.max(line.loaded, turn.from), true
+    line:see(1)
+  elseif calls then
     local heard = redis.pcall(ARGV[1], LINE, left and '+' .. line.id or 'all')
     line.unheard = line.unheard or type(heard) == 'table'
   end
@@ -157,6 +166,6 @@ local function close_turn(total, announces)
   local told = line.told or line.kept_before and (total > before or turn.heard > 0)
   local keep = (account and account.owed > 0 or turn.stops) and '-'
     or string.format('%d', line.now - line:before(line.first or line.now))
-  return string.format(' turn:%d:%d:%d:%s:%d:%d:%d', turn.held and 1 or 0, told and math.max(1, line.last > 0 and line.last or line.pause) or 0, line.pause, keep,
-    turn.strangers, turn.clients, is_near and 1 or 0)
+  return string.format(' turn:%d:%d:%d:%s:%d:%d:%d:%d', turn.held and 1 or 0, told and math.max(1, line.last > 0 and line.last or line.pause) or 0, line.pause, keep,
+    turn.strangers, turn.clients, is_near and 1 or 0, from)
 end

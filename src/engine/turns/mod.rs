@@ -82,7 +82,8 @@
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
 //! callers; permits and answers do not depend on it: once-only execution has a key of its own
 //! ([`once`](super::once)). A key of another type in the line's place, or the notes', is deleted by the next who waits. Where the server does not let it be written, or expire, there are no turns, and callers take
-//! what is free; every ten seconds that is tried again. A script reads the first 256 of a line at the most. The notes hold
+//! what is free; every ten seconds that is tried again. A script reads 256 of a line at the most; where what is free does for none of them, whoever has
+//! set it free, or has found it free, goes on behind them in another script, at once. The notes hold
 //! 10,000 clients: the next one that comes deletes line and notes, and all come anew.
 //!
 //! | File | What it holds |
@@ -162,6 +163,8 @@ pub(crate) struct Turns {
     may_have_told: bool,
     /// It was to look, and the batch that does is under way.
     looking: bool,
+    /// That look goes on behind so many who stand in line, for whom what is free does not do.
+    look_from: u32,
     /// When the last of those must have come whom it has told.
     told_until: Option<Instant>,
     /// It does not hear any more when its turn has come, as the line might not be kept.
@@ -314,6 +317,11 @@ impl Turns {
             stood,
             handed_over: std::mem::take(&mut self.handed_over),
             heard: std::mem::take(&mut self.heard),
+            from: if self.looking {
+                std::mem::take(&mut self.look_from)
+            } else {
+                0
+            },
             ..of_waiters
         }
     }
@@ -401,6 +409,7 @@ impl Turns {
         self.held = false;
         self.may_have_told = false;
         self.looking = false;
+        self.look_from = 0;
         self.told_until = None;
     }
 
@@ -427,7 +436,9 @@ impl Turns {
             self.late_look = None;
         }
         // Nobody else listens.
-        self.may_have_told &= verdict.is_some();
+        if verdict.is_none() {
+            (self.may_have_told, self.look_from) = (false, 0);
+        }
         let seen = match verdict? {
             Verdict::Off => {
                 self.refused_until = Some(now + REFUSED);
@@ -437,6 +448,7 @@ impl Turns {
                 self.has_left = true;
                 self.look_at = None;
                 self.looking = false;
+                self.look_from = 0;
                 self.told_until = None;
                 return None;
             }
@@ -455,8 +467,11 @@ impl Turns {
             }
         });
         let looking = std::mem::take(&mut self.looking);
+        if seen.from > 0 {
+            self.look_from = seen.from;
+        }
         let Some(pause) = seen.pause else {
-            self.look_at = None;
+            self.look_at.take_if(|_| self.look_from == 0);
             self.told_until = None;
             self.may_have_told = false;
             return None;

@@ -35,6 +35,8 @@ pub(crate) struct Report {
     pub(crate) handed_over: i64,
     /// How many messages of strangers were heard since then.
     pub(crate) heard: i64,
+    /// Its look goes on behind so many who stand in line.
+    pub(crate) from: u32,
 }
 
 impl Report {
@@ -80,6 +82,7 @@ impl Report {
             ),
             Arg::Number(self.handed_over),
             Arg::Number(self.heard),
+            Arg::Number(self.from.into()),
         ]);
     }
 }
@@ -110,6 +113,8 @@ pub(crate) struct Seen {
     pub(super) clients: u32,
     /// This client is one of the first of them.
     pub(super) near: bool,
+    /// Its look goes on behind so many of them, or has ended.
+    pub(super) from: u32,
 }
 
 impl Verdict {
@@ -119,7 +124,7 @@ impl Verdict {
             return Some(Verdict::Off);
         }
         let parts: Vec<&str> = word.strip_prefix("turn:")?.split(':').collect();
-        let [held, told, pause, keep, strangers, clients, near] = parts.as_slice() else {
+        let [held, told, pause, keep, strangers, clients, near, from] = parts.as_slice() else {
             return None;
         };
         let keep = match *keep {
@@ -134,6 +139,7 @@ impl Verdict {
             strangers: strangers.parse().ok()?,
             clients: clients.parse().ok()?,
             near: flag(near)?,
+            from: from.parse().ok()?,
         }))
     }
 }
@@ -158,21 +164,21 @@ mod tests {
 
     #[test]
     fn an_answer_is_read() {
-        let Some(Verdict::Seen(seen)) = Verdict::read("turn:1:0:1500:-2000:2:3:1") else {
+        let Some(Verdict::Seen(seen)) = Verdict::read("turn:1:0:1500:-2000:2:3:1:256") else {
             panic!("it is as the script writes it");
         };
         assert!(seen.held && seen.told.is_none());
         assert_eq!(seen.pause, Some(Duration::from_micros(1500)));
         assert_eq!(
-            (seen.keep, seen.strangers, seen.clients),
-            (Some(-2000), 2, 3)
+            (seen.keep, seen.strangers, seen.clients, seen.from),
+            (Some(-2000), 2, 3, 256)
         );
         assert_eq!(Verdict::read("turn:off"), Some(Verdict::Off));
     }
 
     #[test]
     fn beside_strangers_nobody_is_served_without_redis() {
-        let Some(Verdict::Seen(seen)) = Verdict::read("turn:0:1:0:-:2:3:1") else {
+        let Some(Verdict::Seen(seen)) = Verdict::read("turn:0:1:0:-:2:3:1:0") else {
             panic!("it is as the script writes it");
         };
         assert_eq!((seen.pause, seen.keep), (None, None));
@@ -182,10 +188,11 @@ mod tests {
     fn anything_else_is_no_answer() {
         for word in [
             "turn:",
-            "turn:1:0:3:4:5:0",
-            "turn:x:0:1:-:1:0:0",
-            "turn:0:x:1:-:1:0:0",
-            "turn:0:1:1:-:-1:0:0",
+            "turn:1:0:3:4:5:0:0",
+            "turn:x:0:1:-:1:0:0:0",
+            "turn:0:x:1:-:1:0:0:0",
+            "turn:0:1:1:-:-1:0:0:0",
+            "turn:0:1:1:-:1:0:0:-1",
             "12",
         ] {
             assert_eq!(Verdict::read(word), None, "{word}");

@@ -5,7 +5,7 @@ fn verdict(text: &str) -> Option<Verdict> {
 }
 
 fn kept(keep: i64) -> Option<Verdict> {
-    verdict(&format!("turn:0:0:0:{keep}:0:2:0"))
+    verdict(&format!("turn:0:0:0:{keep}:0:2:0:0"))
 }
 
 #[test]
@@ -46,28 +46,28 @@ fn beside_others_callers_are_served_within_the_process_until_theirs_are_older() 
     );
     turns.answered(kept(-5_000), true, true, sent, sent);
     assert!(turns.may_keep(sent + Duration::from_millis(5), true));
-    turns.answered(verdict("turn:0:0:0:-:1:2:0"), true, true, sent, sent);
+    turns.answered(verdict("turn:0:0:0:-:1:2:0:0"), true, true, sent, sent);
     assert!(!turns.may_keep(sent - Duration::from_secs(1), true));
 }
 
 #[test]
 fn who_has_told_others_looks_whether_they_came_until_it_hears_that_they_did() {
     let (mut turns, now) = (Turns::default(), Instant::now());
-    let told = verdict("turn:0:1:5000:0:0:2:0");
-    let waits = verdict("turn:0:0:4000:0:0:1000000000:0");
+    let told = verdict("turn:0:1:5000:0:0:2:0:0");
+    let waits = verdict("turn:0:0:4000:0:0:1000000000:0:0");
     assert_eq!(
         turns.answered(waits, true, true, now, now),
         None,
         "somebody else has told them"
     );
-    let held = verdict("turn:1:0:4000:0:0:1000000000:0");
+    let held = verdict("turn:1:0:4000:0:0:1000000000:0:0");
     let late = turns.answered(held, true, true, now, now);
     assert!(
         late.is_some_and(|due| due > now + FRESH),
         "those who have told them may be gone, too: {late:?}"
     );
     assert!(turns.is_held());
-    let told_by_others = verdict("turn:1:0:4000:0:0:2:0");
+    let told_by_others = verdict("turn:1:0:4000:0:0:2:0:0");
     assert_eq!(
         turns.answered(told_by_others, false, false, now, now),
         None,
@@ -117,15 +117,15 @@ fn where_no_line_may_be_kept_it_is_tried_later() {
 fn of_a_crowd_a_few_answer_what_is_for_all() {
     let (mut turns, now) = (Turns::default(), Instant::now());
     let times = |happens: &dyn Fn() -> bool| (0..10_000).filter(|_| happens()).count();
-    turns.answered(verdict("turn:0:0:0:0:0:3:0"), true, true, now, now);
+    turns.answered(verdict("turn:0:0:0:0:0:3:0:0"), true, true, now, now);
     assert_eq!(times(&|| turns.answers(now)), 10_000);
-    turns.answered(verdict("turn:0:0:0:0:0:1000:0"), true, true, now, now);
+    turns.answered(verdict("turn:0:0:0:0:0:1000:0:0"), true, true, now, now);
     assert!((1..200).contains(&times(&|| turns.answers(now))));
     turns.comes_near();
     assert_eq!(times(&|| turns.answers(now)), 10_000, "its turn comes soon");
-    turns.answered(verdict("turn:0:0:0:0:0:1000:0"), true, true, now, now);
+    turns.answered(verdict("turn:0:0:0:0:0:1000:0:0"), true, true, now, now);
     assert!(times(&|| turns.answers(now)) < 200, "others came before it");
-    turns.answered(verdict("turn:0:0:0:0:0:1000:1"), true, true, now, now);
+    turns.answered(verdict("turn:0:0:0:0:0:1000:1:0"), true, true, now, now);
     assert_eq!(times(&|| turns.answers(now)), 10_000);
     let interval = Duration::from_secs(5);
     assert!((1_500..3_500).contains(&times(&|| turns.looks(interval, now))));
@@ -180,7 +180,7 @@ fn who_may_have_told_others_looks_until_nobody_is_waited_for() {
     assert!(turns.wants_report(now, false), "or it could not look");
     let due = turns.look_at().expect("a look");
     assert!(turns.is_due(due));
-    let told_before = verdict("turn:0:0:45000:-:0:2:0");
+    let told_before = verdict("turn:0:0:45000:-:0:2:0:0");
     let due = turns.answered(told_before, false, false, now, now);
     assert_eq!(
         due,
@@ -196,8 +196,8 @@ fn who_may_have_told_others_looks_until_nobody_is_waited_for() {
 #[test]
 fn who_has_told_several_looks_until_each_has_come_or_is_out() {
     let (mut turns, now) = (Turns::default(), Instant::now());
-    let told = verdict("turn:0:150000:5000:0:0:2:0");
-    let one_is_far = verdict("turn:0:0:145000:-:0:2:0");
+    let told = verdict("turn:0:150000:5000:0:0:2:0:0");
+    let one_is_far = verdict("turn:0:0:145000:-:0:2:0:0");
     assert_eq!(
         turns.answered(one_is_far, false, false, now, now),
         None,
@@ -218,6 +218,27 @@ fn who_has_told_several_looks_until_each_has_come_or_is_out() {
     );
 }
 
+/// Whom what is free would do for may stand behind those that one script reads.
+#[test]
+fn a_look_goes_on_in_another_script_whatever_is_answered_meanwhile() {
+    let (mut turns, now) = (Turns::default(), Instant::now());
+    let of_waiters = Report::default();
+    let goes_on = verdict("turn:0:1:1:0:0:300:0:256");
+    let due = turns.answered(goes_on, false, false, now, now);
+    let due = due.expect("a look");
+    assert!(due <= now + SHORTEST_PAUSE);
+    let from = turns.report(of_waiters, 2).from;
+    assert_eq!(from, 0, "what departs before it looks at the first");
+    turns.answered(kept(0), true, true, now, now);
+    assert!(turns.is_due(due), "nobody else does");
+    assert_eq!(turns.report(of_waiters, 2).from, 256);
+    turns.answered(kept(0), false, false, due, due);
+    assert_eq!(turns.look_at(), None, "nobody is left");
+    turns.may_have_told(due);
+    assert!(turns.is_due(due + PATIENCE));
+    assert_eq!(turns.report(of_waiters, 2).from, 0, "it begins anew");
+}
+
 #[test]
 fn who_may_have_told_others_has_nothing_to_see_to_when_nobody_listens() {
     for alone in [None, verdict("turn:off")] {
@@ -232,7 +253,7 @@ fn who_may_have_told_others_has_nothing_to_see_to_when_nobody_listens() {
 #[test]
 fn who_begins_to_hear_asks_once_more_even_if_it_stands_in_line() {
     let (mut turns, asked) = (Turns::default(), Instant::now());
-    turns.answered(verdict("turn:0:0:0:-:1:1:1"), true, true, asked, asked);
+    turns.answered(verdict("turn:0:0:0:-:1:1:1:0"), true, true, asked, asked);
     turns.seen(1, asked);
     let moment = Duration::from_millis(1);
     let (heard, again) = (asked + moment, asked + 2 * moment);
@@ -241,11 +262,11 @@ fn who_begins_to_hear_asks_once_more_even_if_it_stands_in_line() {
         Look::No,
         "a question is on its way"
     );
-    turns.answered(verdict("turn:0:0:0:-:1:1:1"), true, true, asked, again);
+    turns.answered(verdict("turn:0:0:0:-:1:1:1:0"), true, true, asked, again);
     assert!(turns.is_to_ask(), "it was sent before");
     turns.answered(None, false, true, again, again);
     assert!(turns.is_to_ask(), "that was no question");
-    turns.answered(verdict("turn:0:0:0:-:1:1:1"), true, true, again, again);
+    turns.answered(verdict("turn:0:0:0:-:1:1:1:0"), true, true, again, again);
     assert!(!turns.is_to_ask());
     assert_eq!(turns.asks_once_more(false, again), Look::Now);
     turns.answered(None, false, false, again, again);
@@ -277,7 +298,13 @@ fn who_is_called_where_no_line_is_kept_has_nothing_to_ask_for() {
 #[test]
 fn who_leaves_a_message_to_others_looks_later_and_once() {
     let (mut turns, now) = (Turns::default(), Instant::now());
-    turns.answered(verdict("turn:0:0:0:0:0:1000000000:0"), true, true, now, now);
+    turns.answered(
+        verdict("turn:0:0:0:0:0:1000000000:0:0"),
+        true,
+        true,
+        now,
+        now,
+    );
     let look = turns.message(now);
     let Look::After(pause) = look else {
         panic!("left to others: {look:?}");
@@ -294,7 +321,7 @@ fn who_leaves_a_message_to_others_looks_later_and_once() {
 #[test]
 fn an_answer_that_is_older_than_a_message_is_no_answer_to_it() {
     let (mut turns, now) = (Turns::default(), Instant::now());
-    let crowd = || verdict("turn:0:0:0:0:0:1000000000:0");
+    let crowd = || verdict("turn:0:0:0:0:0:1000000000:0:0");
     turns.answered(crowd(), true, true, now, now);
     let (sent, heard) = (now + PATIENCE, now + 2 * PATIENCE);
     assert!(matches!(turns.message(heard), Look::After(_)));
@@ -319,7 +346,13 @@ fn what_is_known_of_others_counts_for_a_while() {
 #[test]
 fn a_count_is_worth_less_with_each_second() {
     let (mut turns, now) = (Turns::default(), Instant::now());
-    turns.answered(verdict("turn:0:0:0:0:0:1000000000:0"), true, true, now, now);
+    turns.answered(
+        verdict("turn:0:0:0:0:0:1000000000:0:0"),
+        true,
+        true,
+        now,
+        now,
+    );
     let interval = Duration::from_secs(5);
     let later = now + 4 * interval;
     assert!(turns.looks(interval, later) && !turns.looks(interval, now));
@@ -328,7 +361,7 @@ fn a_count_is_worth_less_with_each_second() {
     }
     // Counted anew, they are as many.
     turns.answered(
-        verdict("turn:0:0:0:0:0:1000000000:0"),
+        verdict("turn:0:0:0:0:0:1000000000:0:0"),
         true,
         true,
         later,
