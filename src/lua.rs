@@ -5,10 +5,15 @@ macro_rules! lua {
         concat!($(include_str!(concat!("../lua/", $file, ".lua"))),+)
     };
 }
-/// Serves clients in turn.
-macro_rules! line {
+/// Serves the callers of several clients in turn.
+macro_rules! turns {
     () => {
-        lua!("engine/line")
+        lua!(
+            "engine/line",
+            "semaphore/stops",
+            "semaphore/strangers",
+            "semaphore/turns"
+        )
     };
 }
 /// What is carried out once, and undone where it is refused.
@@ -20,10 +25,7 @@ macro_rules! envelope {
 /// The semaphore's batch, behind what reads its counter.
 macro_rules! semaphore {
     () => {
-        concat!(
-            line!(),
-            lua!("semaphore/strangers", "semaphore/turns", "semaphore/batch")
-        )
+        concat!(turns!(), lua!("semaphore/batch"))
     };
 }
 /// A recipe's, whose store is kept by `$file`.
@@ -32,8 +34,7 @@ macro_rules! recipe {
         concat!(
             lua!("recipes/setting", $($file,)+ "recipes/look"),
             lua!("engine/change", "engine/record", "engine/steps"),
-            line!(),
-            lua!("recipes/ids", "recipes/batch"),
+            lua!("engine/line", "recipes/ids", "recipes/batch"),
         )
     };
 }
@@ -73,8 +74,8 @@ pub(crate) const LOOK: &str = lua!("semaphore/look");
 
 pub(crate) const LOCK: &str = concat!(
     lua!("semaphore/announce", "engine/change", "lock/state"),
-    line!(),
-    lua!("semaphore/strangers", "semaphore/turns", "lock/batch"),
+    turns!(),
+    lua!("lock/batch"),
 );
 pub(crate) const TAKE: &str = lua!("lock/take");
 pub(crate) const GIVE: &str = lua!("lock/give");
@@ -86,12 +87,8 @@ pub(crate) const PERMITS: &str = concat!(
     lua!("permit_expirable/lone", "semaphore/announce"),
     envelope!(),
     lua!("permit_expirable/counter"),
-    line!(),
-    lua!(
-        "semaphore/strangers",
-        "semaphore/turns",
-        "permit_expirable/steps"
-    ),
+    turns!(),
+    lua!("permit_expirable/steps"),
 );
 pub(crate) const PERMITS_KEYS: &str = concat!(
     lua!("semaphore/announce"),

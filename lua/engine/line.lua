@@ -1,7 +1,8 @@
 -- Purpose: keeps a line of clients that take turns, ordered by arrival; src/engine/turns tells the rule, and what is stored
 -- Counterpart: extension: a part of scripts that serve clients in turn, behind engine/change.lua; it knows nothing of what
 --   they wait for
--- Returns: nothing by itself; it defines PATIENCE, the shortest, `length_of(key)`, and, where there is a `LINE`, `open_line(line)`
+-- Returns: nothing by itself; it defines PATIENCE, the shortest, `length_of(key)`, and, where there is a `LINE`, `open_line(line)`.
+--   Where a part behind it adds `stops` to a line, somebody may stop it
 -- Publishes: "turn" to "<key>:<client id>" of each whose turn it is, "own" to that of the client that runs this; "new" and its id to "<key>"
 --   by the first in line: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
@@ -22,19 +23,17 @@
 --   slack, part   of a wait, that do not count between two clients
 --   settling      for how long after it has asked a client need not listen yet, or nothing
 --   mine          the patience with this client, which then is not learned, and nobody is far; or nothing
---   fits          what a client takes of what is left by (want, left), or nothing; then nobody stops the line. Where there is none it
+--   fits          what a client takes of what is left by (want, left), or nothing. Where there is none it
 --                 takes all that it wants
 -- First it is asked who comes before whom, then what is kept for whom; it is closed, and says what is to be seen to.
 --   before(since)             who came by then comes before one who came at `since`
 --   limit(all)                who came by then comes before the next in line; everybody does before one that does not stop the line,
 --                             if `all` may
---   is_behind(since)          whether the next in line came before that, be it by a moment
 --   keep(left)                how many of the `left` permits the next in line keeps, and is told of
---   stops_at(since, ticket)   whether the first of those who ask stops the line, as what is free does not do for it
 --   see(rest)                 it is to be seen then how it stands; wait(rest): somebody who has been told is waited for
 --   note(field, value)        is to be written, too
 --   stands                    this client does already
---   skip(count)               so many of the first are not looked at, if nobody has been yet
+--   skip(count)               so many of the first are not looked at, if nobody has been yet; then nobody stops the line
 --   close(left, own)          tells the others whom they fit, writes it all down, and returns how much is left then, nothing if it may
 --                             not be written
 -- `own`, of the callers of this client:
@@ -120,7 +119,6 @@ local open_line = LINE and function(line)
       stops = stops + 0 <= now + line.longest_pass and stops + 0 or 0, changed = false, gone = false,
     }
   end
-  -- So many of the first are not looked at, if nobody has been; then nobody stops the line.
   line.skip = function(line, count)
     if line.loaded == 0 then line.from, line.loaded = count, count end
   end
@@ -184,43 +182,6 @@ local open_line = LINE and function(line)
     return e.want
   end
 
-  -- Whether `e`, which can't use what is free, stops the line now; between times it is passed.
-  line.stops = function(line, e)
-    local PASSING, MOST, PASS, now, max, min = 5000000, 60000000, 20000, line.now, math.max, math.min
-    -- Several take no turns in it, or the line would always stand still.
-    local again = line:instant('=')
-    if again > now + MOST then again = 0 end
-    if now < again or line.from > 0 then return false end
-    local begins = max(e.stops == 0 and now or e.stops, again)
-    if begins ~= e.stops then e.stops, e.changed = begins, true end
-    if now < e.stops then return false end
-    local waited = min(MOST, e.stops - e.since)
-    local long = waited >= PASSING
-    local rest = e.stops + (long and PASSING + waited / 4 or max(PATIENCE, waited / 16)) - now
-    if rest > 0 then line:see(rest) return true end
-    e.stops, e.changed = now + (long and min(line.longest_pass, now - e.since) or max(PASS, (now - e.since) / 4)), true
-    line:set_instant('=', min(now + MOST, e.stops))
-    return false
-  end
-  -- Who has stopped the line since `begins`, or was to do so then, leaves in vain: the others pass as long as they would have if that had ended
-  -- now, and not for its sake when it has ended before.
-  line.stops_no_more = function(line, begins)
-    local MOST, SOON, now, again = 60000000, 5000000, line.now, line:instant('=')
-    if begins <= now then
-      line:set_instant('=', math.max(again, now + math.min(MOST, 4 * (now - begins))))
-    elseif again > now + SOON then
-      line:set_instant('=', now + SOON)
-    end
-  end
-  -- For how long who stops the line is believed to be there: for a part of what that has cost already.
-  line.alive = function(line, e) return math.max(20000, math.min(250000, (line.now - e.stops) / 8)) end
-  line.stops_at = function(line, since, ticket)
-    local me = line.me
-    if me.ticket ~= ticket then me.ticket, me.stops = ticket, 0 end
-    me.since = since
-    if line:stops(me) then line.told = true return true end
-  end
-
   -- How much of what is left `e` takes; nothing if that does not do for it.
   line.part_of = function(line, e, left)
     if line.fits then return line.fits(e.want, left) end
@@ -230,16 +191,12 @@ local open_line = LINE and function(line)
     local e = line:at(line.place)
     return e and not (all and e.stops == 0) and line:before(e.since) or math.huge
   end
-  line.is_behind = function(line, since)
-    local e = line:at(line.place)
-    return e and e.since < since
-  end
   line.keep = function(line, left)
     local now, e = line.now, line:at(line.place)
     line.place = line.place + 1
     if e.told > 0 and now - e.told >= e.patience then return line:leave(e) end
     local fits = line:part_of(e, left)
-    if not fits and (line.fits or not line:stops(e)) then return 0 end
+    if not fits and not (line.stops and line:stops(e)) then return 0 end
     if e.told > 0 then
       line.kept_before = true
       line:wait(e.told + e.patience - now)
@@ -309,7 +266,7 @@ local open_line = LINE and function(line)
     if not own.waits then
       me.told = 0
       if line.noted ~= false or line.stood then line:leave(me) end
-      if stops > 0 and own.passes == 0 then line:stops_no_more(stops) end
+      if line.stops and stops > 0 and own.passes == 0 then line:stops_no_more(stops) end
     end
     local comes = line.asks and own.waits
     local kept = line:write(comes)

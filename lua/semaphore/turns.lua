@@ -1,6 +1,6 @@
 -- Purpose: whose turn it is among callers of several clients: how many of those who ask may take permits;
 --   src/engine/turns has the rule and its reasons
--- Counterpart: extension: the part behind counter.lua, announce.lua, engine/line.lua and strangers.lua, and before batch.lua. Of
+-- Counterpart: extension: the part behind counter.lua, announce.lua, engine/line.lua, stops.lua and strangers.lua, and before batch.lua. Of
 --   counter.lua it has `before`, how many permits there are, `CHANNEL`, where all listen, `CLIENT`, this client's id, and `LINE` and
 --   `NOTES`, the line and its notes, without which nothing is done here. Those who take part listen to a channel that is called like
 --   the line
@@ -67,6 +67,7 @@ if time and not time.err then
     key = LINE, notes = NOTES, publish = ARGV[1], id = CLIENT, now = now, asks = named > 0, since = now - ARGV[first], count = clients,
     stood = what >= 4, life = '60000', slack = 5000, part = 0.1,
   })
+  add_stops(line)
   clients = math.max(1, math.min(ours, clients))
   turn = {
     line = line, strangers = math.max(0, listeners - ours), clients = clients, ours = ours, own = math.min(own, 2),

@@ -1,5 +1,5 @@
 //! As what a batch of calls on a semaphore travels: the steps of `lua/semaphore/batch.lua`, which stands behind `record.lua` and
-//! `envelope.lua`, `counter.lua`, which reads the counter, `line.lua`, `strangers.lua` and `turns.lua`, which know whose turn
+//! `envelope.lua`, `counter.lua`, which reads the counter, `line.lua`, `stops.lua`, `strangers.lua` and `turns.lua`, which know whose turn
 //! it is; with calls about permits on record `holders.lua`, too, which keeps that (see [`watchdog`](crate::engine::watchdog)).
 //!
 //! All calls of a batch were waiting for an answer at the same time, so any order among them is one that

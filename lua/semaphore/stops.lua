@@ -1,0 +1,54 @@
+-- Purpose: lets who wants more than is free stop the line for a while, or it would be passed for ever; src/engine/turns has the rule
+--   and its reasons
+-- Counterpart: extension: the part behind engine/line.lua, and before turns.lua
+-- Returns: nothing by itself; where there is a `LINE`, it defines `add_stops(line)`, and what it adds to the line is told below
+-- Publishes: nothing
+-- Repeat-safe: yes, where its caller is
+-- Invariant: one stops the line at a time, and nobody for good
+
+-- `e` is a place in the line: `stops`, since when it stops the line, or from when on, or 0.
+--   stops(e)                  whether `e`, which can't use what is free, stops the line now; between times it is passed
+--   is_behind(since)          whether the next in line came before that, be it by a moment
+--   stops_at(since, ticket)   whether the first of those who ask stops the line, as what is free does not do for it
+--   alive(e)                  for how long who stops it is believed to be there
+--   stops_no_more(begins)     who has stopped it since then, or was to do so then, leaves in vain
+local add_stops = LINE and function(line)
+  line.stops = function(line, e)
+    local PASSING, MOST, PASS, now, max, min = 5000000, 60000000, 20000, line.now, math.max, math.min
+    -- Several take no turns in it, or the line would always stand still.
+    local again = line:instant('=')
+    if again > now + MOST then again = 0 end
+    if now < again or line.from > 0 then return false end
+    local begins = max(e.stops == 0 and now or e.stops, again)
+    if begins ~= e.stops then e.stops, e.changed = begins, true end
+    if now < e.stops then return false end
+    local waited = min(MOST, e.stops - e.since)
+    local long = waited >= PASSING
+    local rest = e.stops + (long and PASSING + waited / 4 or max(PATIENCE, waited / 16)) - now
+    if rest > 0 then line:see(rest) return true end
+    e.stops, e.changed = now + (long and min(line.longest_pass, now - e.since) or max(PASS, (now - e.since) / 4)), true
+    line:set_instant('=', min(now + MOST, e.stops))
+    return false
+  end
+  line.is_behind = function(line, since)
+    local e = line:at(line.place)
+    return e and e.since < since
+  end
+  line.stops_at = function(line, since, ticket)
+    local me = line.me
+    if me.ticket ~= ticket then me.ticket, me.stops = ticket, 0 end
+    me.since = since
+    if line:stops(me) then line.told = true return true end
+  end
+  -- A part of what that has cost already.
+  line.alive = function(line, e) return math.max(20000, math.min(250000, (line.now - e.stops) / 8)) end
+  -- The others pass as long as they would have if that had ended now, and not for its sake when it has ended before.
+  line.stops_no_more = function(line, begins)
+    local MOST, SOON, now, again = 60000000, 5000000, line.now, line:instant('=')
+    if begins <= now then
+      line:set_instant('=', math.max(again, now + math.min(MOST, 4 * (now - begins))))
+    elseif again > now + SOON then
+      line:set_instant('=', now + SOON)
+    end
+  end
+end
