@@ -18,13 +18,15 @@ use support::acl::set_user;
 use support::channel::Channel;
 use support::clients::release_as_redisson;
 use support::crowd::Crowd;
-use support::monitor::Monitor;
+use support::monitor::{Command, Monitor};
 use support::server::RedisServer;
 use support::waiters::until;
 use tokio::task::JoinHandle;
 
 const LINE: &str = "redisson_sc_turns:{recorded}";
 const NOTES: &str = "redisson_sc_turns_notes:{recorded}";
+/// In the microseconds of what is stored.
+const SECOND: i64 = 1_000_000;
 const HOLD: Duration = Duration::from_millis(2);
 const PERMITS: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -688,7 +690,6 @@ async fn who_is_held_back_by_a_line_that_may_not_be_kept_takes_what_is_free() {
 /// one does not begin at once all the same, or those who come and go would stop it all the time.
 #[tokio::test]
 async fn who_has_stopped_the_line_and_leaves_lets_others_stop_it_before_long() {
-    const SECOND: i64 = 1_000_000;
     // When it stops the line, or was to; when others may, as is noted; and when they may as soon as it has gone, all from now on.
     for (stops, noted, least, most) in [(30, 30, 0, 6), (-6, -60, 20, 60)] {
         let server = RedisServer::start().await;
@@ -717,37 +718,90 @@ async fn who_has_stopped_the_line_and_leaves_lets_others_stop_it_before_long() {
     }
 }
 
-/// Behind hundreds of clients who want more than there is stand those who are served.
-#[tokio::test]
-async fn those_behind_many_whom_it_does_not_do_for_are_told() {
-    const IN_VAIN: usize = 700;
-    let server = RedisServer::start().await;
-    let clients = clients(&server).await;
-    let mut connection = server.connection().await;
-    let mut ear = pubsub(&server).await;
-    // Whoever asks while nobody else listens takes the line away.
-    hear_as_a_client(&mut ear).await;
-    clients[2].drain_permits().await.unwrap();
-    let time = now(&mut connection).await;
+/// So many take part, and hear what is for all: only a few of them would answer it.
+async fn crowd_of_ears(server: &RedisServer) -> Vec<redis::aio::PubSub> {
+    let mut ears = Vec::new();
+    for _ in 0..200 {
+        let mut ear = pubsub(server).await;
+        hear_as_a_client(&mut ear).await;
+        ears.push(ear);
+    }
+    ears
+}
+
+/// Behind hundreds of clients who want more than there is two stand in line who do not.
+async fn behind_many_in_vain(
+    clients: &[RSemaphore],
+    connection: &mut MultiplexedConnection,
+    ear: &mut redis::aio::PubSub,
+) -> [JoinHandle<Result<()>>; 2] {
+    const IN_VAIN: u64 = 700;
+    let time = now(connection).await;
     for number in 0..IN_VAIN {
         let id = format!("{number:036}");
-        let since = time - 1_000_000 - i64::try_from(number).unwrap();
         // Passed for a while.
-        let note = format!("1000 {time} 0 5000 {} 1", time + 30_000_000);
-        ghost_since(&mut connection, &mut ear, &id, since, &note).await;
+        let note = format!("1000 {time} 0 5000 {} 1", time + 30 * SECOND);
+        ghost_since(connection, ear, &id, time, &note).await;
     }
-    let waiting = two_ask(&clients, 1);
-    until_in_line(&mut connection, IN_VAIN as u64 + 2).await;
-    let mut monitor = Monitor::start(&server).await;
-    clients[2].release(2).await.unwrap();
+    let () = connection
+        .hset(NOTES, "=", time + 30 * SECOND)
+        .await
+        .unwrap();
+    let others = in_line(connection).await;
+    let waiting = two_ask(clients, 1);
+    until_in_line(connection, others + 2).await;
+    waiting
+}
+
+/// They are told by a few scripts, none of which reads all of the line, and nobody else is called.
+async fn are_told(waiting: [JoinHandle<Result<()>>; 2], mut monitor: Monitor) {
     for task in waiting {
         served(task).await;
     }
     let commands = monitor.until_marker().await;
-    let called = |command: &&support::monitor::Command| {
+    let called = |command: &&Command| {
         command.name == "PUBLISH" && command.args[0] == LINE && command.args[1].starts_with('+')
     };
     assert_eq!(commands.iter().filter(called).count(), 0, "all are called");
+    // One finds that something is free, two go on behind it, and each one asks; a few more see to it that those come who were told.
+    let scripts = commands.iter().filter(|command| command.name == "EVALSHA");
+    let scripts = scripts.count();
+    assert!((5..=12).contains(&scripts), "{scripts}");
+}
+
+#[tokio::test]
+async fn who_releases_tells_those_behind_many_whom_it_does_not_do_for() {
+    let server = RedisServer::start().await;
+    let clients = clients(&server).await;
+    let mut connection = server.connection().await;
+    clients[2].drain_permits().await.unwrap();
+    let mut ears = crowd_of_ears(&server).await;
+    let waiting = behind_many_in_vain(&clients, &mut connection, &mut ears[0]).await;
+    // Who has had to wait itself knows of the others.
+    let others = in_line(&mut connection).await;
+    let moment = Duration::from_millis(1);
+    assert!(!clients[2].try_acquire_for(1, moment).await.unwrap());
+    until_in_line(&mut connection, others).await;
+    let monitor = Monitor::start(&server).await;
+    clients[2].release(2).await.unwrap();
+    are_told(waiting, monitor).await;
+}
+
+#[tokio::test]
+async fn who_hears_of_a_release_tells_those_behind_many_whom_it_does_not_do_for() {
+    let server = RedisServer::start().await;
+    let clients = clients(&server).await;
+    let mut connection = server.connection().await;
+    clients[2].drain_permits().await.unwrap();
+    let mut ears = crowd_of_ears(&server).await;
+    let first = clients[2].clone();
+    let first = tokio::spawn(async move { first.acquire(2 * PERMITS).await });
+    until_in_line(&mut connection, 1).await;
+    let waiting = behind_many_in_vain(&clients, &mut connection, &mut ears[0]).await;
+    let monitor = Monitor::start(&server).await;
+    release_as_redisson(&mut connection, "recorded", 2).await;
+    are_told(waiting, monitor).await;
+    first.abort();
 }
 
 /// Where nobody else waits any more there is no line to stand in.

@@ -87,9 +87,15 @@ local function came_by(instant)
   return 1 + math.floor((instant - turn.head) / (turn.last - turn.head) * (turn.named - 1))
 end
 
+-- The look goes on where it ended, unless more is free since then.
+local function go_on(total)
+  if total <= before then turn.line:skip(turn.from) end
+end
+
 -- How many of `count` callers may take `amount` permits each, of `total`.
 local function due(total, amount, count)
   local line, result, kept, may = turn.line, 0, turn.kept, 0
+  go_on(total)
   -- Where strangers who have had too much are busy, they take what is free before the first in line comes: whoever stands there
   -- and asks is to be faster.
   local all = line.stands and turn.account and turn.account.contested and total <= before
@@ -129,21 +135,20 @@ local function close_turn(total, announces)
   local line, account, grants = turn.line, turn.account, turn.served + turn.handed_over
   if account then close_account(line, account, total, grants) end
   local head, part = turn.head, math.min(1, turn.served / math.max(1, turn.named - 1))
-  if turn.named == 0 and not announces then line:skip(turn.from) end
+  go_on(total)
   local left = line:close(math.max(0, total - turn.kept), {
     since = turn.refused and head or head + (turn.last - head) * part, want = turn.want or turn.amount or 1,
     ticket = turn.refused and turn.ticket or 0, stops = turn.stops, waits = turn.waiting > turn.served,
     others = turn.ours > math.max(turn.own - 1, 0), passes = grants > 0 and head or 0, reach = total + (turn.amount or 1),
   })
-  -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line. So it is where who looks finds that those it
-  -- has told have not come: who has lost its place is called by nobody else.
-  local calls = left ~= 0 and (announces or turn.looks and total > 0 and (turn.named == 0 or turn.from > 0))
   local from = 0
-  if calls and left and line.more then
+  if line.more and left and left > 0 and (announces or turn.looks or turn.heard > 0) then
     -- No script is to last long: this client looks after the others in another one, at once.
-    from, line.told = announces and line.loaded or math.max(line.loaded, turn.from), true
+    from, line.told = line.loaded, true
     line:see(1)
-  elseif calls then
+  elseif (announces or turn.looks and turn.from == 0 and turn.named == 0 and total > 0) and left ~= 0 then
+    -- Nobody in line can use it: whoever waits may look, and all do who can't stand in line. So it is where who looks finds that those
+    -- it has told have not come: who has lost its place is called by nobody else.
     local heard = redis.pcall(ARGV[1], LINE, left and '+' .. line.id or 'all')
     line.unheard = line.unheard or type(heard) == 'table'
   end

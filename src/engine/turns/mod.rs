@@ -161,10 +161,10 @@ pub(crate) struct Turns {
     look_at: Option<Instant>,
     /// It may have told them, by an answer that was lost.
     may_have_told: bool,
-    /// It was to look, and the batch that does is under way.
-    looking: bool,
     /// That look goes on behind so many who stand in line, for whom what is free does not do.
     look_from: u32,
+    /// It was to look, behind so many, and the batch that does is under way.
+    looking: Option<u32>,
     /// When the last of those must have come whom it has told.
     told_until: Option<Instant>,
     /// It does not hear any more when its turn has come, as the line might not be kept.
@@ -313,15 +313,11 @@ impl Turns {
         self.in_line &= of_waiters.waiting > 0;
         Report {
             own,
-            looks: self.looking,
+            looks: self.looking.is_some(),
             stood,
             handed_over: std::mem::take(&mut self.handed_over),
             heard: std::mem::take(&mut self.heard),
-            from: if self.looking {
-                std::mem::take(&mut self.look_from)
-            } else {
-                0
-            },
+            from: self.looking.unwrap_or(0),
             ..of_waiters
         }
     }
@@ -329,7 +325,9 @@ impl Turns {
     /// Whether it is to be looked by `now` whether others came: no answer has said that they did. It is asked once.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let due = self.look_at.take_if(|at| *at <= now).is_some();
-        self.looking |= due;
+        if due {
+            self.looking = Some(std::mem::take(&mut self.look_from));
+        }
         due
     }
 
@@ -408,7 +406,7 @@ impl Turns {
         self.heard += report.heard;
         self.held = false;
         self.may_have_told = false;
-        self.looking = false;
+        self.looking = None;
         self.look_from = 0;
         self.told_until = None;
     }
@@ -447,7 +445,7 @@ impl Turns {
                 self.in_line = false;
                 self.has_left = true;
                 self.look_at = None;
-                self.looking = false;
+                self.looking = None;
                 self.look_from = 0;
                 self.told_until = None;
                 return None;
@@ -466,20 +464,25 @@ impl Turns {
                 sent.checked_sub(distance)
             }
         });
-        let looking = std::mem::take(&mut self.looking);
+        let looked = self.looking.take();
         if seen.from > 0 {
             self.look_from = seen.from;
         }
         let Some(pause) = seen.pause else {
-            self.look_at.take_if(|_| self.look_from == 0);
-            self.told_until = None;
             self.may_have_told = false;
+            // It has not seen those in front of where it went on.
+            self.told_until
+                .take_if(|until| looked.is_none_or(|from| from == 0) || *until <= now);
+            if self.look_from == 0 {
+                self.look_at = self.told_until;
+            }
             return None;
         };
         self.told_until = self.told_until.max(seen.told.map(|time| now + time));
         // One of those it has told may have come later than another, or have more time.
         let soonest = now + SHORTEST_PAUSE;
-        let goes_on = self.told_until.filter(|until| looking && *until > soonest);
+        let watches = looked.is_some() && seen.from == 0;
+        let goes_on = self.told_until.filter(|until| watches && *until > soonest);
         let due = goes_on.unwrap_or(now + pause.max(SHORTEST_PAUSE));
         // Whoever has told them does, and a few of those who wait, as that one may be gone. The others do later, if there is something
         // for them as soon as nobody is waited for: those few may be gone, too.

@@ -232,6 +232,18 @@ fn a_look_goes_on_in_another_script_whatever_is_answered_meanwhile() {
     turns.answered(kept(0), true, true, now, now);
     assert!(turns.is_due(due), "nobody else does");
     assert_eq!(turns.report(of_waiters, 2).from, 256);
+    let tells_one = verdict("turn:0:5000:1:0:0:300:0:512");
+    let next = turns.answered(tells_one, false, false, due, due);
+    let next = next.expect("another look");
+    assert!(next <= due + SHORTEST_PAUSE, "it waits for nobody");
+    assert!(turns.is_due(next));
+    assert_eq!(turns.report(of_waiters, 2).from, 512);
+    turns.answered(kept(0), false, false, next, next);
+    let told = Some(due + Duration::from_millis(5));
+    assert_eq!(turns.look_at(), told, "it has not seen that one");
+    let due = told.expect("a look");
+    assert!(turns.is_due(due));
+    assert_eq!(turns.report(of_waiters, 2).from, 0);
     turns.answered(kept(0), false, false, due, due);
     assert_eq!(turns.look_at(), None, "nobody is left");
     turns.may_have_told(due);
