@@ -463,6 +463,24 @@ async fn who_releases_looks_whether_one_comes_that_others_have_told() {
     served(waits).await;
 }
 
+/// One for whom it does not do stops the line, has asked just now when nothing was free, and freezes. Or it asks in the future, by a
+/// clock that has been set back since.
+#[tokio::test]
+async fn who_releases_looks_whether_one_is_there_that_stops_the_line() {
+    for ahead in [0, 60 * SECOND] {
+        let server = RedisServer::start().await;
+        let mut connection = server.connection().await;
+        let mut ear = pubsub(&server).await;
+        let (holder, waits) = before_one_who_waits(&server, &mut connection, &mut ear).await;
+        let now = now(&mut connection).await;
+        let (seen, began, since) = (now + ahead, now - 1_900_000, now - 60 * SECOND);
+        let stops = format!("1000 {seen} 0 5000 {began} 1");
+        ghost_since(&mut connection, &mut ear, GHOST, since, &stops).await;
+        holder.release(1).await.unwrap();
+        served(waits).await;
+    }
+}
+
 /// Whoever told one has seen that somebody took the permit, which is given back by a program that does not take part: those who hear
 /// of it look. That is left to a few of them, by chance.
 #[tokio::test]
@@ -517,6 +535,20 @@ async fn who_has_told_one_near_and_one_far_away_looks_after_both() {
         .query_async(&mut connection)
         .await
         .unwrap();
+    served(waits).await;
+}
+
+/// One that has waited for long and is far away has a second, and does not come.
+#[tokio::test]
+async fn who_has_told_one_that_has_a_second_looks_after_it() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let mut ear = pubsub(&server).await;
+    let (holder, waits) = before_one_who_waits(&server, &mut connection, &mut ear).await;
+    let now = now(&mut connection).await;
+    let far = format!("1 {now} 0 {SECOND} 0 1");
+    ghost_since(&mut connection, &mut ear, GHOST, now - 10 * SECOND, &far).await;
+    holder.release(1).await.unwrap();
     served(waits).await;
 }
 

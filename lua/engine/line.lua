@@ -45,7 +45,7 @@
 -- What is known then:
 --   told                      this client looks whether others come
 --   unheard                   somebody could not be told
---   kept_before               some have been told in an earlier script, and may come still
+--   kept_before               some have been told in an earlier script, and may come still, or somebody stops the line, and may be there still
 --   pause, last               when it is to be seen, or 0, and when all have come or are out
 --   first                     who came later needs a look here
 --   gone                      how many have been taken out
@@ -114,7 +114,7 @@ local open_line = LINE and function(line)
     local now, max, min = line.now, math.max, math.min
     since = max(now - 3600000000, min(now, since))
     return {
-      id = id, since = since, want = max(1, want), seen = min(now, seen), ticket = ticket + 0,
+      id = id, since = since, want = max(1, want), seen = seen + 0 <= now and seen + 0 or 0, ticket = ticket + 0,
       told = told + 0 <= now and told + 0 or 0, patience = max(PATIENCE, min(line:longest_for(since), patience)),
       stops = stops + 0 <= now + line.longest_pass and stops + 0 or 0, changed = false, gone = false,
     }
@@ -205,6 +205,7 @@ local open_line = LINE and function(line)
       return 0
     -- Who stops the line must have come since it began to, and must keep coming, as those see who wait.
     elseif not fits and e.seen >= e.stops and now - e.seen < line:alive(e) then
+      line.kept_before = true
       line:see(e.seen + line:alive(e) - now)
     elseif line:tell(e) == 0 then
       return 0

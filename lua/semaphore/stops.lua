@@ -40,8 +40,8 @@ local add_stops = LINE and function(line)
     me.since = since
     if line:stops(me) then line.told = true return true end
   end
-  -- A part of what that has cost already.
-  line.alive = function(line, e) return math.max(20000, math.min(250000, (line.now - e.stops) / 8)) end
+  -- An eighth of what that has cost by then.
+  line.alive = function(_, e) return math.max(20000, math.min(250000, (e.seen - e.stops) / 7)) end
   -- The others pass as long as they would have if that had ended now, and not for its sake when it has ended before.
   line.stops_no_more = function(line, begins)
     local MOST, SOON, now, again = 60000000, 5000000, line.now, line:instant('=')

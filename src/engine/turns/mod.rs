@@ -33,7 +33,8 @@
 //! one that becomes possible late may wait as long again as it has until then. Who leaves while it stops it is passed for four times as long all the
 //! same, by all others; behind one that has stopped it before another one may in 5 s.
 //! Its own client's callers wait behind it, as it does not know how many there are. Who stops the line must have come since it began to, and is told again
-//! after an eighth of the time for which it has, or 20 ms, or 250 ms at the most: who does not come then in its patience stops it no more. Who could use what is free but
+//! after an eighth of the time for which it has, or 20 ms, or 250 ms at the most: who does not come then in its patience stops it no more. Whoever
+//! sets something free meanwhile sees to that. Who could use what is free but
 //! for that looks, too, within 40 ms for each who stands there, as those who would look sooner may be frozen. One stops it at a time, the earliest of those whom it does not do for, if only by a moment: a line that stands still costs some 50 to 150 scripts a second, whoever stands in it.
 //!
 //! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which

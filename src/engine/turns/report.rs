@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::engine::primitive::{Batch, Primitive};
 use crate::engine::request::Arg;
 
-/// No pause is longer, whatever is stored: so long those have time at most who are far away.
-const LONGEST_PAUSE: Duration = Duration::from_millis(150);
+/// No pause is longer, whatever is stored: so long those have time at most who are far away and have waited for long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a batch tells the server about the callers that wait, for the rule of turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
