@@ -736,6 +736,9 @@ async fn who_has_stopped_the_line_and_leaves_lets_others_stop_it_before_long() {
         let line: Vec<String> = connection.zrange(LINE, 0, 0).await.unwrap();
         let time = now(&mut connection).await;
         let note = format!("{} {time} 0 5000 {} 1", PERMITS + 1, time + stops * SECOND);
+        // It has waited for so long that it goes on stopping the line whoever looks.
+        let since = (time - 60 * SECOND).to_string();
+        stand(&mut connection, line[0].as_bytes(), &since).await;
         write(&mut connection, line[0].as_bytes(), note.as_bytes()).await;
         let noted = time + noted * SECOND;
         let () = connection.hset(NOTES, "=", noted).await.unwrap();

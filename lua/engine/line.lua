@@ -33,6 +33,7 @@
 --   see(rest)                 it is to be seen then how it stands; wait(rest): somebody who has been told is waited for
 --   note(field, value)        is to be written, too
 --   stands                    this client does already
+--   on_time                   it has been told, and comes in its patience: what is kept for it is its own
 --   skip(count)               so many of the first are not looked at, if nobody has been yet; then nobody stops the line
 --   close(left, own)          tells the others whom they fit, writes it all down, and returns how much is left then, nothing if it may
 --                             not be written
@@ -122,17 +123,33 @@ local open_line = LINE and function(line)
   line.skip = function(line, count)
     if line.loaded == 0 then line.from, line.loaded = count, count end
   end
-  -- Reads the next `count` places of the line.
+  -- Whether one of whom that is noted is passed anyway: what is free does not do for it, and nobody may stop the line now, or it is far
+  -- away, and so is one that comes before it. Most of a long line may be so.
+  line.passes_over = function(line, noted)
+    local want, told, patience = string.match(line.most and noted or '', '^(%d+) %d+ (%d+) (%d+) ')
+    if not want then return false end
+    want = want + 0
+    if want > line.most then
+      -- The first of those who could use what may be free soon counts.
+      local first = want <= line.reach and not line.reached
+      line.reached = line.reached or first
+      return not first and not line:may_stop()
+    end
+    return line.spared and told == '0' and patience + 0 > line.far and line:rests()
+  end
+  line.since_of = function(line, id, score) return tonumber(score or redis.pcall('ZSCORE', line.key, id)) or line.now end
+  -- Reads the next `count` places of the line, but for those that are passed.
   line.load = function(line, count)
     -- Mostly it is the first: Redis takes long to write a number down.
-    local first = line.loaded == 0 and '0' or line.loaded
-    local found = redis.pcall('ZRANGE', line.key, first, count == 1 and first or first + count - 1, 'WITHSCORES')
-    line.broken, line.ended = line.broken or found.err, #found < 2 * count
-    for i = 1, #found, 2 do
-      local id = found[i]
-      line.loaded = line.loaded + 1
-      if not (line.without_me and id == line.id) then
-        line.places[#line.places + 1] = line:read(id, tonumber(found[i + 1]) or line.now, redis.pcall('HGET', line.notes, id))
+    local first, one, score = line.loaded == 0 and '0' or line.loaded, count == 1, nil
+    local ids = one and redis.pcall('ZRANGE', line.key, first, first, 'WITHSCORES') or redis.pcall('ZRANGE', line.key, first, first + count - 1)
+    line.broken, line.ended = line.broken or ids.err, #ids < count
+    if one then ids, score = { ids[1] }, ids[2] end
+    local notes = ids[1] and redis.pcall('HMGET', line.notes, unpack(ids))
+    for i, id in ipairs(ids) do
+      line.loaded, line.last_read = line.loaded + 1, id
+      if not (line.without_me and id == line.id) and (one or not line:passes_over(notes[i])) then
+        line.places[#line.places + 1] = line:read(id, line:since_of(id, score), notes[i])
       end
     end
   end
@@ -189,7 +206,9 @@ local open_line = LINE and function(line)
   end
   line.limit = function(line, all)
     local e = line:at(line.place)
-    return e and not (all and e.stops == 0) and line:before(e.since) or math.huge
+    if e then return not (all and e.stops == 0) and line:before(e.since) or math.huge end
+    -- Those who have not been read came later than the last who has been.
+    return not (line.ended or line.fits or all) and line:before(line:since_of(line.last_read)) or math.huge
   end
   line.keep = function(line, left)
     local now, e = line.now, line:at(line.place)
@@ -284,9 +303,12 @@ local open_line = LINE and function(line)
   -- Who comes late shows how far away it is; much later, that something held it up.
   if asks and me.told > 0 then
     local delay = now - me.told
+    line.on_time = delay <= me.patience
     if me.patience > line.far then line:charge(0, delay > line.far and min(delay, me.patience) or 0) end
     local longest = line:longest_for(me.since)
-    if delay <= longest then me.patience = max(PATIENCE, 0.6 * me.patience, min(longest, 1.5 * delay)) end
+    -- Once is no habit: who was near is far away when it comes late twice.
+    local most = me.patience <= line.far / 2 and min(longest, line.far) or longest
+    if delay <= longest then me.patience = max(PATIENCE, 0.6 * me.patience, min(most, 1.5 * delay)) end
     me.told = 0
   end
   return line

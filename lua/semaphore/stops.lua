@@ -7,19 +7,23 @@
 -- Invariant: one stops the line at a time, and nobody for good
 
 -- `e` is a place in the line: `stops`, since when it stops the line, or from when on, or 0.
+--   may_stop()                whether somebody may stop the line now
 --   stops(e)                  whether `e`, which can't use what is free, stops the line now; between times it is passed
 --   is_behind(since)          whether the next in line came before that, be it by a moment
 --   stops_at(since, ticket)   whether the first of those who ask stops the line, as what is free does not do for it
 --   alive(e)                  for how long who stops it is believed to be there
 --   stops_no_more(begins)     who has stopped it since then, or was to do so then, leaves in vain
 local add_stops = LINE and function(line)
+  -- Several take no turns in it, or the line would always stand still.
+  line.may_stop = function(line)
+    local MOST, again = 60000000, line:instant('=')
+    return line.from == 0 and (again <= line.now or again > line.now + MOST)
+  end
   line.stops = function(line, e)
     local PASSING, MOST, PASS, now, max, min = 5000000, 60000000, 20000, line.now, math.max, math.min
-    -- Several take no turns in it, or the line would always stand still.
+    if not line:may_stop() then return false end
     local again = line:instant('=')
-    if again > now + MOST then again = 0 end
-    if now < again or line.from > 0 then return false end
-    local begins = max(e.stops == 0 and now or e.stops, again)
+    local begins = max(e.stops == 0 and now or e.stops, again <= now and again or 0)
     if begins ~= e.stops then e.stops, e.changed = begins, true end
     if now < e.stops then return false end
     local waited = min(MOST, e.stops - e.since)

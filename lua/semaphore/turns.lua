@@ -87,26 +87,31 @@ local function came_by(instant)
   return 1 + math.floor((instant - turn.head) / (turn.last - turn.head) * (turn.named - 1))
 end
 
--- The look goes on where it ended, unless more is free since then.
-local function go_on(total)
-  if total <= before then turn.line:skip(turn.from) end
+-- Callers want `amount` of `total`. The look goes on where it ended, unless more is free since then.
+local function walk(total, amount)
+  local line = turn.line
+  line.most = math.max(line.most or 0, total)
+  line.reach = line.most + amount
+  if total <= before then line:skip(turn.from) end
 end
 
 -- How many of `count` callers may take `amount` permits each, of `total`.
 local function due(total, amount, count)
   local line, result, kept, may = turn.line, 0, turn.kept, 0
-  go_on(total)
+  walk(total, amount)
   -- Where strangers who have had too much are busy, they take what is free before the first in line comes: whoever stands there
   -- and asks is to be faster.
   local all = line.stands and turn.account and turn.account.contested and total <= before
   if turn.stops then count = 0 end
+  -- What it has been told of need not be looked for.
+  if turn.asked == 0 and line.on_time and count > 0 and total - kept >= amount then result = 1 end
   while result < count and total - kept - result * amount >= amount do
     local left = total - kept - result * amount
     local limit = line:limit(all)
     may = math.min(count, came_by(limit) - turn.asked, math.floor(left / amount) + result)
     if may > result then
       result = may
-    elseif limit == math.huge then
+    elseif limit == math.huge or not line:at(line.place) then
       break
     else
       kept = kept + line:keep(left)
@@ -135,14 +140,14 @@ local function close_turn(total, announces)
   local line, account, grants = turn.line, turn.account, turn.served + turn.handed_over
   if account then close_account(line, account, total, grants) end
   local head, part = turn.head, math.min(1, turn.served / math.max(1, turn.named - 1))
-  go_on(total)
+  walk(total, turn.amount or 1)
   local left = line:close(math.max(0, total - turn.kept), {
     since = turn.refused and head or head + (turn.last - head) * part, want = turn.want or turn.amount or 1,
     ticket = turn.refused and turn.ticket or 0, stops = turn.stops, waits = turn.waiting > turn.served,
-    others = turn.ours > math.max(turn.own - 1, 0), passes = grants > 0 and head or 0, reach = total + (turn.amount or 1),
+    others = turn.ours > math.max(turn.own - 1, 0), passes = grants > 0 and head or 0, reach = line.reach,
   })
   local from = 0
-  if line.more and left and left > 0 and (announces or turn.looks or turn.heard > 0) then
+  if line.more and left and left > 0 then
     -- No script is to last long: this client looks after the others in another one, at once.
     from, line.told = line.loaded, true
     line:see(1)
