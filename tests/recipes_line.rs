@@ -444,6 +444,33 @@ async fn entries_that_nobody_of_ours_has_made_hold_nobody_up() {
     }
 }
 
+/// More of them stand in front than one script takes out: the next one goes on at once.
+#[tokio::test]
+async fn however_many_are_dead_they_hold_nobody_up() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = async || {
+        let client = Client::builder(server.url()).safety_interval(Duration::from_secs(3600));
+        client.connect().await.unwrap()
+    };
+    let [one, two] = [client().await, client().await];
+    for layout in layouts::ALL {
+        let name = format!("dead-{layout:?}");
+        let [one, two] = [&one, &two].map(|client| layout.make(client, &name, Shape::new(1)));
+        let held = one.acquire().await.unwrap();
+        let (line, _) = keys_of(layout, &name);
+        let waiting = waiter(&two).await;
+        until_listening(&mut redis, &name, 1).await;
+        let mut dead = redis::pipe();
+        for number in 0..2_500 {
+            dead.zadd(&line, number, -1).ignore();
+        }
+        let () = dead.query_async(&mut redis).await.unwrap();
+        assert!(one.release(held.id()).await.unwrap());
+        let _ = served(waiting).await;
+    }
+}
+
 /// Somebody deletes the line: that costs the order, and nothing else.
 #[tokio::test]
 async fn a_line_that_is_gone_is_in_nobody_s_way() {
