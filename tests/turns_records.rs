@@ -839,6 +839,35 @@ async fn who_hears_of_a_release_tells_those_behind_many_whom_it_does_not_do_for(
     first.abort();
 }
 
+/// Its message is for everybody, as it knows of no line; the first of those who wait are to answer that, and are frozen.
+#[tokio::test]
+async fn who_releases_and_knows_of_nobody_finds_out_who_waits() {
+    let server = RedisServer::start().await;
+    let clients = clients(&server).await;
+    let mut connection = server.connection().await;
+    clients[2].drain_permits().await.unwrap();
+    let mut ears = crowd_of_ears(&server).await;
+    for number in 0..3 {
+        let (id, time) = (format!("{number:036}"), now(&mut connection).await);
+        ghost(&mut connection, &mut ears[0], &id, &note(1, time)).await;
+    }
+    let waits = tokio::spawn({
+        let client = clients[0].clone();
+        async move { client.acquire(1).await }
+    });
+    until_in_line(&mut connection, 4).await;
+    let mut monitor = Monitor::start(&server).await;
+    clients[2].release(1).await.unwrap();
+    served(waits).await;
+    let commands = monitor.until_marker().await;
+    // Whoever asks may have looked by itself.
+    let looked = |command: &Command| {
+        let is = |word: &str| command.args.iter().any(|arg| arg == word);
+        command.name == "EVALSHA" && is(LINE) && !is("acquire_in_turn")
+    };
+    assert!(commands.iter().any(looked), "the other one has not");
+}
+
 /// Where nobody else waits any more there is no line to stand in.
 #[tokio::test]
 async fn who_is_served_when_nobody_else_listens_leaves_no_place_behind() {

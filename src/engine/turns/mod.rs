@@ -18,11 +18,11 @@
 //! wait asks, even if it has just been told that it stands there, as that place may have been lost with the line before; and who begins to wait without having
 //! told so, believing that nobody listens, asks at once whether that is still so.
 //!
-//! *Nothing is kept for ever.* Who was told and does not come in its *patience*, 5 ms, is taken out of the line; it enters
+//! *Nothing is kept for ever.* Who was told and comes in its *patience*, 5 ms, takes what is kept for it; who does not is taken out of the line, and enters
 //! again, at its true place, when it asks. Whoever has told it looks after that time, which where
 //! nothing is free any more is the reading of a counter, and tells the next, until all have come or are out. As it may have seen that
 //! the permit was taken, and look no more, so does whoever makes one free again, or hears that a stranger has, meanwhile. Who does
-//! not listen any more is out at once. A client that comes late because it is far away is given the time it needed and half
+//! not listen any more is out at once. A client that comes late because it is far away, and not just once, is given the time it needed and half
 //! as much again, 150 ms at the most, or 1 s once its first caller has waited for 5 s. What is kept for it lies idle meanwhile: therefore those that need more than 20 ms
 //! take turns in being told, and rest for three times as long as they have made others wait.
 //!
@@ -40,7 +40,8 @@
 //! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which
 //! Java reads as 8): clients that take part pass it over. Any other message there is a stranger's release, and is answered by
 //! the first three of the line, and by some three of all who wait, as one is enough to tell whose turn it is; so are permits that nobody in
-//! line can use. Who leaves the line tells the one who is the third then that its turn comes `soon`. By
+//! line can use. Who leaves the line tells the one who is the third then that its turn comes `soon`. Whoever releases and knows of no line looks
+//! whether somebody has come, as those three may be dead. By
 //! themselves all together look some 50 times a second, each at most once in `safety_interval`.
 //!
 //! *Strangers*, listeners that do not take part (JVMs, clients without turns), have one account together. For each caller of
@@ -83,8 +84,8 @@
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
 //! callers; permits and answers do not depend on it: once-only execution has a key of its own
 //! ([`once`](super::once)). A key of another type in the line's place, or the notes', is deleted by the next who waits. Where the server does not let it be written, or expire, there are no turns, and callers take
-//! what is free; every ten seconds that is tried again. A script reads 256 of a line at the most; where what is free does for none of them, whoever has
-//! set it free, or has found it free, goes on behind them in another script, at once. The notes hold
+//! what is free; every ten seconds that is tried again. A script reads 256 of a line at the most; where what is free does for none of them, whoever
+//! runs it goes on behind them in another script, at once, and takes nothing meanwhile that is due to those behind. The notes hold
 //! 10,000 clients: the next one that comes deletes line and notes, and all come anew.
 //!
 //! | File | What it holds |

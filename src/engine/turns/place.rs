@@ -45,6 +45,8 @@ pub(crate) struct Said<'a> {
     pub(crate) listeners: Option<u64>,
     /// The word about turns.
     pub(crate) word: Option<&'a str>,
+    /// Something is free behind it.
+    pub(crate) free: bool,
     /// Somebody asked, and somebody waits on.
     pub(crate) asked: bool,
     pub(crate) waiting: bool,
@@ -283,6 +285,7 @@ impl Place {
             self.turns.seen(others, now);
         }
         let report = self.report.take();
+        let reported = report.is_some();
         if let Some(report) = &report {
             self.turns
                 .answered(verdict, said.asked, said.waiting, sent, now);
@@ -296,9 +299,12 @@ impl Place {
                 self.turns.may_have_told(now);
             }
         }
+        // Those who are to answer what everybody hears may be dead: who has told nobody in line sees to it.
+        if !reported && said.free && self.turns.others_listen() && self.turns.are_kept(now) {
+            self.turns.may_have_told(now);
+        }
         let look = self.turns.look_at();
         // Where it has not been subscribed yet, it asks when it is.
-        let reported = report.is_some();
         let believes = said.waiting && self.listened && !reported && !self.turns.knows_enough(now);
         let seen = match verdict {
             Some(Verdict::Seen(seen)) => Some(seen),

@@ -27,9 +27,8 @@ struct Seen {
 impl Seen {
     fn note(&mut self, answer: &StepAnswer, known: &Known) {
         match answer {
-            StepAnswer::Taken(..) => self.ends = Some(known.lease),
-            StepAnswer::Released(0) | StepAnswer::Forced(true) => self.freed = true,
-            StepAnswer::Released(_) => self.ends = Some(known.lease),
+            freed if freed.sets_free() => self.freed = true,
+            StepAnswer::Taken(..) | StepAnswer::Released(_) => self.ends = Some(known.lease),
             StepAnswer::NotHeld | StepAnswer::Forced(false) => self.lost = true,
             _ => {}
         }
@@ -60,6 +59,7 @@ impl Lock {
         } = self.place.answered(Said {
             listeners,
             word: turn,
+            free: answers.iter().any(StepAnswer::sets_free),
             asked: batch.asks.iter().any(|ask| !ask.last),
             waiting: self.report(batch).waiting > served.count(),
             again: batch.unanswered.is_some(),

@@ -274,6 +274,11 @@ pub(super) enum StepAnswer {
 }
 
 impl StepAnswer {
+    /// Nobody holds it now.
+    pub(super) fn sets_free(&self) -> bool {
+        matches!(self, StepAnswer::Released(0) | StepAnswer::Forced(true))
+    }
+
     /// The server could not carry the step out at the time, and may be able to in a moment.
     pub(super) fn is_not_now(&self) -> bool {
         matches!(self, StepAnswer::Refused(error) if !Refusal::from_text(error).is_final(false))

@@ -205,6 +205,7 @@ impl Primitive for PermitExpirable {
         } = self.place.answered(Said {
             listeners: u64::try_from(listeners).ok(),
             word: words.next(),
+            free: left > 0,
             asked: batch.asks.iter().any(|ask| !ask.last),
             waiting: Self::report(batch).waiting > served.count(),
             again: batch.unanswered.is_some(),

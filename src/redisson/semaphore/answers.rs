@@ -84,6 +84,7 @@ impl Permits {
         let standing = self.place.answered(Said {
             listeners,
             word: turn,
+            free: available.is_some_and(|available| available > 0),
             asked: asked > 0,
             waiting: waiting > served,
             again: batch.unanswered.is_some(),
