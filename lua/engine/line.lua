@@ -25,6 +25,9 @@
 --   mine          the patience with this client, which then is not learned, and nobody is far; or nothing
 --   fits          what a client takes of what is left by (want, left), or nothing. Where there is none it
 --                 takes all that it wants
+-- What is set before each question, where somebody asks for `first`, or wants more than others:
+--   most          how much is free at the most
+--   reach         how much may be, soon
 -- First it is asked who comes before whom, then what is kept for whom; it is closed, and says what is to be seen to.
 --   before(since)             who came by then comes before one who came at `since`
 --   limit(all)                who came by then comes before the next in line; everybody does before one that does not stop the line,
@@ -42,7 +45,6 @@
 --   stops                     it stops the line
 --   others                    there are others of ours
 --   passes                    those are served who came then, or 0
---   reach                     how much is free now, or may be soon; nothing where nobody asks for `first`
 -- What is known then:
 --   told                      this client looks whether others come
 --   unheard                   somebody could not be told
@@ -126,7 +128,7 @@ local open_line = LINE and function(line)
   -- Whether one of whom that is noted is passed anyway: what is free does not do for it, and nobody may stop the line now, or it is far
   -- away, and so is one that comes before it. Most of a long line may be so.
   line.passes_over = function(line, noted)
-    local want, told, patience = string.match(line.most and noted or '', '^(%d+) %d+ (%d+) (%d+) ')
+    local want, told, patience = string.match(line.most and noted or '', '^(%d+) %d+ (%d+) (%d+) %d+ %d+$')
     if not want then return false end
     want = want + 0
     if want > line.most then
@@ -274,13 +276,13 @@ local open_line = LINE and function(line)
     line.more = left > 0 and not line.ended and not line.places[line.place]
     -- Nobody else can use it.
     if left > 0 and line.spared then left = left - line:tell(line.spared) end
-    if own.reach then
+    if line.reach then
       line:at(1)
       -- Not those who have been read along with others.
       for i = 1, line.place do
         local e = line.places[i]
         if e and not line.first and not e.gone
-          and (e.want <= own.reach or (e.since < own.passes or e.stops > 0) and line:stops(e)) then line.first = e.since end
+          and (e.want <= line.reach or (e.since < own.passes or e.stops > 0) and line:stops(e)) then line.first = e.since end
       end
     end
     if not own.waits then

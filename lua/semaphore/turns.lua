@@ -144,7 +144,7 @@ local function close_turn(total, announces)
   local left = line:close(math.max(0, total - turn.kept), {
     since = turn.refused and head or head + (turn.last - head) * part, want = turn.want or turn.amount or 1,
     ticket = turn.refused and turn.ticket or 0, stops = turn.stops, waits = turn.waiting > turn.served,
-    others = turn.ours > math.max(turn.own - 1, 0), passes = grants > 0 and head or 0, reach = line.reach,
+    others = turn.ours > math.max(turn.own - 1, 0), passes = grants > 0 and head or 0,
   })
   local from = 0
   if line.more and left and left > 0 then
