@@ -18,7 +18,7 @@ use tokio::time::timeout;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// What the scripts need besides `EVALSHA`.
-const COMMANDS: &str = "+eval +evalsha +get +set +del +time +publish +subscribe +unsubscribe +hget +hset +hdel +hlen \
+const COMMANDS: &str = "+eval +evalsha +get +set +del +time +publish +subscribe +unsubscribe +hget +hmget +hset +hdel +hlen \
     +pexpire +pttl +zadd +zrem +zcard +zmscore +zrange +zrangebyscore +zrank +zcount +incrby +zrevrangebyscore \
     +llen +lpush +rpop +sadd +srem +scard +sscan +smismember +mget";
 

@@ -139,7 +139,7 @@ local open_line = LINE and function(line)
     end
     return line.spared and told == '0' and patience + 0 > line.far and line:rests()
   end
-  line.since_of = function(line, id, score) return tonumber(score or redis.pcall('ZSCORE', line.key, id)) or line.now end
+  line.since_at = function(line, rank) return tonumber(redis.pcall('ZRANGE', line.key, rank, rank, 'WITHSCORES')[2]) or line.now end
   -- Reads the next `count` places of the line, but for those that are passed.
   line.load = function(line, count)
     -- Mostly it is the first: Redis takes long to write a number down.
@@ -149,9 +149,9 @@ local open_line = LINE and function(line)
     if one then ids, score = { ids[1] }, ids[2] end
     local notes = ids[1] and redis.pcall('HMGET', line.notes, unpack(ids))
     for i, id in ipairs(ids) do
-      line.loaded, line.last_read = line.loaded + 1, id
+      line.loaded = line.loaded + 1
       if not (line.without_me and id == line.id) and (one or not line:passes_over(notes[i])) then
-        line.places[#line.places + 1] = line:read(id, line:since_of(id, score), notes[i])
+        line.places[#line.places + 1] = line:read(id, tonumber(score) or line:since_at(line.loaded - 1), notes[i])
       end
     end
   end
@@ -209,8 +209,8 @@ local open_line = LINE and function(line)
   line.limit = function(line, all)
     local e = line:at(line.place)
     if e then return not (all and e.stops == 0) and line:before(e.since) or math.huge end
-    -- Those who have not been read came later than the last who has been.
-    return not (line.ended or line.fits or all) and line:before(line:since_of(line.last_read)) or math.huge
+    -- Those who have not been read come before this one, too.
+    return not (line.ended or line.fits or all) and line:before(line:since_at(line.loaded)) or math.huge
   end
   line.keep = function(line, left)
     local now, e = line.now, line:at(line.place)
