@@ -185,6 +185,36 @@ async fn a_waiter_with_a_lower_limit_stops_nobody_with_a_higher_one() {
     }
 }
 
+/// More of them than one script reads: what is free does for none of them, and nobody looks for that again and again.
+#[tokio::test]
+async fn many_waiters_with_a_lower_limit_cost_nothing() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    for layout in layouts::ALL {
+        let name = format!("many-{layout:?}");
+        let low = layout.make(&client, &name, Shape::new(1));
+        let high = layout.make(&client, &name, Shape::new(5));
+        let _held = low.acquire().await.unwrap();
+        let (line, notes) = keys_of(layout, &name);
+        let now: (f64, f64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
+        let now = now.0 * 1e6 + now.1;
+        let mut many = redis::pipe();
+        for number in 0..600 {
+            many.zadd(&line, number, now).ignore();
+            many.hset(&notes, number, format!("1 {now} 0 20000 0 0"));
+            many.ignore();
+        }
+        let () = many.query_async(&mut redis).await.unwrap();
+        let held = high.acquire().await.unwrap();
+        assert!(high.release(held.id()).await.unwrap());
+        let before = scripts(&mut redis).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let looks = scripts(&mut redis).await - before;
+        assert!(looks <= 10, "{layout:?}: {looks} scripts");
+    }
+}
+
 /// A process that is gone and says for how long it waits still: that costs milliseconds, also where nobody looks without a
 /// reason.
 #[tokio::test]

@@ -209,7 +209,7 @@ local open_line = LINE and function(line)
   line.limit = function(line, all)
     local e = line:at(line.place)
     if e then return not (all and e.stops == 0) and line:before(e.since) or math.huge end
-    -- Those who have not been read come before this one, too.
+    -- What has been read may end before this one's place.
     return not (line.ended or line.fits or all) and line:before(line:since_at(line.loaded)) or math.huge
   end
   line.keep = function(line, left)

@@ -166,8 +166,8 @@ local function leave_line(waits)
   try(batch.line.close, batch.line, left, {
     waits = stays, since = batch.arrival or setting.now, want = setting.limit, ticket = 0,
   })
-  -- No script is to last long: another one goes on at once.
-  if batch.line.more then batch.line:see(1) end
+  -- No script is to last long: another one goes on at once where some have been taken out.
+  if batch.line.more and batch.line.gone > 0 then batch.line:see(1) end
 end
 
 local function bits(list, count)

@@ -18,7 +18,7 @@
 //! wait asks, even if it has just been told that it stands there, as that place may have been lost with the line before; and who begins to wait without having
 //! told so, believing that nobody listens, asks at once whether that is still so.
 //!
-//! *Nothing is kept for ever.* Who was told and comes in its *patience*, 5 ms, takes what is kept for it; who does not is taken out of the line, and enters
+//! *Nothing is kept for ever.* Who was told and comes in its *patience*, 5 ms, takes what is kept for it, unless somebody may stop the line; who does not is taken out of it, and enters
 //! again, at its true place, when it asks. Whoever has told it looks after that time, which where
 //! nothing is free any more is the reading of a counter, and tells the next, until all have come or are out. As it may have seen that
 //! the permit was taken, and look no more, so does whoever makes one free again, or hears that a stranger has, meanwhile. Who does
@@ -35,7 +35,7 @@
 //! Its own client's callers wait behind it, as it does not know how many there are. Who stops the line must have come since it began to, and is told again
 //! after an eighth of the time for which it has, or 20 ms, or 250 ms at the most: who does not come then in its patience stops it no more. Whoever
 //! sets something free meanwhile sees to that. Who could use what is free but
-//! for that looks, too, within 40 ms for each who stands there, as those who would look sooner may be frozen. One stops it at a time, the earliest of those whom it does not do for, if only by a moment: a line that stands still costs some 50 to 150 scripts a second, whoever stands in it.
+//! for that looks, too, within 40 ms for each who stands there, as those who would look sooner may be frozen. One stops it at a time, the earliest of those whom it does not do for, if only by a moment: a line that stands still costs some 50 to 150 scripts a second, and as many again for each 256 who stand in it.
 //!
 //! *No herd.* A message on the semaphore's own channel is sent for the sake of strangers only, and marked (`+8`, which
 //! Java reads as 8): clients that take part pass it over. Any other message there is a stranger's release, and is answered by
