@@ -85,7 +85,7 @@
 //! callers; permits and answers do not depend on it: once-only execution has a key of its own
 //! ([`once`](super::once)). A key of another type in the line's place, or the notes', is deleted by the next who waits. Where the server does not let it be written, or expire, there are no turns, and callers take
 //! what is free; every ten seconds that is tried again. A script reads 256 of a line at the most; where what is free does for none of them, whoever
-//! runs it goes on behind them in another script, at once, and takes nothing meanwhile that is due to those behind. The notes hold
+//! runs it (for a semaphore or a lock) goes on behind them in another script, at once, and takes nothing meanwhile that is due to those behind. The notes hold
 //! 10,000 clients: the next one that comes deletes line and notes, and all come anew.
 //!
 //! | File | What it holds |
