@@ -164,6 +164,7 @@ fn turns(line: &str, notes: &str) -> Vec<Vec<String>> {
         words(&["ZCARD", line]),
         words(&["HLEN", notes]),
         words(&["HGET", notes, "f"]),
+        words(&["HMGET", notes, "f"]),
         words(&["HSET", notes, "f", "1"]),
         words(&["HDEL", notes, "f"]),
         words(&["PEXPIRE", line, "1"]),
