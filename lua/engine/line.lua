@@ -95,10 +95,12 @@ local open_line = LINE and function(line)
   end
   line.before = function(line, since) return (since + line.slack + line.now * line.part) / (1 + line.part) end
 
-  -- Of two instants that are stored: "+" when somebody who is far away may be told again, "=" when somebody may stop the line again.
-  line.instant = function(line, field)
-    line.instants[field] = line.instants[field] or tonumber(redis.pcall('HGET', line.notes, field)) or 0
-    return line.instants[field]
+  -- Of two instants that are stored: "+" when somebody who is far away may be told again, "=" when somebody may stop the line again. What
+  -- is further away than `most` is a wrong one, and counts as missing.
+  line.instant = function(line, field, most)
+    local time = line.instants[field] or tonumber(redis.pcall('HGET', line.notes, field)) or 0
+    line.instants[field] = time
+    return time <= line.now + most and time or 0
   end
   -- How long the others wait at the most for a client whose first caller came at `since`.
   line.longest_for = function(line, since)
@@ -176,10 +178,7 @@ local open_line = LINE and function(line)
   end
   -- Somebody who is far away makes others wait for so long; then for three times as long it is their turn.
   line.charge = function(line, time, rest) line:set_instant('+', line.now + time + 3 * rest) end
-  line.rests = function(line)
-    local again = line:instant('+')
-    return line.now < again and again <= line.now + 4 * line.longest_ever
-  end
+  line.rests = function(line) return line.now < line:instant('+', 4 * line.longest_ever) end
 
   line.tell = function(line, e)
     if line.writable == nil then line.writable = number('PEXPIRE', line.key, line.life) or false end

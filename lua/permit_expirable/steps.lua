@@ -348,7 +348,7 @@ do
   local look, line, known_end = -1, turn and turn.line, freed_end or 0
   local others = line and line.count > (line.stands and 1 or 0)
   if others and (took or freed_end) then
-    local noted = line:instant('!')
+    local noted = line:instant('!', math.huge)
     known_end = freed_end or noted
     local kept = took and 0 or known_end
     if kept ~= noted then line:set_instant('!', kept) end

@@ -14,24 +14,21 @@
 --   alive(e)                  for how long who stops it is believed to be there
 --   stops_no_more(begins)     who has stopped it since then, or was to do so then, leaves in vain
 local add_stops = LINE and function(line)
+  line.longest_stop = 60000000
   -- Several take no turns in it, or the line would always stand still.
-  line.may_stop = function(line)
-    local MOST, again = 60000000, line:instant('=')
-    return line.from == 0 and (again <= line.now or again > line.now + MOST)
-  end
+  line.may_stop = function(line) return line.from == 0 and line:instant('=', line.longest_stop) <= line.now end
   line.stops = function(line, e)
-    local PASSING, MOST, PASS, now, max, min = 5000000, 60000000, 20000, line.now, math.max, math.min
+    local PASSING, PASS, most, now, max, min = 5000000, 20000, line.longest_stop, line.now, math.max, math.min
     if not line:may_stop() then return false end
-    local again = line:instant('=')
-    local begins = max(e.stops == 0 and now or e.stops, again <= now and again or 0)
+    local begins = max(e.stops == 0 and now or e.stops, line:instant('=', most))
     if begins ~= e.stops then e.stops, e.changed = begins, true end
     if now < e.stops then return false end
-    local waited = min(MOST, e.stops - e.since)
+    local waited = min(most, e.stops - e.since)
     local long = waited >= PASSING
     local rest = e.stops + (long and PASSING + waited / 4 or max(PATIENCE, waited / 16)) - now
     if rest > 0 then line:see(rest) return true end
     e.stops, e.changed = now + (long and min(line.longest_pass, now - e.since) or max(PASS, (now - e.since) / 4)), true
-    line:set_instant('=', min(now + MOST, e.stops))
+    line:set_instant('=', min(now + most, e.stops))
     return false
   end
   line.is_behind = function(line, since)
@@ -48,9 +45,10 @@ local add_stops = LINE and function(line)
   line.alive = function(_, e) return math.max(20000, math.min(250000, (e.seen - e.stops) / 7)) end
   -- The others pass as long as they would have if that had ended now, and not for its sake when it has ended before.
   line.stops_no_more = function(line, begins)
-    local MOST, SOON, now, again = 60000000, 5000000, line.now, line:instant('=')
+    local SOON, most, now = 5000000, line.longest_stop, line.now
+    local again = line:instant('=', most)
     if begins <= now then
-      line:set_instant('=', math.max(again, now + math.min(MOST, 4 * (now - begins))))
+      line:set_instant('=', math.max(again, now + math.min(most, 4 * (now - begins))))
     elseif again > now + SOON then
       line:set_instant('=', now + SOON)
     end
