@@ -76,60 +76,56 @@ local function length_of(key)
   return type(count) == 'number' and count or 0
 end
 
-local open_line = LINE and function(line)
-  line.told, line.pause, line.first, line.gone, line.place, line.broken = false, 0, false, 0, 1, false
-  line.from, line.loaded = 0, 0
-  line.last, line.ended = 0, false
-  line.places, line.fields, line.instants = {}, {}, {}
-  line.far, line.longest, line.longest_ever = line.mine and math.huge or 20000, line.mine and 250000 or 150000, 1000000
-  line.longest_pass = 600000000
+local Line = LINE and {
+  told = false, pause = 0, last = 0, first = false, gone = 0, place = 1, from = 0, loaded = 0, ended = false, broken = false,
+  far = 20000, longest = 150000, longest_ever = 1000000, longest_pass = 600000000,
 
-  line.note = function(line, field, value)
+  note = function(line, field, value)
     local n = #line.fields
     line.fields[n + 1], line.fields[n + 2] = field, value
-  end
-  line.see = function(line, rest) line.pause = math.max(1, line.pause > 0 and math.min(line.pause, rest) or rest) end
-  line.wait = function(line, rest)
+  end,
+  see = function(line, rest) line.pause = math.max(1, line.pause > 0 and math.min(line.pause, rest) or rest) end,
+  wait = function(line, rest)
     line:see(rest)
     line.last = math.max(line.last, rest)
-  end
-  line.before = function(line, since) return (since + line.slack + line.now * line.part) / (1 + line.part) end
+  end,
+  before = function(line, since) return (since + line.slack + line.now * line.part) / (1 + line.part) end,
 
   -- Of two instants that are stored: "+" when somebody who is far away may be told again, "=" when somebody may stop the line again. What
   -- is further away than `most` is a wrong one, and counts as missing.
-  line.instant = function(line, field, most)
+  instant = function(line, field, most)
     local time = line.instants[field] or tonumber(redis.pcall('HGET', line.notes, field)) or 0
     line.instants[field] = time
     return time <= line.now + most and time or 0
-  end
+  end,
   -- How long the others wait at the most for a client whose first caller came at `since`.
-  line.longest_for = function(line, since)
+  longest_for = function(line, since)
     return not line.mine and line.now - since >= 5000000 and line.longest_ever or line.longest
-  end
-  line.set_instant = function(line, field, time)
+  end,
+  set_instant = function(line, field, time)
     line.instants[field] = time
     line:note(field, string.format('%.0f', time))
-  end
+  end,
 
   -- The place of a client, by what is noted of it. What is too far from now is a wrong time.
-  line.read = function(line, id, since, noted)
+  read = function(line, id, since, noted)
     local want, seen, told, patience, stops, ticket =
       string.match(type(noted) == 'string' and noted or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
     if not want then want, seen, told, patience, stops, ticket = 1, 0, 0, 0, 0, 0 end
     local now, max, min = line.now, math.max, math.min
-    since = max(now - 3600000000, min(now, since))
+    since, seen, told, stops = max(now - 3600000000, min(now, since)), seen + 0, told + 0, stops + 0
     return {
-      id = id, since = since, want = max(1, want), seen = seen + 0 <= now and seen + 0 or 0, ticket = ticket + 0,
-      told = told + 0 <= now and told + 0 or 0, patience = max(PATIENCE, min(line:longest_for(since), patience)),
-      stops = stops + 0 <= now + line.longest_pass and stops + 0 or 0, changed = false, gone = false,
+      id = id, since = since, want = max(1, want), seen = seen <= now and seen or 0, ticket = ticket + 0,
+      told = told <= now and told or 0, patience = max(PATIENCE, min(line:longest_for(since), patience)),
+      stops = stops <= now + line.longest_pass and stops or 0, changed = false, gone = false,
     }
-  end
-  line.skip = function(line, count)
+  end,
+  skip = function(line, count)
     if line.loaded == 0 then line.from, line.loaded = count, count end
-  end
+  end,
   -- Whether one of whom that is noted is passed anyway: what is free does not do for it, and nobody may stop the line now, or it is far
   -- away, and so is one that comes before it. Most of a long line may be so.
-  line.passes_over = function(line, noted)
+  passes_over = function(line, noted)
     local want, told, patience = string.match(line.most and noted or '', '^(%d+) %d+ (%d+) (%d+) %d+ %d+$')
     if not want then return false end
     want = want + 0
@@ -140,34 +136,51 @@ local open_line = LINE and function(line)
       return not first and not line:may_stop()
     end
     return line.spared and told == '0' and patience + 0 > line.far and line:rests()
-  end
-  line.since_at = function(line, rank) return tonumber(redis.pcall('ZRANGE', line.key, rank, rank, 'WITHSCORES')[2]) or line.now end
+  end,
+  since_at = function(line, rank) return tonumber(redis.pcall('ZRANGE', line.key, rank, rank, 'WITHSCORES')[2]) or line.now end,
   -- Reads the next `count` places of the line, but for those that are passed.
-  line.load = function(line, count)
+  load = function(line, count)
     -- Mostly it is the first: Redis takes long to write a number down.
-    local first, one, score = line.loaded == 0 and '0' or line.loaded, count == 1, nil
-    local ids = one and redis.pcall('ZRANGE', line.key, first, first, 'WITHSCORES') or redis.pcall('ZRANGE', line.key, first, first + count - 1)
+    local first = line.loaded == 0 and '0' or line.loaded
+    if count == 1 then
+      local found = redis.pcall('ZRANGE', line.key, first, first, 'WITHSCORES')
+      local id = found[1]
+      line.broken, line.ended = line.broken or found.err, not id
+      if not id then return end
+      line.loaded = line.loaded + 1
+      if line.without_me and id == line.id then
+        line.first_of_all = line.loaded == 1
+        return
+      end
+      line.places[#line.places + 1] = line:read(id, found[2], redis.pcall('HGET', line.notes, id))
+      return
+    end
+    local ids = redis.pcall('ZRANGE', line.key, first, first + count - 1)
     line.broken, line.ended = line.broken or ids.err, #ids < count
-    if one then ids, score = { ids[1] }, ids[2] end
     local notes = ids[1] and redis.pcall('HMGET', line.notes, unpack(ids))
     for i, id in ipairs(ids) do
       line.loaded = line.loaded + 1
-      if not (line.without_me and id == line.id) and (one or not line:passes_over(notes[i])) then
-        line.places[#line.places + 1] = line:read(id, tonumber(score) or line:since_at(line.loaded - 1), notes[i])
+      if not (line.without_me and id == line.id) and not line:passes_over(notes[i]) then
+        line.places[#line.places + 1] = line:read(id, line:since_at(line.loaded - 1), notes[i])
       end
     end
-  end
+  end,
+  -- Whether nobody stands before this client, which asks.
+  leads = function(line)
+    if line.loaded == 0 then line:load(1) end
+    return line.first_of_all
+  end,
   -- The i-th place, or nothing. So many are read, and so many clients are looked at where some are taken out.
-  line.at = function(line, i)
+  at = function(line, i)
     local FEW, PAGE, MOST, MOST_LOOKED_AT, places = 4, 32, 256, 1000, line.places
     while not places[i] and not line.ended and line.loaded < line.from + MOST and #places < MOST_LOOKED_AT do
       line:load(line.loaded < FEW and 1 or PAGE)
     end
     return places[i]
-  end
+  end,
 
   -- Takes a client out of the line. What is known of those who are near, or `dead`, is of no use any more.
-  line.leave = function(line, e, dead)
+  leave = function(line, e, dead)
     local forget = dead or e.told == 0 and e.patience <= line.far
     e.gone, e.changed = true, not forget
     -- Those behind are where it was, unless it may not be taken out.
@@ -175,12 +188,12 @@ local open_line = LINE and function(line)
     line.loaded, line.count, line.gone = line.loaded - was_there, line.count - was_there, line.gone + was_there
     if forget then change('HDEL', line.notes, e.id) end
     return 0
-  end
+  end,
   -- Somebody who is far away makes others wait for so long; then for three times as long it is their turn.
-  line.charge = function(line, time, rest) line:set_instant('+', line.now + time + 3 * rest) end
-  line.rests = function(line) return line.now < line:instant('+', 4 * line.longest_ever) end
+  charge = function(line, time, rest) line:set_instant('+', line.now + time + 3 * rest) end,
+  rests = function(line) return line.now < line:instant('+', 4 * line.longest_ever) end,
 
-  line.tell = function(line, e)
+  tell = function(line, e)
     if line.writable == nil then line.writable = number('PEXPIRE', line.key, line.life) or false end
     -- Where it can't be noted who was told, all would tell each other over and over: who looks now does so again.
     if not line.writable then
@@ -198,20 +211,20 @@ local open_line = LINE and function(line)
     if e.patience > line.far then line:charge(e.patience, e.patience) end
     line:wait(e.patience)
     return e.want
-  end
+  end,
 
   -- How much of what is left `e` takes; nothing if that does not do for it.
-  line.part_of = function(line, e, left)
+  part_of = function(line, e, left)
     if line.fits then return line.fits(e.want, left) end
     return e.want <= left and e.want
-  end
-  line.limit = function(line, all)
+  end,
+  limit = function(line, all)
     local e = line:at(line.place)
     if e then return not (all and e.stops == 0) and line:before(e.since) or math.huge end
     -- What has been read may end before this one's place.
     return not (line.ended or line.fits or all) and line:before(line:since_at(line.loaded)) or math.huge
-  end
-  line.keep = function(line, left)
+  end,
+  keep = function(line, left)
     local now, e = line.now, line:at(line.place)
     line.place = line.place + 1
     if e.told > 0 and now - e.told >= e.patience then return line:leave(e) end
@@ -231,10 +244,10 @@ local open_line = LINE and function(line)
       return 0
     end
     return fits or left
-  end
+  end,
 
   -- Writes down what has changed, and puts this client into the line if it `comes`. Whether all that stays.
-  line.write = function(line, comes)
+  write = function(line, comes)
     local MOST_NOTES, me, key, notes, life, fields, format = 10000, line.me, line.key, line.notes, line.life, line.fields, string.format
     local added = comes and number('ZADD', key, format('%d', me.since), line.id)
     me.changed, line.places[#line.places + 1] = me.changed or comes, me
@@ -258,13 +271,13 @@ local open_line = LINE and function(line)
     -- Nothing stays that would not expire, and nothing that would be too much.
     if not kept or new > 0 and (number('HLEN', notes) or 0) > MOST_NOTES then redis.pcall('DEL', notes, key) end
     return kept
-  end
+  end,
 
-  line.goes_on = function(line, left, own)
+  goes_on = function(line, left, own)
     local e = (left > 0 or line.fits and left > -math.huge) and line:at(line.place)
     return e and not (own.stops and e.since > line.me.since) and (left > 0 or line:part_of(e, left))
-  end
-  line.close = function(line, left, own)
+  end,
+  close = function(line, left, own)
     local me = line.me
     local stops = me.stops
     me.since, me.want, me.seen = own.since, own.want, line.now
@@ -294,10 +307,18 @@ local open_line = LINE and function(line)
     -- Who stood in another line, waited when there was none, or came before this client could be counted, is to come.
     if kept and comes and own.others and line.count == 1 then redis.pcall(line.publish, line.key, 'new' .. line.id) end
     return kept and left or nil
-  end
+  end,
+}
+
+local open_line = LINE and function(line)
+  Line.__index = Line
+  setmetatable(line, Line)
+  line.places, line.fields, line.instants = {}, {}, {}
+  if line.mine then line.far, line.longest = math.huge, 250000 end
 
   local now, asks, max, min = line.now, line.asks, math.max, math.min
-  if not line.mine then line.noted = redis.pcall('HGET', line.notes, line.id) end
+  -- Where it is not known to stand nothing is noted of it that would count.
+  if not line.mine then line.noted = (asks or line.stood) and redis.pcall('HGET', line.notes, line.id) end
   local me = line:read(line.id, line.since or now, line.noted)
   line.me, line.asked, line.without_me, line.stands = me, me.seen, asks, type(line.noted) == 'string'
   me.patience = max(me.patience, min(line.longest, line.mine or 0))

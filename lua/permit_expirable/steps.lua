@@ -375,9 +375,9 @@ do
   if turn then words = words .. close_turn(total, added > 0 and total > 0) end
   -- Others wait for a later end: the first two of them are told, as one may be gone; all are who do not stand in line.
   if sooner then
-    local told = 0
-    for i = 1, turn and 3 or 0 do
-      if told < 2 and tell(turn.near[i], 'turn') then told = told + 1 end
+    local told, near = 0, turn and first_three() or {}
+    for i = 1, 3 do
+      if told < 2 and tell(near[i], 'turn') then told = told + 1 end
     end
     if told == 0 or turn.strangers > 0 then redis.pcall(ARGV[1], CHANNEL, '0') end
   end

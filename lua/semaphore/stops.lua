@@ -13,11 +13,11 @@
 --   stops_at(since, ticket)   whether the first of those who ask stops the line, as what is free does not do for it
 --   alive(e)                  for how long who stops it is believed to be there
 --   stops_no_more(begins)     who has stopped it since then, or was to do so then, leaves in vain
-local add_stops = LINE and function(line)
-  line.longest_stop = 60000000
+if LINE then
+  Line.longest_stop = 60000000
   -- Several take no turns in it, or the line would always stand still.
-  line.may_stop = function(line) return line.from == 0 and line:instant('=', line.longest_stop) <= line.now end
-  line.stops = function(line, e)
+  Line.may_stop = function(line) return line.from == 0 and line:instant('=', line.longest_stop) <= line.now end
+  Line.stops = function(line, e)
     local PASSING, PASS, most, now, max, min = 5000000, 20000, line.longest_stop, line.now, math.max, math.min
     if not line:may_stop() then return false end
     local begins = max(e.stops == 0 and now or e.stops, line:instant('=', most))
@@ -31,20 +31,20 @@ local add_stops = LINE and function(line)
     line:set_instant('=', min(now + most, e.stops))
     return false
   end
-  line.is_behind = function(line, since)
+  Line.is_behind = function(line, since)
     local e = line:at(line.place)
     return e and e.since < since
   end
-  line.stops_at = function(line, since, ticket)
+  Line.stops_at = function(line, since, ticket)
     local me = line.me
     if me.ticket ~= ticket then me.ticket, me.stops = ticket, 0 end
     me.since = since
     if line:stops(me) then line.told = true return true end
   end
   -- An eighth of what that has cost by then.
-  line.alive = function(_, e) return math.max(20000, math.min(250000, (e.seen - e.stops) / 7)) end
+  Line.alive = function(_, e) return math.max(20000, math.min(250000, (e.seen - e.stops) / 7)) end
   -- The others pass as long as they would have if that had ended now, and not for its sake when it has ended before.
-  line.stops_no_more = function(line, begins)
+  Line.stops_no_more = function(line, begins)
     local SOON, most, now = 5000000, line.longest_stop, line.now
     local again = line:instant('=', most)
     if begins <= now then

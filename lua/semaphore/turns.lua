@@ -6,8 +6,8 @@
 --   the line
 -- ARGV[1] publish command
 -- ARGV[2..] those of batch.lua, and ten more where there is a line, see below
--- Returns: nothing by itself; it defines `listeners`, `steps_end`, `strict` and, where others listen, `turn`, `due` and
---   `close_turn`, whose word is told below. "turn:off": the server does not let the line be kept
+-- Returns: nothing by itself; it defines `listeners`, `steps_end`, `strict` and, where others listen, `turn`, `due`,
+--   `first_three`, who stand there, and `close_turn`, whose word is told below. "turn:off": the server does not let the line be kept
 -- Publishes: "soon" to whoever has come among the first three in line, and "turn" to these where strangers may be faster than
 --   one; to those who take part "+" and this client's id where there are permits that nobody can use, and "all" where no line may be kept
 -- Repeat-safe: yes, by envelope.lua; a batch that leaves no record has changed nothing but the line
@@ -39,7 +39,6 @@
 --   told       all know of what is free who are to
 --   silent     strangers are not to hear of it
 --   sign       what stands before what they hear
---   near       who stands first in line
 
 local turn
 local listeners, ours, steps_end = -1, 0, #ARGV
@@ -67,12 +66,11 @@ if time and not time.err then
     key = LINE, notes = NOTES, publish = ARGV[1], id = CLIENT, now = now, asks = named > 0, since = now - ARGV[first], count = clients,
     stood = what >= 4, life = '60000', slack = 5000, part = 0.1,
   })
-  add_stops(line)
   clients = math.max(1, math.min(ours, clients))
   turn = {
     line = line, strangers = math.max(0, listeners - ours), clients = clients, ours = ours, own = math.min(own, 2),
     head = now - ARGV[first], last = now - ARGV[first + 1], named = named, waiting = ARGV[first + 3] + 0,
-    ticket = ARGV[first + 4] + 0, looks = what % 4 >= 2, handed_over = ARGV[first + 7] + 0, heard = ARGV[first + 8] + 0, from = ARGV[first + 9] + 0, asked = 0, served = 0, kept = 0, held = false, near = {},
+    ticket = ARGV[first + 4] + 0, looks = what % 4 >= 2, handed_over = ARGV[first + 7] + 0, heard = ARGV[first + 8] + 0, from = ARGV[first + 9] + 0, asked = 0, served = 0, kept = 0, held = false,
   }
   if turn.strangers > 0 then
     turn.account = open_account(line, turn.strangers, clients, before, turn.heard)
@@ -104,7 +102,7 @@ local function due(total, amount, count)
   local all = line.stands and turn.account and turn.account.contested and total <= before
   if turn.stops then count = 0 end
   -- What it has been told of need not be looked for, as long as nobody may stop the line.
-  if turn.asked == 0 and line.on_time and count > 0 and total - kept >= amount and not line:may_stop() then result = 1 end
+  if turn.asked == 0 and line.on_time and count > 0 and total - kept >= amount and (line:leads() or not line:may_stop()) then result = 1 end
   while result < count and total - kept - result * amount >= amount do
     local left = total - kept - result * amount
     local limit = line:limit(all)
@@ -129,7 +127,8 @@ local function due(total, amount, count)
   return result
 end
 
--- Says so to one of the first three; whether it is heard.
+local function first_three() return redis.pcall('ZRANGE', LINE, '0', '2') end
+-- Says so to one of them; whether it is heard.
 local function tell(id, word)
   local heard = id and id ~= turn.line.id and redis.pcall(ARGV[1], LINE .. ':' .. id, word)
   return type(heard) == 'number' and heard > 0
@@ -162,9 +161,8 @@ local function close_turn(total, announces)
   turn.sign = line.unheard and '' or '+'
   if not left then return ' turn:off' end
   -- Who comes near the head of the line answers what strangers say from then on.
-  local near = redis.pcall('ZRANGE', LINE, '0', '2')
-  turn.near = near
-  local come = math.max(line.gone, grants > 0 and 1 or 0)
+  local come, waits = math.max(line.gone, grants > 0 and 1 or 0), turn.waiting > turn.served
+  local near = (come > 0 or waits or account) and first_three() or {}
   for i = math.max(1, 4 - come), 3 do tell(near[i], 'soon') end
   turn.silent = account and account.overdrawn and left == 0 and not line.unheard and near[2]
   if turn.silent and account.contested and announces then
