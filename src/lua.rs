@@ -70,7 +70,6 @@ pub(crate) const RECLAIM: &str = lua!("engine/change", "semaphore/announce", "se
 pub(crate) const LONE: &str = lua!("engine/change", "semaphore/announce", "semaphore/lone");
 pub(crate) const SETTLE: &str = lua!("semaphore/settle");
 pub(crate) const NUDGE: &str = lua!("semaphore/nudge");
-pub(crate) const LOOK: &str = lua!("semaphore/look");
 
 pub(crate) const LOCK: &str = concat!(
     lua!("semaphore/announce", "engine/change", "lock/state"),

@@ -20,7 +20,6 @@ pub const ALL: &[(&str, &str)] = &[
     ("LONE", LONE),
     ("SETTLE", SETTLE),
     ("NUDGE", NUDGE),
-    ("LOOK", LOOK),
     ("LOCK", LOCK),
     ("TAKE", TAKE),
     ("GIVE", GIVE),

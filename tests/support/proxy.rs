@@ -81,6 +81,8 @@ struct Shared {
 struct State {
     scripts: u64,
     fates: HashMap<u64, Fate>,
+    /// That of the next `GET`.
+    of_get: Option<Fate>,
     struck: u64,
     delivered: u64,
 }
@@ -163,6 +165,11 @@ impl Proxy {
         let mut state = self.shared.lock();
         let number = state.scripts + n;
         state.fates.insert(number, fate);
+    }
+
+    /// What becomes of the next `GET`.
+    pub fn at_get(&self, fate: Fate) {
+        self.shared.lock().of_get = Some(fate);
     }
 
     /// Nothing more happens to script calls from now on.
@@ -252,6 +259,9 @@ impl Shared {
 
     /// Counts a request if it is a script call.
     fn fate_of(&self, request: &[u8]) -> Option<Fate> {
+        if name_of(request).eq_ignore_ascii_case(b"GET") {
+            return self.lock().of_get.take();
+        }
         if !is_script_call(request) {
             return None;
         }

@@ -225,6 +225,11 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         None
     }
 
+    /// `batch` has looked, in short, and there is nothing to be seen to.
+    fn idle(&mut self, _batch: &Batch<Self>) -> Option<Verdict<Self>> {
+        None
+    }
+
     /// What the answer to a lone call says of `batch`, which is one.
     fn decode_lone(
         &mut self,

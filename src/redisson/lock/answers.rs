@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::primitive::{Held, Lock, renewed};
 use super::steps::{Answer, Claim, Granted, Known, Reply, Step, StepAnswer};
+use super::under_way::UnderWay;
 use crate::api::Hold;
 use crate::engine::holds::{Count, Term};
 use crate::engine::once::{refused, refused_in_doubt};
@@ -36,6 +37,14 @@ impl Seen {
 }
 
 impl Lock {
+    /// It has looked, and somebody holds the lock: nobody needs to be looked after.
+    pub(super) fn is_held_still(&mut self, batch: &Batch<Self>) -> Verdict<Self> {
+        self.under_way = UnderWay::default();
+        let comes = self.place.is_idle() && self.report(batch).waiting > 0;
+        let look = if comes { Look::Now } else { Look::No };
+        Verdict::new(vec![Reply::Tended], [], look)
+    }
+
     /// Notes what the server has answered to the steps of `batch`; `None` where the word about turns makes no sense.
     pub(super) fn arrive(
         &mut self,

@@ -42,6 +42,7 @@ use crate::engine::turns::{Place, Report};
 use crate::engine::wakeups::Wake;
 use crate::error::{Error, Result};
 use crate::lua;
+use crate::transport::{Command, Value};
 
 static RENEWAL: LazyLock<Script> = LazyLock::new(|| Script::new(lua::RENEW_LOCKS));
 
@@ -306,9 +307,18 @@ impl Primitive for Lock {
 
     fn short(&self, batch: &Batch<Self>, wire: &Wire<'_>) -> Option<Short> {
         let now = batch.departed.timer();
+        if self.place.reports() {
+            // Nobody needs to be looked after as long as somebody holds the lock.
+            let looks = matches!(*self.under_way.steps, [(Step::Tend, _)]);
+            let looks = looks && !batch.doubtful && self.place.tells_nothing();
+            return looks.then(|| Short::Look {
+                question: Request::Plain(Command::new("EXISTS").key(self.keys.object())),
+                idle: Value::Int(1),
+            });
+        }
         let fenced = batch.doubtful || self.fenced_until.is_some_and(|until| now < until);
         match &*self.under_way.steps {
-            [(step, known)] if !fenced && !self.place.reports() => {
+            [(step, known)] if !fenced => {
                 let listens = batch.hears(self.keys.channel());
                 let line = self.place.line(now).map(|line| (line, listens));
                 steps::usual(step, known, wire.keys, line).map(Short::Script)
@@ -328,6 +338,10 @@ impl Primitive for Lock {
 
     fn encode(&mut self, _: &Batch<Self>, args: &mut Vec<Arg>) {
         steps::write(&self.under_way.steps, args);
+    }
+
+    fn idle(&mut self, batch: &Batch<Self>) -> Option<Verdict<Self>> {
+        Some(self.is_held_still(batch))
     }
 
     fn decode(

@@ -32,7 +32,7 @@ impl Permits {
     }
 
     /// Nothing is free, so nobody needs to be looked after.
-    pub(super) fn idle(&mut self, batch: &Batch<Self>) -> Verdict<Self> {
+    pub(super) fn nothing_is_free(&mut self, batch: &Batch<Self>) -> Verdict<Self> {
         self.record.ends();
         let comes = self.place.is_idle() && batch.waiting > 0;
         self.looking_unprompted = false;

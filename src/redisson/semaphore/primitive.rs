@@ -20,10 +20,10 @@ use crate::engine::turns::{FOR_OTHERS, Report};
 use crate::engine::wakeups::Wake;
 use crate::error::Result;
 use crate::lua;
+use crate::transport::{Command, Value};
 
 /// The script where calls are about permits on record.
 static WATCHED: LazyLock<Script> = LazyLock::new(|| Script::new(lua::WATCHED));
-static LOOK: LazyLock<Script> = LazyLock::new(|| Script::new(lua::LOOK));
 
 impl Permits {
     /// Whether a batch does nothing but look after those who have been told that it is their turn. Where nothing is free there is
@@ -203,9 +203,9 @@ impl Primitive for Permits {
             return None;
         }
         if self.place.reports() {
-            let look = || {
-                let semaphore = vec![Arc::clone(self.keys.object())];
-                Short::Script(Request::script(&LOOK, semaphore, Vec::new()))
+            let look = || Short::Look {
+                question: Request::Plain(Command::new("GET").key(self.keys.object())),
+                idle: Value::BulkString(b"0".to_vec()),
             };
             return self.only_looks(batch).then(look);
         }
@@ -271,9 +271,6 @@ impl Primitive for Permits {
         words: &mut SplitAsciiWhitespace<'_>,
     ) -> Option<Verdict<Self>> {
         let first = words.next()?;
-        if first == "idle" {
-            return self.only_looks(batch).then(|| self.idle(batch));
-        }
         if batch.unanswered.is_none() {
             self.record.is_as_sent(batch.sent);
         }
@@ -296,6 +293,10 @@ impl Primitive for Permits {
             turn: words.next(),
         };
         self.arrive(batch, answer)
+    }
+
+    fn idle(&mut self, batch: &Batch<Self>) -> Option<Verdict<Self>> {
+        Some(self.nothing_is_free(batch))
     }
 
     fn decode_lone(&mut self, batch: &Batch<Self>, outcome: Outcome) -> Option<Verdict<Self>> {

@@ -39,7 +39,6 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ("LONE", &["[some]", "[0]"]),
     ("SETTLE", &["some", "empty", "?"]),
     ("NUDGE", &["[some]", "[0]"]),
-    ("LOOK", &["[done idle]", "[no]"]),
     ("LOCK", &["done", "[done]", "stale", "error WRONGTYPE"]),
     ("TAKE", &["done", "[done]", "[no]"]),
     ("GIVE", &["done", "[no]"]),

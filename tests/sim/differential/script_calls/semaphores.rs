@@ -8,7 +8,7 @@ use super::{
 };
 use crate::sim::differential::commands::choose;
 use crate::sim::differential::step::Mood;
-use crate::sim::scripts::{LONE, LOOK, NUDGE, SEMAPHORE, SETTLE};
+use crate::sim::scripts::{LONE, NUDGE, SEMAPHORE, SETTLE};
 
 pub(super) const COUNTERS: &[&str] = &["s", "s2"];
 
@@ -112,15 +112,6 @@ pub(super) fn nudge(rng: &mut Rng) -> Call {
         source: NUDGE,
         keys: texts(&[counter, channel_of(counter)]),
         arguments,
-        form: Form::Plain,
-    }
-}
-
-pub(super) fn look(rng: &mut Rng) -> Call {
-    Call {
-        source: LOOK,
-        keys: texts(&[choose(rng, COUNTERS)]),
-        arguments: Vec::new(),
         form: Form::Plain,
     }
 }
