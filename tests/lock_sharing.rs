@@ -12,6 +12,7 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use redisson_semaphore::Client;
 use support::lock_crowd::{LockCrowd, Way};
+use support::monitor::Monitor;
 use support::proxy::Proxy;
 use support::server::RedisServer;
 use support::waiters::{until, until_subscribers};
@@ -319,6 +320,35 @@ async fn many_clients_with_one_caller_share() {
 
 /// One question answers all who were there when it was sent, however many they are.
 #[tokio::test]
+async fn who_has_told_others_asks_without_a_script_whether_it_is_taken() {
+    const CLIENTS: usize = 6;
+    let server = RedisServer::start().await;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(connect(server.url()).await);
+    }
+    let hold = Duration::from_millis(12);
+    let crowds = clients.iter();
+    let crowds: Vec<_> = crowds
+        .map(|client| LockCrowd::start(client, 1, Way::Lock, hold))
+        .collect();
+    let grants = || crowds.iter().map(LockCrowd::grants).sum::<u64>();
+    until("they are at work", LIMIT, async || grants() >= 30).await;
+    let mut monitor = Monitor::start(&server).await;
+    let before = grants();
+    until("grants", LIMIT, async || grants() >= before + 60).await;
+    let commands = monitor.until_marker().await;
+    let done = (grants() - before) as f64;
+    join_all(crowds.into_iter().map(LockCrowd::stop)).await;
+    let of_clients = commands.iter().filter(|one| !one.is_lua());
+    let count = |name: &str| of_clients.clone().filter(|one| one.name == name).count() as f64;
+    let (looks, scripts) = (count("PTTL"), count("EVALSHA"));
+    println!("{done} grants, {looks} looks, {scripts} scripts");
+    assert!(looks >= 0.5 * done, "{looks} looks of {done} grants");
+    assert!(scripts <= 3.5 * done, "{scripts} scripts of {done} grants");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_does_not_wait_is_answered_with_others() {
     const CALLERS: usize = 5000;
     let server = RedisServer::start().await;

@@ -42,7 +42,7 @@
 //! | `rest` | its place in the line of all clients is given up | the same | the same |
 //! | `unknown` | release of the ids | the holds are given up | - (the record settles it) |
 //! | look `After` | first expiry, peers' lock, pace | the holder's end | a pause for others |
-//! | short form | - | a script without a number | [with other semaphores'](super::coalesce); a look where nothing is free |
+//! | short form | - | a script without a number; a look while it is held | [with other semaphores'](super::coalesce); a look where nothing is free |
 //!
 //! Permits with ids grant ids, which `unknown` and `give_back` release; their turns are the semaphore's. Who waits for a latch takes nothing:
 //! all ask at once, by a command that only reads, and nothing is given back.
@@ -81,6 +81,7 @@ use super::request::{Arg, Request};
 use super::wakeups::Wake;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
+use crate::transport::Value;
 
 /// What a primitive is. Pure; called under the line's lock.
 pub(crate) trait Primitive: Sized + Send + 'static {
@@ -225,8 +226,8 @@ pub(crate) trait Primitive: Sized + Send + 'static {
         None
     }
 
-    /// `batch` has looked, in short, and there is nothing to be seen to.
-    fn idle(&mut self, _batch: &Batch<Self>) -> Option<Verdict<Self>> {
+    /// What the answer to a short look says of `batch`; nothing where something is to be seen to.
+    fn looked(&mut self, _batch: &Batch<Self>, _value: &Value) -> Option<Verdict<Self>> {
         None
     }
 

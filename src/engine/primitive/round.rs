@@ -32,9 +32,9 @@ pub(crate) enum Short {
     /// A script in front of which stands no envelope. It is sent once; whatever is answered but a `done`, or nothing, leads to
     /// the [other](Primitive::request) form.
     Script(Request),
-    /// A question, for a batch that only looks: behind the answer `idle` there is nothing to be seen to; whatever else is answered, or
-    /// nothing, leads to the other form.
-    Look { question: Request, idle: Value },
+    /// A question, for a batch that only looks, whose answer may say that there is nothing to be [seen to](Primitive::looked). Whatever else
+    /// is answered, or nothing, leads to the other form.
+    Look(Request),
     /// A call that travels together with those on [other objects](crate::engine::coalesce).
     Lone(LoneCall),
 }
@@ -43,8 +43,6 @@ pub(crate) enum Short {
 enum Said {
     Value(Value),
     Lone(Outcome),
-    /// There is nothing to be seen to.
-    Idle,
 }
 
 /// How a batch has ended.
@@ -116,16 +114,13 @@ impl<P: Primitive> Line<P> {
                     None
                 }
             },
-            Some(Short::Look { question, idle }) => {
-                match self.core.try_for_callers(&question).await {
-                    Ok(value) if value == idle => Some(self.answered(&mut batch, &Said::Idle)),
-                    Ok(_) => None,
-                    Err(failure) => {
-                        first = Some(failure.without_answer());
-                        None
-                    }
+            Some(Short::Look(question)) => match self.core.try_for_callers(&question).await {
+                Ok(value) => self.looked(&mut batch, &value).then_some(None),
+                Err(failure) => {
+                    first = Some(failure.without_answer());
+                    None
                 }
-            }
+            },
             Some(Short::Lone(call)) => match self.core.first_attempt_together(call).await {
                 FirstAttempt::Answered(outcome) => {
                     Some(self.answered(&mut batch, &Said::Lone(outcome)))
@@ -279,7 +274,6 @@ impl<P: Primitive> Line<P> {
         let mut inner = self.lock();
         let ended = match said {
             Said::Value(value) => self.read(&mut inner, batch, value),
-            Said::Idle => inner.state.primitive.idle(batch).map(Ended::Answered),
             Said::Lone(outcome) => {
                 batch.heard_at_last = inner.channels.heard();
                 let primitive = &mut inner.state.primitive;
@@ -292,7 +286,7 @@ impl<P: Primitive> Line<P> {
         let mut ended = match (ended, said) {
             (Some(ended), _) => ended,
             (None, Said::Value(value)) => self.makes_no_sense(batch, value),
-            (None, Said::Lone(_) | Said::Idle) => self.makes_no_sense(batch, &Value::Nil),
+            (None, Said::Lone(_)) => self.makes_no_sense(batch, &Value::Nil),
         };
         if ended.has_wrong_type(batch.parts() == 1) {
             return Some(ended);
@@ -302,6 +296,18 @@ impl<P: Primitive> Line<P> {
             ended => return Some(ended),
         }
         None
+    }
+
+    /// Whether there is nothing to be seen to, by the answer to a short look; then its callers are told.
+    fn looked(&self, batch: &mut InHand<'_, Self>, value: &Value) -> bool {
+        batch.answered = Instant::now();
+        let mut inner = self.lock();
+        let verdict = inner.state.primitive.looked(batch, value);
+        let ended = verdict.is_some();
+        if let Some(verdict) = verdict {
+            self.arrive(inner, *batch.take(), verdict);
+        }
+        ended
     }
 
     /// Notes what has been answered to `batch`, and tells its callers.

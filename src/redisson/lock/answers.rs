@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::primitive::{Held, Lock, renewed};
 use super::steps::{Answer, Claim, Granted, Known, Reply, Step, StepAnswer};
-use super::under_way::UnderWay;
 use crate::api::Hold;
 use crate::engine::holds::{Count, Term};
 use crate::engine::once::{refused, refused_in_doubt};
@@ -37,21 +36,12 @@ impl Seen {
 }
 
 impl Lock {
-    /// It has looked, and somebody holds the lock: nobody needs to be looked after.
-    pub(super) fn is_held_still(&mut self, batch: &Batch<Self>) -> Verdict<Self> {
-        self.under_way = UnderWay::default();
-        let comes = self.place.is_idle() && self.report(batch).waiting > 0;
-        let look = if comes { Look::Now } else { Look::No };
-        Verdict::new(vec![Reply::Tended], [], look)
-    }
-
     /// Notes what the server has answered to the steps of `batch`; `None` where the word about turns makes no sense.
     pub(super) fn arrive(
         &mut self,
         batch: &Batch<Self>,
         answer: Answer<'_>,
     ) -> Option<Verdict<Self>> {
-        let now = batch.answered;
         let Answer {
             listeners,
             steps: answers,
@@ -60,12 +50,7 @@ impl Lock {
         let served = answers.iter().skip(batch.calls.len()).zip(&batch.asks);
         let served =
             served.filter(|(answer, ask)| !ask.last && matches!(answer, StepAnswer::Taken(..)));
-        let Standing {
-            held: left_to_others,
-            comes,
-            look: tend,
-            ..
-        } = self.place.answered(Said {
+        let standing = self.place.answered(Said {
             listeners,
             word: turn,
             free: answers.iter().any(StepAnswer::sets_free),
@@ -73,8 +58,38 @@ impl Lock {
             waiting: self.report(batch).waiting > served.count(),
             again: batch.unanswered.is_some(),
             sent: batch.departed.timer(),
-            now,
+            now: batch.answered,
         })?;
+        Some(self.settle_all(batch, answers, standing))
+    }
+
+    /// `batch` has only looked, and somebody holds the lock, for `ttl` ms more: nobody needs to be looked after.
+    pub(super) fn is_held_still(&mut self, batch: &Batch<Self>, ttl: i64) -> Verdict<Self> {
+        let comes = self.place.is_idle() && self.report(batch).waiting > 0;
+        let standing = Standing {
+            comes,
+            ..Standing::default()
+        };
+        let ttl = u64::try_from(ttl).ok().map(Duration::from_millis);
+        let busy = batch.asks.iter().map(|_| StepAnswer::Busy(ttl));
+        let answers = [StepAnswer::Tended].into_iter().chain(busy);
+        self.settle_all(batch, answers.collect(), standing)
+    }
+
+    /// Notes what `answers` mean for those who asked, and for what the owners hold.
+    fn settle_all(
+        &mut self,
+        batch: &Batch<Self>,
+        answers: Vec<StepAnswer>,
+        standing: Standing,
+    ) -> Verdict<Self> {
+        let now = batch.answered;
+        let Standing {
+            held: left_to_others,
+            comes,
+            look: tend,
+            ..
+        } = standing;
         let under_way = std::mem::take(&mut self.under_way);
         let forced = answers.contains(&StepAnswer::Forced(true));
         if doubtful(batch) || forced {
@@ -130,14 +145,14 @@ impl Lock {
             // All who wait know when it comes to its end: not all look then.
             ends.map_or(Look::No, |ends| Look::After(ends + self.place.delay(now)))
         };
-        Some(Verdict {
+        Verdict {
             replies,
             grants,
             look,
             stopped: None,
             later: tend.map(|pause| (pause, Step::Tend)),
             owed: None,
-        })
+        }
     }
 
     /// Whether nothing was done, and another sending will do.

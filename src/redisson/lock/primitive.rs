@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::steps::{self, Claim, Granted, Reply, Step};
+use super::steps::{self, Claim, Granted, Known, Reply, Step};
 use super::under_way::UnderWay;
 use crate::config::Config;
 use crate::engine::holds::{Count, Holds, Renewing};
@@ -151,6 +151,19 @@ impl Lock {
     }
 
     /// What the others are to know of those who wait here. Of these one asks; the next one stands in its place then.
+    /// Whether `batch`, under way, does nothing but look after those who have been told that it is their turn, and for whoever stands in line
+    /// itself. Nobody needs to be looked after as long as somebody holds the lock; who holds it itself does not wait.
+    fn only_looks(&self, batch: &Batch<Self>) -> bool {
+        let waits = |(step, known): &(Step, Known)| {
+            matches!(step, Step::Acquire(_)) && known.holds == Count::Held(0)
+        };
+        let tends = matches!(batch.calls.as_slice(), [only] if matches!(only.call, Step::Tend));
+        tends
+            && !batch.doubtful
+            && self.place.tells_nothing()
+            && self.under_way.steps.iter().skip(1).all(waits)
+    }
+
     pub(super) fn report(&self, batch: &Batch<Self>) -> Report {
         let report = Report::of(batch, |claim| claim.since);
         let next = self.next_since.filter(|_| report.named > 0);
@@ -308,13 +321,8 @@ impl Primitive for Lock {
     fn short(&self, batch: &Batch<Self>, wire: &Wire<'_>) -> Option<Short> {
         let now = batch.departed.timer();
         if self.place.reports() {
-            // Nobody needs to be looked after as long as somebody holds the lock.
-            let looks = matches!(*self.under_way.steps, [(Step::Tend, _)]);
-            let looks = looks && !batch.doubtful && self.place.tells_nothing();
-            return looks.then(|| Short::Look {
-                question: Request::Plain(Command::new("EXISTS").key(self.keys.object())),
-                idle: Value::Int(1),
-            });
+            let question = || Request::Plain(Command::new("PTTL").key(self.keys.object()));
+            return self.only_looks(batch).then(|| Short::Look(question()));
         }
         let fenced = batch.doubtful || self.fenced_until.is_some_and(|until| now < until);
         match &*self.under_way.steps {
@@ -340,8 +348,13 @@ impl Primitive for Lock {
         steps::write(&self.under_way.steps, args);
     }
 
-    fn idle(&mut self, batch: &Batch<Self>) -> Option<Verdict<Self>> {
-        Some(self.is_held_still(batch))
+    fn looked(&mut self, batch: &Batch<Self>, value: &Value) -> Option<Verdict<Self>> {
+        match value {
+            // There is no lock.
+            Value::Int(-2) => None,
+            Value::Int(ttl) => Some(self.is_held_still(batch, *ttl)),
+            _ => None,
+        }
     }
 
     fn decode(

@@ -203,11 +203,8 @@ impl Primitive for Permits {
             return None;
         }
         if self.place.reports() {
-            let look = || Short::Look {
-                question: Request::Plain(Command::new("GET").key(self.keys.object())),
-                idle: Value::BulkString(b"0".to_vec()),
-            };
-            return self.only_looks(batch).then(look);
+            let question = || Request::Plain(Command::new("GET").key(self.keys.object()));
+            return self.only_looks(batch).then(|| Short::Look(question()));
         }
         let permits = match batch.steps.lone_call()? {
             Call::Release(permits) => i64::from(permits),
@@ -295,8 +292,9 @@ impl Primitive for Permits {
         self.arrive(batch, answer)
     }
 
-    fn idle(&mut self, batch: &Batch<Self>) -> Option<Verdict<Self>> {
-        Some(self.nothing_is_free(batch))
+    fn looked(&mut self, batch: &Batch<Self>, value: &Value) -> Option<Verdict<Self>> {
+        let nothing = matches!(value, Value::BulkString(text) if text == b"0");
+        nothing.then(|| self.nothing_is_free(batch))
     }
 
     fn decode_lone(&mut self, batch: &Batch<Self>, outcome: Outcome) -> Option<Verdict<Self>> {
