@@ -318,8 +318,36 @@ async fn many_clients_with_one_caller_share() {
     }
 }
 
-/// One question answers all who were there when it was sent, however many they are.
-#[tokio::test]
+/// A client whose callers hand the lock on never leaves it free, and is not told whoever has lost its place beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_loses_its_place_beside_a_client_that_hands_on_has_its_turns() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let hold = Duration::from_millis(1);
+    let mut crowds = Vec::new();
+    for _ in 0..2 {
+        let client = Client::builder(server.url()).safety_interval(2 * LIMIT);
+        let client = client.connect().await.expect("the server runs");
+        crowds.push(LockCrowd::start(&client, 2, Way::Lock, hold));
+    }
+    for _ in 0..8 {
+        for _ in 0..5 {
+            let () = connection.del("redisson_lock_turns:{door}").await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        for crowd in &crowds {
+            let before = crowd.grants();
+            let what = format!("it has its turns behind {before}");
+            until(&what, LIMIT / 6, async || crowd.grants() > before + 5).await;
+        }
+    }
+    for crowd in crowds {
+        crowd.stop().await;
+    }
+}
+
+/// Who has told others looks, where the lock is taken by then, by a plain command.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_told_others_asks_without_a_script_whether_it_is_taken() {
     const CLIENTS: usize = 6;
     let server = RedisServer::start().await;
@@ -348,7 +376,8 @@ async fn who_has_told_others_asks_without_a_script_whether_it_is_taken() {
     assert!(scripts <= 3.5 * done, "{scripts} scripts of {done} grants");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// One question answers all who were there when it was sent, however many they are.
+#[tokio::test]
 async fn who_does_not_wait_is_answered_with_others() {
     const CALLERS: usize = 5000;
     let server = RedisServer::start().await;

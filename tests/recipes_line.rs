@@ -206,8 +206,16 @@ async fn many_waiters_with_a_lower_limit_cost_nothing() {
             many.ignore();
         }
         let () = many.query_async(&mut redis).await.unwrap();
+        let before = (
+            commands(&mut redis, "zrange").await,
+            scripts(&mut redis).await,
+        );
         let held = high.acquire().await.unwrap();
         assert!(high.release(held.id()).await.unwrap());
+        let reads = commands(&mut redis, "zrange").await - before.0;
+        let looks = scripts(&mut redis).await - before.1;
+        // A page of the line has 32 places.
+        assert!(reads <= 20 * looks, "{layout:?}: {reads} in {looks}");
         let before = scripts(&mut redis).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
         let looks = scripts(&mut redis).await - before;

@@ -25,9 +25,9 @@
 --   mine          the patience with this client, which then is not learned, and nobody is far; or nothing
 --   fits          what a client takes of what is left by (want, left), or nothing. Where there is none it
 --                 takes all that it wants
--- What is set before each question, where somebody asks for `first`, or wants more than others:
+-- What is set before each question:
 --   most          how much is free at the most
---   reach         how much may be, soon
+--   reach         how much may be, soon, where somebody asks for `first`
 -- First it is asked who comes before whom, then what is kept for whom; it is closed, and says what is to be seen to.
 --   before(since)             who came by then comes before one who came at `since`
 --   limit(all)                who came by then comes before the next in line; everybody does before one that does not stop the line,
@@ -43,7 +43,7 @@
 -- `own`, of the callers of this client:
 --   waits                     one does; `since`, `want` and `ticket` (the same number for the same caller) are those of the first
 --   stops                     it stops the line
---   others                    there are others of ours
+--   others                    there are others of ours; calls: they are called if nobody stands there
 --   passes                    those are served who came then, or 0
 -- What is known then:
 --   told                      this client looks whether others come
@@ -129,6 +129,7 @@ local Line = LINE and {
     local want, told, patience = string.match(line.most and noted or '', '^(%d+) %d+ (%d+) (%d+) %d+ %d+$')
     if not want then return false end
     want = want + 0
+    if line.fits then return not line.fits(want, line.most) end
     if want > line.most then
       -- The first of those who could use what may be free soon counts.
       local first = want <= line.reach and not line.reached
@@ -305,7 +306,8 @@ local Line = LINE and {
     local comes = line.asks and own.waits
     local kept = line:write(comes)
     -- Who stood in another line, waited when there was none, or came before this client could be counted, is to come.
-    if kept and comes and own.others and line.count == 1 then redis.pcall(line.publish, line.key, 'new' .. line.id) end
+    local empty = comes and line.count == 1 or own.calls and line.count == 0
+    if kept and own.others and empty then redis.pcall(line.publish, line.key, 'new' .. line.id) end
     return kept and left or nil
   end,
 }

@@ -21,8 +21,8 @@
 --   5  the first one's ticket
 --   6  0: this client does not know that it listens, 1: it does, 2: to the line's channel, too, 3: and has heard of others, who need
 --      not listen
---   7  the sum of 1: nobody may pass the first in line, 2: this client looks whether those have come whom it has told, and 4: it stands
---      in line, as it has been told
+--   7  the sum of 1: nobody may pass the first in line, 2: this client looks whether those have come whom it has told, 4: it stands
+--      in line, as it has been told, and 8: it may call others
 --   8  how many were served without Redis meanwhile
 --   9  how many messages of strangers were heard meanwhile
 --   10 its look goes on behind so many who stand in line
@@ -64,7 +64,7 @@ if time and not time.err then
   local clients, named = length_of(LINE), ARGV[first + 2] + 0
   local line = open_line({
     key = LINE, notes = NOTES, publish = ARGV[1], id = CLIENT, now = now, asks = named > 0, since = now - ARGV[first], count = clients,
-    stood = what >= 4, life = '60000', slack = 5000, part = 0.1,
+    stood = what % 8 >= 4, life = '60000', slack = 5000, part = 0.1,
   })
   clients = math.max(1, math.min(ours, clients))
   turn = {
@@ -143,7 +143,7 @@ local function close_turn(total, announces)
   local left = line:close(math.max(0, total - turn.kept), {
     since = turn.refused and head or head + (turn.last - head) * part, want = turn.want or turn.amount or 1,
     ticket = turn.refused and turn.ticket or 0, stops = turn.stops, waits = turn.waiting > turn.served,
-    others = turn.ours > math.max(turn.own - 1, 0), passes = grants > 0 and head or 0,
+    others = turn.ours > math.max(turn.own - 1, 0), calls = what >= 8 and grants > 0, passes = grants > 0 and head or 0,
   })
   local from = 0
   if line.more and left and left > 0 then

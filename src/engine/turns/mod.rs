@@ -14,7 +14,8 @@
 //!
 //! *Alone nobody stands in line.* Who asks while nobody else listens takes what there may have been of a line away, and begins none, unless it has
 //! heard in the last 5 s from somebody who gave permits back: who always finds enough never waits, and would pass for ever whoever does.
-//! Who finds itself alone in line calls the others, each time it asks: `new`. Whoever hears that from another while its callers
+//! Who finds itself alone in line calls the others, each time it asks: `new`. So does, ten times a second, whoever is served while others
+//! listen and nobody stands in line: its callers may go on for ever by themselves. Whoever hears that from another while its callers
 //! wait asks, even if it has just been told that it stands there, as that place may have been lost with the line before; and who begins to wait without having
 //! told so, believing that nobody listens, asks at once whether that is still so.
 //!
@@ -79,7 +80,7 @@
 //! | field `!` | of permits with ids: when the one that was given back last would have ended, in milliseconds; 0 once somebody has taken one |
 //! | field `*` | the counter behind the last script; what strangers are owed; how fast that grows (1/32 to 1; less where permits are kept longer, or they are more than the clients); since when permits are kept for them, or 0; how many they have taken and not announced; for how long permits are kept for them |
 //! | channel `redisson_sc_turns:{name}:<client id>` | `turn`: this client is to come, `own` where it has found that itself; `soon`: it has come among the first three |
-//! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new` and a client's id: that one stands there alone, whoever waits is to come; `all`, it may not be kept: the same; `+` and a client's id: nobody in line can use what that one has set free, or has found free when it looked |
+//! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new` and a client's id: that one stands there alone, or is served while nobody does, whoever waits is to come; `all`, it may not be kept: the same; `+` and a client's id: nobody in line can use what that one has set free, or has found free when it looked |
 //!
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
 //! callers; permits and answers do not depend on it: once-only execution has a key of its own
@@ -118,6 +119,8 @@ const COMPANY: Duration = Duration::from_secs(5);
 const FRESH: Duration = Duration::from_millis(20);
 /// So long those have time to come at least who were told.
 const PATIENCE: Duration = Duration::from_millis(5);
+/// Those who have lost their places are called once in this time at the most.
+const CALLS: Duration = Duration::from_millis(100);
 /// Nobody looks sooner than this again.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(500);
 /// A line that may not be kept is tried again after this.
@@ -151,6 +154,8 @@ pub(crate) struct Turns {
     missed: Option<Instant>,
     /// This client is one of the first of them.
     near: bool,
+    /// When it could call those last who have lost their places.
+    called: Option<Instant>,
     /// How many callers were served without Redis since the last report.
     handed_over: i64,
     /// How many messages of strangers were heard since then.
@@ -309,19 +314,31 @@ impl Turns {
     }
 
     /// Completes what a batch reports; `own` is [`Report::own`].
-    pub(crate) fn report(&mut self, of_waiters: Report, own: u64) -> Report {
+    pub(crate) fn report(&mut self, of_waiters: Report, own: u64, now: Instant) -> Report {
         let stood = self.in_line;
+        let calls = self.calls(now);
         // It leaves with it; if that fails, it is not tried again: who is told in vain is out.
         self.in_line &= of_waiters.waiting > 0;
         Report {
             own,
             looks: self.looking.is_some(),
             stood,
+            calls,
             handed_over: std::mem::take(&mut self.handed_over),
             heard: std::mem::take(&mut self.heard),
             from: self.looking.unwrap_or(0),
             ..of_waiters
         }
+    }
+
+    /// Whether it may call those who have lost their places, which costs a message each time.
+    fn calls(&mut self, now: Instant) -> bool {
+        let recent = |at| now.saturating_duration_since(at) < CALLS;
+        let calls = self.others > 0 && !self.called.is_some_and(recent);
+        if calls {
+            self.called = Some(now);
+        }
+        calls
     }
 
     /// Whether it is to be looked by `now` whether others came: no answer has said that they did. It is asked once.

@@ -256,7 +256,7 @@ impl Place {
         self.tells_nothing = known && nobody_ends && !called;
         self.woken &= of_waiters.named == 0;
         let reports = self.turns.wants_report(now, batch.first_is_known);
-        self.report = reports.then(|| self.turns.report(of_waiters, own));
+        self.report = reports.then(|| self.turns.report(of_waiters, own, now));
     }
 
     /// The keys that the report of the batch needs, behind the object's own.

@@ -31,6 +31,8 @@ pub(crate) struct Report {
     pub(crate) looks: bool,
     /// It stands in line, as it has been told.
     pub(crate) stood: bool,
+    /// If its callers are served while nobody stands in line, it calls those who may have lost their places.
+    pub(crate) calls: bool,
     /// How many callers were served without Redis since the last report.
     pub(crate) handed_over: i64,
     /// How many messages of strangers were heard since then.
@@ -67,6 +69,14 @@ impl Report {
         }
     }
 
+    fn flags(&self) -> i64 {
+        let flags = [self.strict, self.looks, self.stood, self.calls];
+        flags
+            .iter()
+            .rev()
+            .fold(0, |sum, &flag| 2 * sum + i64::from(flag))
+    }
+
     /// As `lua/semaphore/turns.lua` reads it, at the end of the arguments.
     pub(crate) fn write(&self, args: &mut Vec<Arg>) {
         let count = |count: usize| Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));
@@ -77,9 +87,7 @@ impl Report {
             count(self.waiting),
             Arg::Number(self.ticket.cast_signed()),
             Arg::Number(self.own.cast_signed()),
-            Arg::Number(
-                i64::from(self.strict) + 2 * i64::from(self.looks) + 4 * i64::from(self.stood),
-            ),
+            Arg::Number(self.flags()),
             Arg::Number(self.handed_over),
             Arg::Number(self.heard),
             Arg::Number(self.from.into()),

@@ -227,27 +227,27 @@ fn a_look_goes_on_in_another_script_whatever_is_answered_meanwhile() {
     let due = turns.answered(goes_on, false, false, now, now);
     let due = due.expect("a look");
     assert!(due <= now + SHORTEST_PAUSE);
-    let from = turns.report(of_waiters, 2).from;
+    let from = turns.report(of_waiters, 2, now).from;
     assert_eq!(from, 0, "what departs before it looks at the first");
     turns.answered(kept(0), true, true, now, now);
     assert!(turns.is_due(due), "nobody else does");
-    assert_eq!(turns.report(of_waiters, 2).from, 256);
+    assert_eq!(turns.report(of_waiters, 2, now).from, 256);
     let tells_one = verdict("turn:0:5000:1:0:0:300:0:512");
     let next = turns.answered(tells_one, false, false, due, due);
     let next = next.expect("another look");
     assert!(next <= due + SHORTEST_PAUSE, "it waits for nobody");
     assert!(turns.is_due(next));
-    assert_eq!(turns.report(of_waiters, 2).from, 512);
+    assert_eq!(turns.report(of_waiters, 2, now).from, 512);
     turns.answered(kept(0), false, false, next, next);
     let due = due + Duration::from_millis(5);
     assert_eq!(turns.look_at(), Some(due), "it has not seen that one");
     assert!(turns.is_due(due));
-    assert_eq!(turns.report(of_waiters, 2).from, 0);
+    assert_eq!(turns.report(of_waiters, 2, now).from, 0);
     turns.answered(kept(0), false, false, due, due);
     assert_eq!(turns.look_at(), None, "nobody is left");
     turns.may_have_told(due);
     assert!(turns.is_due(due + PATIENCE));
-    assert_eq!(turns.report(of_waiters, 2).from, 0, "it begins anew");
+    assert_eq!(turns.report(of_waiters, 2, now).from, 0, "it begins anew");
 }
 
 #[test]
