@@ -153,7 +153,7 @@ local Line = LINE and {
         line.first_of_all = line.loaded == 1
         return
       end
-      line.places[#line.places + 1] = line:read(id, found[2], redis.pcall('HGET', line.notes, id))
+      line.places[#line.places + 1] = line:read(id, found[2], redis.pcall('HMGET', line.notes, id)[1])
       return
     end
     local ids = redis.pcall('ZRANGE', line.key, first, first + count - 1)
