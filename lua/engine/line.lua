@@ -1,8 +1,8 @@
 -- Purpose: keeps a line of clients that take turns, ordered by arrival; src/engine/turns tells the rule, and what is stored
 -- Counterpart: extension: a part of scripts that serve clients in turn, behind engine/change.lua; it knows nothing of what
 --   they wait for
--- Returns: nothing by itself; it defines PATIENCE, the shortest, `length_of(key)`, and, where there is a `LINE`, `open_line(line)`.
---   Where a part behind it adds `stops` to a line, somebody may stop it
+-- Returns: nothing by itself; it defines PATIENCE, the shortest, `length_of(key)`, and, where there is a `LINE`, `Line`, what all lines
+--   have, and `open_line(line)`. Where a part behind it adds `stops` to that, somebody may stop a line
 -- Publishes: "turn" to "<key>:<client id>" of each whose turn it is, "own" to that of the client that runs this; "new" and its id to "<key>"
 --   by the first in line: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
@@ -53,7 +53,7 @@
 --   first                     who came later needs a look here
 --   gone                      how many have been taken out
 --   more                      what is left may do for those who stand behind the first `loaded`, who have not been looked at
--- All is kept in tables: Redis takes long to make a function that refers to local variables around it.
+-- All is kept in tables: Redis takes long to make a function that refers to local variables around it, and to make a table larger.
 
 local PATIENCE = 5000
 

@@ -1,7 +1,7 @@
 -- Purpose: lets who wants more than is free stop the line for a while, or it would be passed for ever; src/engine/turns has the rule
 --   and its reasons
 -- Counterpart: extension: the part behind engine/line.lua, and before turns.lua
--- Returns: nothing by itself; where there is a `LINE`, it defines `add_stops(line)`, and what it adds to the line is told below
+-- Returns: nothing by itself; where there is a `LINE`, it adds to `Line` what is told below
 -- Publishes: nothing
 -- Repeat-safe: yes, where its caller is
 -- Invariant: one stops the line at a time, and nobody for good
