@@ -126,10 +126,14 @@ local Line = LINE and {
   -- Whether one of whom that is noted is passed anyway: what is free does not do for it, and nobody may stop the line now, or it is far
   -- away, and so is one that comes before it. Most of a long line may be so.
   passes_over = function(line, noted)
-    local want, told, patience = string.match(line.most and noted or '', '^(%d+) %d+ (%d+) (%d+) %d+ %d+$')
+    if not (noted and line.most) then return false end
+    if line.fits then
+      local want = string.match(noted, '^(%d+) ')
+      return want and not line.fits(want + 0, line.most)
+    end
+    local want, told, patience = string.match(noted, '^(%d+) %d+ (%d+) (%d+) %d+ %d+$')
     if not want then return false end
     want = want + 0
-    if line.fits then return not line.fits(want, line.most) end
     if want > line.most then
       -- The first of those who could use what may be free soon counts.
       local first = want <= line.reach and not line.reached
