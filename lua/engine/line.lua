@@ -143,7 +143,7 @@ local Line = LINE and {
     return line.spared and told == '0' and patience + 0 > line.far and line:rests()
   end,
   since_at = function(line, rank) return tonumber(redis.pcall('ZRANGE', line.key, rank, rank, 'WITHSCORES')[2]) or line.now end,
-  -- Reads the next `count` places of the line, but for those that are passed.
+  -- Reads the next `count` places of the line, but for those that are passed. Who stands on a page is read when it is its turn.
   load = function(line, count)
     -- Mostly it is the first: Redis takes long to write a number down.
     local first = line.loaded == 0 and '0' or line.loaded
@@ -157,7 +157,7 @@ local Line = LINE and {
         line.first_of_all = line.loaded == 1
         return
       end
-      line.places[#line.places + 1] = line:read(id, found[2], redis.pcall('HMGET', line.notes, id)[1])
+      line.places[#line.places + 1] = line:read(id, tonumber(found[2]) or line.now, redis.pcall('HMGET', line.notes, id)[1])
       return
     end
     local ids = redis.pcall('ZRANGE', line.key, first, first + count - 1)
@@ -166,7 +166,7 @@ local Line = LINE and {
     for i, id in ipairs(ids) do
       line.loaded = line.loaded + 1
       if not (line.without_me and id == line.id) and not line:passes_over(notes[i]) then
-        line.places[#line.places + 1] = line:read(id, line:since_at(line.loaded - 1), notes[i])
+        line.places[#line.places + 1] = { unread = id, noted = notes[i], rank = line.loaded - 1 + line.gone }
       end
     end
   end,
@@ -178,10 +178,20 @@ local Line = LINE and {
   -- The i-th place, or nothing. So many are read, and so many clients are looked at where some are taken out.
   at = function(line, i)
     local FEW, PAGE, MOST, MOST_LOOKED_AT, places = 4, 32, 256, 1000, line.places
-    while not places[i] and not line.ended and line.loaded < line.from + MOST and #places < MOST_LOOKED_AT do
-      line:load(line.loaded < FEW and 1 or PAGE)
+    while true do
+      while not places[i] and not line.ended and line.loaded < line.from + MOST and #places < MOST_LOOKED_AT do
+        line:load(line.loaded < FEW and 1 or PAGE)
+      end
+      local e = places[i]
+      if not (e and e.unread) then return e end
+      -- Less may be free than when the page was read.
+      if not (line.fits and line:passes_over(e.noted)) then
+        places[i] = line:read(e.unread, line:since_at(e.rank - line.gone), e.noted)
+        return places[i]
+      end
+      i = i + 1
+      line.place = i
     end
-    return places[i]
   end,
 
   -- Takes a client out of the line. What is known of those who are near, or `dead`, is of no use any more.
@@ -279,6 +289,7 @@ local Line = LINE and {
   end,
 
   goes_on = function(line, left, own)
+    if line.fits then line.most = left end
     local e = (left > 0 or line.fits and left > -math.huge) and line:at(line.place)
     return e and not (own.stops and e.since > line.me.since) and (left > 0 or line:part_of(e, left))
   end,
@@ -297,7 +308,7 @@ local Line = LINE and {
       line:at(1)
       -- Not those who have been read along with others.
       for i = 1, line.place do
-        local e = line.places[i]
+        local e = line.places[i] and line:at(i)
         if e and not line.first and not e.gone
           and (e.want <= line.reach or (e.since < own.passes or e.stops > 0) and line:stops(e)) then line.first = e.since end
       end

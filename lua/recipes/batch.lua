@@ -89,7 +89,11 @@ end
 -- What those are due to who came before `instant` is kept for them.
 local function keep_for_those_before(instant)
   local line = batch.line
-  while line and batch.left > 0 and instant > line:limit() do batch.left = batch.left - line:keep(batch.left) end
+  while line and batch.left > 0 do
+    line.most = batch.left
+    if instant <= line:limit() then return end
+    batch.left = batch.left - line:keep(batch.left)
+  end
 end
 
 -- How many of those who wait are served, and when the first came who is not. Under a peer's lock nobody is.
@@ -118,7 +122,6 @@ end
 -- Finds out who is granted a permit, and makes holders of them: the slots they get; or nothing, and why not.
 local function take()
   batch.left = store.room(setting, setting.limit)
-  if batch.line then batch.line.most = batch.left end
   batch.arrival = serve()
   if batch.tries > 0 and not batch.lock then
     -- What those who wait are due to is not for those who only try.
@@ -164,7 +167,6 @@ local function leave_line(waits)
   if (setting.locked or setting.repair) and (batch.served > 0 or goes) then left = math.max(left, 1) end
   -- Without a question or an end it stands where it stood.
   local stays = waits or batch.named == 0 and not goes
-  batch.line.most = math.max(batch.line.most or left, left)
   try(batch.line.close, batch.line, left, {
     waits = stays, since = batch.arrival or setting.now, want = setting.limit, ticket = 0,
   })
