@@ -32,8 +32,8 @@ pub(crate) enum Ending {
     /// The server's answer.
     Answer(Value),
     /// The same, which too few replicas have confirmed, and somebody has gone whom it may have granted something: nobody is to have
-    /// that.
-    Unconfirmed(Value),
+    /// that. And when the sending departed that was answered so.
+    Unconfirmed(Value, Moment),
     /// The server refuses it: nothing took effect.
     Refused(Refusal),
     /// It was never sent, and not all of its callers wait for it any more.
@@ -162,7 +162,7 @@ impl Core {
         let mut first_sent: Option<Moment> = None;
         let mut refused_before = false;
         // It has been carried out, and answered so, but too few replicas have it.
-        let mut unconfirmed: Option<Value>;
+        let mut unconfirmed: Option<(Value, Moment)>;
         let mut backoff = Backoff::new();
         loop {
             // Without a connection the next attempt waits for one anyway.
@@ -193,7 +193,7 @@ impl Core {
                     sent,
                     unconfirmed: answer,
                 } => {
-                    unconfirmed = answer;
+                    unconfirmed = answer.map(|answer| (answer, sent));
                     if unconfirmed.is_some() {
                         self.lag.note(detail.clone());
                     }
@@ -225,9 +225,9 @@ impl Core {
                 // Nobody waits for replicas any more: what was granted was granted to nobody.
                 let somebody = matches!(patience, Patience::Until(_) | Patience::Forever);
                 if (last || !somebody)
-                    && let Some(answer) = unconfirmed.take()
+                    && let Some((answer, sent)) = unconfirmed.take()
                 {
-                    return Ending::Unconfirmed(answer);
+                    return Ending::Unconfirmed(answer, sent);
                 }
                 if patience == Patience::Nobody {
                     request.withdraw();

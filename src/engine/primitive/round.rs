@@ -79,7 +79,7 @@ impl<P: Primitive> Batch<P> {
     /// Notes whether replicas have what the answer to `request` tells of.
     fn confirmed(&mut self, ending: Ending, request: &Request) -> Ending {
         match ending {
-            Ending::Unconfirmed(value) => {
+            Ending::Unconfirmed(value, _) => {
                 self.unconfirmed = request.sequence();
                 Ending::Answer(value)
             }
@@ -212,6 +212,9 @@ impl<P: Primitive> Line<P> {
                 None => self.core.carry_out(&mut request, callers).await,
                 Some(failure) => self.core.carry_on(&mut request, failure, callers).await,
             };
+            if let Ending::Unconfirmed(_, departed) = &ending {
+                sent = *departed;
+            }
             let ending = batch.confirmed(ending, &request);
             let found = match &ending {
                 Ending::Answer(value) => match Answer::read(&envelope::text(value)) {
@@ -242,7 +245,7 @@ impl<P: Primitive> Line<P> {
     fn ended(&self, batch: &mut InHand<'_, Self>, ending: Ending) -> Option<Ended<P>> {
         let waited = batch.unanswered;
         Some(match ending {
-            Ending::Answer(value) | Ending::Unconfirmed(value) => {
+            Ending::Answer(value) | Ending::Unconfirmed(value, _) => {
                 return self.answered(batch, &Said::Value(value));
             }
             Ending::Refused(refusal) => Ended::Failed {
