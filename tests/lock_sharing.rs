@@ -300,17 +300,25 @@ async fn whatever_stands_in_the_line_somebody_has_it() {
     );
 }
 
+async fn clients_of_one_caller(
+    server: &RedisServer,
+    count: usize,
+    hold: Duration,
+) -> Vec<LockCrowd> {
+    let mut crowds = Vec::new();
+    for _ in 0..count {
+        let client = connect(server.url()).await;
+        crowds.push(LockCrowd::start(&client, 1, Way::Lock, hold));
+    }
+    crowds
+}
+
 /// Clients of one caller each, who are all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_clients_with_one_caller_share() {
     const GRANTS: u64 = 480;
     let server = RedisServer::start().await;
-    let hold = Duration::from_millis(1);
-    let mut crowds = Vec::new();
-    for _ in 0..8 {
-        let client = connect(server.url()).await;
-        crowds.push(LockCrowd::start(&client, 1, Way::Lock, hold));
-    }
+    let crowds = clients_of_one_caller(&server, 8, Duration::from_millis(1)).await;
     let all = || crowds.iter().map(LockCrowd::grants).sum::<u64>();
     until("they have been served", LIMIT, async || all() >= GRANTS).await;
     let grants: Vec<u64> = crowds.iter().map(LockCrowd::grants).collect();
@@ -352,17 +360,8 @@ async fn who_loses_its_place_beside_a_client_that_hands_on_has_its_turns() {
 /// Who has told others looks, where the lock is taken by then, by a plain command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_told_others_asks_without_a_script_whether_it_is_taken() {
-    const CLIENTS: usize = 6;
     let server = RedisServer::start().await;
-    let mut clients = Vec::new();
-    for _ in 0..CLIENTS {
-        clients.push(connect(server.url()).await);
-    }
-    let hold = Duration::from_millis(12);
-    let crowds = clients.iter();
-    let crowds: Vec<_> = crowds
-        .map(|client| LockCrowd::start(client, 1, Way::Lock, hold))
-        .collect();
+    let crowds = clients_of_one_caller(&server, 6, Duration::from_millis(12)).await;
     let grants = || crowds.iter().map(LockCrowd::grants).sum::<u64>();
     until("they are at work", LIMIT, async || grants() >= 30).await;
     let mut monitor = Monitor::start(&server).await;

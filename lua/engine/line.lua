@@ -4,7 +4,7 @@
 -- Returns: nothing by itself; it defines PATIENCE, the shortest, `length_of(key)`, and, where there is a `LINE`, `Line`, what all lines
 --   have, and `open_line(line)`. Where a part behind it adds `stops` to that, somebody may stop a line
 -- Publishes: "turn" to "<key>:<client id>" of each whose turn it is, "own" to that of the client that runs this; "new" and its id to "<key>"
---   by the first in line: come, all
+--   by the first in line, or by one that is served while nobody stands there: come, all
 -- Repeat-safe: yes, a repetition puts the client where it is already
 -- Invariant: what is stored decides who comes first, and nothing else; what can't be read counts as missing; both keys
 --   vanish when they have not been used for a while
@@ -184,7 +184,7 @@ local Line = LINE and {
       end
       local e = places[i]
       if not (e and e.unread) then return e end
-      -- Less may be free than when the page was read.
+      -- Less may be free than when the page was read. Where there is `fits`, nobody asks for another place than the next.
       if not (line.fits and line:passes_over(e.noted)) then
         places[i] = line:read(e.unread, line:since_at(e.rank - line.gone), e.noted)
         return places[i]

@@ -138,11 +138,12 @@ end
 local function close_turn(total, announces)
   local line, account, grants = turn.line, turn.account, turn.served + turn.handed_over
   if account then close_account(line, account, total, grants) end
+  local waits = turn.waiting > turn.served
   local head, part = turn.head, math.min(1, turn.served / math.max(1, turn.named - 1))
   walk(total, turn.amount or 1)
   local left = line:close(math.max(0, total - turn.kept), {
     since = turn.refused and head or head + (turn.last - head) * part, want = turn.want or turn.amount or 1,
-    ticket = turn.refused and turn.ticket or 0, stops = turn.stops, waits = turn.waiting > turn.served,
+    ticket = turn.refused and turn.ticket or 0, stops = turn.stops, waits = waits,
     others = turn.ours > math.max(turn.own - 1, 0), calls = what >= 8 and grants > 0, passes = grants > 0 and head or 0,
   })
   local from = 0
@@ -161,7 +162,7 @@ local function close_turn(total, announces)
   turn.sign = line.unheard and '' or '+'
   if not left then return ' turn:off' end
   -- Who comes near the head of the line answers what strangers say from then on.
-  local come, waits = math.max(line.gone, grants > 0 and 1 or 0), turn.waiting > turn.served
+  local come = math.max(line.gone, grants > 0 and 1 or 0)
   local near = (come > 0 or waits or account) and first_three() or {}
   for i = math.max(1, 4 - come), 3 do tell(near[i], 'soon') end
   turn.silent = account and account.overdrawn and left == 0 and not line.unheard and near[2]

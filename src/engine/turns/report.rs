@@ -69,16 +69,10 @@ impl Report {
         }
     }
 
-    fn flags(&self) -> i64 {
-        let flags = [self.strict, self.looks, self.stood, self.calls];
-        flags
-            .iter()
-            .rev()
-            .fold(0, |sum, &flag| 2 * sum + i64::from(flag))
-    }
-
     /// As `lua/semaphore/turns.lua` reads it, at the end of the arguments.
     pub(crate) fn write(&self, args: &mut Vec<Arg>) {
+        let [strict, looks, stood, calls] =
+            [self.strict, self.looks, self.stood, self.calls].map(i64::from);
         let count = |count: usize| Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));
         args.extend([
             Arg::micros(self.head),
@@ -87,7 +81,7 @@ impl Report {
             count(self.waiting),
             Arg::Number(self.ticket.cast_signed()),
             Arg::Number(self.own.cast_signed()),
-            Arg::Number(self.flags()),
+            Arg::Number(strict + 2 * looks + 4 * stood + 8 * calls),
             Arg::Number(self.handed_over),
             Arg::Number(self.heard),
             Arg::Number(self.from.into()),

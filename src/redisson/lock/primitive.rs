@@ -150,7 +150,6 @@ impl Lock {
         self.holds.count(self.keys.object(), owner)
     }
 
-    /// What the others are to know of those who wait here. Of these one asks; the next one stands in its place then.
     /// Whether `batch`, under way, does nothing but look after those who have been told that it is their turn, and for whoever stands in line
     /// itself. Nobody needs to be looked after as long as somebody holds the lock; who holds it itself does not wait.
     fn only_looks(&self, batch: &Batch<Self>) -> bool {
@@ -164,6 +163,7 @@ impl Lock {
             && self.under_way.steps.iter().skip(1).all(waits)
     }
 
+    /// What the others are to know of those who wait here. Of these one asks; the next one stands in its place then.
     pub(super) fn report(&self, batch: &Batch<Self>) -> Report {
         let report = Report::of(batch, |claim| claim.since);
         let next = self.next_since.filter(|_| report.named > 0);
