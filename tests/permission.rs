@@ -728,8 +728,14 @@ async fn asking_when_refused<O, T: Send + 'static>(
         .await
         .unwrap();
     let object = object(&client);
+    let before = scripts(&mut control).await;
     let gone = waits(&object);
     until_subscribers(&mut control, channel, 1).await;
+    // By its digest, which is unknown, and whole: it has found nothing, and the server knows the script from then on.
+    until("it has asked", LIMIT, async || {
+        scripts(&mut control).await >= before + 2
+    })
+    .await;
     gone.abort();
     assert!(gone.await.is_err_and(|error| error.is_cancelled()));
     give.await;
