@@ -101,6 +101,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             inner_hold_unconfirmed(),
         ),
         (
+            "an inner hold is given back without a replica, and its client shuts down meanwhile",
+            shuts_down_unconfirmed(),
+        ),
+        (
             "what has become of a call is asked of a server that has come to be a replica",
             asked_of_a_replica(),
         ),
@@ -494,6 +498,29 @@ fn inner_hold_unconfirmed() -> Plan {
             calls(1000, 0, twice),
             at(1300, What::Part(0, Duration::from_secs(10))),
             at(3000, What::Link(0, cut)),
+        ],
+    )
+}
+
+/// What is left of the lease counts from a sending that the server has answered, not from one that has never departed.
+fn shuts_down_unconfirmed() -> Plan {
+    let lease = Some(Duration::from_secs(1));
+    let twice = Call {
+        lease,
+        nested: Some((lease, false)),
+        ..keeps(LOCK, 300)
+    };
+    let in_haste = Life::ShutDown {
+        drop_callers: false,
+        limit: Some(Duration::from_millis(40)),
+    };
+    plan(
+        with_a_replica(),
+        vec![
+            calls(1000, 0, twice),
+            calls(1100, 1, keeps(LOCK, 10)),
+            at(1200, What::Part(0, Duration::from_millis(800))),
+            at(1900, What::Life(0, in_haste)),
         ],
     )
 }
