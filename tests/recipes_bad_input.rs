@@ -207,6 +207,35 @@ async fn a_slot_of_another_type_is_named() {
     }
 }
 
+/// What nobody of ours can have put there is not called free, and not deleted along with what is held.
+#[tokio::test]
+async fn a_slot_of_another_type_is_not_taken_for_a_free_one() {
+    let mut world = World::new().await;
+    let _: () = world.redis.set("listed:1", "somebody").await.unwrap();
+    for key in ["listed:300", "lock:alone"] {
+        let _: () = world.redis.hset(key, "field", "value").await.unwrap();
+    }
+    let before = snapshot_all(&mut world.redis).await;
+
+    // Its second page.
+    let semaphore = Layout::Slots.make(&world.client, "listed", Shape::new(300));
+    let lock = world.client.string_lock("alone");
+    for (error, key) in [
+        (semaphore.holders().await.unwrap_err(), "listed:300"),
+        (semaphore.release_all().await.unwrap_err(), "listed:300"),
+        (lock.is_locked().await.unwrap_err(), "lock:alone"),
+        (lock.hold_count().await.unwrap_err(), "lock:alone"),
+        (lock.remaining_ttl().await.unwrap_err(), "lock:alone"),
+        (lock.force_unlock().await.unwrap_err(), "lock:alone"),
+    ] {
+        assert!(
+            matches!(&error, Error::WrongType { key: told, .. } if told == key),
+            "{error}"
+        );
+    }
+    assert_eq!(snapshot_all(&mut world.redis).await, before);
+}
+
 /// A release and a try travel together: what stops the one does not stop the other.
 #[tokio::test]
 async fn a_failing_member_fails_alone() {

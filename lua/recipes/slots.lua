@@ -91,10 +91,18 @@ function store.first_end(setting, from)
   return first
 end
 
+-- To MGET, a key of another type is none: where nobody holds a slot it is the server's error.
+local function check_free(first, last)
+  for slot = first, last do
+    if not store.ids[slot] then redis.call('GET', KEYS[3 + slot]) end
+  end
+end
+
 -- A page of the holders, behind the slot `from`: where it ends, and what is known of them.
 function store.list(setting, from)
   local start = (tonumber(from) or 0) + 1
   local last = math.min(start + PAGE - 1, setting.limit)
+  check_free(start, last)
   local list = { last < setting.limit and tostring(last) or '' }
   for slot = start, last do
     if store.ids[slot] then
@@ -113,6 +121,7 @@ function store.holder()
 end
 
 function store.clear(setting)
+  check_free(1, setting.limit)
   local held = setting.limit - store.room(setting, setting.limit)
   redis.call('DEL', unpack(KEYS, 4, 3 + setting.limit))
   store.ids, store.slots = {}, {}

@@ -9,8 +9,8 @@ use crate::transport::{Command, Value};
 
 use super::keys::Typed;
 
-/// An object with more keys is not searched through.
-const MOST_KEYS: usize = 64;
+/// So many keys are asked for at once.
+const PAGE: usize = 64;
 
 impl Core {
     /// `error`, and where it is about a wrong type, which of `keys` has it, and what it holds; the first one if that can't
@@ -20,20 +20,21 @@ impl Core {
             return error;
         };
         let keys = keys();
-        let looked_at = &keys[..keys.len().min(MOST_KEYS)];
         let ask = |(key, _): &Typed| Request::Plain(Command::new("TYPE").key(key));
-        let questions: Vec<_> = looked_at.iter().map(ask).collect();
-        // At once: others wait behind whoever is told.
-        let answers = join_all(questions.iter().map(|question| self.try_once(question))).await;
-        for ((key, expected), answer) in looked_at.iter().zip(answers) {
-            match answer {
-                Ok(Value::SimpleString(found)) if found != *expected && found != "none" => {
-                    let (key, found) = (key.to_string(), Some(found));
-                    return Error::WrongType { name, key, found };
+        'pages: for page in keys.chunks(PAGE) {
+            let questions: Vec<_> = page.iter().map(ask).collect();
+            // Others wait behind whoever is told.
+            let answers = join_all(questions.iter().map(|question| self.try_once(question))).await;
+            for ((key, expected), answer) in page.iter().zip(answers) {
+                match answer {
+                    Ok(Value::SimpleString(found)) if found != *expected && found != "none" => {
+                        let (key, found) = (key.to_string(), Some(found));
+                        return Error::WrongType { name, key, found };
+                    }
+                    Ok(_) => {}
+                    // The user may not ask, or nobody answers.
+                    Err(_) => break 'pages,
                 }
-                Ok(_) => {}
-                // The user may not ask, or nobody answers.
-                Err(_) => break,
             }
         }
         let key = keys.first().map_or(key, |(key, _)| key.to_string());
