@@ -207,6 +207,25 @@ async fn a_slot_of_another_type_is_named() {
     }
 }
 
+/// Whether what is free may be freed is tried where nothing is.
+#[tokio::test]
+async fn what_is_no_slot_is_not_freed_beside_a_release() {
+    let mut world = World::new().await;
+    let semaphore = Layout::Slots.make(&world.client, "beside", Shape::new(2));
+    let mine = semaphore.try_acquire().await.unwrap().expect("free");
+    let _: () = world.redis.hset("beside:2", "field", "value").await.unwrap();
+    // The first one travels alone, and the others wait for it.
+    let (first, released, tried) = tokio::join!(
+        semaphore.release("nobody"),
+        semaphore.release(mine.id()),
+        semaphore.try_acquire()
+    );
+    assert!(!first.unwrap() && released.unwrap());
+    assert_eq!(tried.unwrap().expect("free by then").slot(), Some(1));
+    let field: Option<String> = world.redis.hget("beside:2", "field").await.unwrap();
+    assert_eq!(field.as_deref(), Some("value"));
+}
+
 /// What nobody of ours can have put there is not called free, and not deleted along with what is held.
 #[tokio::test]
 async fn a_slot_of_another_type_is_not_taken_for_a_free_one() {

@@ -48,10 +48,11 @@ function store.take(_, ids, lasting)
   return given
 end
 
--- A slot that is free is freed: whether that may be done, which is the server's error where it may not.
+-- A slot that is free, and no key of another type, is freed: whether that may be done, which is the server's error where it may not.
 function store.may_drop(setting)
   for slot = 1, setting.limit do
-    if not store.ids[slot] then return redis.call('DEL', KEYS[3 + slot]) end
+    local key = KEYS[3 + slot]
+    if not store.ids[slot] and redis.call('PTTL', key) == -2 then return redis.call('DEL', key) end
   end
 end
 
