@@ -3,12 +3,12 @@
 mod layouts;
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use layouts::{Handle, Layout, Shape, others};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use redisson_semaphore::{Client, Error};
+use redisson_semaphore::{Client, Error, Held};
 use support::server::RedisServer;
 use support::snapshot::snapshot_all;
 use support::waiters::until;
@@ -207,13 +207,8 @@ async fn a_slot_of_another_type_is_named() {
     }
 }
 
-/// Whether what is free may be freed is tried where nothing is.
-#[tokio::test]
-async fn what_is_no_slot_is_not_freed_beside_a_release() {
-    let mut world = World::new().await;
-    let semaphore = Layout::Slots.make(&world.client, "beside", Shape::new(2));
-    let mine = semaphore.try_acquire().await.unwrap().expect("free");
-    let _: () = world.redis.hset("beside:2", "field", "value").await.unwrap();
+/// Gives `mine` back beside somebody who tries.
+async fn pass_on(semaphore: &Handle, mine: Held) -> Held {
     // The first one travels alone, and the others wait for it.
     let (first, released, tried) = tokio::join!(
         semaphore.release("nobody"),
@@ -221,7 +216,48 @@ async fn what_is_no_slot_is_not_freed_beside_a_release() {
         semaphore.try_acquire()
     );
     assert!(!first.unwrap() && released.unwrap());
-    assert_eq!(tried.unwrap().expect("free by then").slot(), Some(1));
+    tried.unwrap().expect("one is free")
+}
+
+/// Whether anything may be removed is tried where there is nothing.
+#[tokio::test]
+async fn strange_ids_stay_beside_a_release() {
+    let mut world = World::new().await;
+    for layout in [Layout::Timestamp, Layout::Fair, Layout::Set] {
+        let name = format!("{layout:?}");
+        let semaphore = layout.make(&world.client, &name, Shape::new(3));
+        let mine = semaphore.try_acquire().await.unwrap().expect("free");
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let _: () = match layout {
+            Layout::Set => world.redis.sadd(&name, "").await.unwrap(),
+            _ => {
+                let time = u64::try_from(now.as_millis()).unwrap();
+                world.redis.zadd(&name, "", time).await.unwrap()
+            }
+        };
+        if layout == Layout::Fair {
+            let owners = format!("{name}:owner");
+            let _: () = world.redis.zadd(owners, "", 0).await.unwrap();
+        }
+        let new = pass_on(&semaphore, mine).await;
+        let holders = semaphore.holders().await.unwrap();
+        let mut ids: Vec<_> = holders.iter().map(|one| one.id()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, ["", new.id()]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_slot_is_not_freed_beside_a_release() {
+    let mut world = World::new().await;
+    let semaphore = Layout::Slots.make(&world.client, "beside", Shape::new(2));
+    let mine = semaphore.try_acquire().await.unwrap().expect("free");
+    let _: () = world
+        .redis
+        .hset("beside:2", "field", "value")
+        .await
+        .unwrap();
+    assert_eq!(pass_on(&semaphore, mine).await.slot(), Some(1));
     let field: Option<String> = world.redis.hget("beside:2", "field").await.unwrap();
     assert_eq!(field.as_deref(), Some("value"));
 }

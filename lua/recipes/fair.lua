@@ -102,8 +102,8 @@ function store.take(setting, ids)
   timed, owned = timed + #ids, owned + #ids
 end
 
--- Nothing is removed: whether that may be done, which is the server's error where it may not.
-function store.may_drop() redis.call('ZREM', KEYS[4], '') end
+-- Nobody has this id: whether anything may be removed, which is the server's error where it may not.
+function store.may_drop() redis.call('ZREM', KEYS[4], '\0') end
 
 -- Removes all traces of `ids`; which of them were there.
 function store.drop(_, ids)

@@ -28,8 +28,8 @@ local function holding(ids)
   return held
 end
 
--- Nothing is removed: whether that may be done, which is the server's error where it may not.
-function store.may_drop() redis.call('SREM', KEYS[4], '') end
+-- Nobody has this id: whether anything may be removed, which is the server's error where it may not.
+function store.may_drop() redis.call('SREM', KEYS[4], '\0') end
 
 -- Removes `ids`; which of them held.
 function store.drop(_, ids)

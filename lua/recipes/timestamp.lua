@@ -27,8 +27,8 @@ function store.take(setting, ids)
   times.enter(setting, ids)
 end
 
--- Nothing is removed: whether that may be done, which is the server's error where it may not.
-function store.may_drop() redis.call('ZREM', KEYS[4], '') end
+-- Nobody has this id: whether anything may be removed, which is the server's error where it may not.
+function store.may_drop() redis.call('ZREM', KEYS[4], '\0') end
 
 -- Removes all traces of `ids`; which of them held.
 function store.drop(_, ids)
