@@ -463,6 +463,37 @@ async fn who_releases_looks_whether_one_comes_that_others_have_told() {
     served(waits).await;
 }
 
+/// A client has been told that it is the turn of a caller of its own who has been served otherwise since, and somebody comes.
+#[tokio::test]
+async fn who_comes_last_does_not_take_what_another_of_its_client_was_told_of() {
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    let clients = clients(&server).await;
+    clients[0].drain_permits().await.unwrap();
+    let [gone, waits] = two_ask(&clients, 1);
+    until_in_line(&mut connection, 2).await;
+    let both: Vec<String> = connection.zrange(LINE, 0, -1).await.unwrap();
+    gone.abort();
+    until_in_line(&mut connection, 1).await;
+    let other: Vec<String> = connection.zrange(LINE, 0, -1).await.unwrap();
+    let told = both.iter().find(|id| **id != other[0]).unwrap();
+
+    let now = now(&mut connection).await;
+    let since = (now - 10 * SECOND).to_string();
+    stand(&mut connection, told.as_bytes(), &since).await;
+    let since = (now - SECOND).to_string();
+    stand(&mut connection, other[0].as_bytes(), &since).await;
+    let noted = format!("1 {now} {now} 150000 0 777777");
+    write(&mut connection, told.as_bytes(), noted.as_bytes()).await;
+    let () = connection.set("recorded", 1).await.unwrap();
+    let comes = clients[0].acquire(1);
+    tokio::select! {
+        biased;
+        _ = comes => panic!("it has passed one who has waited for a second"),
+        () = served(waits) => {}
+    }
+}
+
 /// One for whom it does not do stops the line, has asked just now when nothing was free, and freezes. Or it asks in the future, by a
 /// clock that has been set back since.
 #[tokio::test]
@@ -798,10 +829,11 @@ async fn are_told(waiting: [JoinHandle<Result<()>>; 2], mut monitor: Monitor) {
         command.name == "PUBLISH" && command.args[0] == LINE && command.args[1].starts_with('+')
     };
     assert_eq!(commands.iter().filter(called).count(), 0, "all are called");
-    // One finds that something is free, two go on behind it, and each one asks; a few more see to it that those come who were told.
+    // One finds that something is free, two go on behind it, and each one asks; a few more see to it that those come who were told, the
+    // more the slower the machine is.
     let scripts = commands.iter().filter(|command| command.name == "EVALSHA");
     let scripts = scripts.count();
-    assert!((5..=12).contains(&scripts), "{scripts}");
+    assert!((5..=40).contains(&scripts), "{scripts}");
 }
 
 #[tokio::test]

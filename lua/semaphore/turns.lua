@@ -101,8 +101,9 @@ local function due(total, amount, count)
   -- and asks is to be faster.
   local all = line.stands and turn.account and turn.account.contested and total <= before
   if turn.stops then count = 0 end
-  -- What it has been told of need not be looked for, as long as nobody may stop the line.
-  if turn.asked == 0 and line.on_time and count > 0 and total - kept >= amount and (line:leads() or not line:may_stop()) then result = 1 end
+  -- What this caller, and no other of this client, has been told of need not be looked for, as long as nobody may stop the line.
+  local called = line.on_time and line.me.ticket == turn.ticket
+  if turn.asked == 0 and called and count > 0 and total - kept >= amount and (line:leads() or not line:may_stop()) then result = 1 end
   while result < count and total - kept - result * amount >= amount do
     local left = total - kept - result * amount
     local limit = line:limit(all)
