@@ -83,7 +83,7 @@
 //! | channel `redisson_sc_turns:{name}` | heard by all who take part, and counted; `new` and a client's id: that one stands there alone, or is served while nobody does, whoever waits is to come; `all`, it may not be kept: the same; `+` and a client's id: nobody in line can use what that one has set free, or has found free when it looked |
 //!
 //! What is not in this form counts as missing. Deleting all of it, or writing nonsense into it, costs the order of a few
-//! callers; permits and answers do not depend on it: once-only execution has a key of its own
+//! callers, and a script of each client that waits; permits and answers do not depend on it: once-only execution has a key of its own
 //! ([`once`](super::once)). A key of another type in the line's place, or the notes', is deleted by the next who waits. Where the server does not let it be written, or expire, there are no turns, and callers take
 //! what is free; every ten seconds that is tried again. A script reads 256 of a line at the most; where what is free does for none of them, whoever
 //! runs it (for a semaphore or a lock) goes on behind them in another script, at once, and takes nothing meanwhile that is due to those behind. The notes hold
