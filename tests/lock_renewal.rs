@@ -115,12 +115,12 @@ async fn ten_thousand_locks_take_few_calls() {
 #[tokio::test]
 async fn a_server_far_away_answers_in_time() {
     const LOCKS: usize = 2000;
-    const WATCHDOG: Duration = Duration::from_secs(3);
+    const WATCHDOG: Duration = Duration::from_secs(5);
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
     let proxy = Proxy::start(&server).await;
     // One after the other, the calls of a round would take longer than the locks last.
-    proxy.set_round_trip(Duration::from_millis(200));
+    proxy.set_round_trip(Duration::from_millis(400));
     let client = Client::builder(proxy.url())
         .lock_watchdog_timeout(WATCHDOG)
         .connect()
