@@ -105,6 +105,10 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             shuts_down_unconfirmed(),
         ),
         (
+            "two callers each of many clients want the few permits that there are, again and again",
+            two_of_each(),
+        ),
+        (
             "what has become of a call is asked of a server that has come to be a replica",
             asked_of_a_replica(),
         ),
@@ -523,6 +527,22 @@ fn shuts_down_unconfirmed() -> Plan {
             at(1900, What::Life(0, in_haste)),
         ],
     )
+}
+
+/// Whoever comes finds that its client has been told of a permit for one that it has served itself.
+fn two_of_each() -> Plan {
+    const CLIENTS: usize = 60;
+    let mut settings = Settings::plain(CLIENTS, 3);
+    settings.orderly = Some(SEMAPHORE);
+    settings.safety_interval = Duration::from_secs(600);
+    let comes = |caller: usize| {
+        let again = Call {
+            rounds: 10,
+            ..keeps(SEMAPHORE, 2 + caller as u64 * 7 % 9)
+        };
+        calls(1000 + caller as u64 * 3, caller % CLIENTS, again)
+    };
+    plan(settings, (0..2 * CLIENTS).map(comes).collect())
 }
 
 fn lost_for_long() -> Plan {
