@@ -29,7 +29,8 @@ struct Tally {
     held: Duration,
 }
 
-/// Runs the crowd, a caller for each of the semaphores, and answers as the Java peer's `crowd` does; `grants` counts along.
+/// Runs the crowd, a caller for each of the semaphores, and answers as the Java peer's `crowd` does,
+/// with the turns of the caller that had the fewest; `grants` counts along.
 pub(crate) async fn run<S: Semaphore>(
     semaphores: Vec<S>,
     order: Order,
@@ -42,10 +43,11 @@ pub(crate) async fn run<S: Semaphore>(
         callers.spawn(call(semaphore, end, order, Arc::clone(grants)));
     }
     let mut waits = Waits::default();
-    let (mut turns, mut held) = (0.0, Duration::ZERO);
+    let (mut turns, mut least, mut held) = (0.0, f64::INFINITY, Duration::ZERO);
     while let Some(tally) = callers.join_next().await {
         let tally = tally??;
         turns += tally.turns;
+        least = tally.turns.min(least);
         held += tally.held;
         for micros in tally.waits {
             waits.add(micros.into());
@@ -54,6 +56,7 @@ pub(crate) async fn run<S: Semaphore>(
     Ok(json!({
         "acquisitions": waits.count(),
         "inTime": turns,
+        "leastInTime": least,
         "heldMicros": held.as_micros() as u64,
         "waits": waits.to_json(),
         "millis": began.elapsed().as_millis() as u64,

@@ -13,6 +13,8 @@ mod parked;
 mod plain;
 mod serve;
 
+use std::time::Duration;
+
 use crate::Result;
 use crate::contestant::Make;
 
@@ -33,6 +35,15 @@ trait Semaphore: Clone + Send + Sync + 'static {
     fn acquire(&self, permits: u32) -> impl Future<Output = Result<()>> + Send;
 
     fn release(&self, permits: u32) -> impl Future<Output = Result<()>> + Send;
+
+    /// The same, giving up after a while; only where a workload needs it.
+    fn try_acquire(
+        &self,
+        _permits: u32,
+        _wait: Duration,
+    ) -> impl Future<Output = Result<bool>> + Send {
+        async { Err("no such call here".into()) }
+    }
 }
 
 /// Connects so many clients of the contestant called `word` and obeys until standard input ends.

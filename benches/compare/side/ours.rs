@@ -36,4 +36,8 @@ impl Semaphore for RSemaphore {
     async fn release(&self, permits: u32) -> Result<()> {
         Ok(RSemaphore::release(self, permits).await?)
     }
+
+    async fn try_acquire(&self, permits: u32, wait: Duration) -> Result<bool> {
+        Ok(RSemaphore::try_acquire_for(self, permits, wait).await?)
+    }
 }

@@ -65,6 +65,12 @@ impl<S: Side> Server<S> {
                 self.semaphore(name).release(permits(command)?).await?;
                 Ok(Value::Null)
             }
+            Some("tryAcquire") => {
+                let wait = Duration::from_millis(number(command, "waitMs")?);
+                let semaphore = self.semaphore(name);
+                let taken = semaphore.try_acquire(permits(command)?, wait).await?;
+                Ok(json!(taken))
+            }
             Some("crowd") => {
                 let order = Order {
                     permits: permits(command)?,
