@@ -29,10 +29,8 @@ pub(crate) enum Make {
     LeasedPlain,
     /// This crate, with guards that are renewed.
     LeasedGuards,
-    /// This crate, with guards.
+    /// This crate, with guards that are dropped.
     Guards,
-    /// The same, watched.
-    Watched,
 }
 
 impl Make {
@@ -52,7 +50,6 @@ impl Make {
             Make::LeasedPlain => "leased-plain",
             Make::LeasedGuards => "leased-guards",
             Make::Guards => "guards",
-            Make::Watched => "watched",
         }
     }
 }
@@ -81,7 +78,6 @@ pub(crate) enum Contestant {
     /// All callers as futures.
     RedissonLeasedAsync,
     Guards,
-    Watched,
 }
 
 impl Contestant {
@@ -103,7 +99,6 @@ impl Contestant {
             Contestant::Leased => Make::Leased,
             Contestant::LeasedPlain => Make::LeasedPlain,
             Contestant::Guards => Make::Guards,
-            Contestant::Watched => Make::Watched,
         }
     }
 
@@ -140,7 +135,6 @@ impl fmt::Display for Contestant {
             | Contestant::RedissonLeasedSync => "Redisson sync",
             Contestant::RedissonAsync | Contestant::RedissonLeasedAsync => "Redisson async",
             Contestant::Guards => "guards",
-            Contestant::Watched => "watched",
         })
     }
 }

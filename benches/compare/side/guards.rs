@@ -1,4 +1,4 @@
-//! Permits in guards, watched or not: what it costs that they come back when their process dies.
+//! Permits in guards of a default handle, which are dropped: the release is not awaited.
 //!
 //! Each caller has a handle of its own, which keeps what it holds.
 
@@ -9,15 +9,11 @@ use redisson_semaphore::{Client, Permit, RSemaphore};
 use super::{Semaphore, Side};
 use crate::Result;
 
-pub(crate) struct Guards {
-    client: Client,
-    watched: bool,
-}
+pub(crate) struct Guards(Client);
 
 impl Guards {
-    pub(crate) async fn connect(url: &str, watched: bool) -> Result<Guards> {
-        let client = Client::connect(url).await?;
-        Ok(Guards { client, watched })
+    pub(crate) async fn connect(url: &str) -> Result<Guards> {
+        Ok(Guards(Client::connect(url).await?))
     }
 }
 
@@ -25,12 +21,8 @@ impl Side for Guards {
     type Semaphore = Handle;
 
     fn semaphore(&self, name: &str) -> Handle {
-        let semaphore = self.client.semaphore(name);
         Handle {
-            semaphore: match self.watched {
-                true => semaphore.watched(),
-                false => semaphore,
-            },
+            semaphore: self.0.semaphore(name),
             held: Arc::default(),
         }
     }
@@ -51,6 +43,10 @@ impl Semaphore for Handle {
 
     async fn release(&self, _permits: u32) -> Result<()> {
         let held = self.held.lock().expect("no panic under this lock").take();
-        Ok(held.ok_or("it holds nothing")?.release().await?)
+        match held {
+            Some(held) => drop(held),
+            None => return Err("it holds nothing".into()),
+        }
+        Ok(())
     }
 }

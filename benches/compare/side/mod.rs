@@ -71,9 +71,7 @@ pub(crate) async fn serve(word: &str, url: &str, clients: usize) -> Result<()> {
     } else if word == Make::LeasedGuards.word() {
         with(clients, || leased::Guards::connect(url)).await
     } else if word == Make::Guards.word() {
-        with(clients, || guards::Guards::connect(url, false)).await
-    } else if word == Make::Watched.word() {
-        with(clients, || guards::Guards::connect(url, true)).await
+        with(clients, || guards::Guards::connect(url)).await
     } else {
         Err(format!("no such side: {word}").into())
     }
