@@ -47,15 +47,16 @@ type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Value>>>>>;
 impl Program {
     /// Starts the `number`-th process of a make and returns when it is connected to Redis at `url`.
     ///
-    /// It has so many clients; a JVM always has one.
+    /// It has so many clients; a JVM always has one. `core` is the one it is pinned to.
     pub(crate) async fn start(
         make: Make,
         number: usize,
         url: &str,
         clients: u64,
+        core: Option<usize>,
     ) -> Result<Program> {
         let log = directory().join(format!("{}-{number}.log", make.word()));
-        let mut process = command(make, url, clients)?
+        let mut process = command(make, url, clients, core)?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?)
@@ -95,7 +96,7 @@ impl Program {
         self.pid
     }
 
-    /// Sends the process a signal: `STOP`, `KILL`.
+    /// Sends the process a signal: `STOP`, `CONT`, `KILL`.
     pub(crate) fn signal(&self, name: &str) -> Result<()> {
         let mut kill = std::process::Command::new("kill");
         kill.args(["-s", name, &self.pid.to_string()]).status()?;
@@ -142,14 +143,23 @@ async fn deliver(mut output: Output, waiting: Waiting) {
     *waiting.lock().expect("never poisoned") = None;
 }
 
-fn command(make: Make, url: &str, clients: u64) -> Result<Command> {
-    if make == Make::Redisson {
-        let mut command = Command::new("java");
-        command.args(["-cp", &classpath()?, "compat.Peer", "--redis", url]);
-        return Ok(command);
-    }
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args([side::ARGUMENT, make.word(), url, &clients.to_string()]);
+fn command(make: Make, url: &str, clients: u64, core: Option<usize>) -> Result<Command> {
+    let program = match make {
+        Make::Redisson => "java".into(),
+        _ => std::env::current_exe()?,
+    };
+    let mut command = match core {
+        Some(core) => {
+            let mut pinned = Command::new("taskset");
+            pinned.args(["-c", &core.to_string()]).arg(program);
+            pinned
+        }
+        None => Command::new(program),
+    };
+    match make {
+        Make::Redisson => command.args(["-cp", &classpath()?, "compat.Peer", "--redis", url]),
+        _ => command.args([side::ARGUMENT, make.word(), url, &clients.to_string()]),
+    };
     Ok(command)
 }
 

@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 
 use crate::Result;
 use crate::contestant::{Contestant, Make};
+use crate::meter::{self, field, info};
 use crate::program::{Program, directory};
 use crate::report::machine::Machine;
 use crate::settings::Settings;
+use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -22,11 +24,31 @@ pub(crate) struct Stage {
     programs: HashMap<Make, Vec<Arc<Program>>>,
     started: usize,
     server: RedisServer,
+    /// To which all processes are pinned.
+    core: Option<usize>,
 }
 
 impl Stage {
     /// Starts the server; processes are started when they are needed.
     pub(crate) async fn open(settings: Settings) -> Result<Stage> {
+        Stage::open_on(settings, None).await
+    }
+
+    /// The same with the server and all processes on one core; this process stays free.
+    pub(crate) async fn open_pinned(settings: Settings) -> Result<Stage> {
+        let stage = Stage::open_on(settings, Some(0)).await?;
+        let mut redis = stage.redis.clone();
+        let server = info(&mut redis, "server").await?;
+        let pid = field(&server, "process_id").ok_or("no process of the server")?;
+        let mut taskset = std::process::Command::new("taskset");
+        let pinned = taskset.args(["-a", "-c", "-p", "0", pid]).output()?;
+        match pinned.status.success() {
+            true => Ok(stage),
+            false => Err("taskset does not pin the server".into()),
+        }
+    }
+
+    async fn open_on(settings: Settings, core: Option<usize>) -> Result<Stage> {
         std::fs::create_dir_all(directory())?;
         let server = RedisServer::start().await;
         let mut redis = server.connection().await;
@@ -38,6 +60,7 @@ impl Stage {
             programs: HashMap::new(),
             started: 0,
             server,
+            core,
         })
     }
 
@@ -61,16 +84,30 @@ impl Stage {
         Ok(self.programs[&make][..count].to_vec())
     }
 
-    /// A process of its own for somebody who measures memory.
+    /// A process of its own: for measuring memory, or to be killed.
     pub(crate) async fn start(&mut self, make: Make) -> Result<Arc<Program>> {
         self.start_clients(make, 1).await
     }
 
     /// The same with so many clients in the process.
     pub(crate) async fn start_clients(&mut self, make: Make, clients: u64) -> Result<Arc<Program>> {
-        self.started += 1;
         let url = self.server.url();
-        let program = Program::start(make, self.started, &url, clients).await?;
+        self.start_at(make, &url, clients).await
+    }
+
+    /// A process of its own whose way to the server can be interrupted.
+    pub(crate) async fn start_behind_proxy(
+        &mut self,
+        make: Make,
+    ) -> Result<(Arc<Program>, Option<Proxy>)> {
+        let proxy = Proxy::start(&self.server).await;
+        let program = self.start_at(make, &proxy.url(), 1).await?;
+        Ok((program, Some(proxy)))
+    }
+
+    async fn start_at(&mut self, make: Make, url: &str, clients: u64) -> Result<Arc<Program>> {
+        self.started += 1;
+        let program = Program::start(make, self.started, url, clients, self.core).await?;
         Ok(Arc::new(program))
     }
 
@@ -106,6 +143,9 @@ impl Stage {
                 .map(|program| program.call("crowd", fields.clone()));
             futures::future::try_join_all(calls).await?;
         }
+        for program in programs {
+            until_calm(program.pid()).await?;
+        }
         Ok(())
     }
 
@@ -117,6 +157,19 @@ impl Stage {
         drop(programs);
         drop(server);
     }
+}
+
+/// Waits until a process is idle. A warm JVM still compiles in the background, which slows down the first contestant.
+async fn until_calm(pid: u32) -> Result<()> {
+    let (few_micros, pause, times) = (10_000, Duration::from_millis(200), 50);
+    for _ in 0..times {
+        let before = meter::cpu_micros(pid)?;
+        tokio::time::sleep(pause).await;
+        if meter::cpu_micros(pid)? - before <= few_micros {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The fields of the command `crowd`.
