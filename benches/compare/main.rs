@@ -8,11 +8,11 @@
 //! `make figures` measures all, keeps the report as `benches/figures.json`, and fills the guide's chapter of figures from it;
 //! `cargo bench --bench compare -- figures` fills it from a report that is there already.
 //!
-//! `BENCH=quick` takes two minutes instead of ten. `ONLY=text` leaves out the workloads without that text
-//! in their names.
+//! `BENCH=quick` measures for a short time. `ONLY=wake-up,line` runs these workloads only, `ONLY=shared*` all that begin so, and a
+//! name that is none lists them all.
 //!
 //! - [`side`]: what is measured, inside the processes
-//! - [`program`], [`stage`], [`meter`], [`sample`], [`waits`]: the processes from outside, and what they cost
+//! - [`program`], [`stage`], [`meter`], [`sample`], [`watch`], [`waits`]: the processes from outside, and what they cost
 //! - [`workloads`]: what they are made to do
 //! - [`report`]: table, JSON and chart
 //! - [`figures`], [`publish`]: the guide's tables and pictures
@@ -31,6 +31,7 @@ mod stage;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 mod waits;
+mod watch;
 mod workloads;
 
 use std::process::ExitCode;

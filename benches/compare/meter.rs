@@ -42,7 +42,7 @@ impl ServerUse {
         let (mut scripts, mut script_micros, mut commands) = (0, 0, 0);
         for (name, count, micros) in calls {
             commands += count;
-            if matches!(name, "cmdstat_evalsha" | "cmdstat_eval") {
+            if matches!(name, "cmdstat_evalsha" | "cmdstat_eval" | "cmdstat_fcall") {
                 scripts += count;
                 script_micros += micros;
             }

@@ -43,6 +43,8 @@ pub(crate) struct SideSample {
     /// Pairs of acquire and release within the time. A turn that went on behind its end counts in part: where
     /// callers wait long, a caller more or less would be a part of the process's share.
     turns: f64,
+    /// Those of the caller that had the fewest, in one round.
+    least_turns: Option<f64>,
     /// That each caller takes.
     permits: u64,
     /// The sum of all holds within the time.
@@ -112,6 +114,7 @@ impl Sample {
         self.pairs += number("acquisitions")?;
         self.sides.push(SideSample {
             turns: answer["inTime"].as_f64().ok_or("not a crowd's answer")?,
+            least_turns: answer["leastInTime"].as_f64(),
             permits,
             held: Duration::from_micros(number("heldMicros")?),
             cpu_micros,
@@ -146,6 +149,19 @@ impl Sample {
     pub(crate) fn shares(&self) -> Vec<f64> {
         let rate = |side: &SideSample| side.turns / self.time.as_secs_f64();
         self.sides.iter().map(rate).collect()
+    }
+
+    /// Pairs a second of the caller of a process that had the fewest; unknown for a JVM.
+    pub(crate) fn least_caller(&self, side: usize) -> Option<f64> {
+        let turns = self.sides.get(side)?.least_turns?;
+        Some(turns / self.time.as_secs_f64())
+    }
+
+    /// The smallest share of a process, relative to the mean.
+    pub(crate) fn least_share(&self) -> f64 {
+        let shares = self.shares();
+        let mean = self.pairs_per_second() / shares.len().max(1) as f64;
+        shares.into_iter().fold(f64::INFINITY, f64::min) / mean
     }
 
     pub(crate) fn waits(&self) -> Waits {

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) name: &'static str,
-    /// Only workloads with this in their name.
+    /// Only these workloads: names, separated by commas; `fair-*` stands for all that begin so.
     pub(crate) only: Option<String>,
     /// How long a JVM works before it is measured for the first time.
     pub(crate) jvm_warm_up: Duration,
@@ -20,15 +20,15 @@ pub(crate) struct Settings {
     pub(crate) measure: Duration,
     /// One round with several processes, where some wait for seconds.
     pub(crate) measure_shared: Duration,
-    /// How many clients wait for one permit.
+    /// How many clients share one permit.
     pub(crate) clients: &'static [u64],
-    /// How many clients work beside a JVM.
-    pub(crate) clients_beside_jvm: u64,
-    /// How many clients wait where only their looks are measured.
+    /// How many clients wait where only their checks are measured.
     pub(crate) waiting_clients: u64,
-    /// How long permits are held beside whom a large request waits, in milliseconds; and how many such requests.
+    /// How long the permits are held that a large request waits for, in milliseconds; and how many such requests.
     pub(crate) holds_beside_large: &'static [u64],
     pub(crate) large_requests: usize,
+    /// How often a waiting client is lost in each way.
+    pub(crate) lost_waiters: usize,
     /// How long a lock is held for which JVMs wait, too, in milliseconds.
     pub(crate) lock_holds: &'static [u64],
     /// How many wake-ups are measured, half of them in each direction, and how many go before.
@@ -62,11 +62,11 @@ impl Settings {
             rounds: 5,
             measure: Duration::from_millis(600),
             measure_shared: Duration::from_secs(10),
-            clients: &[2, 20, 100, 300, 1000],
-            clients_beside_jvm: 60,
+            clients: &[2, 300, 1000],
             waiting_clients: 1000,
-            holds_beside_large: &[4, 20, 100],
+            holds_beside_large: &[5, 100, 1000],
             large_requests: 3,
+            lost_waiters: 5,
             lock_holds: &[1, 5, 20],
             wake_ups: 2000,
             wake_ups_before: 1000,
@@ -85,10 +85,11 @@ impl Settings {
             rounds: 1,
             measure: Duration::from_millis(400),
             measure_shared: Duration::from_secs(2),
-            clients: &[2, 100],
+            clients: &[300],
             waiting_clients: 300,
-            holds_beside_large: &[20],
+            holds_beside_large: &[5, 100, 1000],
             large_requests: 1,
+            lost_waiters: 1,
             lock_holds: &[5],
             wake_ups: 200,
             wake_ups_before: 100,

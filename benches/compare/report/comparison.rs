@@ -41,7 +41,7 @@ pub(super) fn all(report: &Report) -> Vec<Comparison> {
     ];
     for (group, metric) in groups {
         for workload in &report.workloads {
-            if workload.name != "wake-up" {
+            if !workload.name.starts_with("wake-up") {
                 compare(group, &workload.name, metric, workload.title.clone());
             }
         }

@@ -67,6 +67,14 @@ pub(crate) static SCRIPT_MAX: Metric = metric("script_max_micros", "max", Unit::
 /// Of the callers of a process, compared with those of all.
 pub(crate) static LEAST_SHARE: Metric =
     metric("least_share_of_a_caller", "least share", Unit::Percent);
+/// Of a JVM, compared with an equal share of each client.
+pub(crate) static SHARE_OF_JVM: Metric = metric("share_of_jvm", "JVM's share", Unit::Percent);
+pub(crate) static P99_BY_P50: Metric = metric("wait_p99_by_p50", "p99/p50", Unit::Precise);
+pub(crate) static PART_OF_UNDISTURBED: Metric =
+    metric("part_of_undisturbed", "of undisturbed", Unit::Percent);
+pub(crate) static FIRST_WAIT: Metric = metric("first_wait_micros", "first wait", Unit::Micros);
+pub(crate) static NEXT_WAIT: Metric = metric("next_wait_micros", "next wait", Unit::Micros);
+pub(crate) static PERMITS_LOST: Metric = metric("permits_lost", "permits lost", Unit::Count);
 pub(crate) static PERMIT_USE: Metric = metric("permit_use", "permits held", Unit::Percent);
 pub(crate) static BYTES_PER_WAITER: Metric = metric("bytes_per_waiter", "B/waiter", Unit::Count);
 pub(crate) static SCRIPTS_PER_RELEASE_OF_1: Metric =

@@ -1,11 +1,12 @@
 //! Tables for the terminal.
 
-use super::metric::{Metric, PAIRS_PER_SECOND};
+use super::metric::{Metric, PAIRS_PER_SECOND, WAIT_P50};
 use super::target::{Needed, Target};
 use super::{Row, Workload};
 use crate::figures::numbers::precise;
 
-/// A workload's results; `ours is` says how many times as many pairs a second this crate makes.
+/// A workload's results; `ours is` compares this crate's pairs a second with each row's, or its median wait where no pairs are
+/// counted.
 pub(super) fn of_workload(workload: &Workload) -> String {
     let mut metrics: Vec<&Metric> = Vec::new();
     for (metric, _) in workload.rows.iter().flat_map(|row| &row.numbers) {
@@ -14,7 +15,8 @@ pub(super) fn of_workload(workload: &Workload) -> String {
         }
     }
     let ours = workload.rows.iter().find(|row| row.contestant == "ours");
-    let ours = ours.and_then(|row| row.value(&PAIRS_PER_SECOND));
+    let compared = |row: &Row| row.value(&PAIRS_PER_SECOND).or(row.value(&WAIT_P50));
+    let ours = ours.and_then(compared);
     let shares = workload.rows.iter().any(|row| !row.shares.is_empty());
 
     let mut head = vec![String::new()];
@@ -29,7 +31,7 @@ pub(super) fn of_workload(workload: &Workload) -> String {
             line.push(value.unwrap_or_default());
         }
         if let Some(ours) = ours {
-            line.push(factor(row, ours));
+            line.push(factor(row, compared(row), ours));
         }
         if shares {
             let shares: Vec<_> = row.shares.iter().map(|rate| format!("{rate:.0}")).collect();
@@ -40,20 +42,23 @@ pub(super) fn of_workload(workload: &Workload) -> String {
     format!("{}\n{}", workload.title, aligned(&lines))
 }
 
-fn factor(row: &Row, ours: f64) -> String {
-    match row.value(&PAIRS_PER_SECOND) {
+fn factor(row: &Row, theirs: Option<f64>, ours: f64) -> String {
+    match theirs {
         Some(theirs) if row.contestant != "ours" => format!("x {}", precise(ours / theirs)),
         _ => String::new(),
     }
 }
 
+/// The targets that were measured, and how many were not.
 pub(super) fn of_targets(targets: &[Target]) -> String {
     let mut lines = vec![
         ["target", "needed", "measured", ""]
             .map(str::to_owned)
             .to_vec(),
     ];
-    for target in targets {
+    let (measured, missing): (Vec<&Target>, Vec<_>) =
+        targets.iter().partition(|target| target.measured.is_some());
+    for target in measured {
         let needed = match target.needed {
             Needed::AtLeast(least) => format!(">= {}", precise(least)),
             Needed::AtMost(most) => format!("<= {}", precise(most)),
@@ -61,7 +66,7 @@ pub(super) fn of_targets(targets: &[Target]) -> String {
         let verdict = match target.reached() {
             Some(true) => "reached",
             Some(false) => "NOT REACHED",
-            None => "not measured",
+            None => "",
         };
         let measured = target.measured.map(precise).unwrap_or_default();
         lines.push(vec![
@@ -71,7 +76,10 @@ pub(super) fn of_targets(targets: &[Target]) -> String {
             verdict.to_owned(),
         ]);
     }
-    aligned(&lines)
+    match missing.len() {
+        0 => aligned(&lines),
+        count => format!("{}\n({count} others were not measured)", aligned(&lines)),
+    }
 }
 
 /// The first column to the left, the others to the right.

@@ -11,36 +11,38 @@ use crate::report::{Report, metric};
 use crate::stage::{Stage, crowd_fields};
 use crate::waits::Waits;
 
-pub(crate) const NAME: &str = "turns-large";
+pub(crate) const NAME: &str = "large";
 
 const PERMITS: u64 = 8;
-const SMALL_ONES: u64 = 16;
-/// A request that waits for longer is not served.
-const PATIENCE: Duration = Duration::from_secs(12);
+const SMALL_ONES: u64 = 64;
+/// A request that waits for longer counts as not served.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two requests.
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     report.begin(
         NAME,
-        "8 of 8 permits at once, beside 16 callers of one each in another process",
+        "acquire(8) of 8 beside 64 callers of one each in another process: until it is served",
     );
     for &hold in stage.settings.holds_beside_large {
         let name = format!("bench:{NAME}:{hold}");
         stage.set(&name, PERMITS).await?;
-        // Both are ended then: one may wait for ever.
+        // Both are killed at the end: the request may wait for ever.
         let crowd = stage.start(Ours.make()).await?;
         let single = stage.start(Ours.make()).await?;
         let requests = stage.settings.large_requests;
         let mut fields = crowd_fields(Ours, &name, 1, PATIENCE * 2 * requests as u32);
         fields["holdMicros"] = json!(hold * 1000);
         let mut at_work = Vec::new();
-        for _ in 0..SMALL_ONES {
+        for number in 0..SMALL_ONES {
             let (crowd, fields) = (crowd.clone(), fields.clone());
             let caller = async move { crowd.call("crowd", fields).await.is_ok() };
             at_work.push(tokio::spawn(caller));
-            // In step, they would all release at the same moment.
-            sleep(Duration::from_millis(hold) / PERMITS as u32).await;
+            // Without this the holders would all release at the same moment.
+            if number < PERMITS {
+                sleep(Duration::from_millis(hold) / PERMITS as u32).await;
+            }
         }
         let fields = json!({ "name": name, "permits": PERMITS });
         let (mut waits, mut served) = (Waits::default(), 0);

@@ -41,14 +41,8 @@ struct Line<'a> {
 
 pub(crate) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     let (long, short) = (stage.settings.line, stage.settings.line_of_redisson);
-    report.begin(
-        NAME,
-        &format!(
-            "{} callers wait (Redisson: {})",
-            grouped(long as f64),
-            grouped(short as f64)
-        ),
-    );
+    let (all, fewer) = (grouped(long as f64), grouped(short as f64));
+    report.begin(NAME, &format!("{all} callers wait (Redisson: {fewer})"));
     let entrants = [
         (Contestant::Ours, long),
         (Contestant::Plain, long),

@@ -9,7 +9,7 @@ use crate::sample::{Crowd, Entrant, Sample, measure_each};
 use crate::stage::Stage;
 use crate::waits::Waits;
 
-pub(crate) const NAME: &str = "turns-lock";
+pub(crate) const NAME: &str = "lock-shared";
 
 /// Processes and how many callers each has.
 type Fleet = [(Contestant, u64)];
