@@ -91,17 +91,6 @@ impl Report {
         self.row(workload, contestant)?.value(metric)
     }
 
-    /// The smallest share of a process, as a part of the mean share.
-    fn smallest_share(&self, workload: &str, contestant: &str) -> Option<f64> {
-        let shares = &self.row(workload, contestant)?.shares;
-        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
-        shares
-            .iter()
-            .copied()
-            .reduce(f64::min)
-            .map(|smallest| smallest / mean)
-    }
-
     /// Shows the targets and writes the files.
     pub(crate) fn finish(&self) -> Result<()> {
         let targets = target::all(self);
