@@ -75,13 +75,13 @@ test-servers: setup ## check more of it on other versions of the server (SERVERS
 		REDIS_SERVER=$(CURDIR)/target/servers/{}/redis-server \
 		scripts/test-programs --locked $(addprefix --test ,$(SERVER_TESTS))
 
-bench: setup ## measure against Redisson and a plain client (BENCH=quick: in two minutes)
+bench: setup ## measure against Redisson and a plain client (BENCH=quick: in five minutes; ONLY=wake-up: one workload)
 	cargo bench --locked --bench compare
 
 bench-network: setup ## measure over a cluster, beside redis-rs' client for that, and by TLS
 	cargo run --locked --release --package network
 
-figures: bench ## measure, and fill the guide's figures from it: on a quiet machine, in twelve minutes
+figures: bench ## measure, and fill the guide's figures from it: on a quiet machine, in twenty minutes
 	cargo run --locked --release --package demo > benches/demo.txt
 	cargo bench --locked --bench compare -- figures
 
