@@ -151,7 +151,7 @@ impl Config {
             safety_interval: Duration::from_secs(5),
             local_hand_over: Duration::from_millis(5),
             lock_watchdog_timeout: Duration::from_secs(30),
-            watch_semaphores: false,
+            watch_semaphores: true,
             least_record_life: RECORD_LIFE,
         }
     }

@@ -52,6 +52,7 @@ mod lua;
 pub mod memory;
 #[doc(hidden)]
 pub mod outside;
+mod queue;
 pub mod recipes;
 #[cfg(feature = "redis-rs")]
 mod redis_rs;

@@ -22,12 +22,6 @@ macro_rules! envelope {
         lua!("engine/change", "engine/record", "engine/envelope")
     };
 }
-/// The semaphore's batch, behind what reads its counter.
-macro_rules! semaphore {
-    () => {
-        concat!(turns!(), lua!("semaphore/batch"))
-    };
-}
 /// A recipe's, whose store is kept by `$file`.
 macro_rules! recipe {
     ($($file:literal),+) => {
@@ -53,23 +47,15 @@ pub(crate) const ONCE: &str = lua!(
 );
 pub(crate) const FORGET: &str = lua!("engine/forget");
 
-pub(crate) const SEMAPHORE: &str = concat!(
-    lua!("semaphore/announce"),
-    envelope!(),
-    lua!("semaphore/counter"),
-    semaphore!(),
+pub(crate) const SEMAPHORE: &str = lua!(
+    "semaphore/announce",
+    "queue/record",
+    "semaphore/permits",
+    "queue/queue",
+    "semaphore/jvms",
+    "semaphore/steps"
 );
-/// The same where calls are about permits on record.
-pub(crate) const WATCHED: &str = concat!(
-    lua!("semaphore/announce", "semaphore/held"),
-    envelope!(),
-    lua!("semaphore/counter", "semaphore/holders"),
-    semaphore!(),
-);
-pub(crate) const RECLAIM: &str = lua!("engine/change", "semaphore/announce", "semaphore/reclaim");
-pub(crate) const LONE: &str = lua!("engine/change", "semaphore/announce", "semaphore/lone");
-pub(crate) const SETTLE: &str = lua!("semaphore/settle");
-pub(crate) const NUDGE: &str = lua!("semaphore/nudge");
+pub(crate) const RENEW_GRANTS: &str = lua!("queue/renew");
 
 pub(crate) const LOCK: &str = concat!(
     lua!("semaphore/announce", "engine/change", "lock/state"),

@@ -1,32 +1,35 @@
-//! [`PermitHolder`]: what is on record of one client's permits.
+//! [`PermitHolder`]: what the guards of one client hold.
 
-use std::time::{Duration, SystemTime};
+use std::collections::BTreeMap;
 
-/// What a client holds of a watched semaphore, as far as it is on record.
+/// What the guards of a client hold of a semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermitHolder {
     client_id: String,
     client_name: String,
     permits: u64,
-    since: SystemTime,
 }
 
 impl PermitHolder {
-    /// From how it stands in Redis: `<client id>:<number>`, and `<permits> <milliseconds since 1970> <name>` in the first line. What is not so
-    /// counts as nothing.
-    pub(crate) fn read(holder: &str, entry: &str) -> Self {
-        let line = entry.lines().next().unwrap_or_default();
-        let mut words = line.splitn(3, ' ');
-        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-        let (permits, since) = (number().unwrap_or(0), number().unwrap_or(0));
-        let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(since));
-        let client_id = holder.rsplit_once(':').map_or(holder, |(id, _)| id);
-        PermitHolder {
-            client_id: client_id.to_owned(),
-            client_name: words.next().unwrap_or_default().to_owned(),
-            permits,
-            since: since.unwrap_or(SystemTime::UNIX_EPOCH),
+    /// From the entries in Redis, `<client>:g<ticket>:<permits>:<life>:<name>`; one for each client. What is not so is nothing.
+    pub(crate) fn of<'a>(entries: impl Iterator<Item = &'a str>) -> Vec<Self> {
+        let mut all: BTreeMap<&str, PermitHolder> = BTreeMap::new();
+        for entry in entries {
+            let mut words = entry.splitn(5, ':');
+            let (id, ticket, permits) = (words.next(), words.next(), words.next());
+            let name = words.nth(1).unwrap_or_default();
+            let permits = permits.and_then(|permits| permits.parse::<u64>().ok());
+            let held = ticket.is_some_and(|ticket| ticket.starts_with('g'));
+            if let (Some(id), Some(permits), true) = (id, permits, held) {
+                let holder = all.entry(id).or_insert_with(|| PermitHolder {
+                    client_id: id.to_owned(),
+                    client_name: decoded(name),
+                    permits: 0,
+                });
+                holder.permits += permits;
+            }
         }
+        all.into_values().collect()
     }
 
     /// The [id](crate::Client::id) of the client.
@@ -46,12 +49,35 @@ impl PermitHolder {
     pub fn permits(&self) -> u64 {
         self.permits
     }
+}
 
-    /// Since when, by the server's clock, its guards have held some, with short breaks perhaps.
-    #[must_use]
-    pub fn since(&self) -> SystemTime {
-        self.since
+/// A client's name as it stands in an entry: without white space and what else would end a word of an answer.
+pub(crate) fn encoded(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@/".contains(&byte);
+    let encode = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02x}"),
+    };
+    name.bytes().map(encode).collect()
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let code = rest.strip_prefix('%').and_then(|code| code.get(..2));
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &rest[3..];
+            }
+            None => {
+                bytes.extend(first.to_string().bytes());
+                rest = &rest[first.len_utf8()..];
+            }
+        }
     }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -59,22 +85,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_redis_is_read() {
-        let holder = PermitHolder::read("id:7", "3 1500 a shop");
-        assert_eq!((holder.client_id(), holder.client_name()), ("id", "a shop"));
-        assert_eq!(holder.permits(), 3);
-        let more = PermitHolder::read("id:7", "3 1500 a shop\n0000000000000007 5");
-        assert_eq!(more, holder);
-        let since = SystemTime::UNIX_EPOCH + Duration::from_millis(1500);
-        assert_eq!(holder.since(), since);
-        for odd in [
-            "",
-            "x",
-            "-1 -1",
-            "3",
-            "18446744073709551615 18446744073709551615 x",
-        ] {
-            PermitHolder::read(odd, odd);
+    fn entries_of_one_client_add_up() {
+        let entries = [
+            "one:g1:2:500:a%20shop",
+            "one:g7:3:0:a%20shop",
+            "two:g1:1:500",
+            "two:a3:1:100",
+        ];
+        let holders = PermitHolder::of(entries.into_iter());
+        let seen: Vec<_> = holders
+            .iter()
+            .map(|holder| (holder.client_id(), holder.client_name(), holder.permits()))
+            .collect();
+        assert_eq!(seen, [("one", "a shop", 5), ("two", "", 1)]);
+    }
+
+    #[test]
+    fn any_name_comes_back_and_nonsense_is_nothing() {
+        for name in ["", "a shop", "ä:%,\n", "%"] {
+            assert_eq!(decoded(&encoded(name)), name);
         }
+        for odd in ["", ":", "x:g1", "x:g1:-1:1", "x:g:g:g:%zz", "%"] {
+            assert_eq!(PermitHolder::of([odd].into_iter()), []);
+        }
+        assert_eq!(decoded("%ä%"), "%ä%");
     }
 }

@@ -12,6 +12,7 @@ mod ttl;
 
 pub use answer::Answer;
 pub use holders::PermitHolder;
+pub(crate) use holders::encoded;
 pub(crate) use inherent::{inherent, inherent_leased_semaphore, inherent_lock};
 pub use latch::CountDownLatch;
 pub use leased::{Held, Holder, LeasedPermit, LeasedSemaphore};

@@ -16,10 +16,26 @@ pub const MAX_PERMITS: u32 = i32::MAX as u32;
 /// How long smaller requests may pass a larger one that does not fit, before the line stops for it.
 pub(crate) const PASSING_LIMIT: Duration = Duration::from_secs(5);
 
-/// Under what a guard's permits are on record, as long as that has not ended; hidden in the trait, where nobody can name it.
-#[derive(Debug, Clone, Copy)]
+/// What a guard holds under leases: tickets, and how many permits of each; hidden in the trait, where nobody can name it.
+#[derive(Debug, Clone)]
 pub struct OnRecord {
-    pub(crate) life: u64,
+    pub(crate) parts: Vec<(u64, u32)>,
+}
+
+impl OnRecord {
+    /// Takes so many of the permits out.
+    fn split(&mut self, permits: u32) -> Self {
+        let (mut parts, mut wanted) = (Vec::new(), permits);
+        for (ticket, held) in &mut self.parts {
+            let taken = wanted.min(*held);
+            if taken > 0 {
+                parts.push((*ticket, taken));
+                (*held, wanted) = (*held - taken, wanted - taken);
+            }
+        }
+        self.parts.retain(|(_, held)| *held > 0);
+        OnRecord { parts }
+    }
 }
 
 /// A counting semaphore, wherever its permits are kept. Implemented by this crate alone.
@@ -114,8 +130,8 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn release_detached(&self, permits: u32);
 
-    /// Takes permits for a guard, waiting for `wait` (`None`: for as long as it takes). The inner `None`: they are not on
-    /// record.
+    /// Takes permits for a guard, waiting for `wait` (`None`: for as long as it takes). The inner `None`: they are held
+    /// without a lease.
     #[doc(hidden)]
     async fn take(&self, permits: u32, wait: Option<Duration>) -> Result<Option<Option<OnRecord>>> {
         let taken = match wait {
@@ -126,28 +142,25 @@ pub trait Semaphore: Sealed + Send + Sync + std::fmt::Debug + 'static {
         taken.map(|taken| taken.then_some(None))
     }
 
-    /// Whether they are still on record, and until when. Guards ask for it when they are asked: a share in it for each guard
-    /// would be moved by all threads.
+    /// The leases of what a guard holds.
     #[doc(hidden)]
-    fn lease_of(&self, _record: &OnRecord) -> Option<Lease> {
-        None
+    fn leases_of(&self, _record: &OnRecord) -> Vec<Lease> {
+        Vec::new()
     }
 
-    /// Gives permits back that are on record.
+    /// Gives permits back that are held under leases.
     #[doc(hidden)]
-    async fn release_recorded(&self, permits: u32, _record: &OnRecord) -> Result<()> {
-        self.release(permits).await
+    async fn release_recorded(&self, _record: &OnRecord) -> Result<()> {
+        Ok(())
     }
 
     /// The same without waiting for it.
     #[doc(hidden)]
-    fn release_recorded_detached(&self, permits: u32, _record: &OnRecord) {
-        self.release_detached(permits);
-    }
+    fn release_recorded_detached(&self, _record: &OnRecord) {}
 
-    /// They are not a guard's any more: they go off the record.
+    /// They are not a guard's any more: they stay taken, and their leases end.
     #[doc(hidden)]
-    fn forget_recorded(&self, _permits: u32, _record: &OnRecord) {}
+    fn forget_recorded(&self, _record: &OnRecord) {}
 
     /// [`acquire`](Semaphore::acquire) with a guard that gives the permits back.
     async fn permit(&self, permits: u32) -> Result<Permit> {
@@ -220,7 +233,7 @@ impl Permit {
     /// Only those of a [watched](crate::RSemaphore::watched) semaphore can be.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.lease().is_some_and(|lease| lease.is_lost())
+        self.leases().iter().any(Lease::is_lost)
     }
 
     /// Ends when the permits are lost, by this process's own clock, before anybody else can have them; never for those that
@@ -230,10 +243,12 @@ impl Permit {
     ///
     /// May be dropped and asked again at any time.
     pub async fn lost(&self) {
-        match self.lease() {
-            Some(lease) => lease.lost().await,
-            None => std::future::pending().await,
+        let leases = self.leases();
+        if leases.is_empty() {
+            return std::future::pending().await;
         }
+        let lost = leases.iter().map(|lease| Box::pin(lease.lost()));
+        futures::future::select_all(lost).await;
     }
 
     /// Gives the permits back and waits until that is done.
@@ -249,10 +264,10 @@ impl Permit {
     /// The release is on its way as soon as the future has been polled; a future dropped before that
     /// releases in the background, as dropping the guard does.
     pub async fn release(mut self) -> Result<()> {
-        let (permits, record) = (self.permits, self.record);
+        let (permits, record) = (self.permits, self.record.take());
         let semaphore = Arc::clone(&self.semaphore);
         let release = match &record {
-            Some(record) => semaphore.release_recorded(permits, record),
+            Some(record) => semaphore.release_recorded(record),
             None => semaphore.release(permits),
         };
         // From here on the semaphore's own future carries the release out, even when it is dropped.
@@ -286,7 +301,7 @@ impl Permit {
         Some(Permit {
             semaphore: Arc::clone(&self.semaphore),
             permits,
-            record: self.record,
+            record: self.record.as_mut().map(|record| record.split(permits)),
             held: self.held.split(permits),
         })
     }
@@ -304,22 +319,22 @@ impl Permit {
             self.semaphore.identity() == other.semaphore.identity(),
             "permits of one semaphore cannot be merged with those of another"
         );
-        if let (Some(own), Some(others)) = (&self.record, &other.record)
-            && own.life != others.life
-        {
-            // A later life begins when the earlier one is lost.
-            if own.life < others.life {
-                std::mem::swap(self, &mut other);
-            }
-            return;
+        if self.is_lost() {
+            std::mem::swap(self, &mut other);
         }
-        // A guard of nothing has no record.
-        if self.record.is_none() {
-            self.record = other.record;
+        if other.is_lost() {
+            return;
         }
         let both = (self.permits.checked_add(other.permits)).filter(|both| *both <= MAX_PERMITS);
         self.permits = both.expect("together they are more than a call can give back");
         other.permits = 0;
+        if let Some(more) = other.record.take() {
+            match &mut self.record {
+                Some(record) => record.parts.extend(more.parts),
+                // A guard of nothing has no record.
+                None => self.record = Some(more),
+            }
+        }
         self.held.merge(std::mem::take(&mut other.held));
     }
 
@@ -329,16 +344,15 @@ impl Permit {
     /// on, and do not come back when this process dies. Those that were lost are somebody else's already.
     pub fn forget(mut self) -> u32 {
         let permits = std::mem::take(&mut self.permits);
-        if let Some(record) = &self.record
-            && permits > 0
-        {
-            self.semaphore.forget_recorded(permits, record);
+        if let Some(record) = self.record.take() {
+            self.semaphore.forget_recorded(&record);
         }
         permits
     }
 
-    fn lease(&self) -> Option<Lease> {
-        self.semaphore.lease_of(self.record.as_ref()?)
+    fn leases(&self) -> Vec<Lease> {
+        let record = self.record.as_ref();
+        record.map_or(Vec::new(), |record| self.semaphore.leases_of(record))
     }
 
     fn note_lost(&self) {
@@ -358,7 +372,7 @@ impl Drop for Permit {
             self.note_lost();
         }
         match &self.record {
-            Some(record) => (self.semaphore).release_recorded_detached(self.permits, record),
+            Some(record) => self.semaphore.release_recorded_detached(record),
             None => self.semaphore.release_detached(self.permits),
         }
     }

@@ -287,10 +287,10 @@ impl ClientBuilder {
         self
     }
 
-    /// All semaphores of this client are [watched](crate::RSemaphore::watched): the permits of its guards come back when its
-    /// process dies.
-    pub fn watch_semaphores(mut self) -> Self {
-        self.config.watch_semaphores = true;
+    /// Whether the permits of this client's guards come back when its process dies; they do by default. See
+    /// [watched](crate::RSemaphore::watched).
+    pub fn watch_semaphores(mut self, watch: bool) -> Self {
+        self.config.watch_semaphores = watch;
         self
     }
 

@@ -8,7 +8,6 @@ use tokio::runtime::{EnterGuard, Handle};
 use tokio::sync::{Notify, OnceCell, watch};
 use tokio::time::Instant;
 
-use super::coalesce::Coalescer;
 use super::holds::Holds;
 use super::latest::Latest;
 use super::log::Seldom;
@@ -16,9 +15,7 @@ use super::records::Records;
 use super::refusing::Refusing;
 use super::registry::Registry;
 use super::sent::Sent;
-use super::unheard::Unheard;
 use super::wakeups::Wakeups;
-use super::watchdog::Watchdog;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::outside::{self, Runtime};
@@ -35,18 +32,17 @@ pub(crate) struct Core {
     pub(crate) stats: Arc<Counters>,
     pub(crate) sent: Sent,
     sequence: AtomicU64,
+    /// In microseconds; 0 where it is not known.
+    round_trip: AtomicU64,
     owners: AtomicU64,
     pub(crate) objects: Registry,
     pub(crate) holds: Arc<Holds>,
-    pub(crate) coalescer: Coalescer,
     pub(crate) refusing: Refusing,
     /// What is held could not be renewed.
     pub(crate) not_renewed: Seldom,
     /// What was said of replicas that do not confirm.
     pub(crate) lag: Latest<String>,
     pub(crate) records: Records,
-    pub(crate) unheard: Unheard,
-    pub(crate) watchdog: Arc<Watchdog>,
     client_name: Arc<str>,
     /// How many objects have calls that are not answered yet.
     busy: AtomicUsize,
@@ -102,9 +98,6 @@ impl Core {
     fn new(config: Config, connection: Connection) -> Arc<Self> {
         let wakeups = Wakeups::new(connection.layout(), config.safety_interval);
         let id = outside::uuid().to_string();
-        // In a cluster calls on different semaphores can't share a script, and replicas are waited for in the long form only.
-        let together = !connection.is_cluster() && config.replicas.is_none();
-        let mapped_id = together.then(|| config.name_mapper.try_map(&id)).flatten();
         let client_name = config.client_name.clone().unwrap_or_default().into();
         let core = Arc::new(Core {
             config,
@@ -115,16 +108,14 @@ impl Core {
             stats: Arc::default(),
             sent: Sent::default(),
             sequence: AtomicU64::new(0),
+            round_trip: AtomicU64::new(0),
             owners: AtomicU64::new(FIRST_OWNER),
             objects: Registry::default(),
             holds: Arc::default(),
-            coalescer: Coalescer::new(mapped_id),
             refusing: Refusing::default(),
             not_renewed: Seldom::default(),
             lag: Latest::default(),
             records: Records::default(),
-            unheard: Unheard::default(),
-            watchdog: Arc::default(),
             client_name,
             busy: AtomicUsize::new(0),
             closing: OnceLock::new(),
@@ -154,6 +145,28 @@ impl Core {
     /// The number of the next call or batch: rises within the client, whatever the object.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The first of so many numbers for what the client has in queues: tickets.
+    pub(crate) fn next_sequences(&self, count: u64) -> u64 {
+        self.sequence.fetch_add(count, Ordering::Relaxed) + 1
+    }
+
+    /// How long a script takes from here to the server and back, lately.
+    pub(crate) fn round_trip(&self) -> Duration {
+        Duration::from_micros(self.round_trip.load(Ordering::Relaxed))
+    }
+
+    /// A script has taken so long.
+    pub(crate) fn note_round_trip(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let before = self.round_trip.load(Ordering::Relaxed);
+        let now = if before == 0 {
+            took
+        } else {
+            before - before / 8 + took / 8
+        };
+        self.round_trip.store(now, Ordering::Relaxed);
     }
 
     /// What has become of the calls so far.
@@ -231,7 +244,6 @@ impl Core {
         };
         let finish = async {
             idle().await;
-            self.watch_for_the_last_time().await;
             self.give_all_records_back().await;
             // What was dropped meanwhile is owed, too.
             idle().await;

@@ -11,11 +11,8 @@ impl Core {
             ("busy", self.busy()),
             ("channels", self.wakeups.count()),
             ("holds", self.holds.entries()),
-            ("watched", self.watchdog.count()),
-            ("unheard", self.unheard.count()),
             ("records", unused),
             ("doubted", doubted),
-            ("lanes", self.coalescer.count()),
             ("links", self.connection.count()),
         ]
     }

@@ -42,8 +42,7 @@ impl Core {
 
     /// Deletes what is left, as far as the server is there.
     pub(super) async fn give_all_records_back(&self) {
-        let of_lanes = self.coalescer.take_records();
-        let all = self.by_slot(self.records.take_all().into_iter().chain(of_lanes));
+        let all = self.by_slot(self.records.take_all());
         let requests: Vec<_> = self.together(&all).map(forget).collect();
         let send = |request| async move { self.try_once(&request).await };
         let each = requests.into_iter().map(send);

@@ -23,7 +23,6 @@ pub(crate) struct Keys {
     /// Keys that its scripts need besides, and that say nothing of whether it exists.
     beside: Vec<Typed>,
     turns: Option<TurnKeys>,
-    holders: Option<HolderKeys>,
     flaw: Option<&'static str>,
 }
 
@@ -36,15 +35,6 @@ pub(crate) struct TurnKeys {
     pub(crate) notes: Arc<str>,
     /// Where this client is told that its turn has come.
     pub(crate) own_channel: Arc<str>,
-}
-
-/// Where it is on record which client holds how many permits.
-#[derive(Debug, Clone)]
-pub(crate) struct HolderKeys {
-    /// Who holds how many, since when.
-    pub(crate) held: Arc<str>,
-    /// Until when each is believed alive.
-    pub(crate) alive: Arc<str>,
 }
 
 impl Keys {
@@ -67,7 +57,6 @@ impl Keys {
             parts: Vec::new(),
             beside: Vec::new(),
             turns: None,
-            holders: None,
         }
     }
 
@@ -104,7 +93,7 @@ impl Keys {
     }
 
     /// The same, and a key beside it, which holds the type `kind`.
-    pub(crate) fn with_beside(mut self, key: String, kind: &'static str) -> Self {
+    pub(crate) fn with_beside(mut self, key: impl Into<Arc<str>>, kind: &'static str) -> Self {
         self.beside.push((key.into(), kind));
         self
     }
@@ -141,20 +130,6 @@ impl Keys {
         self.turns.as_ref()
     }
 
-    /// The same, and the keys where the holders of permits are on record.
-    pub(crate) fn with_holders(mut self, held: String, alive: String) -> Self {
-        self.holders = Some(HolderKeys {
-            held: held.into(),
-            alive: alive.into(),
-        });
-        self
-    }
-
-    /// Where the holders of permits are on record; see `engine::watchdog`.
-    pub(crate) fn holders(&self) -> Option<&HolderKeys> {
-        self.holders.as_ref()
-    }
-
     /// Those that come first in a script of the object.
     pub(crate) fn own(&self) -> [&Arc<str>; 3] {
         [&self.record, &self.object, &self.channel]
@@ -171,10 +146,6 @@ impl Keys {
         if let Some(turns) = &self.turns {
             all.push((Arc::clone(&turns.line), "zset"));
             all.push((Arc::clone(&turns.notes), "hash"));
-        }
-        if let Some(holders) = &self.holders {
-            all.push((Arc::clone(&holders.held), "hash"));
-            all.push((Arc::clone(&holders.alive), "zset"));
         }
         all
     }

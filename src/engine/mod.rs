@@ -7,12 +7,11 @@
 //! ```
 //!
 //! One [`primitive::Line`] stands for one object in Redis; it has at most one script in flight, so the calls
-//! of one client on one object keep their order. Lone calls of many lines travel together ([`coalesce`]). Who carries the scripts out is told in [`drive`].
+//! of one client on one object keep their order. Who carries the scripts out is told in [`drive`].
 
 pub(crate) mod answer;
 mod ask;
 pub(crate) mod call;
-pub(crate) mod coalesce;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod drive;
@@ -34,10 +33,9 @@ pub(crate) mod renewal;
 pub(crate) mod request;
 pub(crate) mod sent;
 pub(crate) mod sync;
+pub(crate) mod timer;
 pub(crate) mod turns;
-pub(crate) mod unheard;
 pub(crate) mod wakeups;
-pub(crate) mod watchdog;
 mod window;
 pub(crate) mod wrong_type;
 

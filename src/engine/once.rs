@@ -13,8 +13,6 @@
 //! A request that was sent and not answered is asked about, or repeated, even when none of its callers waits any more:
 //! only its answer tells what has to be given back. That ends half a record's life after the first
 //! sending, by whichever clock says that it is over, as the record must outlive every repetition.
-//!
-//! Lone calls that travel together ([`coalesce`](super::coalesce)) are not repeated but asked about.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,21 +3,29 @@
 //! Redisson derives every name from the mapped name `R`: with a prefix, `prefix:{R}`, or `prefix:R` where
 //! `R` contains a `{` already; with a suffix, `{R}:suffix` or `R:suffix`. In a cluster the braces keep all keys of an object in one slot.
 
+use std::sync::Arc;
+
 use crate::config::NameMapper;
 use crate::engine::keys::Keys;
+use crate::queue::QueueKeys;
 
-/// The names of a semaphore.
-pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> Keys {
+/// The names of a semaphore, and of its queue.
+pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> (Keys, QueueKeys) {
     let object = mapper.map(name);
     let channel = prefixed("redisson_sc", &object);
     let record = format!("{}:{client_id}", beside("redisson_sc_once", &object));
-    let line = beside("redisson_sc_turns", &object);
-    let notes = beside("redisson_sc_turns_notes", &object);
-    let held = beside("redisson_sc_held", &object);
-    let alive = beside("redisson_sc_alive", &object);
-    Keys::new(name, object, "string", channel, record)
-        .with_turns(line, notes, client_id)
-        .with_holders(held, alive)
+    let queue = beside("redisson_sc_queue", &object);
+    let queue = QueueKeys {
+        grants: beside("redisson_sc_grants", &object).into(),
+        notes: beside("redisson_sc_notes", &object).into(),
+        own_channel: format!("{queue}:{client_id}").into(),
+        queue: queue.into(),
+    };
+    let keys = Keys::new(name, object, "string", channel, record)
+        .with_beside(Arc::clone(&queue.queue), "zset")
+        .with_beside(Arc::clone(&queue.grants), "zset")
+        .with_beside(Arc::clone(&queue.notes), "hash");
+    (keys, queue)
 }
 
 /// The names of a lock. Beside it stands the counter of fencing tokens.
@@ -92,25 +100,24 @@ mod tests {
     use crate::error::Error;
 
     fn keys(name: &str) -> Keys {
-        of_semaphore(name, &NameMapper::default(), "id")
+        of_semaphore(name, &NameMapper::default(), "id").0
     }
 
     #[test]
     fn names_are_derived_as_redisson_does() {
         assert_eq!(&**keys("seats").channel(), "redisson_sc:{seats}");
         assert_eq!(&**keys("seats").record(), "redisson_sc_once:{seats}:id");
-        assert_eq!(
-            keys("seats").turns().map(|keys| &*keys.line),
-            Some("redisson_sc_turns:{seats}")
-        );
-        assert_eq!(
-            keys("{seats}").turns().map(|keys| &*keys.line),
-            Some("redisson_sc_turns::{seats}")
-        );
+        for (name, queue) in [("seats", ":{seats}"), ("{seats}", "::{seats}")] {
+            let (_, keys) = of_semaphore(name, &NameMapper::default(), "id");
+            assert_eq!(&*keys.queue, format!("redisson_sc_queue{queue}"));
+            assert_eq!(&*keys.own_channel, format!("redisson_sc_queue{queue}:id"));
+            assert_eq!(&*keys.grants, format!("redisson_sc_grants{queue}"));
+            assert_eq!(&*keys.notes, format!("redisson_sc_notes{queue}"));
+        }
         assert_eq!(&**keys("a{b}c").channel(), "redisson_sc:a{b}c");
         assert_eq!(keys("{seats}").channel(), keys("seats").channel());
         assert_eq!(&**keys("{seats}").record(), "redisson_sc_once::{seats}:id");
-        let mapped = of_semaphore("seats", &NameMapper::prefix("app:"), "id");
+        let (mapped, _) = of_semaphore("seats", &NameMapper::prefix("app:"), "id");
         assert_eq!(&**mapped.object(), "app:seats");
         assert_eq!(&**mapped.channel(), "redisson_sc:{app:seats}");
         assert_eq!(mapped.name(), "seats");

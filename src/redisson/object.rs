@@ -355,6 +355,29 @@ impl<L: Commands> Object<'_, L> {
         self.line.core().call(call, pin!(Some(sending))).await
     }
 
+    /// A command that changes nothing: the texts that it answers with.
+    pub(crate) async fn read_texts(
+        &self,
+        operation: &'static str,
+        command: Command,
+    ) -> Result<Vec<String>> {
+        let texts = |value| match value {
+            Value::Nil => Ok(Vec::new()),
+            Value::Array(items) => items
+                .into_iter()
+                .map(|item| match item {
+                    Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                    other => Err(self.unexpected(operation, &other)),
+                })
+                .collect(),
+            other => Err(self.unexpected(operation, &other)),
+        };
+        self.line.keys().check()?;
+        let request = Request::Plain(command);
+        self.send(operation, Dropped::Harmless, request, texts)
+            .await
+    }
+
     fn unexpected(&self, operation: &'static str, value: &Value) -> Error {
         Error::Server {
             name: self.line.keys().name().to_owned(),

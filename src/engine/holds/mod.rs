@@ -222,6 +222,16 @@ impl Holds {
         }
     }
 
+    /// What `owner` holds is known by the name `new` from now on, and not renewed until it is [kept](Holds::keep) again.
+    pub(crate) fn rename(&self, object: &Arc<str>, owner: &str, new: &Arc<str>) {
+        let mut state = self.lock();
+        if let Some(mut holding) = state.take(object, owner) {
+            holding.owner = Arc::clone(new);
+            holding.set_term(Term::Limited(holding.renewing.lease));
+            state.insert(object, holding);
+        }
+    }
+
     /// The server says, in answer to the step that departed as `step`, that what `owner` holds ends at `until`. It is remembered for a
     /// while, though nobody keeps it.
     pub(crate) fn ends(

@@ -57,7 +57,7 @@ mod pending;
 mod round;
 mod row;
 mod state;
-mod timer;
+
 mod waiters;
 
 #[cfg(test)]
@@ -74,7 +74,6 @@ pub(crate) use envelope::{Wire, alone};
 pub(crate) use line::Line;
 pub(crate) use round::Short;
 
-use super::coalesce::Outcome as LoneOutcome;
 use super::few::Few;
 use super::keys::Keys;
 use super::request::{Arg, Request};
@@ -228,15 +227,6 @@ pub(crate) trait Primitive: Sized + Send + 'static {
 
     /// What the answer to a short look says of `batch`; nothing where something is to be seen to.
     fn looked(&mut self, _batch: &Batch<Self>, _value: &Value) -> Option<Verdict<Self>> {
-        None
-    }
-
-    /// What the answer to a lone call says of `batch`, which is one.
-    fn decode_lone(
-        &mut self,
-        _batch: &Batch<Self>,
-        _outcome: LoneOutcome,
-    ) -> Option<Verdict<Self>> {
         None
     }
 

@@ -14,7 +14,6 @@ use super::state::Task;
 use super::{Batch, Line, Look, Primitive, Verdict};
 use crate::clock::Moment;
 use crate::engine::answer;
-use crate::engine::coalesce::{Fate, FirstAttempt, LoneCall, Outcome, Question};
 use crate::engine::command::{Command, Commands};
 use crate::engine::drive::{Driver, Round, Rounds};
 use crate::engine::in_hand::{Carries, InHand};
@@ -35,14 +34,6 @@ pub(crate) enum Short {
     /// A question, for a batch that only looks, whose answer may say that there is nothing to be [seen to](Primitive::looked). Whatever else
     /// is answered, or nothing, leads to the other form.
     Look(Request),
-    /// A call that travels together with those on [other objects](crate::engine::coalesce).
-    Lone(LoneCall),
-}
-
-/// What has been answered to a batch.
-enum Said {
-    Value(Value),
-    Lone(Outcome),
 }
 
 /// How a batch has ended.
@@ -97,16 +88,12 @@ impl<P: Primitive> Line<P> {
     ) {
         let mut batch = InHand::new(self, batch);
         let began = Instant::now();
-        // A lone call waits for others before it is sent, and what it is granted is given back where its caller has gone.
-        let lone = matches!(short, Some(Short::Lone(_)));
-        let mut departing = Some(departing).filter(|_| !lone);
+        let mut departing = Some(departing);
         let mut first = None;
         // What is rare has a future of its own: this one is made, and moved, for every call.
         let ended = match short {
             Some(Short::Script(usual)) => match self.core.try_for_callers(&usual).await {
-                Ok(value) if envelope::is_done(&value) => {
-                    Some(self.answered(&mut batch, &Said::Value(value)))
-                }
+                Ok(value) if envelope::is_done(&value) => Some(self.answered(&mut batch, &value)),
                 Ok(_) => None,
                 // What it has done is asked for in the other form.
                 Err(failure) => {
@@ -119,20 +106,6 @@ impl<P: Primitive> Line<P> {
                 Err(failure) => {
                     first = Some(failure.without_answer());
                     None
-                }
-            },
-            Some(Short::Lone(call)) => match self.core.first_attempt_together(call).await {
-                FirstAttempt::Answered(outcome) => {
-                    Some(self.answered(&mut batch, &Said::Lone(outcome)))
-                }
-                FirstAttempt::NotDone => None,
-                FirstAttempt::Failed(failure) => {
-                    first = Some(failure);
-                    None
-                }
-                FirstAttempt::Lost(failure, question) => {
-                    let lost = self.ask_for(&mut batch, failure, question, began);
-                    Some(Box::pin(lost).await)
                 }
             },
             None => None,
@@ -149,33 +122,6 @@ impl<P: Primitive> Line<P> {
                 ended = Box::pin(self.explained(ended)).await;
             }
             self.settle(*batch.take(), ended);
-        }
-    }
-
-    /// Asks what has become of `batch`, a lone call whose answer was lost.
-    async fn ask_for(
-        &self,
-        batch: &mut InHand<'_, Self>,
-        failure: Failure,
-        question: Question,
-        began: Instant,
-    ) -> Option<Ended<P>> {
-        let callers = |trouble: &Trouble<'_>| self.tell_impatient(batch, trouble, began);
-        let mut request = question.request(&self.core);
-        let ending = self.core.carry_on(&mut request, failure, callers).await;
-        match batch.confirmed(ending, &request) {
-            Ending::Answer(value) => match question.read(&value) {
-                Fate::Answered(outcome) => self.answered(batch, &Said::Lone(outcome)),
-                Fate::NotDone => Some(Ended::NotDone),
-                Fate::Unknown => {
-                    batch.unanswered = Some(began.elapsed());
-                    Some(self.makes_no_sense(batch, &value))
-                }
-            },
-            ending => {
-                batch.unanswered = Some(began.elapsed());
-                self.ended(batch, ending)
-            }
         }
     }
 
@@ -246,7 +192,7 @@ impl<P: Primitive> Line<P> {
         let waited = batch.unanswered;
         Some(match ending {
             Ending::Answer(value) | Ending::Unconfirmed(value, _) => {
-                return self.answered(batch, &Said::Value(value));
+                return self.answered(batch, &value);
             }
             Ending::Refused(refusal) => Ended::Failed {
                 error: refused(self.name(), &refusal),
@@ -271,26 +217,14 @@ impl<P: Primitive> Line<P> {
         }
     }
 
-    /// Reads what is `said` of `batch`, and tells its callers; how it has ended, if there is more to it.
-    fn answered(&self, batch: &mut InHand<'_, Self>, said: &Said) -> Option<Ended<P>> {
+    /// Reads what `value` says of `batch`, and tells its callers; how it has ended, if there is more to it.
+    fn answered(&self, batch: &mut InHand<'_, Self>, value: &Value) -> Option<Ended<P>> {
         batch.answered = Instant::now();
         let mut inner = self.lock();
-        let ended = match said {
-            Said::Value(value) => self.read(&mut inner, batch, value),
-            Said::Lone(outcome) => {
-                batch.heard_at_last = inner.channels.heard();
-                let primitive = &mut inner.state.primitive;
-                let verdict = primitive.decode_lone(batch, *outcome);
-                verdict.map(Ended::Answered)
-            }
-        };
+        let ended = self.read(&mut inner, batch, value);
         // Where it leads to nothing but what replicas do not have, that of the next one must be confirmed, whatever it changes.
         inner.state.doubtful |= batch.unconfirmed.is_some();
-        let mut ended = match (ended, said) {
-            (Some(ended), _) => ended,
-            (None, Said::Value(value)) => self.makes_no_sense(batch, value),
-            (None, Said::Lone(_)) => self.makes_no_sense(batch, &Value::Nil),
-        };
+        let mut ended = ended.unwrap_or_else(|| self.makes_no_sense(batch, value));
         if ended.has_wrong_type(batch.parts() == 1) {
             return Some(ended);
         }

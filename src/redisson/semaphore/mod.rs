@@ -5,20 +5,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-mod answers;
-mod calls;
-mod crowd;
-mod hand_over;
-mod nudge;
+mod call;
 mod object;
-mod permits;
-mod primitive;
-mod record;
-mod steps;
 mod watched;
 
-use calls::{Call, Grant, Reply, Want};
-use permits::Permits;
+use call::{Call, Permits};
 
 use super::names;
 use crate::api::{
@@ -26,10 +17,10 @@ use crate::api::{
 };
 use crate::engine::call::{Dropped, Wait};
 use crate::engine::command::Commands;
-use crate::engine::primitive::Line;
 use crate::engine::{self, Core};
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::queue::{Call as _, Grant, Object, Outcome, Want};
 use crate::stats::{Counters, What};
 
 /// A counting semaphore shared with Java's `RSemaphore` of the same name.
@@ -96,16 +87,16 @@ use crate::stats::{Counters, What};
 ///   refused.
 #[derive(Clone)]
 pub struct RSemaphore {
-    line: Arc<Line<Permits>>,
-    /// The permits of its guards are on record.
+    line: Arc<Object<Permits>>,
+    /// Its guards hold their permits under leases.
     watched: bool,
 }
 
 impl RSemaphore {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
-        let keys = names::of_semaphore(name, &core.config.name_mapper, core.id());
+        let (keys, queue) = names::of_semaphore(name, &core.config.name_mapper, core.id());
         RSemaphore {
-            line: Permits::line(core, keys),
+            line: Object::of(core, keys, queue),
             watched: core.config.watch_semaphores,
         }
     }
@@ -114,19 +105,6 @@ impl RSemaphore {
     #[must_use]
     pub fn name(&self) -> &str {
         self.line.keys().name()
-    }
-
-    /// The same semaphore, without turns between processes: this client takes what it can get.
-    ///
-    /// By default the callers of all clients of this crate are served in the order of their arrival, to within some
-    /// milliseconds, and JVMs get their share. Without that, a client with many callers hands its permits round among
-    /// them and may keep everybody else waiting for as long as it is busy; it saves some scripts, and the line in
-    /// `redisson_sc_turns:{name}`. It holds for all handles that this client has of the semaphore, those made
-    /// later included, until the last one is dropped. Others treat the client as they treat a JVM.
-    #[must_use]
-    pub fn without_turns(self) -> Self {
-        self.line.change(Permits::without_turns);
-        self
     }
 
     /// Sets the number of permits if the semaphore does not exist; `true` for the caller who did.
@@ -284,7 +262,7 @@ impl RSemaphore {
     ///
     /// Redis: `GET name`. Redisson: `availablePermits()`.
     pub async fn available_permits(&self) -> Result<i64> {
-        self.run(Call::Available).await
+        self.object().read("available_permits", "GET").await
     }
 
     /// [`acquire`](Self::acquire) with a guard that gives the permits back.
@@ -318,21 +296,22 @@ impl RSemaphore {
     async fn granted(
         &self,
         permits: u32,
-        recorded: bool,
+        leased: bool,
         wait: Option<Duration>,
     ) -> Result<Option<Grant>> {
         let tries = wait == Some(Duration::ZERO);
+        let want = Want {
+            amount: permits,
+            leased,
+        };
         let taking = async {
-            if !tries {
-                return self.line.wait(Want::new(permits, recorded), wait).await;
-            }
-            let call = match recorded {
-                true => Call::TryTake(permits),
-                false => Call::TryAcquire(permits),
+            let outcome = match tries {
+                true => self.line.call(Call::Try(want)).await?,
+                false => self.line.wait(want, wait).await?,
             };
-            Ok(match self.line.call(call).await? {
-                Reply::Granted(grant) => Some(grant),
-                Reply::Number(_) => None,
+            Ok(match outcome {
+                Outcome::Granted(grant) => Some(grant),
+                Outcome::Number(_) | Outcome::InVain | Outcome::Text(_) => None,
             })
         };
         let name = if tries { "try_acquire" } else { "acquire" };
@@ -367,13 +346,12 @@ impl RSemaphore {
         self.line.keys().check()?;
         let dropped = match call {
             call if call.is_owed() => Dropped::CarriedOut,
-            Call::Available => Dropped::Harmless,
             _ => Dropped::Withdrawn,
         };
         let calling = async {
             Ok(match self.line.call(call).await? {
-                Reply::Number(number) => number,
-                Reply::Granted(_) => 1,
+                Outcome::Number(number) => number,
+                Outcome::Granted(_) | Outcome::InVain | Outcome::Text(_) => 1,
             })
         };
         let named = self.named(call.name(), Wait::No, dropped);
@@ -413,20 +391,20 @@ semaphore_by_inherent_methods!(RSemaphore {
         self.take(permits, wait).await
     }
 
-    fn lease_of(&self, record: &OnRecord) -> Option<Lease> {
-        Some(self.lease_of(record))
+    fn leases_of(&self, record: &OnRecord) -> Vec<Lease> {
+        self.leases_of(record)
     }
 
-    async fn release_recorded(&self, permits: u32, record: &OnRecord) -> Result<()> {
-        self.release_recorded(permits, record).await
+    async fn release_recorded(&self, record: &OnRecord) -> Result<()> {
+        self.release_recorded(record).await
     }
 
-    fn release_recorded_detached(&self, permits: u32, record: &OnRecord) {
-        self.release_recorded_detached(permits, record);
+    fn release_recorded_detached(&self, record: &OnRecord) {
+        self.release_recorded_detached(record);
     }
 
-    fn forget_recorded(&self, permits: u32, record: &OnRecord) {
-        self.forget_recorded(permits, record);
+    fn forget_recorded(&self, record: &OnRecord) {
+        self.forget_recorded(record);
     }
 });
 

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::permits::Permits;
-use super::{RSemaphore, nudge};
+use super::RSemaphore;
+use super::call::Permits;
 use crate::engine::command::Commands;
-use crate::engine::primitive::Line;
 use crate::error::Result;
+use crate::queue;
 use crate::redisson::object::{ExpireCondition, Object, expirable_methods};
 
 expirable_methods!(RSemaphore);
@@ -18,7 +18,7 @@ expirable_methods!(RSemaphore);
 /// command. Cancel safety: sent in its turn after the first poll. If the future is dropped after that, what has not been sent is
 /// not sent any more.
 impl RSemaphore {
-    fn object(&self) -> Object<'_, Line<Permits>> {
+    pub(super) fn object(&self) -> Object<'_, queue::Object<Permits>> {
         Object { line: &self.line }
     }
 
@@ -34,7 +34,6 @@ impl RSemaphore {
     pub async fn rename(&self, new_name: &str) -> Result<RSemaphore> {
         let renamed = self.other(new_name)?;
         self.object().rename(renamed.line.keys()).await?;
-        nudge::has_been_given_more(&renamed.line);
         Ok(renamed)
     }
 
@@ -49,9 +48,7 @@ impl RSemaphore {
     pub async fn rename_nx(&self, new_name: &str) -> Result<Option<RSemaphore>> {
         let renamed = self.other(new_name)?;
         let done = self.object().rename_nx(renamed.line.keys()).await?;
-        if done {
-            nudge::has_been_given_more(&renamed.line);
-        }
+        if done {}
         Ok(done.then_some(renamed))
     }
 
@@ -71,9 +68,6 @@ impl RSemaphore {
     async fn copy_to(&self, new_name: &str, replace: bool) -> Result<bool> {
         let copy = self.other(new_name)?;
         let done = self.object().copy(copy.line.keys(), replace).await?;
-        if done {
-            nudge::has_been_given_more(&copy.line);
-        }
         Ok(done)
     }
 

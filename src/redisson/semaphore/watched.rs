@@ -3,14 +3,17 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use super::calls::{Call, Grant};
-use super::{RSemaphore, nudge};
+use futures::future::join_all;
+use tokio::time::Instant;
+
+use super::RSemaphore;
+use super::call::Call;
 use crate::api::{OnRecord, PermitHolder};
-use crate::engine;
 use crate::engine::call::{Dropped, Wait};
-use crate::engine::command::Commands;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
+use crate::queue::{Grant, Outcome};
+use crate::transport::Command;
 
 impl RSemaphore {
     /// The same semaphore, with a watchdog: the permits that guards of this handle hold come back when their process dies.
@@ -69,65 +72,46 @@ impl RSemaphore {
         self
     }
 
-    /// Who holds how many permits, as far as they are on record: those of guards of [watched](Self::watched) handles, of all
-    /// clients. What clients have lost, and nobody has given back for yet, is among them. The rest is Java's, and that of callers without guards.
+    /// The same semaphore, whose guards hold plain permits: they are anybody's, and do not come back when the process dies.
+    #[must_use]
+    pub fn unwatched(mut self) -> Self {
+        self.watched = false;
+        self
+    }
+
+    /// The clients whose guards hold permits of [watched](Self::watched) handles. The other permits are Java's, and those of callers
+    /// without guards.
     ///
-    /// Redis: `HGETALL redisson_sc_held:{name}`.
+    /// Redis: `ZRANGE redisson_sc_grants:{name} 0 -1`.
     ///
     /// # Errors
     ///
-    /// Those of every operation. It is not repeated: [`Unavailable`](Error::Unavailable) at once where there is no connection.
+    /// Those of every operation.
     pub async fn holders(&self) -> Result<Vec<PermitHolder>> {
-        self.line.keys().check()?;
-        let holders = self.core().holders(self.line.keys());
-        let holders = self.asked("holders", Dropped::Harmless, holders).await?;
-        Ok(holders
-            .into_iter()
-            .filter(|holder| holder.permits() > 0)
-            .collect())
+        let request = Command::new("ZRANGE").key(self.line.grants());
+        let request = request.arg("0").arg("-1");
+        let entries = self.object().read_texts("holders", request).await?;
+        Ok(PermitHolder::of(entries.iter().map(String::as_str)))
     }
 
-    /// Gives the permits of dead clients back now, whether this handle is [watched](Self::watched) or not; returns who they were and
-    /// what they held.
+    /// Gives the permits of dead clients back now; returns whose they were.
     ///
-    /// Where watched handles are in use this happens by itself.
+    /// Where the semaphore is in use this happens by itself.
     ///
-    /// Redis: `lua/semaphore/reclaim.lua`: `name` rises by what they held, keeping its time to live, and the total is announced;
-    /// their fields vanish from `redisson_sc_held:{name}` and `redisson_sc_alive:{name}`.
+    /// Redis: a batch of `lua/semaphore/steps.lua`: `name` rises by what they held, keeping its time to live, and the total is announced.
     ///
     /// # Errors
     ///
-    /// Those of every operation, and [`Server`](Error::Server) where the counter can take no more. It is not repeated:
-    /// [`Unavailable`](Error::Unavailable) at once where there is no connection, and
-    /// [`OutcomeUnknown`](Error::OutcomeUnknown) where there is no answer, or where it fails behind the first 64 of many: their permits
-    /// are back then, and who they were is not told. It may be called again.
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped at any time.
+    /// Those of every operation.
     pub async fn reclaim(&self) -> Result<Vec<PermitHolder>> {
-        self.line.keys().check()?;
-        let dead = self.core().reclaim(self.line.keys());
-        let dead = self.asked("reclaim", Dropped::CarriedOut, dead).await?;
-        if !dead.is_empty() {
-            nudge::has_been_given_more(&self.line);
-        }
-        Ok(dead
-            .into_iter()
-            .filter(|holder| holder.permits() > 0)
-            .collect())
-    }
-
-    /// What is asked of the server without the line, within the time that a call has.
-    async fn asked<T>(
-        &self,
-        operation: &'static str,
-        dropped: Dropped,
-        asking: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let call = engine::call::Call::new(self.name(), operation, Wait::No, dropped);
-        let asking = self.core().within(asking);
-        self.core().call(call, pin!(Some(asking))).await
+        let named = self.named("reclaim", Wait::No, Dropped::CarriedOut);
+        let calling = async {
+            Ok(match self.line.call(Call::Reclaim).await? {
+                Outcome::Text(entries) => PermitHolder::of(entries.split(',')),
+                _ => Vec::new(),
+            })
+        };
+        self.core().call(named, pin!(Some(calling))).await
     }
 
     /// Takes permits for a guard.
@@ -136,43 +120,57 @@ impl RSemaphore {
         permits: u32,
         wait: Option<Duration>,
     ) -> Result<Option<Option<OnRecord>>> {
-        if !self.watched || permits == 0 {
-            let taken = match wait {
-                None => self.acquire(permits).await.map(|()| true),
-                Some(Duration::ZERO) => self.try_acquire(permits).await,
-                Some(wait) => self.try_acquire_for(permits, wait).await,
-            };
-            return taken.map(|taken| taken.then_some(None));
-        }
         self.check(permits)?;
-        let granted = self.granted(permits, true, wait).await?;
-        let on_record = |grant: Grant| grant.life.map(|life| OnRecord { life });
-        Ok(granted.map(on_record))
-    }
-
-    pub(super) fn lease_of(&self, record: &OnRecord) -> Lease {
-        self.line
-            .primitive(|permits| permits.record.lease(record.life))
-    }
-
-    pub(super) async fn release_recorded(&self, permits: u32, record: &OnRecord) -> Result<()> {
         if permits == 0 {
-            return Ok(());
+            return Ok(Some(None));
         }
-        if self.run(Call::GiveBack(permits, record.life)).await? == 1 {
-            return Ok(());
-        }
-        Err(self.core().stats.failed(Error::NotHeld {
-            name: self.name().to_owned(),
-            owner: self.core().id().to_owned(),
-        }))
+        let granted = self.granted(permits, self.watched, wait).await?;
+        let record = |grant: Grant| {
+            grant.want.leased.then(|| OnRecord {
+                parts: vec![(grant.ticket, permits)],
+            })
+        };
+        Ok(granted.map(record))
     }
 
-    pub(super) fn release_recorded_detached(&self, permits: u32, record: &OnRecord) {
-        self.line.owe(Call::GiveBack(permits, record.life));
+    pub(super) fn leases_of(&self, record: &OnRecord) -> Vec<Lease> {
+        let lease = |(ticket, _): &(u64, u32)| {
+            // What is not known any more has been lost.
+            let lost = || Lease::until(Some(Instant::now()));
+            self.line.lease(*ticket).unwrap_or_else(lost)
+        };
+        record.parts.iter().map(lease).collect()
     }
 
-    pub(super) fn forget_recorded(&self, permits: u32, record: &OnRecord) {
-        self.line.owe(Call::Forget(permits, record.life));
+    pub(super) async fn release_recorded(&self, record: &OnRecord) -> Result<()> {
+        let parts = record.parts.iter();
+        let releases = parts.map(|(ticket, permits)| self.run(Call::GiveBack(*permits, *ticket)));
+        let mut released = Ok(());
+        for done in join_all(releases).await {
+            match done {
+                Ok(1) => {}
+                Ok(_) if released.is_err() => {}
+                Ok(_) => {
+                    released = Err(self.core().stats.failed(Error::NotHeld {
+                        name: self.name().to_owned(),
+                        owner: self.core().id().to_owned(),
+                    }));
+                }
+                Err(error) => released = Err(error),
+            }
+        }
+        released
+    }
+
+    pub(super) fn release_recorded_detached(&self, record: &OnRecord) {
+        for (ticket, permits) in &record.parts {
+            self.line.owe(Call::GiveBack(*permits, *ticket));
+        }
+    }
+
+    pub(super) fn forget_recorded(&self, record: &OnRecord) {
+        for (ticket, permits) in &record.parts {
+            self.line.owe(Call::Forget(*permits, *ticket));
+        }
     }
 }

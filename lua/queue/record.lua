@@ -1,0 +1,55 @@
+-- Purpose: makes a batch take effect once, however often its request arrives; and undoes it where the server refuses a part
+-- Counterpart: extension; the first part of each script of src/queue
+-- KEYS[1] record: string, "<number> <answer>" of the client's last batch on this object that changed something
+-- ARGV[2] number of this batch: rises within a client, always of the same width
+-- ARGV[3] life of the record in milliseconds
+-- ARGV[4] "0": the first sending; "1": the batch may have been carried out; "2": the first sending under this number, behind one
+--   that found the record of somebody else
+-- Returns: for a number on record its answer, for a lower one "stale"; else nothing by itself. It defines `change`, `read` and `once`
+-- Publishes: nothing
+-- Repeat-safe: yes, that is its purpose
+-- Invariant: where a change is refused, those before it are undone
+
+local NUMBER, LIFE, SENDING = ARGV[2], ARGV[3], ARGV[4]
+local undo = {}
+
+-- Makes a change; the arguments behind it undo it.
+local function change(command, ...)
+  local answer = redis.call(unpack(command))
+  if ... then undo[#undo + 1] = { ... } end
+  return answer
+end
+
+-- Reads a key that is ours; what stands there and is of another type goes.
+local function read(command, key, ...)
+  local answer = redis.pcall(command, key, ...)
+  if type(answer) ~= 'table' or not answer.err then return answer end
+  if not string.find(answer.err, 'WRONGTYPE', 1, true) then error(answer) end
+  redis.call('DEL', key)
+  return redis.call(command, key, ...)
+end
+
+local function put(answer) redis.call('SET', KEYS[1], NUMBER .. ' ' .. answer, 'PX', LIFE) end
+
+-- Carries `work` out, whose answer is on record if something has changed or an earlier sending may arrive still. An error of a first
+-- sending may be answered by another sending.
+local function once(work)
+  local earlier = redis.call('GET', KEYS[1])
+  local last = earlier and string.match(earlier, '^(%d+) ')
+  if last and #last == #NUMBER and (last == NUMBER or last > NUMBER and SENDING ~= '2') then
+    -- Replicas are asked for the last thing that this connection has written.
+    redis.call('SET', KEYS[1], earlier, 'PX', LIFE)
+    return last == NUMBER and SENDING ~= '0' and string.sub(earlier, #NUMBER + 2) or 'stale'
+  end
+  local done, answer = pcall(function()
+    local answer, refused = work()
+    if #undo > 0 and not refused or SENDING == '1' then put(answer) end
+    return answer
+  end)
+  if done then return #undo > 0 and answer or { answer } end
+  for i = #undo, 1, -1 do redis.pcall(unpack(undo[i])) end
+  local refusal = type(answer) == 'table' and answer.err or tostring(answer)
+  if SENDING ~= '1' then return redis.error_reply(refusal) end
+  put('refused ' .. refusal)
+  return 'refused ' .. refusal
+end

@@ -1,0 +1,86 @@
+-- Purpose: leaves JVMs their share of the permits, as they do not stand in the queue; and one client listens to their channel
+-- Counterpart: extension; the part behind queue/queue.lua
+-- KEYS[6] notes: hash, beside what the queue has there "watch" -> the client that listens to the channel; the account of the JVMs: "left" -> the counter as the
+--   last script left it, "credit" -> how many permits they are behind, "until" -> until when what is left to them stays,
+--   "rate" -> how fast the credit grows
+-- ARGV[9] how many releases of JVMs this client has heard of
+-- ARGV[10] how many permits this client has handed on to its own callers
+-- Returns: nothing by itself. It defines `open_account`, `close_account`, `choose_watcher`, `check_watcher`, `unwatch`
+-- Publishes: "watch" to the client that is chosen; the permits left to JVMs as announce.lua has it
+-- Repeat-safe: yes, by record.lua
+-- Invariant: the account moves permits to nobody; it only keeps some for a while
+
+local STAY, MOST_CREDIT = 10000, 64
+
+-- JVMs that listen; -1 where that was not asked.
+local jvms = -1
+local watcher, account
+
+local function open_account()
+  if waiting == 0 then return end
+  local notes = read('HMGET', NOTES, 'watch', 'left', 'credit', 'until', 'rate')
+  watcher = notes[1]
+  jvms = math.max(0, count_listeners(CHANNEL) - (watcher and 1 or 0))
+  if jvms == 0 then
+    if notes[2] then redis.call('HDEL', NOTES, 'left', 'credit', 'until', 'rate') end
+    return
+  end
+  account = { credit = (tonumber(notes[3]) or 0), ends = tonumber(notes[4]), rate = tonumber(notes[5]) or 1 }
+  -- Each release of a JVM was an acquisition before; the others show in the counter.
+  local taken = (tonumber(notes[2]) or before) - before + ARGV[9]
+  account.credit = account.credit - taken
+  if taken > 0 then account.ends, account.rate = nil, math.min(1, account.rate * 2) end
+  if account.ends and account.ends <= now() then
+    account.credit, account.ends, account.rate = 0, nil, account.rate / 2
+  end
+  reserved = math.max(0, math.floor(account.credit))
+end
+
+local function clients_queued()
+  local seen, count = { [CLIENT] = true }, 1
+  for _, entry in ipairs(redis.call('ZRANGE', QUEUE, 0, 63)) do
+    local client = client_of(entry)
+    if not seen[client] then seen[client], count = true, count + 1 end
+  end
+  return count
+end
+
+-- How many permits are left to JVMs.
+local function close_account()
+  if not account then return 0 end
+  local credit = account.credit + account.rate * (granted + ARGV[10]) * jvms / clients_queued()
+  credit = math.max(-MOST_CREDIT, math.min(MOST_CREDIT, credit))
+  local left = math.min(reserved, math.max(0, total))
+  if left > 0 then account.ends = account.ends or now() + STAY end
+  redis.call('HSET', NOTES, 'left', total, 'credit', string.format('%.3f', credit), 'rate', account.rate, 'until',
+    account.ends and score(account.ends) or '')
+  redis.call('PEXPIRE', NOTES, KEPT)
+  return left
+end
+
+-- Chooses the client that listens to JVMs from now on, where there is none: the first in the queue. Whether it is this one.
+local function choose_watcher()
+  if waiting > 0 and not watcher then watcher = read('HGET', NOTES, 'watch') end
+  if watcher or waiting == 0 then return watcher == CLIENT end
+  local first = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+  local client = first and client_of(first)
+  if not client or client ~= CLIENT and redis.call(ARGV[1], QUEUE .. ':' .. client, 'watch') == 0 then return false end
+  redis.call('HSET', NOTES, 'watch', client)
+  redis.call('PEXPIRE', NOTES, KEPT)
+  return client == CLIENT
+end
+
+-- A client that nobody can notify does not watch any more.
+local function check_watcher()
+  if watcher and watcher ~= CLIENT and count_listeners(QUEUE .. ':' .. watcher) == 0 then
+    redis.call('HDEL', NOTES, 'watch')
+    watcher = nil
+  end
+end
+
+local function unwatch()
+  watcher = watcher or read('HGET', NOTES, 'watch')
+  if watcher ~= CLIENT then return end
+  redis.call('HDEL', NOTES, 'watch')
+  watcher = nil
+end

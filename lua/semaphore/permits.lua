@@ -1,0 +1,47 @@
+-- Purpose: the counter of a semaphore, as the queue uses it
+-- Counterpart: RSemaphore's counter; the part behind queue/record.lua and announce.lua
+-- KEYS[2] semaphore: string, the permits available as a decimal integer
+-- KEYS[3] channel: where JVMs wait
+-- Returns: nothing by itself. It defines `open_counter`, `free`, `fits`, `take`, `take_back`, `write_counter`
+-- Publishes: nothing
+-- Repeat-safe: yes, by record.lua
+-- Invariant: the counter is written once, in the end; it keeps its time to live, and stays within 32 bits
+
+local SEMAPHORE, CHANNEL = KEYS[2], KEYS[3]
+local LOWEST, HIGHEST = -2147483648, 2147483647
+
+local text, before, total, exists, ttl, added = false, 0, 0, false, '0', 0
+-- So many are left to JVMs.
+local reserved = 0
+
+-- Reads the counter. What is to be answered where that can't be used.
+local function open_counter()
+  text = redis.pcall('GET', SEMAPHORE)
+  if type(text) == 'table' then return 'refused ' .. text.err end
+  if not text then return end
+  -- Below 10^14 a Lua number and its text are both exact. Redis takes only a text that it would write itself for an integer.
+  before = tonumber(text)
+  if not before or before % 1 ~= 0 or before <= -1e14 or before >= 1e14 or before .. '' ~= text or text == '-0' then
+    return 'unreadable ' .. string.sub(text, 1, 64)
+  end
+  total, exists = before, true
+end
+
+local function free() return exists and total - reserved >= 1 end
+local function fits(permits) return exists and total - reserved >= permits end
+local function take(permits) total = total - permits end
+
+-- Permits come back; they do not make a semaphore that does not exist any more. What is to be answered where it can take no more.
+local function take_back(permits)
+  if not exists then return end
+  if total + permits > HIGHEST then return '0:' .. total end
+  total, added = total + permits, added + permits
+end
+
+local function write_counter()
+  if exists and not text then
+    change(ttl == '0' and { 'SET', SEMAPHORE, total } or { 'SET', SEMAPHORE, total, 'PX', ttl }, 'DEL', SEMAPHORE)
+  elseif total ~= before then
+    change({ 'INCRBY', SEMAPHORE, total - before }, 'INCRBY', SEMAPHORE, before - total)
+  end
+end

@@ -1,0 +1,108 @@
+-- Purpose: carries out the calls of one client on one semaphore, in order; then serves the queue
+-- Counterpart: RSemaphore.acquire, tryAcquire, release, releaseIfExists, addPermits, drainPermits, trySetPermits; the last part of the
+--   script
+-- KEYS[1..] keys: the record, the semaphore, its channel, the queue, the grants, the notes
+-- ARGV[1..] those of the parts before; from the eleventh on steps of three words: kind, amount, count or another number. Entries are
+--   given without the client's id
+--   first those about entries: confirm (entry, its arrival), extend (entry, -); leave, forget (entry, how much of it)
+--   release, release_if_exists, try: count times amount     take: the same under leases; four words, the last the first ticket
+--   add: amount, may be negative    drain    try_set: amount; time to live in ms, 0 for none
+--   wait: count times amount, then kind, first ticket, us waited, arrival of the client's last caller, life of a grant in ms, how
+--   many may queue
+--   reclaim: whose grants have run out, their entries with commas between, or 0
+--   announce: tells JVMs what is free    check: looks after the client that watches    unwatch: this client does not, any more
+-- Returns: "done <free> <when to look> <first foreign> <jvms> <watches> <now>", one word a step, "|", and the tickets of this client
+--   that were served. Times in microseconds, -1 for none. Of a step: how many of count were carried out, followed by ":<counter>"
+--   where the range forbade the others; 1 or 0; "missing"; the counter before a drain. Or "unreadable <text>", "refused <error>".
+--   In an array where nothing has changed that replicas could confirm
+-- Publishes: as announce.lua has it, where permits were added and some are left; with "+" while a client watches
+-- Repeat-safe: yes, by record.lua
+-- Invariant: counter and grants change by exactly what the results say; within 32 bits
+
+local results, announces, reclaimed = {}, false, false
+local OF_ENTRIES = { confirm = true, extend = true }
+
+local function release(permits, count)
+  local done = math.max(0, math.min(count, math.floor((HIGHEST - total) / permits)))
+  if done > 0 then total, added, exists = total + done * permits, added + done * permits, true end
+  return done < count and done .. ':' .. total or done
+end
+
+local function add(permits)
+  -- A counter that another client has moved out of the range may be moved back.
+  if permits > 0 and total + permits > HIGHEST or permits < 0 and total + permits < LOWEST then return '0:' .. total end
+  total, added, exists = total + permits, added + math.max(0, permits), true
+  return 1
+end
+
+local function try(permits, count, ticket)
+  local done = exists and math.max(0, math.min(count, math.floor(total / permits))) or 0
+  total = total - done * permits
+  for i = 0, ticket and done - 1 or -1 do hold(entry_of(string.format('%s%.0f:%d:0', LEASED, ticket + i, permits))) end
+  return done
+end
+
+-- Carries the step at `i` out: its result, and where the next one is.
+local function step(i)
+  local kind, amount, count = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+  local number = tonumber(amount)
+  if kind == 'confirm' then return confirm(entry_of(amount), count), i + 3 end
+  if kind == 'extend' then return extend(entry_of(amount)), i + 3 end
+  if kind == 'leave' then return leave(entry_of(amount), count), i + 3 end
+  if kind == 'forget' then return leave(entry_of(amount), count, true), i + 3 end
+  if kind == 'release' then return release(number, count), i + 3 end
+  if kind == 'release_if_exists' then return exists and release(number, count) or 'missing', i + 3 end
+  if kind == 'try' then return try(number, count), i + 3 end
+  if kind == 'take' then return try(number, count, ARGV[i + 3] + 0), i + 4 end
+  if kind == 'add' then return add(number), i + 3 end
+  if kind == 'wait' then
+    return wait(ARGV[i + 3], number, count, ARGV[i + 4] + 0, ARGV[i + 5] + 0, ARGV[i + 6] + 0, ARGV[i + 7] + 0,
+      ARGV[i + 8] + 0), i + 9
+  end
+  local result = 1
+  if kind == 'drain' then
+    result, total = total, 0
+  elseif kind == 'try_set' then
+    result = exists and 0 or 1
+    if not exists then total, added, exists, ttl = number, number, true, ARGV[i + 2] end
+  elseif kind == 'announce' then
+    announces = true
+  elseif kind == 'reclaim' then
+    result = reclaimed[1] and table.concat(reclaimed, ',') or 0
+  elseif kind == 'check' then
+    check_watcher()
+  elseif kind == 'unwatch' then
+    unwatch()
+  end
+  return result, i + 3
+end
+
+local function work()
+  local refusal = open_counter()
+  if refusal then return refusal, true end
+  open_queue()
+  open_account()
+  local i = 11
+  while ARGV[i] do
+    if not OF_ENTRIES[ARGV[i]] and not reclaimed then reclaimed = reclaim() or {} end
+    results[#results + 1], i = step(i)
+  end
+  if not reclaimed then reclaim() end
+  local own = serve()
+  write_counter()
+  local watches = choose_watcher()
+  local left = close_account()
+  -- Where this client's callers have taken what was added, a message would wake JVMs in vain.
+  if total > 0 and (added > 0 or announces or left > 0) then
+    local heard = announce(CHANNEL, total, announces and total or math.max(added, left), watcher and '+' or '')
+    jvms = math.max(0, (heard or 0) - (watcher and 1 or 0))
+  end
+  local ends = #undo > 0 and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2] or first_end
+  ends = tonumber(ends)
+  local stays = account and account.ends
+  local look = look_in(stays and ends and math.min(stays, ends) or stays or ends)
+  return string.format('done %.0f %.0f %.0f %d %d %s ', total, look, first_foreign(), jvms, watches and 1 or 0,
+    clock and score(clock) or '0') .. table.concat(results, ' ') .. ' | ' .. table.concat(own, ' ')
+end
+
+return once(work)

@@ -1,0 +1,103 @@
+//! What the script answers to a batch.
+
+use std::str::{FromStr, SplitAsciiWhitespace};
+use std::time::Duration;
+
+use super::outcome::Ticket;
+
+/// The answer to a batch.
+#[derive(Debug)]
+pub(super) enum Said<'a> {
+    Done(Answer<'a>),
+    /// Nothing has changed, because of this error.
+    Refused(&'a str),
+    /// The object's key holds this, which is no number.
+    Unreadable(&'a str),
+    /// A later batch is on record.
+    Stale,
+}
+
+/// What a script has found and done.
+#[derive(Debug)]
+pub(super) struct Answer<'a> {
+    /// How much is free behind it.
+    pub(super) available: i64,
+    /// When to look whether grants have run out, if this client is to do so.
+    pub(super) look: Option<Duration>,
+    /// For how long the first entry of another client has waited.
+    pub(super) foreign: Option<Duration>,
+    /// How many JVMs listen, where that was seen.
+    pub(super) jvms: Option<u32>,
+    /// This client is the one that listens to JVMs.
+    pub(super) watches: bool,
+    /// The server's clock in microseconds, where it was asked.
+    pub(super) clock: Option<u64>,
+    results: SplitAsciiWhitespace<'a>,
+    /// The tickets of this client that have been served.
+    pub(super) served: Vec<Ticket>,
+}
+
+impl<'a> Said<'a> {
+    /// `None` for what the script never says.
+    pub(super) fn read(text: &'a str) -> Option<Self> {
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        Some(match word {
+            "done" => Said::Done(Answer::read(rest)?),
+            "refused" => Said::Refused(rest),
+            "unreadable" => Said::Unreadable(rest),
+            "stale" => Said::Stale,
+            _ => return None,
+        })
+    }
+}
+
+impl<'a> Answer<'a> {
+    fn read(text: &'a str) -> Option<Self> {
+        let (words, served) = text.split_once('|')?;
+        let mut words = words.split_ascii_whitespace();
+        let micros = |word: Option<&str>| match word?.parse::<i64>().ok()? {
+            -1 => Some(None),
+            time => Some(Some(Duration::from_micros(u64::try_from(time).ok()?))),
+        };
+        let tickets = served.split_ascii_whitespace();
+        let tickets = tickets.map(|word| word.get(1..)?.parse().ok());
+        Some(Answer {
+            available: number(words.next())?,
+            look: micros(words.next())?,
+            foreign: micros(words.next())?,
+            jvms: match number::<i64>(words.next())? {
+                -1 => None,
+                count => Some(u32::try_from(count).ok()?),
+            },
+            watches: number::<u8>(words.next())? == 1,
+            clock: Some(number(words.next())?).filter(|clock| *clock > 0),
+            results: words,
+            served: tickets.collect::<Option<_>>()?,
+        })
+    }
+
+    /// The result of the next step.
+    pub(super) fn result(&mut self) -> Option<&'a str> {
+        self.results.next()
+    }
+
+    pub(super) fn count(&mut self) -> Option<usize> {
+        number(self.results.next())
+    }
+
+    pub(super) fn flag(&mut self) -> Option<bool> {
+        match self.results.next()? {
+            "1" => Some(true),
+            "0" => Some(false),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_read(&mut self) -> bool {
+        self.results.next().is_none()
+    }
+}
+
+fn number<T: FromStr>(word: Option<&str>) -> Option<T> {
+    word?.parse().ok()
+}

@@ -1,0 +1,386 @@
+//! What an answer means to those who wait for it; and what they are told where there is none.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::answer::Answer;
+use super::batch::{Batch, Queued, Run};
+use super::entries::Entry;
+use super::outcome::{Grant, Outcome, Ticket, Told, Want};
+use super::primitive::{self, Call, Effect, Primitive};
+use super::results::Results;
+use super::state::{ANNOUNCEMENTS, Item, Known, State, UNHEARD};
+use super::waiters::Waiter;
+use crate::engine::once::{Patience, RUNTIME_ENDED, Trouble};
+use crate::error::Error;
+
+/// Grants that have run out are looked for so much later.
+const LATE: Duration = Duration::from_millis(2);
+/// What is owed and was forbidden is tried again after so long.
+const RETRY: Duration = Duration::from_secs(1);
+
+fn is_forbidden(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::PermissionDenied { .. } | Error::Authentication { .. }
+    )
+}
+
+impl<P: Primitive> State<P> {
+    /// `batch` has been carried out, by a sending that departed at its time or later.
+    pub(super) fn answered(
+        &mut self,
+        mut batch: Batch<P>,
+        answer: &Answer<'_>,
+        results: Results,
+        now: Instant,
+    ) -> Told {
+        let mut told = Told::default();
+        let lease = batch.sent + self.core.config.lock_watchdog_timeout;
+        if let Some(clock) = answer.clock {
+            self.clock = Some((batch.sent, clock));
+        }
+        self.learn(&batch, answer, now);
+        for ((ticket, _), held) in batch.extends.drain(..).zip(results.extends) {
+            self.held.extended(ticket, held.then_some(lease));
+        }
+        for ((ticket, entry), held) in std::mem::take(&mut batch.confirms)
+            .into_iter()
+            .zip(results.confirms)
+        {
+            if held {
+                self.entries.remove(ticket);
+                self.served(&batch, ticket, &entry, now, &mut told);
+            } else if !batch.check {
+                // Others of this client's may have left the queue with it.
+                self.missed();
+            }
+        }
+        let calls = std::mem::take(&mut batch.calls);
+        for (queued, result) in calls.into_iter().zip(results.calls) {
+            self.call_answered(&batch, queued, result, now, &mut told);
+        }
+        for (run, served) in std::mem::take(&mut batch.runs)
+            .into_iter()
+            .zip(results.runs)
+        {
+            self.run_answered(&batch, &run, served, answer.clock, now, &mut told);
+        }
+        for ticket in &answer.served {
+            if let Some(entry) = self.entries.remove(*ticket) {
+                self.served(&batch, *ticket, &entry, now, &mut told);
+            }
+        }
+        self.waiters.answered(batch.next);
+        told.append(self.tick(now));
+        told
+    }
+
+    fn run_answered(
+        &mut self,
+        batch: &Batch<P>,
+        run: &Run,
+        served: usize,
+        clock: Option<u64>,
+        now: Instant,
+        told: &mut Told,
+    ) {
+        let waited = u64::try_from(run.waited.as_micros()).unwrap_or(u64::MAX);
+        let arrival = clock.map_or(0, |clock| clock.saturating_sub(waited).max(batch.behind));
+        for (index, ticket) in (0..)
+            .zip(run.ticket..)
+            .take(run.count.min(served + run.room))
+        {
+            let entry = Entry {
+                want: run.want,
+                arrival: arrival + index,
+                life: run.life,
+            };
+            if index < served as u64 {
+                self.served(batch, ticket, &entry, now, told);
+            } else {
+                self.last_arrival = self.last_arrival.max(entry.arrival + 1);
+                self.entries.insert(ticket, entry);
+            }
+        }
+    }
+
+    /// Notes what the answer to `batch` says of others.
+    fn learn(&mut self, batch: &Batch<P>, answer: &Answer<'_>, now: Instant) {
+        let sent = batch.sent.timer();
+        let jvms = answer.jvms.or(self.known.as_ref().map(|known| known.jvms));
+        self.known = Some(Known {
+            seen: sent,
+            available: answer.available,
+            foreign: (answer.foreign).map(|waited| sent.checked_sub(waited).unwrap_or(sent)),
+            jvms: jvms.unwrap_or(0),
+        });
+        self.look_at = answer.look.map(|look| now + look + LATE);
+        if answer.watches {
+            self.watches = true;
+        }
+        if answer.available <= 0 {
+            self.announce_at = None;
+        } else if batch.adds() {
+            let step = if answer.jvms == Some(0) { UNHEARD } else { 0 };
+            self.announce_at = Some((step, now + ANNOUNCEMENTS[step]));
+        }
+    }
+
+    /// `entry` has been granted: the earliest waiter that wants the same has it.
+    fn served(
+        &mut self,
+        batch: &Batch<P>,
+        ticket: Ticket,
+        entry: &Entry,
+        now: Instant,
+        told: &mut Told,
+    ) {
+        let waiter = if batch.unconfirmed {
+            None
+        } else {
+            self.waiters.take(entry.want)
+        };
+        let lease = batch.sent + self.core.config.lock_watchdog_timeout;
+        match waiter {
+            Some(waiter) => self.hold(ticket, entry, waiter, lease, told),
+            None => self.nobody_has(entry.want, ticket, entry.life, now),
+        }
+    }
+
+    fn nobody_has(&mut self, want: Want, ticket: Ticket, life: u64, now: Instant) {
+        let grant = Grant { want, ticket };
+        if want.leased {
+            self.held.insert(grant, life);
+        }
+        self.call(P::give_back(grant), None, now);
+    }
+
+    fn call_answered(
+        &mut self,
+        batch: &Batch<P>,
+        queued: Queued<P>,
+        result: primitive::Result,
+        now: Instant,
+        told: &mut Told,
+    ) {
+        let lease = batch.sent + self.core.config.lock_watchdog_timeout;
+        match (queued.call.effect(), result) {
+            (Effect::Takes(want), Ok(Outcome::Number(1))) => {
+                let ticket = queued.ticket;
+                let Some(reply) = queued.reply.filter(|_| !batch.unconfirmed) else {
+                    return self.nobody_has(want, ticket, 0, now);
+                };
+                let grant = Grant { want, ticket };
+                if want.leased {
+                    self.held.insert(grant, 0);
+                    self.held.keep(ticket, lease);
+                }
+                told.add(reply, Ok(Outcome::Granted(grant)));
+            }
+            (Effect::Gives(grant, _), result) => {
+                // What is left of it is renewed again.
+                self.held.keep(grant.ticket, lease);
+                queued.answer(result, told);
+            }
+            (_, result) => queued.answer(result, told),
+        }
+    }
+
+    /// `batch` was not carried out, because of `error`; or one sending was not, and nobody knows of the others: `doubt`.
+    pub(super) fn failed(
+        &mut self,
+        batch: Batch<P>,
+        error: &Error,
+        doubt: Option<&Error>,
+        now: Instant,
+    ) -> Told {
+        let mut told = Told::default();
+        let forbidden = doubt.is_none() && is_forbidden(error) && !self.closed;
+        for queued in batch.calls {
+            if forbidden && !queued.has_caller() && queued.stays_owed(now) {
+                self.refused.push(queued);
+                self.retry_at.get_or_insert(now + RETRY);
+            } else {
+                queued.answer(Err(doubt.unwrap_or(error).clone()), &mut told);
+            }
+        }
+        if batch.runs.is_empty() && batch.confirms.is_empty() && !batch.look {
+            return told;
+        }
+        // What stops those that asked stops all.
+        for (id, waiter) in self.waiters.take_all() {
+            let asked = batch.asked.binary_search(&id).is_ok();
+            let error = doubt.filter(|_| asked).unwrap_or(error);
+            told.add(waiter.reply, Err(error.clone()));
+        }
+        self.entries.clear();
+        self.surplus_at = None;
+        told
+    }
+
+    /// `batch` has never been sent, and one of its callers has gone: what is left of it is the first of the next one.
+    pub(super) fn not_sent(&mut self, batch: Batch<P>) {
+        for queued in batch.calls.into_iter().rev() {
+            self.calls.push_front(Item::Call(queued));
+        }
+        self.granted
+            .extend(batch.confirms.iter().map(|(ticket, _)| *ticket));
+        for (ticket, entry) in batch.leaves {
+            self.entries.insert(ticket, entry);
+        }
+        self.recheck |= batch.check && !self.entries.is_empty();
+        self.look |= batch.look;
+        self.heard += batch.heard;
+        self.handed += batch.handed;
+        self.unwatch |= batch.unwatch;
+        self.note_surplus(Instant::now());
+    }
+
+    /// Nobody will ever know what has become of `batch`; its callers have been told.
+    pub(super) fn never_answered(&mut self) {
+        self.missed();
+        self.look();
+    }
+
+    /// Tells those whose retry window has passed without an answer; how long the others wait for `batch`, if there is one.
+    pub(super) fn impatient(
+        &mut self,
+        name: &str,
+        mut batch: Option<&mut Batch<P>>,
+        trouble: &Trouble<'_>,
+    ) -> (Told, Patience) {
+        let window = self.core.config.retry_window;
+        let mut told = Told::default();
+        let (mut owed, mut gone, mut next) = (false, false, None::<Instant>);
+        let asked = batch
+            .as_ref()
+            .map_or(Vec::new(), |batch| batch.asked.clone());
+        for queued in batch.iter_mut().flat_map(|batch| &mut batch.calls) {
+            let due = queued.since + window;
+            if queued.has_caller() && trouble.is_over(due) {
+                queued.give_up(name, trouble, &mut told);
+            } else if queued.has_caller() {
+                next = next.into_iter().chain([due]).min();
+            }
+            owed |= queued.call.is_owed();
+            gone |= queued.is_pointless();
+        }
+        let untouched = trouble.untouched();
+        self.calls.retain_mut(|item| {
+            let since = match item {
+                Item::Call(queued) => queued.since,
+                Item::Command(command) => command.since(),
+            };
+            if !trouble.is_over(since + window) {
+                next = next.into_iter().chain([since + window]).min();
+                return true;
+            }
+            match item {
+                Item::Call(queued) => {
+                    queued.give_up(name, &untouched, &mut told);
+                    !queued.is_pointless()
+                }
+                Item::Command(command) => {
+                    command.give_up(name, &untouched);
+                    false
+                }
+            }
+        });
+        let mut overdue = Vec::new();
+        for (id, waiter) in self.waiters.unanswered() {
+            let due = waiter.since + window;
+            if trouble.is_over(due) {
+                overdue.push(id);
+            } else {
+                next = next.into_iter().chain([due]).min();
+            }
+        }
+        for id in overdue {
+            let Some(Waiter { reply, since, .. }) = self.waiters.remove(id) else {
+                continue;
+            };
+            let trouble = Trouble {
+                doubtful: trouble.doubtful && asked.binary_search(&id).is_ok(),
+                ..*trouble
+            };
+            told.add(reply, Err(trouble.error(name, P::WAIT, since)));
+        }
+        gone |= asked.iter().any(|id| !self.waiters.has(*id));
+        let patience = match next {
+            // It is made anew without them.
+            _ if gone && !trouble.doubtful => Patience::Nobody,
+            Some(next) => Patience::Until(next),
+            None if owed || !self.waiters.is_empty() => Patience::Forever,
+            None => Patience::Nobody,
+        };
+        (told, patience)
+    }
+
+    /// Nobody waits from now on; what was asked for is carried out.
+    pub(super) fn close(&mut self, name: &str, now: Instant) -> Told {
+        self.closed = true;
+        (self.announce_at, self.look_at) = (None, None);
+        self.unwatch |= std::mem::take(&mut self.watches);
+        self.retry();
+        let told = self.end_waits(name, now);
+        self.surplus_at = self.surplus_at.map(|_| now);
+        told
+    }
+
+    /// Nobody carries anything out any more. Also says which calls are owed.
+    pub(super) fn abandon(&mut self, name: &str, now: Instant) -> (Told, Vec<String>) {
+        let mut told = self.close(name, now);
+        let mut owed = Vec::new();
+        for item in std::mem::take(&mut self.calls) {
+            if let Item::Call(queued) = item {
+                if !queued.is_pointless() && queued.reply.is_none() {
+                    owed.push(queued.call.to_string());
+                }
+                let name = name.to_owned();
+                if let Some(reply) = queued.reply {
+                    told.add(reply, Err(Error::ShutDown { name }));
+                }
+            }
+        }
+        (told, owed)
+    }
+
+    /// The runtime has ended while `batch` was under way.
+    pub(super) fn lose(&mut self, name: &str, batch: Batch<P>) -> Told {
+        let trouble = Trouble::unknown(RUNTIME_ENDED);
+        let mut told = Told::default();
+        for mut queued in batch.calls {
+            queued.give_up(name, &trouble, &mut told);
+        }
+        for id in batch.asked {
+            if let Some(waiter) = self.waiters.remove(id) {
+                let error = trouble.error(name, P::WAIT, waiter.since);
+                told.add(waiter.reply, Err(error));
+            }
+        }
+        told
+    }
+
+    /// All that wait are told that the client has ended. What they may have been granted meanwhile is given back.
+    fn end_waits(&mut self, name: &str, now: Instant) -> Told {
+        let mut told = Told::default();
+        for waiter in self.waiters.take_all().into_values() {
+            let name = name.to_owned();
+            told.add(waiter.reply, Err(Error::ShutDown { name }));
+        }
+        self.note_surplus(now);
+        told
+    }
+
+    /// The server forbids to listen: those that wait would wait in vain.
+    pub(super) fn cannot_listen(&mut self, error: &Error, now: Instant) -> Told {
+        let mut told = Told::default();
+        for waiter in self.waiters.take_all().into_values() {
+            told.add(waiter.reply, Err(error.clone()));
+        }
+        self.note_surplus(now);
+        told
+    }
+}

@@ -1,0 +1,232 @@
+//! A batch: what one script call carries out.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::entries::Entry;
+use super::outcome::{Outcome, Reply, Ticket, Told, Want};
+use super::primitive::{Call, Effect, Primitive};
+use super::waiters::Id;
+use crate::clock::Moment;
+use crate::engine::log;
+use crate::engine::once::Trouble;
+use crate::engine::request::Arg;
+use crate::error::Error;
+use crate::sync::unlocked;
+
+/// What is owed and forbidden is given up after so long.
+const LONGEST_OWED: Duration = Duration::from_secs(300);
+
+/// A call on its way.
+pub(super) struct Queued<P: Primitive> {
+    pub(super) call: P::Call,
+    pub(super) reply: Option<Reply>,
+    pub(super) since: Instant,
+    /// Where it gives back: how the entry reads until then.
+    pub(super) entry: Option<String>,
+    /// Where it takes: under which ticket.
+    pub(super) ticket: Ticket,
+}
+
+/// Waiters that came one after the other and want the same.
+pub(super) struct Run {
+    pub(super) want: Want,
+    pub(super) count: usize,
+    /// The ticket of the first one; those of the others follow.
+    pub(super) ticket: Ticket,
+    /// How long the first one had waited when the batch departed.
+    pub(super) waited: Duration,
+    pub(super) life: u64,
+    /// So many may queue.
+    pub(super) room: usize,
+}
+
+pub(crate) struct Batch<P: Primitive> {
+    /// What guards have taken at once, and how it reads in Redis.
+    pub(super) extends: Vec<(Ticket, String)>,
+    pub(super) confirms: Vec<(Ticket, Entry)>,
+    pub(super) leaves: Vec<(Ticket, Entry)>,
+    pub(super) calls: Vec<Queued<P>>,
+    pub(super) runs: Vec<Run>,
+    /// The arrival of the client's last entry by the server's clock.
+    pub(super) behind: u64,
+    /// The waiters in the runs.
+    pub(super) asked: Vec<Id>,
+    /// It has a reason to look.
+    pub(super) look: bool,
+    pub(super) announce: bool,
+    pub(super) check: bool,
+    pub(super) unwatch: bool,
+    /// How many releases of JVMs were heard.
+    pub(super) heard: u32,
+    /// How much was handed on to this client's own waiters.
+    pub(super) handed: u32,
+    /// The place of the next waiter when it departed.
+    pub(super) next: Id,
+    pub(super) sent: Moment,
+    /// Replicas do not have it, and its callers have gone: what it was granted goes back.
+    pub(super) unconfirmed: bool,
+}
+
+impl<P: Primitive> Queued<P> {
+    pub(super) fn has_caller(&self) -> bool {
+        self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
+    }
+
+    /// Whether it is tried again where it was forbidden: not what comes back by its lease.
+    pub(super) fn stays_owed(&self, now: Instant) -> bool {
+        let gives = matches!(self.call.effect(), Effect::Gives(..));
+        self.call.is_owed() && !gives && now < self.since + LONGEST_OWED
+    }
+
+    /// Nobody waits for it, and it is not owed: it must not be sent any more.
+    pub(super) fn is_pointless(&self) -> bool {
+        !self.has_caller() && !self.call.is_owed()
+    }
+
+    /// Tells the caller that its time is over. What is owed is carried out all the same.
+    pub(super) fn give_up(&mut self, name: &str, trouble: &Trouble<'_>, told: &mut Told) {
+        if let Some(reply) = self.reply.take() {
+            let trouble = Trouble {
+                doubtful: trouble.doubtful || self.call.is_owed(),
+                ..*trouble
+            };
+            told.add(
+                reply,
+                Err(trouble.error(name, self.call.name(), self.since)),
+            );
+        }
+    }
+
+    /// Tells the caller, or the log.
+    pub(super) fn answer(self, outcome: Result<Outcome, Error>, told: &mut Told) {
+        match (self.reply, outcome) {
+            (Some(reply), outcome) => told.add(reply, outcome),
+            (None, Err(error)) => {
+                let call = self.call.to_string();
+                unlocked(move || match error {
+                    Error::NotHeld { .. } => {
+                        tracing::debug!(%error, "lost before it was given back")
+                    }
+                    error => tracing::error!(%error, call, "not carried out"),
+                });
+            }
+            (None, Ok(_)) => {}
+        }
+    }
+
+    fn joins(&self, other: &Self) -> bool {
+        let is_leased = match self.call.effect() {
+            Effect::None => false,
+            Effect::Takes(want) => want.leased,
+            Effect::Gives(..) => true,
+        };
+        self.call == other.call && !is_leased
+    }
+}
+
+impl<P: Primitive> Batch<P> {
+    /// The steps of its calls: each for one or more equal ones.
+    pub(super) fn steps(&self) -> impl Iterator<Item = &[Queued<P>]> {
+        self.calls.chunk_by(Queued::joins)
+    }
+
+    pub(super) fn encode(&self, suffix: &str, args: &mut Vec<Arg>) {
+        args.extend([
+            Arg::Number(self.heard.into()),
+            Arg::Number(self.handed.into()),
+        ]);
+        for (_, text) in &self.extends {
+            args.extend([
+                Arg::Word("extend"),
+                Arg::Text(text.as_str().into()),
+                Arg::Number(0),
+            ]);
+        }
+        for (ticket, entry) in &self.confirms {
+            let text = entry.text(*ticket, suffix);
+            args.extend([
+                Arg::Word("confirm"),
+                Arg::Text(text.into()),
+                number(entry.arrival),
+            ]);
+        }
+        for (ticket, entry) in &self.leaves {
+            let amount = Arg::Number(entry.want.amount.into());
+            args.extend([
+                Arg::Word("leave"),
+                Arg::Text(entry.text(*ticket, suffix).into()),
+                amount,
+            ]);
+        }
+        for step in self.steps() {
+            let first = &step[0];
+            match (first.call.effect(), &first.entry) {
+                (Effect::Gives(grant, stays_taken), entry) => {
+                    let word = if stays_taken { "forget" } else { "leave" };
+                    let text = entry.as_deref().unwrap_or("nothing");
+                    let amount = Arg::Number(grant.want.amount.into());
+                    args.extend([Arg::Word(word), Arg::Text(text.into()), amount]);
+                }
+                (Effect::Takes(want), _) if want.leased => args.extend([
+                    Arg::Word("take"),
+                    Arg::Number(want.amount.into()),
+                    Arg::Number(1),
+                    number(first.ticket),
+                ]),
+                _ => first.call.write(step.len(), args),
+            }
+        }
+        for run in &self.runs {
+            args.extend([
+                Arg::Word("wait"),
+                Arg::Number(run.want.amount.into()),
+                number(run.count as u64),
+                Arg::Word(run.want.kind()),
+                number(run.ticket),
+                Arg::micros(run.waited),
+                number(self.behind),
+                number(run.life),
+                number(run.room as u64),
+            ]);
+        }
+        let flags = [
+            ("announce", self.announce),
+            ("check", self.check),
+            ("unwatch", self.unwatch),
+        ];
+        for (word, _) in flags.into_iter().filter(|(_, set)| *set) {
+            args.extend([Arg::Word(word), Arg::Number(0), Arg::Number(0)]);
+        }
+    }
+
+    /// How many results of flags stand behind the others.
+    pub(super) fn flags(&self) -> usize {
+        [self.announce, self.check, self.unwatch]
+            .iter()
+            .filter(|set| **set)
+            .count()
+    }
+
+    /// Its calls, for the log.
+    pub(super) fn contents(&self) -> String {
+        let calls = self
+            .steps()
+            .map(|step| (step[0].call.to_string(), step.len()));
+        let runs = self
+            .runs
+            .iter()
+            .map(|run| (format!("{}({})", P::WAIT, run.want.amount), run.count));
+        log::list_of(calls.chain(runs))
+    }
+
+    /// Whether permits may be added by it.
+    pub(super) fn adds(&self) -> bool {
+        self.calls.iter().any(|queued| queued.call.adds())
+    }
+}
+
+fn number(number: u64) -> Arg {
+    Arg::Number(i64::try_from(number).unwrap_or(i64::MAX))
+}

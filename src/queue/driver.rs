@@ -1,0 +1,285 @@
+//! Carries batches out: one at a time, each until it is answered.
+
+use std::slice::from_ref;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::answer::Said;
+use super::batch::Batch;
+use super::object::Object;
+use super::outcome::Told;
+use super::primitive::Primitive;
+use super::results::Results;
+use super::sending::Task;
+use crate::clock::Moment;
+use crate::engine::answer;
+use crate::engine::command::{Command, Commands};
+use crate::engine::drive::{Driver, Round, Rounds};
+use crate::engine::in_hand::{Carries, InHand};
+use crate::engine::log;
+use crate::engine::once::{
+    Ending, MOST_DISOWNED, Patience, Trouble, refused, refused_in_doubt, unexpected_answer,
+};
+use crate::engine::request::{Arg, RecordKey, Request, ScriptCall};
+use crate::engine::sent::UnderWay;
+use crate::error::Error;
+use crate::transport::{Refusal, Value};
+
+/// Which arguments of a script are the number of the batch, and what is known of earlier sendings; see `lua/queue/record.lua`.
+const NUMBER: usize = 1;
+const SENDING: usize = 3;
+/// Queue and notes are kept for a minute without use, or for so many slow checks.
+const CHECKS_KEPT: u32 = 4;
+
+impl<P: Primitive> Object<P> {
+    fn request(&self, batch: &Batch<P>) -> Request {
+        let config = &self.core.config;
+        let suffix = self.lock().state.held.suffix().clone();
+        let kept = (config.safety_interval * CHECKS_KEPT).max(std::time::Duration::from_secs(60));
+        let mut args = vec![
+            Arg::Publish,
+            Arg::Sequence(0),
+            Arg::millis(config.record_life()),
+            Arg::Number(0),
+            Arg::Text(self.core.id().into()),
+            Arg::millis(config.lock_watchdog_timeout),
+            Arg::Text(Arc::clone(&suffix)),
+            Arg::millis(kept),
+        ];
+        batch.encode(&suffix, &mut args);
+        let [record, object, channel] = self.keys.own();
+        let queue = &self.queue;
+        let keys = [
+            record,
+            object,
+            channel,
+            &queue.queue,
+            &queue.grants,
+            &queue.notes,
+        ];
+        Request::Script(ScriptCall {
+            script: P::script(),
+            keys: keys.into_iter().cloned().collect(),
+            args,
+            sequence: Some(NUMBER),
+            record_flag: Some(SENDING),
+            renumbered: false,
+            question: None,
+            record: Some(RecordKey {
+                index: 0,
+                always: true,
+            }),
+            withdrawn: None,
+            only_renews: false,
+        })
+    }
+
+    async fn carry_out(&self, batch: Box<Batch<P>>, departing: UnderWay<'_>) {
+        let mut request = self.request(&batch);
+        let mut batch = InHand::new(self, batch);
+        let mut departing = Some(departing);
+        request.number(self.core.next_sequence());
+        let (mut unanswered, mut disowned) = (false, 0);
+        let ending = loop {
+            let callers = |trouble: &Trouble<'_>| {
+                departing = None;
+                unanswered |= trouble.doubtful;
+                self.impatient(Some(&mut batch), trouble)
+            };
+            match self.core.carry_out(&mut request, callers).await {
+                Ending::Answer(value)
+                    if is_stale(&value) && !unanswered && disowned < MOST_DISOWNED =>
+                {
+                    let name = self.name();
+                    tracing::warn!(name, "somebody else has written to this client's record");
+                    request.disown_record(self.core.next_sequence());
+                    disowned += 1;
+                }
+                ending => break ending,
+            }
+        };
+        if !unanswered {
+            self.core.note_round_trip(batch.sent.timer().elapsed());
+        }
+        self.ended(batch, ending, unanswered).await;
+    }
+
+    async fn ended(&self, mut batch: InHand<'_, Self>, ending: Ending, unanswered: bool) {
+        let name = self.name();
+        let waited = unanswered.then(|| batch.sent.timer().elapsed());
+        let lease = batch.sent + self.core.config.lock_watchdog_timeout;
+        // What is over before anybody has it goes back, too.
+        batch.unconfirmed = matches!(ending, Ending::Unconfirmed(..)) || lease.has_come();
+        let (error, doubt) = match ending {
+            Ending::Answer(value) | Ending::Unconfirmed(value, _) => {
+                match self.answered(&mut batch, &value) {
+                    None => return,
+                    Some(Answered::Refused(error)) => (error, None),
+                    Some(Answered::Nonsense) => {
+                        log::unknown(name, batch.contents());
+                        let doubt = unexpected_answer(
+                            name,
+                            &value,
+                            waited.or(Some(std::time::Duration::ZERO)),
+                        );
+                        (unexpected_answer(name, &value, None), Some(doubt))
+                    }
+                }
+            }
+            Ending::Refused(refusal) => {
+                let doubt = waited.map(|waited| refused_in_doubt(name, &refusal.detail, waited));
+                (refused(name, &refusal), doubt)
+            }
+            Ending::NotSent => {
+                let mut inner = self.lock();
+                inner.state.not_sent(*batch.take());
+                return self.finish(inner, Told::default());
+            }
+            Ending::Unknown => {
+                log::unknown(name, batch.contents());
+                let mut inner = self.lock();
+                drop(batch.take());
+                inner.state.never_answered();
+                return self.finish(inner, Told::default());
+            }
+            Ending::ShutDown => (self.shut_down(), None),
+        };
+        let error = self.core.explain(error, || self.keys.typed()).await;
+        let mut inner = self.lock();
+        let told = inner
+            .state
+            .failed(*batch.take(), &error, doubt.as_ref(), Instant::now());
+        self.finish(inner, told);
+    }
+
+    /// Tells the callers of `batch` what `value` says; how it ended where that is not all.
+    fn answered(&self, batch: &mut InHand<'_, Self>, value: &Value) -> Option<Answered> {
+        let text = match value {
+            Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
+            _ => return Some(Answered::Nonsense),
+        };
+        let name = self.name();
+        match Said::read(&text) {
+            Some(Said::Done(mut answer)) => {
+                let Some(results) = Results::read(name, batch, &mut answer) else {
+                    return Some(Answered::Nonsense);
+                };
+                let mut inner = self.lock();
+                let told = inner
+                    .state
+                    .answered(*batch.take(), &answer, results, Instant::now());
+                self.finish(inner, told);
+                None
+            }
+            Some(Said::Refused(error)) => {
+                let refusal = Refusal::from_text(error);
+                Some(Answered::Refused(refused(name, &refusal)))
+            }
+            Some(Said::Unreadable(found)) => Some(Answered::Refused(Error::NotANumber {
+                name: name.to_owned(),
+                found: found.to_owned(),
+            })),
+            Some(Said::Stale) | None => Some(Answered::Nonsense),
+        }
+    }
+
+    /// Tells those whose time is over; how long the others wait.
+    fn impatient(&self, batch: Option<&mut Batch<P>>, trouble: &Trouble<'_>) -> Patience {
+        let mut inner = self.lock();
+        let (told, patience) = inner.state.impatient(self.name(), batch, trouble);
+        self.finish(inner, told);
+        patience
+    }
+
+    async fn carry_out_command(&self, command: Command, departing: UnderWay<'_>) {
+        let mut departing = Some(departing);
+        let others = |trouble: &Trouble<'_>| {
+            departing = None;
+            self.impatient(None, trouble);
+        };
+        self.core
+            .carry_out_command(&self.keys, command, others)
+            .await;
+    }
+}
+
+/// An answer that is none to each caller.
+enum Answered {
+    Refused(Error),
+    /// No script of ours says it: nobody knows what has been done.
+    Nonsense,
+}
+
+fn is_stale(value: &Value) -> bool {
+    matches!(value, Value::BulkString(text) if text == b"stale")
+}
+
+impl<P: Primitive> Rounds for Object<P> {
+    fn round(self: Arc<Self>) -> Round {
+        let runtime = self.core().runtime.clone();
+        let round = async move {
+            let departing = self.core.sent.departs(from_ref(self.keys.object()));
+            let task = {
+                let mut inner = self.lock();
+                let task = inner.state.depart(Moment::now());
+                self.unlock(inner);
+                task
+            };
+            match task {
+                Some(Task::Batch(batch)) => self.carry_out(batch, departing).await,
+                Some(Task::Command(command)) => {
+                    Box::pin(self.carry_out_command(*command, departing)).await;
+                }
+                None => {}
+            }
+        };
+        answer::within(runtime, Box::pin(round))
+    }
+
+    fn has_work(&self) -> bool {
+        let mut inner = self.lock();
+        if inner.state.has_work(Instant::now()) {
+            self.core.note_busy(&mut inner.busy);
+            return true;
+        }
+        // Callers that wait are not owed anything.
+        self.core.note_idle(&mut inner.busy);
+        false
+    }
+
+    fn abandon(&self) {
+        let (told, owed) = {
+            let mut inner = self.lock();
+            self.core.note_idle(&mut inner.busy);
+            inner.state.abandon(self.name(), Instant::now())
+        };
+        owed.iter().for_each(|_| self.core.note_unsettled());
+        let owed = log::list_of(owed.into_iter().map(|call| (call, 1)));
+        log::abandoned(self.name(), &owed);
+        // Nobody gives back what nobody takes.
+        drop(told.tell());
+    }
+
+    fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    fn spawn(&self, task: Round) {
+        self.core.runtime.spawn(task);
+    }
+}
+
+impl<P: Primitive> Carries for Object<P> {
+    type Batch = Box<Batch<P>>;
+
+    fn lose(&self, batch: Box<Batch<P>>) {
+        let contents = batch.contents();
+        if !contents.is_empty() {
+            self.core.note_unsettled();
+        }
+        log::lost(self.name(), &contents);
+        let told = self.lock().state.lose(self.name(), *batch);
+        drop(told.tell());
+    }
+}

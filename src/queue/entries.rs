@@ -1,0 +1,99 @@
+//! The entries of this client that are believed to stand in the queue in Redis.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::outcome::{Ticket, Want};
+
+/// A client has so many entries at the most.
+pub(super) const MOST: usize = 64;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) want: Want,
+    /// Its score: when the waiter came that it was made for, in microseconds by the server's clock.
+    pub(super) arrival: u64,
+    /// How long a grant lasts that is not confirmed; in milliseconds.
+    pub(super) life: u64,
+}
+
+impl Entry {
+    /// As it stands in Redis, behind the client's id; `suffix` is added to what is held under a lease.
+    pub(super) fn text(&self, ticket: Ticket, suffix: &str) -> String {
+        let Want { amount, leased } = self.want;
+        let suffix = if leased { suffix } else { "" };
+        format!(
+            "{}{ticket}:{amount}:{}{suffix}",
+            self.want.kind(),
+            self.life
+        )
+    }
+
+    pub(super) fn life(&self) -> Duration {
+        Duration::from_millis(self.life)
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Entries {
+    all: BTreeMap<Ticket, Entry>,
+    by_want: BTreeMap<Want, usize>,
+}
+
+impl Entries {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn get(&self, ticket: Ticket) -> Option<&Entry> {
+        self.all.get(&ticket)
+    }
+
+    pub(super) fn insert(&mut self, ticket: Ticket, entry: Entry) {
+        if self.all.insert(ticket, entry).is_none() {
+            *self.by_want.entry(entry.want).or_default() += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Entry> {
+        let entry = self.all.remove(&ticket)?;
+        if let Some(count) = self.by_want.get_mut(&entry.want) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_want.remove(&entry.want);
+            }
+        }
+        Some(entry)
+    }
+
+    pub(super) fn count(&self, want: Want) -> usize {
+        self.by_want.get(&want).copied().unwrap_or(0)
+    }
+
+    /// What is wanted by any of them, and by how many.
+    pub(super) fn wants(&self) -> impl Iterator<Item = (Want, usize)> {
+        self.by_want.iter().map(|(want, count)| (*want, *count))
+    }
+
+    pub(super) fn tickets(&self) -> impl Iterator<Item = Ticket> {
+        self.all.keys().copied()
+    }
+
+    /// The latest one for this.
+    pub(super) fn last(&self, want: Want) -> Option<Ticket> {
+        let mut alike = self
+            .all
+            .iter()
+            .rev()
+            .filter(|(_, entry)| entry.want == want);
+        alike.next().map(|(ticket, _)| *ticket)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Entries::default();
+    }
+}

@@ -1,0 +1,42 @@
+//! How callers wait: one queue in Redis, served by the script that frees something.
+//!
+//! Callers that must wait stand in a zset, in the order of their arrival, whichever process they are in. A script that frees permits
+//! moves them to the first entries that they suffice for, and notifies the clients of these: permits are moved, not kept for
+//! somebody who is told to come.
+//!
+//! A *grant* is a short lease. The client confirms it, and its caller goes on; a client that does not confirm in time loses
+//! the grant to the next in the queue. What a guard holds is a grant under a longer lease, and its confirmation is the first
+//! renewal; so a guard may go on at once when the notification is fresh, and what a killed process held comes back.
+//!
+//! *Entries belong to the client, not to one caller.* The first 64 waiters of a client have an entry; a grant goes to the earliest
+//! waiter that wants the same. A surplus entry leaves the queue. A release serves a waiter of the same client without Redis
+//! while no other client has waited for longer.
+//!
+//! One batch of an object is under way at a time. It carries all calls that came meanwhile, has a number, and is sent again as
+//! it is until it is answered: the script keeps the number and the answer of the client's last batch, so it takes
+//! effect once. A notification that is lost costs order, never permits: all entries are confirmed anew when the subscription is made
+//! anew, when a grant has run out, and every few seconds while somebody waits.
+//!
+//! ```text
+//! caller -> Object -> State (no I/O) -> Batch -> Core::carry_out -> lua/queue, and the primitive's part
+//!             ^ wake     ^ answer, notification
+//! ```
+
+mod answer;
+mod answers;
+mod batch;
+mod driver;
+mod entries;
+mod held;
+mod object;
+mod outcome;
+mod pending;
+mod primitive;
+mod results;
+mod sending;
+mod state;
+mod waiters;
+
+pub(crate) use self::object::{Object, QueueKeys};
+pub(crate) use self::outcome::{Grant, Outcome, Ticket, Want};
+pub(crate) use self::primitive::{Call, Effect, Primitive, Result};

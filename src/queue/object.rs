@@ -1,0 +1,398 @@
+//! One object of one client: callers come and go, messages arrive, the client is shut down.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::held::{self, Held};
+use super::outcome::{Outcome, Ticket, Told, Want};
+use super::pending::Pending;
+use super::primitive::{Call, Primitive};
+use super::state::{Item, State};
+use super::waiters::Id;
+use crate::api::encoded;
+use crate::engine::Core;
+use crate::engine::answer::{self, answer_of};
+use crate::engine::command::{Command, Commands};
+use crate::engine::drive::{self, Driver, Inline};
+use crate::engine::keys::Keys;
+use crate::engine::listening::Listening;
+use crate::engine::once::refused;
+use crate::engine::registry::Shared;
+use crate::engine::request::Request;
+use crate::engine::timer::{Rings, Timer};
+use crate::engine::wakeups::{Listener, Wake};
+use crate::error::{Error, Result};
+use crate::lease::Lease;
+use crate::sync::{Mutex, MutexGuard};
+use crate::transport::Value;
+
+/// Begins a message of this crate to JVMs, where a client of ours listens, too. Java takes it for the sign of a number.
+const OURS: u8 = b'+';
+
+/// Where the queue of an object stands.
+#[derive(Debug, Clone)]
+pub(crate) struct QueueKeys {
+    pub(crate) queue: Arc<str>,
+    pub(crate) grants: Arc<str>,
+    pub(crate) notes: Arc<str>,
+    /// Where this client is notified.
+    pub(crate) own_channel: Arc<str>,
+}
+
+/// One object of one client.
+pub(crate) struct Object<P: Primitive> {
+    pub(super) core: Arc<Core>,
+    pub(super) keys: Keys,
+    pub(super) queue: QueueKeys,
+    pub(super) driver: Driver,
+    inner: Mutex<Inner<P>>,
+    itself: Weak<Object<P>>,
+}
+
+pub(super) struct Inner<P: Primitive> {
+    pub(super) state: State<P>,
+    timer: Timer,
+    /// Counted as busy in the core.
+    pub(super) busy: bool,
+    /// While there is something to be done though the last handle may have gone.
+    kept: Option<Arc<Object<P>>>,
+    /// For notifications to this client; and for messages to JVMs.
+    own: Listening,
+    jvms: Listening,
+}
+
+impl<P: Primitive> Object<P> {
+    /// The client's one of the object with these names.
+    pub(crate) fn of(core: &Arc<Core>, keys: Keys, queue: QueueKeys) -> Arc<Self> {
+        let place = Arc::clone(keys.object());
+        core.objects.find_or_make(P::KIND, &place, |closed| {
+            let held = Held::new(core, &queue.grants, suffix(core.client_name()));
+            Arc::new_cyclic(|itself| Object {
+                core: Arc::clone(core),
+                keys,
+                queue,
+                driver: Driver::default(),
+                inner: Mutex::new(Inner {
+                    state: State::new(core, held, closed),
+                    timer: Timer::default(),
+                    busy: false,
+                    kept: None,
+                    own: Listening::default(),
+                    jvms: Listening::default(),
+                }),
+                itself: itself.clone(),
+            })
+        })
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// The key of the grants.
+    pub(crate) fn grants(&self) -> &Arc<str> {
+        &self.queue.grants
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.keys.name()
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner<P>> {
+        self.inner.lock()
+    }
+
+    /// Carries `call` out. It is queued at the first poll.
+    pub(crate) async fn call(self: &Arc<Self>, call: P::Call) -> Result<Outcome> {
+        self.keys.check()?;
+        let (reply, outcome) = oneshot::channel();
+        {
+            let mut inner = self.lock();
+            if inner.state.closed {
+                return Err(self.shut_down());
+            }
+            let now = Instant::now();
+            if let Some(told) = self.hand_over(&mut inner, &call, now) {
+                self.finish(inner, told);
+                return Ok(Outcome::Number(1));
+            }
+            inner.state.call(call, Some(reply), now);
+            self.begin(inner);
+        }
+        let pending = Pending {
+            object: self,
+            outcome,
+            waiter: None,
+            inline: self.drive(),
+        };
+        pending.await
+    }
+
+    /// Waits for `want`, for `wait` at the most; `None`: without limit.
+    pub(crate) async fn wait(
+        self: &Arc<Self>,
+        want: Want,
+        wait: Option<Duration>,
+    ) -> Result<Outcome> {
+        self.keys.check()?;
+        let (reply, outcome) = oneshot::channel();
+        let waiter = {
+            let mut inner = self.lock();
+            if inner.state.closed {
+                return Err(self.shut_down());
+            }
+            let now = Instant::now();
+            // A wait that the clock cannot express has no end.
+            let deadline = wait.and_then(|wait| now.checked_add(wait));
+            let waiter = inner.state.join(want, reply, deadline, now);
+            self.begin(inner);
+            waiter
+        };
+        let pending = Pending {
+            object: self,
+            outcome,
+            waiter: Some(waiter),
+            inline: self.drive(),
+        };
+        pending.await
+    }
+
+    /// Carries `call` out with nobody waiting for it.
+    pub(crate) fn owe(self: &Arc<Self>, call: P::Call) {
+        let mut inner = self.lock();
+        let now = Instant::now();
+        if let Some(told) = self.hand_over(&mut inner, &call, now) {
+            return self.finish(inner, told);
+        }
+        if inner.state.closed && self.core.is_finished() {
+            let (error, call) = (self.shut_down(), call.to_string());
+            drop(inner);
+            tracing::error!(%error, call, "not carried out");
+            return;
+        }
+        inner.state.call(call, None, now);
+        self.finish(inner, Told::default());
+    }
+
+    /// Serves waiters of this client by what `call` frees, without Redis.
+    fn hand_over(&self, inner: &mut Inner<P>, call: &P::Call, now: Instant) -> Option<Told> {
+        if inner.state.waiters.is_empty() || inner.state.closed {
+            return None;
+        }
+        inner.state.hand_over(call.frees()?, now)
+    }
+
+    /// The lease of what is held under `ticket`.
+    pub(crate) fn lease(&self, ticket: Ticket) -> Option<Lease> {
+        self.lock().state.held.lease(ticket)
+    }
+
+    /// A waiter has gone.
+    pub(super) fn leave(self: &Arc<Self>, waiter: Id) {
+        let mut inner = self.lock();
+        inner.state.leave(waiter, Instant::now());
+        self.finish(inner, Told::default());
+    }
+
+    pub(super) fn shut_down(&self) -> Error {
+        Error::ShutDown {
+            name: self.name().to_owned(),
+        }
+    }
+
+    fn drive(self: &Arc<Self>) -> Option<Inline<Self>> {
+        answer::drive(self, &self.core.runtime)
+    }
+
+    /// Ends a change by a caller, that sees to the work itself.
+    fn begin(&self, mut inner: MutexGuard<'_, Inner<P>>) {
+        self.core.note_busy(&mut inner.busy);
+        self.unlock(inner);
+    }
+
+    /// Ends a change: sees to the work, and tells callers.
+    pub(super) fn finish(&self, mut inner: MutexGuard<'_, Inner<P>>, told: Told) {
+        let work = inner.state.has_work(Instant::now());
+        if work {
+            self.core.note_busy(&mut inner.busy);
+        }
+        self.unlock(inner);
+        let unclaimed = told.tell();
+        if let Some(object) = self.itself.upgrade() {
+            if work {
+                drive::kick(&object);
+            }
+            for grant in unclaimed {
+                object.owe(P::give_back(grant));
+            }
+        }
+    }
+
+    /// Ends a change: subscriptions, the timer, and leases are as it asks for.
+    pub(super) fn unlock(&self, mut inner: MutexGuard<'_, Inner<P>>) {
+        self.listen(&mut inner);
+        let (alarm, waits) = (inner.state.alarm(), !inner.state.waiters.is_empty());
+        inner.kept = if inner.state.stays() {
+            self.itself.upgrade()
+        } else {
+            None
+        };
+        let task = match alarm.is_some() || waits {
+            true => inner.timer.set(alarm, waits, &self.itself),
+            false => None,
+        };
+        let changed = inner.state.held.take_changed();
+        drop(inner);
+        if let Some(task) = task {
+            self.core.runtime.spawn(task);
+        }
+        if changed {
+            held::tell(&self.core);
+        }
+    }
+
+    /// Notifications are heard as long as somebody waits.
+    fn listen(&self, inner: &mut Inner<P>) {
+        let waits = !inner.state.entries.is_empty() && !inner.state.waiters.is_empty();
+        let wanted = [waits, waits && inner.state.watches];
+        let channels = [&self.queue.own_channel, self.keys.channel()];
+        for ((listening, wanted), channel) in [&mut inner.own, &mut inner.jvms]
+            .into_iter()
+            .zip(wanted)
+            .zip(channels)
+        {
+            let listener: Weak<dyn Listener> = self.itself.clone();
+            if wanted {
+                listening.begin(&self.core.wakeups, channel, &listener, true);
+            } else {
+                listening.end(&self.core.wakeups, channel, &listener);
+            }
+        }
+    }
+
+    fn heard(&self, channel: &str, wake: &Wake) {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        let mut told = Told::default();
+        if *channel == *self.queue.own_channel {
+            inner.own.hear(wake);
+            match wake {
+                Wake::Message(message) => {
+                    told = inner.state.notified(&String::from_utf8_lossy(message), now);
+                }
+                Wake::Confirmed | Wake::ConfirmedAgain => inner.state.missed(),
+                Wake::Look => inner.state.slow_check(now),
+                Wake::Lost => inner.state.deaf(),
+                Wake::Ended => {}
+                Wake::Refused(refusal) => {
+                    told = inner
+                        .state
+                        .cannot_listen(&refused(self.name(), refusal), now);
+                }
+            }
+        } else {
+            inner.jvms.hear(wake);
+            match wake {
+                Wake::Message(message) if message.first() != Some(&OURS) => {
+                    inner.state.jvm_released();
+                }
+                Wake::Confirmed | Wake::ConfirmedAgain => inner.state.look(),
+                Wake::Ended | Wake::Refused(_) => inner.state.watch_no_more(),
+                Wake::Message(_) | Wake::Look | Wake::Lost => {}
+            }
+        }
+        self.finish(inner, told);
+    }
+}
+
+/// What a client adds to the entries of what it holds: its name.
+fn suffix(client_name: &str) -> Arc<str> {
+    match client_name {
+        "" => "".into(),
+        name => format!(":{}", encoded(name)).into(),
+    }
+}
+
+impl<P: Primitive> Commands for Object<P> {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    fn announced_at<'a>(&self, keys: &'a Keys) -> Option<&'a Arc<str>> {
+        Some(keys.channel())
+    }
+
+    async fn command(self: &Arc<Self>, operation: &'static str, request: Request) -> Result<Value> {
+        self.keys.check()?;
+        let (command, mut answer) = Command::new(operation, request);
+        {
+            let mut inner = self.lock();
+            if inner.state.closed {
+                return Err(self.shut_down());
+            }
+            inner
+                .state
+                .calls
+                .push_back(Item::Command(Box::new(command)));
+            self.begin(inner);
+        }
+        let answer = answer_of(&mut self.drive(), &mut answer).await;
+        answer.unwrap_or_else(|| Err(self.shut_down()))
+    }
+}
+
+impl<P: Primitive> Listener for Object<P> {
+    fn wake(&self, channel: &str, wake: &Wake) {
+        // A lock is not held when the last handle goes.
+        let _object = self.itself.upgrade();
+        self.heard(channel, wake);
+    }
+}
+
+impl<P: Primitive> Rings for Object<P> {
+    fn ring(&self) -> (Option<Instant>, bool) {
+        let mut inner = self.lock();
+        let told = inner.state.tick(Instant::now());
+        let (alarm, waits) = (inner.state.alarm(), !inner.state.waiters.is_empty());
+        let next = inner.timer.next(alarm, waits);
+        self.finish(inner, told);
+        (next, false)
+    }
+}
+
+impl<P: Primitive> Shared for Object<P> {
+    fn waiting(&self) -> usize {
+        self.lock().state.waiters.len()
+    }
+
+    fn close(self: Arc<Self>) {
+        let mut inner = self.lock();
+        let told = inner.state.close(self.name(), Instant::now());
+        self.finish(inner, told);
+    }
+}
+
+impl<P: Primitive> Drop for Object<P> {
+    fn drop(&mut self) {
+        let mut inner = self.lock();
+        inner.timer.end();
+        self.core.note_idle(&mut inner.busy);
+        drop(inner);
+        self.core.objects.forget(P::KIND, self.keys.object());
+    }
+}
+
+impl<P: Primitive> std::fmt::Debug for Object<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Object")
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,169 @@
+//! What departs next.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use super::batch::{Batch, Run};
+use super::entries::MOST;
+use super::outcome::Want;
+use super::primitive::Primitive;
+use super::state::{Item, State};
+use crate::clock::Moment;
+use crate::engine::command::Command;
+
+/// A grant that is not confirmed lasts so many milliseconds, and two round trips: of what is confirmed before its caller is told, and
+/// of what a guard takes at once.
+const LIFE: [u64; 2] = [100, 500];
+/// A batch carries so many calls or waiters at the most.
+const MOST_TOGETHER: usize = 4096;
+
+/// What is next: calls together, or one that travels alone.
+pub(super) enum Task<P: Primitive> {
+    Batch(Box<Batch<P>>),
+    Command(Box<Command>),
+}
+
+impl<P: Primitive> State<P> {
+    /// How many waiters have no entry.
+    fn without_entry(&self) -> usize {
+        let covered = self.entries.wants();
+        let covered = covered.map(|(want, count)| count.min(self.waiters.count(want)));
+        self.waiters.len() - covered.sum::<usize>()
+    }
+
+    pub(super) fn has_work(&self, now: Instant) -> bool {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        !self.calls.is_empty()
+            || !self.granted.is_empty()
+            || self.recheck
+            || self.look
+            || self.announce
+            || self.unwatch
+            || due(self.surplus_at)
+            || self.unconfirmed.values().any(|held| held.due <= now)
+            || self.entries.len() <= MOST / 2 && self.without_entry() > 0
+    }
+
+    /// What is carried out next.
+    pub(super) fn depart(&mut self, now: Moment) -> Option<Task<P>> {
+        while let Some(Item::Command(_)) = self.calls.front() {
+            let Some(Item::Command(command)) = self.calls.pop_front() else {
+                break;
+            };
+            if !command.is_pointless() {
+                return Some(Task::Command(command));
+            }
+        }
+        let now = now.timer();
+        if !self.has_work(now) {
+            return None;
+        }
+        Some(Task::Batch(Box::new(self.batch(now))))
+    }
+
+    fn batch(&mut self, now: Instant) -> Batch<P> {
+        let mut calls = Vec::new();
+        while calls.len() < MOST_TOGETHER
+            && let Some(Item::Call(_)) = self.calls.front()
+        {
+            if let Some(Item::Call(queued)) = self.calls.pop_front()
+                && !queued.is_pointless()
+            {
+                calls.push(queued);
+            }
+        }
+        let unconfirmed = std::mem::take(&mut self.unconfirmed);
+        let extends = unconfirmed
+            .into_iter()
+            .map(|(ticket, held)| (ticket, held.text));
+        let mut batch = Batch {
+            extends: extends.collect(),
+            confirms: Vec::new(),
+            leaves: Vec::new(),
+            calls,
+            runs: Vec::new(),
+            asked: Vec::new(),
+            behind: self.last_arrival,
+            look: std::mem::take(&mut self.look),
+            announce: std::mem::take(&mut self.announce),
+            check: self.recheck,
+            unwatch: std::mem::take(&mut self.unwatch),
+            heard: std::mem::take(&mut self.heard),
+            handed: std::mem::take(&mut self.handed),
+            next: self.waiters.next(),
+            sent: Moment::now(),
+            unconfirmed: false,
+        };
+        let surplus: Vec<_> = self.surplus().collect();
+        let mut granted = std::mem::take(&mut self.granted);
+        for (want, mut count) in surplus {
+            // Granted ones first: others wait for them.
+            while count > 0
+                && let Some(ticket) = (granted.iter().copied())
+                    .find(|ticket| {
+                        self.entries
+                            .get(*ticket)
+                            .is_some_and(|entry| entry.want == want)
+                    })
+                    .or_else(|| self.entries.last(want))
+            {
+                granted.retain(|other| *other != ticket);
+                batch
+                    .leaves
+                    .extend(self.entries.remove(ticket).map(|entry| (ticket, entry)));
+                count -= 1;
+            }
+        }
+        self.surplus_at = None;
+        if std::mem::take(&mut self.recheck) {
+            granted = self.entries.tickets().collect();
+        }
+        let confirms = granted.into_iter();
+        let confirms = confirms.filter_map(|ticket| Some((ticket, *self.entries.get(ticket)?)));
+        batch.confirms = confirms.collect();
+        self.ask(&mut batch, now);
+        batch
+    }
+
+    /// Waiters without an entry join `batch`.
+    fn ask(&mut self, batch: &mut Batch<P>, now: Instant) {
+        let mut room = MOST - self.entries.len().min(MOST);
+        let most = if self.entries.is_empty() {
+            MOST_TOGETHER
+        } else {
+            room
+        };
+        let mut covered: BTreeMap<Want, usize> = self.entries.wants().collect();
+        let trip = self.core.round_trip();
+        for (id, waiter) in self.waiters.iter() {
+            if batch.asked.len() >= most {
+                break;
+            }
+            if let Some(count) = covered.get_mut(&waiter.want).filter(|count| **count > 0) {
+                *count -= 1;
+                continue;
+            }
+            batch.asked.push(id);
+            match batch.runs.last_mut().filter(|run| run.want == waiter.want) {
+                Some(run) => run.count += 1,
+                None => {
+                    let life = LIFE[usize::from(waiter.want.leased)];
+                    batch.runs.push(Run {
+                        want: waiter.want,
+                        count: 1,
+                        ticket: 0,
+                        waited: now.saturating_duration_since(waiter.since),
+                        life: life + u64::try_from(trip.as_millis() * 2).unwrap_or(life),
+                        room: 0,
+                    });
+                }
+            }
+        }
+        for run in &mut batch.runs {
+            run.ticket = self.core.next_sequences(run.count as u64);
+            run.room = run.count.min(room);
+            room -= run.room;
+        }
+    }
+}

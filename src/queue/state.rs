@@ -1,0 +1,391 @@
+//! The client's half of the queue for one object, without I/O: what is asked for, believed and to be done.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::batch::Queued;
+use super::entries::{Entries, Entry, MOST};
+use super::held::Held;
+use super::outcome::{Grant, Outcome, Reply, Ticket, Told, Want};
+use super::primitive::{Call, Effect, Primitive};
+use super::waiters::{Id, Waiter, Waiters};
+use crate::clock::Moment;
+use crate::engine::Core;
+use crate::engine::command::Command;
+
+/// What a guard has taken at once is confirmed after so long, or with the next batch.
+const CONFIRM_AFTER: Duration = Duration::from_millis(100);
+/// A surplus entry leaves the queue after so long, or with the next batch that has another reason.
+const SURPLUS_AFTER: Duration = Duration::from_millis(5);
+/// Waiters that came so much later than the first entry of another client are still served by a release of this client.
+const LEEWAY: Duration = Duration::from_millis(5);
+/// Among callers of this client alone what is known of others counts for so many times as long.
+const ALONE: u32 = 4;
+/// After a release that left permits JVMs are told again, as they do not pass a wake-up on.
+pub(super) const ANNOUNCEMENTS: [Duration; 5] = [
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(30),
+];
+/// Where nobody has listened it begins here: a JVM may subscribe anew.
+pub(super) const UNHEARD: usize = 2;
+
+/// A call in its place among the others: one of a batch, or one that travels alone.
+pub(super) enum Item<P: Primitive> {
+    Call(Queued<P>),
+    Command(Box<Command>),
+}
+
+/// What the last answer said of others.
+pub(super) struct Known {
+    pub(super) seen: Instant,
+    pub(super) available: i64,
+    /// When the first waiter of another client came.
+    pub(super) foreign: Option<Instant>,
+    pub(super) jvms: u32,
+}
+
+/// What a guard has taken at once: how it reads in Redis, and when it is to be confirmed.
+pub(super) struct Unconfirmed {
+    pub(super) text: String,
+    pub(super) due: Instant,
+}
+
+pub(super) struct State<P: Primitive> {
+    pub(super) core: Arc<Core>,
+    pub(super) waiters: Waiters,
+    pub(super) entries: Entries,
+    pub(super) calls: VecDeque<Item<P>>,
+    pub(super) held: Held,
+    /// Grants of which this client has been notified, and that are to be confirmed.
+    pub(super) granted: Vec<Ticket>,
+    pub(super) unconfirmed: BTreeMap<Ticket, Unconfirmed>,
+    /// All entries are to be confirmed: something may have been missed.
+    pub(super) recheck: bool,
+    /// A batch is to be sent, if only to look.
+    pub(super) look: bool,
+    pub(super) look_at: Option<Instant>,
+    pub(super) surplus_at: Option<Instant>,
+    /// Which announcement comes next, and when.
+    pub(super) announce_at: Option<(usize, Instant)>,
+    pub(super) announce: bool,
+    /// This client listens to JVMs; or does so no more.
+    pub(super) watches: bool,
+    pub(super) unwatch: bool,
+    /// How many releases of JVMs it has heard, and how many permits it has handed on, since the last batch.
+    pub(super) heard: u32,
+    pub(super) handed: u32,
+    pub(super) known: Option<Known>,
+    /// The arrival of the last entry.
+    pub(super) last_arrival: u64,
+    /// When a script was sent, and the server's clock in it.
+    pub(super) clock: Option<(Moment, u64)>,
+    /// Calls that are owed and were forbidden; and when they are tried again.
+    pub(super) refused: Vec<Queued<P>>,
+    pub(super) retry_at: Option<Instant>,
+    pub(super) closed: bool,
+}
+
+impl<P: Primitive> State<P> {
+    pub(super) fn new(core: &Arc<Core>, held: Held, closed: bool) -> Self {
+        State {
+            core: Arc::clone(core),
+            waiters: Waiters::default(),
+            entries: Entries::default(),
+            calls: VecDeque::new(),
+            held,
+            granted: Vec::new(),
+            unconfirmed: BTreeMap::new(),
+            recheck: false,
+            look: false,
+            look_at: None,
+            surplus_at: None,
+            announce_at: None,
+            announce: false,
+            watches: false,
+            unwatch: false,
+            heard: 0,
+            handed: 0,
+            known: None,
+            last_arrival: 0,
+            clock: None,
+            refused: Vec::new(),
+            retry_at: None,
+            closed,
+        }
+    }
+
+    // ---- what callers do ----
+
+    pub(super) fn join(
+        &mut self,
+        want: Want,
+        reply: Reply,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) -> Id {
+        let behind = self.entries.len() >= MOST && self.waiters.unanswered().next().is_none();
+        let id = self.waiters.add(want, now, deadline, reply);
+        if behind {
+            // Those before it have been told to wait, and so is this one.
+            self.waiters.answered(id + 1);
+        }
+        id
+    }
+
+    /// A waiter has gone.
+    pub(super) fn leave(&mut self, id: Id, now: Instant) {
+        self.waiters.remove(id);
+        self.note_surplus(now);
+    }
+
+    pub(super) fn call(&mut self, call: P::Call, reply: Option<Reply>, now: Instant) {
+        let (mut entry, mut ticket) = (None, 0);
+        match call.effect() {
+            Effect::Gives(grant, _) => {
+                entry = self.held.take(grant);
+                if !self.held.has(grant.ticket) {
+                    self.unconfirmed.remove(&grant.ticket);
+                }
+            }
+            Effect::Takes(want) if want.leased => ticket = self.core.next_sequences(1),
+            Effect::Takes(_) | Effect::None => {}
+        }
+        if reply.is_none()
+            && let Some(Item::Call(last)) = self.calls.back_mut()
+            && last.reply.is_none()
+            && last.call.add_up(&call)
+        {
+            return;
+        }
+        self.calls.push_back(Item::Call(Queued {
+            call,
+            reply,
+            since: now,
+            entry,
+            ticket,
+        }));
+    }
+
+    /// Serves the first waiters by what `freed` frees, without Redis; nobody where that is not fair or not possible.
+    pub(super) fn hand_over(&mut self, freed: Grant, now: Instant) -> Option<Told> {
+        let window = self.core.config.local_hand_over;
+        let known = self.known.as_ref().filter(|known| known.available >= 0)?;
+        let alone = known.foreign.is_none() && known.jvms == 0;
+        let window = if alone { window * ALONE } else { window };
+        if now.saturating_duration_since(known.seen) >= window {
+            return None;
+        }
+        let until = known.foreign.map(|foreign| foreign + LEEWAY);
+        let mut left = freed.want.amount;
+        let mut served = Vec::new();
+        for (id, waiter) in self.waiters.iter() {
+            let late = until.is_some_and(|until| waiter.since > until);
+            let suits = waiter.want.leased == freed.want.leased
+                && (waiter.want.amount == left || !freed.want.leased && waiter.want.amount < left);
+            if late || !suits {
+                return None;
+            }
+            served.push(id);
+            left -= waiter.want.amount;
+            if left == 0 {
+                break;
+            }
+        }
+        if left > 0 {
+            return None;
+        }
+        let mut told = Told::default();
+        for id in served {
+            let Some(waiter) = self.waiters.remove(id) else {
+                continue;
+            };
+            let want = waiter.want;
+            let ticket = freed.ticket;
+            told.add(waiter.reply, Ok(Outcome::Granted(Grant { want, ticket })));
+            self.handed += 1;
+        }
+        self.note_surplus(now);
+        Some(told)
+    }
+
+    // ---- what is heard ----
+
+    /// A notification to this client.
+    pub(super) fn notified(&mut self, message: &str, now: Instant) -> Told {
+        let mut told = Told::default();
+        let mut words = message.split_ascii_whitespace();
+        match words.next() {
+            Some("grant") => {
+                let ticket = words.next().and_then(|word| word.get(1..)?.parse().ok());
+                let clock = words.next().and_then(|word| word.parse().ok());
+                if let Some((ticket, clock)) = ticket.zip(clock) {
+                    self.grant(ticket, clock, now, &mut told);
+                }
+            }
+            Some("watch") if !self.waiters.is_empty() => self.watches = true,
+            Some("watch") => self.unwatch = true,
+            _ => {}
+        }
+        told
+    }
+
+    fn grant(&mut self, ticket: Ticket, clock: u64, now: Instant, told: &mut Told) {
+        let Some(entry) = self.entries.get(ticket).copied() else {
+            return;
+        };
+        let until = self.fresh_until(clock, &entry);
+        if let Some(until) = until.filter(|_| entry.want.leased)
+            && let Some(waiter) = self.waiters.take(entry.want)
+        {
+            self.entries.remove(ticket);
+            self.hold(ticket, &entry, waiter, until, told);
+            let text = self.held.text(ticket).unwrap_or_default();
+            let due = now + CONFIRM_AFTER;
+            self.unconfirmed.insert(ticket, Unconfirmed { text, due });
+        } else if !self.granted.contains(&ticket) {
+            self.granted.push(ticket);
+        }
+    }
+
+    /// Until when a grant that was made at `clock` lasts, if at least half of its life is left for certain.
+    fn fresh_until(&self, clock: u64, entry: &Entry) -> Option<Moment> {
+        if self.core.config.replicas.is_some() {
+            return None;
+        }
+        let (sent, then) = self.clock?;
+        let since = Duration::from_micros(clock.checked_sub(then)?);
+        // The server's clock had that time when the script was sent, or later. Clocks drift by less than a thousandth.
+        let made = sent + (since - since / 1000);
+        let until = made + entry.life();
+        (until.remaining() >= entry.life() / 2).then_some(until)
+    }
+
+    /// A waiter has what `entry` was made for.
+    pub(super) fn hold(
+        &mut self,
+        ticket: Ticket,
+        entry: &Entry,
+        waiter: Waiter,
+        until: Moment,
+        told: &mut Told,
+    ) {
+        let want = entry.want;
+        let mut grant = Grant { want, ticket: 0 };
+        if want.leased {
+            grant.ticket = ticket;
+            self.held.insert(grant, entry.life);
+            self.held.keep(ticket, until);
+        }
+        told.add(waiter.reply, Ok(Outcome::Granted(grant)));
+    }
+
+    /// A JVM has released.
+    pub(super) fn jvm_released(&mut self) {
+        self.heard = self.heard.saturating_add(1);
+        self.look = true;
+    }
+
+    pub(super) fn look(&mut self) {
+        self.look |= !self.waiters.is_empty();
+    }
+
+    /// Messages of JVMs are not heard any more.
+    pub(super) fn watch_no_more(&mut self) {
+        self.unwatch |= std::mem::take(&mut self.watches);
+    }
+
+    /// Messages may have been missed.
+    pub(super) fn missed(&mut self) {
+        self.recheck |= !self.entries.is_empty();
+    }
+
+    /// The slow check; not where the server has answered lately.
+    pub(super) fn slow_check(&mut self, now: Instant) {
+        let interval = self.core.config.safety_interval;
+        let recent = |known: &Known| now.saturating_duration_since(known.seen) < interval / 2;
+        if !self.known.as_ref().is_some_and(recent) {
+            self.missed();
+            self.look();
+        }
+    }
+
+    /// The connection for messages is gone: what comes by the next one is of another server, perhaps.
+    pub(super) fn deaf(&mut self) {
+        self.clock = None;
+        self.last_arrival = 0;
+    }
+
+    /// Time has passed: tells those whose deadline it was.
+    pub(super) fn tick(&mut self, now: Instant) -> Told {
+        let mut told = Told::default();
+        for waiter in self.waiters.take_overdue(now) {
+            told.add(waiter.reply, Ok(Outcome::InVain));
+        }
+        self.note_surplus(now);
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry();
+        }
+        if self.look_at.take_if(|at| *at <= now).is_some() {
+            self.look = true;
+        }
+        if let Some((step, _)) = self.announce_at.take_if(|(_, at)| *at <= now) {
+            self.announce = true;
+            let next = ANNOUNCEMENTS.get(step + 1).zip(ANNOUNCEMENTS.get(step));
+            self.announce_at = next.map(|(later, sooner)| (step + 1, now + (*later - *sooner)));
+        }
+        told
+    }
+
+    /// What was forbidden is tried again.
+    pub(super) fn retry(&mut self) {
+        self.retry_at = None;
+        let refused = std::mem::take(&mut self.refused);
+        self.calls.extend(refused.into_iter().map(Item::Call));
+    }
+
+    /// Whether something is left to be done when nobody has the object any more.
+    pub(super) fn stays(&self) -> bool {
+        let jvms = self.known.as_ref().is_some_and(|known| known.jvms > 0);
+        !self.entries.is_empty()
+            || self.watches
+            || self.unwatch
+            || !self.refused.is_empty()
+            || jvms && self.announce_at.is_some()
+    }
+
+    pub(super) fn note_surplus(&mut self, now: Instant) {
+        if self.surplus().next().is_none() {
+            self.surplus_at = None;
+        } else if self.surplus_at.is_none() {
+            self.surplus_at = Some(now + SURPLUS_AFTER);
+        }
+    }
+
+    /// How many entries of which kind nobody waits for.
+    pub(super) fn surplus(&self) -> impl Iterator<Item = (Want, usize)> {
+        let all = self.entries.wants();
+        all.filter_map(|(want, count)| {
+            let surplus = count.saturating_sub(self.waiters.count(want));
+            (surplus > 0).then_some((want, surplus))
+        })
+    }
+
+    /// When something is due by itself.
+    pub(super) fn alarm(&self) -> Option<Instant> {
+        let all = [
+            self.waiters.first_deadline(),
+            self.look_at,
+            self.surplus_at,
+            self.announce_at.map(|(_, at)| at),
+            self.retry_at,
+            self.unconfirmed.values().map(|held| held.due).min(),
+        ];
+        all.into_iter().flatten().min()
+    }
+}

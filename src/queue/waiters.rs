@@ -1,0 +1,138 @@
+//! The callers of this client that wait for one object, in the order of their arrival.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio::time::Instant;
+
+use super::outcome::{Reply, Want};
+
+/// The place of a waiter: later ones have higher numbers.
+pub(super) type Id = u64;
+
+pub(super) struct Waiter {
+    pub(super) want: Want,
+    pub(super) since: Instant,
+    deadline: Option<Instant>,
+    pub(super) reply: Reply,
+}
+
+#[derive(Default)]
+pub(super) struct Waiters {
+    all: BTreeMap<Id, Waiter>,
+    by_want: BTreeMap<Want, BTreeSet<Id>>,
+    deadlines: BTreeSet<(Instant, Id)>,
+    next: Id,
+    /// The server has answered since all before this one came: they have been told to wait.
+    answered: Id,
+}
+
+impl Waiters {
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The next one's place.
+    pub(super) fn next(&self) -> Id {
+        self.next
+    }
+
+    pub(super) fn add(
+        &mut self,
+        want: Want,
+        since: Instant,
+        deadline: Option<Instant>,
+        reply: Reply,
+    ) -> Id {
+        let id = self.next;
+        self.next += 1;
+        self.by_want.entry(want).or_default().insert(id);
+        self.deadlines
+            .extend(deadline.map(|deadline| (deadline, id)));
+        let waiter = Waiter {
+            want,
+            since,
+            deadline,
+            reply,
+        };
+        self.all.insert(id, waiter);
+        id
+    }
+
+    pub(super) fn remove(&mut self, id: Id) -> Option<Waiter> {
+        let waiter = self.all.remove(&id)?;
+        if let Some(alike) = self.by_want.get_mut(&waiter.want) {
+            alike.remove(&id);
+            if alike.is_empty() {
+                self.by_want.remove(&waiter.want);
+            }
+        }
+        if let Some(deadline) = waiter.deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        Some(waiter)
+    }
+
+    pub(super) fn has(&self, id: Id) -> bool {
+        self.all.contains_key(&id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Id, &Waiter)> {
+        self.all.iter().map(|(id, waiter)| (*id, waiter))
+    }
+
+    /// Takes the earliest one that wants this.
+    pub(super) fn take(&mut self, want: Want) -> Option<Waiter> {
+        let id = *self.by_want.get(&want)?.first()?;
+        self.remove(id)
+    }
+
+    /// How many want this.
+    pub(super) fn count(&self, want: Want) -> usize {
+        self.by_want.get(&want).map_or(0, BTreeSet::len)
+    }
+
+    /// The server has answered something that was sent when `next` was the next place.
+    pub(super) fn answered(&mut self, next: Id) {
+        self.answered = self.answered.max(next);
+    }
+
+    pub(super) fn is_answered(&self, id: Id) -> bool {
+        id < self.answered
+    }
+
+    /// Takes those whose deadline has passed. One that has had no answer yet waits for the first.
+    pub(super) fn take_overdue(&mut self, now: Instant) -> Vec<Waiter> {
+        let due = self
+            .deadlines
+            .iter()
+            .take_while(|(deadline, _)| *deadline <= now);
+        let due = due.map(|(_, id)| *id).filter(|id| self.is_answered(*id));
+        let due: Vec<_> = due.collect();
+        due.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
+    /// The first deadline of those that have been answered.
+    pub(super) fn first_deadline(&self) -> Option<Instant> {
+        let mut all = self.deadlines.iter();
+        all.find(|(_, id)| self.is_answered(*id))
+            .map(|(deadline, _)| *deadline)
+    }
+
+    /// Those without an answer yet.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = (Id, &Waiter)> {
+        self.all
+            .range(self.answered..)
+            .map(|(id, waiter)| (*id, waiter))
+    }
+
+    /// Takes all.
+    pub(super) fn take_all(&mut self) -> BTreeMap<Id, Waiter> {
+        self.by_want.clear();
+        self.deadlines.clear();
+        std::mem::take(&mut self.all)
+    }
+}

@@ -1,0 +1,182 @@
+//! The calls on a semaphore, as steps of `lua/semaphore/steps.lua`.
+
+use std::fmt;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use crate::api::MAX_PERMITS;
+use crate::engine::request::{Arg, Script};
+use crate::error::Error;
+use crate::lua;
+use crate::queue::{self, Effect, Grant, Outcome, Primitive, Ticket, Want};
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(lua::SEMAPHORE));
+
+/// The semaphore as a primitive of the queue.
+pub(super) struct Permits;
+
+/// A call but waiting; amounts are not zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    Release(u32),
+    ReleaseIfExists(u32),
+    Try(Want),
+    /// Gives back so much of what a guard holds.
+    GiveBack(u32, Ticket),
+    /// What a guard holds is anybody's from now on.
+    Forget(u32, Ticket),
+    Add(i32),
+    Drain,
+    TrySet(u32, Option<Duration>),
+    /// Looks whose grants have run out.
+    Reclaim,
+}
+
+impl Primitive for Permits {
+    const KIND: &'static str = "semaphore";
+    const WAIT: &'static str = "acquire";
+    type Call = Call;
+
+    fn script() -> &'static LazyLock<Script> {
+        &SCRIPT
+    }
+
+    fn give_back(grant: Grant) -> Call {
+        match grant.want.leased {
+            true => Call::GiveBack(grant.want.amount, grant.ticket),
+            false => Call::Release(grant.want.amount),
+        }
+    }
+}
+
+fn grant(amount: u32, ticket: Option<Ticket>) -> Grant {
+    let leased = ticket.is_some();
+    Grant {
+        want: Want { amount, leased },
+        ticket: ticket.unwrap_or(0),
+    }
+}
+
+impl Call {
+    /// Its amount, or change.
+    fn amount(self) -> i64 {
+        match self {
+            Call::Release(permits) | Call::ReleaseIfExists(permits) => permits.into(),
+            Call::GiveBack(permits, _) | Call::Forget(permits, _) => permits.into(),
+            Call::Try(want) => want.amount.into(),
+            Call::TrySet(permits, _) => permits.into(),
+            Call::Add(delta) => delta.into(),
+            Call::Drain | Call::Reclaim => 0,
+        }
+    }
+}
+
+impl queue::Call for Call {
+    fn name(&self) -> &'static str {
+        match self {
+            Call::Release(_) | Call::GiveBack(..) => "release",
+            Call::ReleaseIfExists(_) => "release_if_exists",
+            Call::Try(_) => "try_acquire",
+            Call::Forget(..) => "forget",
+            Call::Add(_) => "add_permits",
+            Call::Drain => "drain_permits",
+            Call::TrySet(..) => "try_set_permits",
+            Call::Reclaim => "reclaim",
+        }
+    }
+
+    fn is_owed(&self) -> bool {
+        matches!(
+            self,
+            Call::Release(_) | Call::ReleaseIfExists(_) | Call::GiveBack(..) | Call::Forget(..)
+        )
+    }
+
+    fn add_up(&mut self, call: &Self) -> bool {
+        let (sum, more) = match (self, call) {
+            (Call::Release(sum), Call::Release(more))
+            | (Call::ReleaseIfExists(sum), Call::ReleaseIfExists(more)) => (sum, more),
+            _ => return false,
+        };
+        let total = sum.checked_add(*more).filter(|total| *total <= MAX_PERMITS);
+        *sum = total.unwrap_or(*sum);
+        total.is_some()
+    }
+
+    fn effect(&self) -> Effect {
+        match *self {
+            Call::Try(want) => Effect::Takes(want),
+            Call::GiveBack(permits, ticket) => Effect::Gives(grant(permits, Some(ticket)), false),
+            Call::Forget(permits, ticket) => Effect::Gives(grant(permits, Some(ticket)), true),
+            _ => Effect::None,
+        }
+    }
+
+    fn frees(&self) -> Option<Grant> {
+        match *self {
+            Call::Release(permits) => Some(grant(permits, None)),
+            Call::GiveBack(permits, ticket) => Some(grant(permits, Some(ticket))),
+            _ => None,
+        }
+    }
+
+    fn adds(&self) -> bool {
+        match self {
+            Call::Release(_) | Call::ReleaseIfExists(_) | Call::GiveBack(..) | Call::TrySet(..) => {
+                true
+            }
+            // Whose those were is known by the answer alone.
+            Call::Reclaim => true,
+            Call::Add(delta) => *delta > 0,
+            Call::Try(_) | Call::Forget(..) | Call::Drain => false,
+        }
+    }
+
+    fn write(&self, count: usize, args: &mut Vec<Arg>) {
+        let count = Arg::Number(i64::try_from(count).unwrap_or(i64::MAX));
+        let (word, third) = match self {
+            Call::Try(_) => ("try", count),
+            Call::Add(_) => ("add", count),
+            Call::TrySet(_, ttl) => ("try_set", ttl.map_or(Arg::Number(0), Arg::millis)),
+            Call::Drain => ("drain", count),
+            Call::Reclaim => ("reclaim", count),
+            Call::ReleaseIfExists(_) => ("release_if_exists", count),
+            Call::Release(_) | Call::GiveBack(..) | Call::Forget(..) => ("release", count),
+        };
+        args.extend([Arg::Word(word), Arg::Number(self.amount()), third]);
+    }
+
+    fn read(&self, name: &str, word: &str, index: usize) -> Option<queue::Result> {
+        if *self == Call::Reclaim {
+            return Some(Ok(Outcome::Text(word.to_owned())));
+        }
+        if word == "missing" {
+            return Some(Ok(Outcome::Number(0)));
+        }
+        let (done, counter) = match word.split_once(':') {
+            Some((done, counter)) => (done.parse().ok()?, Some(counter.parse().ok()?)),
+            None => (word.parse::<i64>().ok()?, None),
+        };
+        let is_done = i64::try_from(index).is_ok_and(|index| index < done);
+        Some(match (self, counter) {
+            (Call::Drain, _) => Ok(Outcome::Number(done)),
+            (_, Some(available)) if !is_done => Err(Error::OutOfRange {
+                name: name.to_owned(),
+                available,
+                delta: self.amount(),
+            }),
+            _ => Ok(Outcome::Number(is_done.into())),
+        })
+    }
+}
+
+/// As a call: what the log says where nobody else can be told.
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = queue::Call::name(self);
+        match self {
+            Call::Drain | Call::Reclaim => write!(f, "{name}()"),
+            _ => write!(f, "{name}({})", self.amount()),
+        }
+    }
+}
