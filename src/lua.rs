@@ -48,6 +48,7 @@ pub(crate) const ONCE: &str = lua!(
 pub(crate) const FORGET: &str = lua!("engine/forget");
 
 pub(crate) const SEMAPHORE: &str = lua!(
+    "semaphore/short",
     "semaphore/announce",
     "queue/record",
     "semaphore/permits",

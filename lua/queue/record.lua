@@ -42,8 +42,8 @@ local function once(work)
     return last == NUMBER and SENDING ~= '0' and string.sub(earlier, #NUMBER + 2) or 'stale'
   end
   local done, answer = pcall(function()
-    local answer, refused = work()
-    if #undo > 0 and not refused or SENDING == '1' then put(answer) end
+    local answer = work()
+    if #undo > 0 or SENDING == '1' then put(answer) end
     return answer
   end)
   if done then return #undo > 0 and answer or { answer } end

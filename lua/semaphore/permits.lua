@@ -10,7 +10,7 @@
 local SEMAPHORE, CHANNEL = KEYS[2], KEYS[3]
 local LOWEST, HIGHEST = -2147483648, 2147483647
 
-local text, before, total, exists, ttl, added = false, 0, 0, false, '0', 0
+local text, before, total, exists, ttl = false, 0, 0, false, '0'
 -- So many are left to JVMs.
 local reserved = 0
 
@@ -35,7 +35,7 @@ local function take(permits) total = total - permits end
 local function take_back(permits)
   if not exists then return end
   if total + permits > HIGHEST then return '0:' .. total end
-  total, added = total + permits, added + permits
+  total = total + permits
 end
 
 local function write_counter()

@@ -24,21 +24,21 @@ local OF_ENTRIES = { confirm = true, extend = true }
 
 local function release(permits, count)
   local done = math.max(0, math.min(count, math.floor((HIGHEST - total) / permits)))
-  if done > 0 then total, added, exists = total + done * permits, added + done * permits, true end
+  if done > 0 then total, exists = total + done * permits, true end
   return done < count and done .. ':' .. total or done
 end
 
 local function add(permits)
   -- A counter that another client has moved out of the range may be moved back.
   if permits > 0 and total + permits > HIGHEST or permits < 0 and total + permits < LOWEST then return '0:' .. total end
-  total, added, exists = total + permits, added + math.max(0, permits), true
+  total, exists = total + permits, true
   return 1
 end
 
 local function try(permits, count, ticket)
   local done = exists and math.max(0, math.min(count, math.floor(total / permits))) or 0
   total = total - done * permits
-  for i = 0, ticket and done - 1 or -1 do hold(entry_of(string.format('%s%.0f:%d:0', LEASED, ticket + i, permits))) end
+  for i = 0, ticket and done - 1 or -1 do hold(entry_for(LEASED, ticket + i, permits, 0)) end
   return done
 end
 
@@ -64,7 +64,7 @@ local function step(i)
     result, total = total, 0
   elseif kind == 'try_set' then
     result = exists and 0 or 1
-    if not exists then total, added, exists, ttl = number, number, true, ARGV[i + 2] end
+    if not exists then total, exists, ttl = number, true, ARGV[i + 2] end
   elseif kind == 'announce' then
     announces = true
   elseif kind == 'reclaim' then
@@ -79,7 +79,7 @@ end
 
 local function work()
   local refusal = open_counter()
-  if refusal then return refusal, true end
+  if refusal then return refusal end
   open_queue()
   open_account()
   local i = 11
@@ -93,8 +93,8 @@ local function work()
   local watches = choose_watcher()
   local left = close_account()
   -- Where this client's callers have taken what was added, a message would wake JVMs in vain.
-  if total > 0 and (added > 0 or announces or left > 0) then
-    local heard = announce(CHANNEL, total, announces and total or math.max(added, left), watcher and '+' or '')
+  if total > 0 and (total > before or announces or left > 0) then
+    local heard = announce(CHANNEL, total, announces and total or math.max(total - before, left), watcher and '+' or '')
     jvms = math.max(0, (heard or 0) - (watcher and 1 or 0))
   end
   local ends = #undo > 0 and redis.call('ZRANGE', GRANTS, 0, 0, 'WITHSCORES')[2] or first_end

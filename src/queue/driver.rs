@@ -35,19 +35,18 @@ const CHECKS_KEPT: u32 = 4;
 impl<P: Primitive> Object<P> {
     fn request(&self, batch: &Batch<P>) -> Request {
         let config = &self.core.config;
-        let suffix = self.lock().state.held.suffix().clone();
         let kept = (config.safety_interval * CHECKS_KEPT).max(std::time::Duration::from_secs(60));
         let mut args = vec![
             Arg::Publish,
             Arg::Sequence(0),
             Arg::millis(config.record_life()),
             Arg::Number(0),
-            Arg::Text(self.core.id().into()),
+            Arg::Text(Arc::clone(&self.queue.client)),
             Arg::millis(config.lock_watchdog_timeout),
-            Arg::Text(Arc::clone(&suffix)),
+            Arg::Text(Arc::clone(&self.suffix)),
             Arg::millis(kept),
         ];
-        batch.encode(&suffix, &mut args);
+        batch.encode(&self.suffix, &mut args);
         let [record, object, channel] = self.keys.own();
         let queue = &self.queue;
         let keys = [

@@ -41,10 +41,6 @@ impl Held {
         }
     }
 
-    pub(super) fn suffix(&self) -> &Arc<str> {
-        &self.suffix
-    }
-
     pub(super) fn has(&self, ticket: Ticket) -> bool {
         self.all.contains_key(&ticket)
     }

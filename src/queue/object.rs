@@ -40,6 +40,8 @@ pub(crate) struct QueueKeys {
     pub(crate) notes: Arc<str>,
     /// Where this client is notified.
     pub(crate) own_channel: Arc<str>,
+    /// This client's id.
+    pub(crate) client: Arc<str>,
 }
 
 /// One object of one client.
@@ -47,6 +49,8 @@ pub(crate) struct Object<P: Primitive> {
     pub(super) core: Arc<Core>,
     pub(super) keys: Keys,
     pub(super) queue: QueueKeys,
+    /// What this client adds to the entries of what it holds.
+    pub(super) suffix: Arc<str>,
     pub(super) driver: Driver,
     inner: Mutex<Inner<P>>,
     itself: Weak<Object<P>>,
@@ -69,11 +73,13 @@ impl<P: Primitive> Object<P> {
     pub(crate) fn of(core: &Arc<Core>, keys: Keys, queue: QueueKeys) -> Arc<Self> {
         let place = Arc::clone(keys.object());
         core.objects.find_or_make(P::KIND, &place, |closed| {
-            let held = Held::new(core, &queue.grants, suffix(core.client_name()));
+            let suffix = suffix(core.client_name());
+            let held = Held::new(core, &queue.grants, Arc::clone(&suffix));
             Arc::new_cyclic(|itself| Object {
                 core: Arc::clone(core),
                 keys,
                 queue,
+                suffix,
                 driver: Driver::default(),
                 inner: Mutex::new(Inner {
                     state: State::new(core, held, closed),
@@ -215,6 +221,7 @@ impl<P: Primitive> Object<P> {
 
     /// Ends a change: sees to the work, and tells callers.
     pub(super) fn finish(&self, mut inner: MutexGuard<'_, Inner<P>>, told: Told) {
+        self.listen(&mut inner);
         let work = inner.state.has_work(Instant::now());
         if work {
             self.core.note_busy(&mut inner.busy);
@@ -257,6 +264,12 @@ impl<P: Primitive> Object<P> {
     /// Notifications are heard as long as somebody waits.
     fn listen(&self, inner: &mut Inner<P>) {
         let waits = !inner.state.entries.is_empty() && !inner.state.waiters.is_empty();
+        if inner.state.watches && !waits && !inner.jvms.is_confirmed() && !inner.jvms.is_wanted() {
+            inner.state.watch_no_more();
+        }
+        if !waits && !inner.own.is_wanted() {
+            return;
+        }
         let wanted = [waits, waits && inner.state.watches];
         let channels = [&self.queue.own_channel, self.keys.channel()];
         for ((listening, wanted), channel) in [&mut inner.own, &mut inner.jvms]

@@ -20,6 +20,7 @@ pub(crate) fn of_semaphore(name: &str, mapper: &NameMapper, client_id: &str) -> 
         notes: beside("redisson_sc_notes", &object).into(),
         own_channel: format!("{queue}:{client_id}").into(),
         queue: queue.into(),
+        client: client_id.into(),
     };
     let keys = Keys::new(name, object, "string", channel, record)
         .with_beside(Arc::clone(&queue.queue), "zset")

@@ -1,0 +1,61 @@
+-- Purpose: the usual case in short: nobody waits, there is enough, and nothing has run out. The first part of the script; what it does not
+--   carry out, the others do. It defines no function, as that takes longer than all it does
+-- Counterpart: RSemaphore.acquire, release
+-- KEYS[1..] keys: those of steps.lua
+-- ARGV[1] publish command: PUBLISH or SPUBLISH
+-- ARGV[2] number of the batch, ARGV[3] life of its record in milliseconds
+-- ARGV[4] "0": the first sending
+-- ARGV[5..] those of queue/queue.lua; steps from ARGV[11] on, of which it knows release, leave and wait
+-- Returns: what steps.lua does; nothing where it has changed nothing
+-- Publishes: as steps.lua does for a release; of more than one permit it leaves that to it
+-- Repeat-safe: yes, by the record
+-- Invariant: what it changes is what steps.lua would
+
+do
+  local pcall, KEYS, ARGV = redis.pcall, KEYS, ARGV
+  local guards = ARGV[11] == 'leave' or ARGV[14] == 'g'
+  local first = guards and pcall('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
+  local time = guards and pcall('TIME')
+  local now, ends = time and time[1] * 1000000 + time[2] or 0, first and tonumber(first[2])
+  local busy = guards and pcall('EXISTS', KEYS[4]) or pcall('EXISTS', KEYS[4], KEYS[5])
+  local text = busy == 0 and ARGV[4] == '0' and not (ends and ends <= now) and pcall('GET', KEYS[2])
+  local before = type(text) == 'string' and tonumber(text)
+  if before and before .. '' == text and before >= 0 and before < 2147483647 then
+    local total, results, adds, rems, i, fits = before, '', {}, {}, 11, true
+    while fits and ARGV[i] do
+      local kind, amount, count = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+      if kind == 'release' then
+        total, results, i = total + amount * count, results .. ' ' .. count, i + 3
+      elseif kind == 'wait' and amount * count <= total and (guards or ARGV[i + 3] == 'a') then
+        total, results = total - amount * count, results .. ' ' .. count
+        for ticket = ARGV[i + 4], ARGV[i + 3] == 'g' and ARGV[i + 4] + count - 1 or -1 do
+          adds[#adds + 1] = string.format('%.0f', now + ARGV[6] * 1000)
+          adds[#adds + 1] = string.format('%s:g%.0f:%s:%s%s', ARGV[5], ticket, amount, ARGV[i + 7], ARGV[7])
+        end
+        i = i + 9
+      elseif kind == 'leave' and string.match(amount, '^g%d+:(%d+):') == ARGV[i + 2] and #adds + #rems < 1000
+        and type(pcall('ZSCORE', KEYS[5], ARGV[5] .. ':' .. amount)) == 'string' then
+        rems[#rems + 1] = ARGV[5] .. ':' .. amount
+        total, results, i = total + count, results .. ' 1', i + 3
+      else
+        fits = false
+      end
+    end
+    if fits and i > 11 and total <= 2147483647 and total <= before + 1 and #adds < 1000 then
+      local heard = total > before and pcall(ARGV[1], KEYS[3], total) or -1
+      local answer = string.format('done %.0f %.0f -1 %d 0 %.0f%s | ', total, ends and ends - now or -1,
+        tonumber(heard) or 0, now, results)
+      local old = pcall('SET', KEYS[1], ARGV[2] .. ' ' .. answer, 'PX', ARGV[3], 'GET')
+      local is_new = not old or type(old) == 'string' and old < ARGV[2]
+      local done = is_new and (total == before or pcall('INCRBY', KEYS[2], total - before))
+      local added = type(done) ~= 'table' and done and (not adds[1] or pcall('ZADD', KEYS[5], unpack(adds)))
+      local removed = type(added) ~= 'table' and added and (not rems[1] or pcall('ZREM', KEYS[5], unpack(rems)))
+      if removed and type(removed) ~= 'table' then return answer end
+      for n = 2, type(added) ~= 'table' and added and #adds or 0, 2 do pcall('ZREM', KEYS[5], adds[n]) end
+      if type(done) == 'number' then pcall('INCRBY', KEYS[2], before - total) end
+      if type(old) ~= 'table' then
+        local _ = old and pcall('SET', KEYS[1], old, 'PX', ARGV[3]) or pcall('DEL', KEYS[1])
+      end
+    end
+  end
+end
